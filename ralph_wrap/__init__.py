@@ -1,0 +1,33 @@
+"""Run coding agents in a loop, each in its own git worktree, and never lose their work.
+
+The public names are loaded when they are first used: the command line must not wait for them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ralph_wrap.config import Settings
+    from ralph_wrap.errors import RalphError
+    from ralph_wrap.report import SessionReport
+    from ralph_wrap.session import Session
+    from ralph_wrap.workspace import Workspace
+
+__all__ = ["RalphError", "Session", "SessionReport", "Settings", "Workspace"]
+
+_HOMES = {
+    "RalphError": "ralph_wrap.errors",
+    "Session": "ralph_wrap.session",
+    "SessionReport": "ralph_wrap.report",
+    "Settings": "ralph_wrap.config",
+    "Workspace": "ralph_wrap.workspace",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module  # noqa: PLC0415 -- see above
+
+    return getattr(import_module(_HOMES[name]), name)

@@ -1,0 +1,26 @@
+"""The program's entry: handlers first, imports later."""
+
+from __future__ import annotations
+
+import sys
+
+from ralph_wrap.signals import Signals
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    if sys.argv[1:2] == ["run"]:
+        # Before the slow imports: a signal in that time must end a session as any other does.
+        with Signals() as signals:
+            _run(signals)
+    _run(None)
+
+
+def _run(signals: Signals | None) -> None:
+    from ralph_wrap.cli import main as run_command_line  # noqa: PLC0415 -- see above
+
+    sys.exit(run_command_line(signals))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""The agent command lines that are known by name, one small module each."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ralph_wrap.agents.agent import Agent
+from ralph_wrap.agents.claude import CLAUDE
+from ralph_wrap.errors import AgentError, AgentNotFoundError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ralph_wrap.config import Settings
+
+KNOWN = {agent.name: agent for agent in (CLAUDE,)}
+
+
+def with_agent(settings: Settings) -> Settings:
+    """Return the settings with the command of the agent that was named.
+
+    Raises:
+        UsageError: neither an agent nor a command is given, or both; or the agent is not known, or there is
+            no prompt for it.
+
+    """
+    if settings.command and settings.agent:
+        raise UsageError(f"both --agent {settings.agent} and a command are given", "give one of them")
+    if settings.command:
+        return settings
+    if not settings.agent:
+        raise UsageError("no agent is given", "--agent NAME, or a command behind --")
+    if settings.agent not in KNOWN:
+        raise UsageError(
+            f"unknown agent {settings.agent!r}",
+            f"known: {', '.join(sorted(KNOWN))}; a command goes behind --",
+        )
+    if settings.prompt is None and settings.prompt_file is None:
+        raise UsageError(
+            f"no prompt for {settings.agent}", "--prompt, --prompt-file, or PROMPT.md in the project"
+        )
+    return dataclasses.replace(settings, command=KNOWN[settings.agent].command)
+
+
+def look_up(command: Sequence[str], environ: Mapping[str, str]) -> None:
+    """Make sure that a command can be run, before anything is made for it.
+
+    A relative path with a slash is not looked at: it is looked up in the workspace, which is not there yet.
+
+    Raises:
+        AgentNotFoundError: it is not there.
+        AgentError: it is there and cannot be run.
+
+    """
+    program = command[0]
+    if "/" in program:
+        if not program.startswith("/"):
+            return
+        candidates = [Path(program)]
+    else:
+        candidates = [
+            Path(place or ".") / program for place in environ.get("PATH", os.defpath).split(os.pathsep)
+        ]
+    if any(os.access(path, os.X_OK) and path.is_file() for path in candidates):
+        return
+    if any(os.path.lexists(path) for path in candidates):
+        raise AgentError(
+            f"agent command {program} cannot be run: not an executable file", f"chmod +x {program}"
+        )
+    raise AgentNotFoundError(f"agent command {program} was not found", "install it, or name its path")
+
+
+__all__ = ["KNOWN", "Agent", "look_up", "with_agent"]

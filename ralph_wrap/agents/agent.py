@@ -1,0 +1,19 @@
+"""What is to be known of an agent's command line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """An agent that is known by name.
+
+    Attributes:
+        name: as in ``--agent NAME``.
+        command: for unattended work, the prompt on its standard input.
+
+    """
+
+    name: str
+    command: tuple[str, ...]

@@ -1,0 +1,5 @@
+"""Claude Code (``claude --help``: -p, --print reads the prompt from standard input)."""
+
+from ralph_wrap.agents.agent import Agent
+
+CLAUDE = Agent("claude", ("claude", "-p"))

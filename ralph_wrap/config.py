@@ -1,0 +1,297 @@
+"""Settings of a session: flags beat the environment beats ``.ralph/config.toml`` beats the defaults."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ralph_wrap.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+CONFIG = Path(".ralph/config.toml")
+"""The configuration file, below the project root."""
+
+PROMPT = Path("PROMPT.md")
+"""The default prompt file, below the project root."""
+
+
+class Isolation(Enum):
+    """Whether a session gets a worktree."""
+
+    PREFER = "prefer"
+    REQUIRE = "require"
+    OFF = "off"
+
+
+class OnDirty(Enum):
+    """What happens to uncommitted work at the end."""
+
+    WIP = "wip"
+    KEEP = "keep"
+
+
+class Ignore(Enum):
+    """Where the rule that hides the worktrees goes."""
+
+    GITIGNORE = "gitignore"
+    EXCLUDE = "exclude"
+    OFF = "off"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Everything that decides how a session runs; times are seconds, 0 or ``None`` is no limit.
+
+    Attributes:
+        project: the directory that the session is for.
+        command: the agent's command; ``command[0]`` as in ``execvp(3)``.
+        agent: its name, for people and the record.
+        prompt: text for the agent's standard input.
+        prompt_file: read anew for each iteration, instead of *prompt*. Without either, the agent gets our
+            standard input.
+        max_iterations: end after so many iterations.
+        max_failures: end after so many failing iterations in a row.
+        max_stalls: end after so many iterations in a row that changed nothing.
+        max_time: end after so long.
+        iteration_timeout: cut an iteration short after so long.
+        idle_timeout: cut an iteration short after so long without output.
+        delay: wait between iterations.
+        grace: between asking an agent to end and killing it.
+        until: a line of the agent's answer that ends the loop; empty for none.
+        isolation: whether a worktree is wanted.
+        base: what a new branch starts from.
+        branch: name of the branch; ``None`` is ``ralph/<id>``.
+        hooks: git hooks run in the agent's commits.
+        on_dirty: what happens to uncommitted work.
+        keep_worktree: never remove the worktree.
+        drop_empty: delete the branch if the session left nothing at all.
+        ignore: where the ignore rule goes.
+
+    """
+
+    project: Path
+    command: tuple[str, ...]
+    agent: str = ""
+    prompt: str | None = None
+    prompt_file: Path | None = None
+    max_iterations: int = 100
+    max_failures: int = 5
+    max_stalls: int = 5
+    max_time: float | None = None
+    iteration_timeout: float | None = None
+    idle_timeout: float | None = None
+    delay: float = 0.0
+    grace: float = 5.0
+    until: str = "<promise>COMPLETE</promise>"
+    isolation: Isolation = Isolation.PREFER
+    base: str = "head"
+    branch: str | None = None
+    hooks: bool = False
+    on_dirty: OnDirty = OnDirty.WIP
+    keep_worktree: bool = False
+    drop_empty: bool = False
+    ignore: Ignore = Ignore.GITIGNORE
+
+
+_UNITS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def duration(value: str) -> float:
+    """Read ``90s``, ``15m``, ``2h``; a bare number is seconds, as in ``sleep(1)``.
+
+    Returns:
+        Seconds.
+
+    Raises:
+        ValueError: it is none of these.
+
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|)", value)
+    if not found:
+        raise ValueError(f"{value!r} is no duration (90s, 15m, 2h)")
+    return float(found[1]) * _UNITS[found[2]]
+
+
+def _count(value: str) -> int:
+    if not re.fullmatch(r"\d{1,9}", value):
+        raise ValueError(f"{value!r} is no whole number of 0 or more")
+    return int(value)
+
+
+def _flag(value: str) -> bool:
+    meaning = {
+        "1": True,
+        "true": True,
+        "yes": True,
+        "on": True,
+        "0": False,
+        "false": False,
+        "no": False,
+        "off": False,
+    }
+    if value.lower() not in meaning:
+        raise ValueError(f"{value!r} is neither on nor off")
+    return meaning[value.lower()]
+
+
+def _text(value: str) -> str:
+    return value
+
+
+def _revision(value: str) -> str:
+    if value == "fresh":
+        raise ValueError("'fresh' is no revision that is known here")
+    return value
+
+
+_Choice = TypeVar("_Choice", bound=Enum)
+
+
+def _choice(kind: type[_Choice]) -> Callable[[str], _Choice]:
+    def read(value: str) -> _Choice:
+        try:
+            return kind(value)
+        except ValueError:
+            choices = ", ".join(member.value for member in kind)
+            raise ValueError(f"{value!r} is none of {choices}") from None
+
+    return read
+
+
+_READERS: dict[str, Callable[[str], Any]] = {
+    "agent": _text,
+    "prompt": _text,
+    "prompt_file": Path,
+    "max_iterations": _count,
+    "max_failures": _count,
+    "max_stalls": _count,
+    "max_time": duration,
+    "iteration_timeout": duration,
+    "idle_timeout": duration,
+    "delay": duration,
+    "grace": duration,
+    "until": _text,
+    "isolation": _choice(Isolation),
+    "base": _revision,
+    "branch": _text,
+    "hooks": _flag,
+    "on_dirty": _choice(OnDirty),
+    "keep_worktree": _flag,
+    "drop_empty": _flag,
+    "ignore": _choice(Ignore),
+}
+OPTIONS = tuple(_READERS)
+"""Every option that is also ``RALPH_WRAP_<OPTION>`` and a key of the configuration file."""
+
+
+def load(
+    project: Path,
+    root: Path,
+    cwd: Path,
+    flags: Mapping[str, str | None],
+    environ: Mapping[str, str],
+    command: tuple[str, ...],
+) -> Settings:
+    """Put the settings of a session together.
+
+    Arguments:
+        project: the directory that was named.
+        root: the project root, where the configuration file is.
+        cwd: what relative paths in flags and environment are relative to.
+        flags: options from the command line as they were typed; ``None`` if they were not.
+        environ: our environment.
+        command: what was typed behind ``--``.
+
+    Raises:
+        UsageError: a value is wrong; the message names where it stands.
+
+    """
+    values: dict[str, Any] = {}
+    for source, (given, directory) in {
+        "file": (_from_file(root / CONFIG), root),
+        "environment": (_from_environment(environ), cwd),
+        "flags": (_from_flags(flags), cwd),
+    }.items():
+        # The two ways to give a prompt are one choice: a stronger source replaces both.
+        if given.keys() & {"prompt", "prompt_file"}:
+            values.pop("prompt", None)
+            values.pop("prompt_file", None)
+        if given.keys() >= {"prompt", "prompt_file"}:
+            raise UsageError(f"both a prompt and a prompt file are given ({source})", "give one of them")
+        if "prompt_file" in given:
+            given["prompt_file"] = _prompt_file(directory / given["prompt_file"])
+        values |= given
+    if "prompt" not in values and "prompt_file" not in values and (root / PROMPT).is_file():
+        values["prompt_file"] = root / PROMPT
+    return Settings(project=project, command=command, **values)
+
+
+def _prompt_file(path: Path) -> Path:
+    try:
+        with path.open("rb"):
+            return path
+    except OSError as error:
+        raise UsageError(
+            f"prompt file {path} cannot be read: {error.strerror}", "name a file that is there"
+        ) from None
+
+
+def _from_flags(flags: Mapping[str, str | None]) -> dict[str, Any]:
+    return {
+        name: _read(name, value, f"--{name.replace('_', '-')}")
+        for name, value in flags.items()
+        if value is not None
+    }
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
+    names = {f"RALPH_WRAP_{name.upper()}": name for name in _READERS} | {
+        "RALPH_KEEP_WORKTREES": "keep_worktree"
+    }
+    return {
+        name: _read(name, environ[variable], variable)
+        for variable, name in names.items()
+        if environ.get(variable)
+    }
+
+
+def _from_file(path: Path) -> dict[str, Any]:
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}", "chmod or remove it") from None
+    try:
+        table = tomllib.loads(content.decode())
+    except ValueError as error:  # both not UTF-8 and not TOML; the latter names line and column
+        raise UsageError(f"{path} is not valid TOML: {error}", "see https://toml.io") from None
+    values: dict[str, Any] = {}
+    for key, value in table.items():
+        place = f"{path}, line {_line_of(key, content)}, key {key}"
+        if key not in _READERS:
+            raise UsageError(f"{place}: unknown key", f"known: {', '.join(_READERS)}")
+        if not isinstance(value, str | int | float):
+            raise UsageError(f"{place}: a single value is expected", "see ralph-wrap run --help")
+        values[key] = _read(key, str(value), place)
+    return values
+
+
+def _line_of(key: str, content: bytes) -> int:
+    pattern = re.compile(rb"\s*\[?\[?[\"']?" + re.escape(os.fsencode(key)) + rb"[\"']?\s*[=.\]]")
+    lines = content.splitlines()
+    return next((number for number, line in enumerate(lines, 1) if pattern.match(line)), 1)
+
+
+def _read(name: str, value: str, place: str) -> Any:
+    try:
+        return _READERS[name](value)
+    except ValueError as error:
+        raise UsageError(f"{place}: {error}", "see ralph-wrap run --help") from None

@@ -1,0 +1,233 @@
+"""Files that several processes share: exclusive claim, atomic replacement, held lock, no-follow reads."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import stat
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def claim(path: Path, content: bytes) -> None:
+    """Create a file that must not exist yet.
+
+    Arguments:
+        path: the file; its directory exists.
+        content: what it holds, durable when this returns.
+
+    Raises:
+        FileExistsError: somebody else has it; of any number of callers exactly one does not get this.
+        OSError: the file could not be written; nothing is left of it.
+
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
+    try:
+        write_all(descriptor, content)
+        os.fsync(descriptor)
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def replace(path: Path, content: bytes, *, sync: bool = True) -> None:
+    """Give a file new content in one step: a reader sees the old or the new file, whatever dies.
+
+    The mode of an existing file is kept.
+
+    Arguments:
+        path: the file; its directory exists.
+        content: all of it.
+        sync: have it on the disk when this returns, for what must outlive a power failure.
+
+    Raises:
+        OSError: nothing has changed.
+
+    """
+    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        try:
+            write_all(descriptor, content)
+            os.fchmod(descriptor, _mode_of(path))
+            if sync:
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        Path(temporary).replace(path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            Path(temporary).unlink()
+        raise
+    if sync:
+        _sync_directory(path.parent)
+
+
+def _sync_directory(directory: Path) -> None:
+    """Make renames inside a directory durable (``fsync(2)``, notes on directories)."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read(path: Path, limit: int = 1 << 20) -> bytes:
+    """Read a regular file that is not a symlink.
+
+    Arguments:
+        path: the file.
+        limit: the most bytes to read.
+
+    Raises:
+        OSError: not there, not readable, or not a regular file.
+
+    """
+    # O_NONBLOCK: opening a FIFO that somebody put there must not hang.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+        return file.read(limit)
+
+
+def write_all(descriptor: int, content: bytes) -> None:
+    """Write everything, however often ``write(2)`` comes back short."""
+    view = memoryview(content)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+class Lock:
+    """A held ``flock(2)``: seen across containers on one kernel, freed by the kernel when its holder dies.
+
+    The descriptor is close-on-exec; a child that inherited it would hold the lock beyond our death.
+    """
+
+    def __init__(self, descriptor: int, path: Path) -> None:
+        self._descriptor = descriptor
+        self._path = path
+
+    def release(self, *, unlink: bool = False) -> None:
+        """Free the lock; a second call does nothing.
+
+        Arguments:
+            unlink: remove the file first, while it is still ours.
+
+        """
+        if self._descriptor < 0:
+            return
+        if unlink:
+            self._path.unlink(missing_ok=True)
+        os.close(self._descriptor)
+        self._descriptor = -1
+
+
+def try_lock(path: Path) -> Lock | None:
+    """Take the lock on a file, which is created, or on an existing directory, without waiting.
+
+    Returns:
+        The held lock, or ``None`` if somebody else holds it.
+
+    Raises:
+        OSError: no lock can be had there.
+
+    """
+    while True:
+        descriptor = _open_for_lock(path)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        except OSError:
+            os.close(descriptor)
+            raise
+        if _is_still(descriptor, path):
+            return Lock(descriptor, path)
+        os.close(descriptor)  # its last holder has removed it in between: a lock on nothing
+
+
+def is_locked(path: Path) -> bool:
+    """Tell whether somebody holds the lock on a file, without creating the file.
+
+    Raises:
+        OSError: it cannot be told; a missing file is plainly not locked.
+
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+@contextlib.contextmanager
+def locked_directory(path: Path, timeout: float) -> Iterator[None]:
+    """Hold the lock on an existing directory; no file is created.
+
+    Arguments:
+        path: the directory.
+        timeout: seconds to wait for whoever holds it.
+
+    Raises:
+        TimeoutError: it was held all the time.
+        OSError: the file system has no locks on directories (NFS), or the directory is not there.
+
+    """
+    deadline = time.monotonic() + timeout
+    pause = 0.002
+    # Tried again and again instead of waiting in the kernel: flock(2) has no time-out, and Python
+    # restarts it after every signal, so a holder that hangs would hang us for good.
+    while (lock := try_lock(path)) is None:
+        if time.monotonic() > deadline:
+            raise TimeoutError(errno.ETIMEDOUT, f"still locked after {timeout:.0f} s", str(path))
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.02)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def leads_out(path: Path, root: Path) -> bool:
+    """Tell whether a path, followed through every symlink, ends outside a directory."""
+    return not path.resolve().is_relative_to(root.resolve())
+
+
+def _open_for_lock(path: Path) -> int:
+    if path.is_dir():
+        return os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+
+
+def _is_still(descriptor: int, path: Path) -> bool:
+    try:
+        there = path.lstat()
+    except FileNotFoundError:
+        return False
+    held = os.fstat(descriptor)
+    return (held.st_dev, held.st_ino) == (there.st_dev, there.st_ino)
+
+
+def _mode_of(path: Path) -> int:
+    try:
+        return stat.S_IMODE(path.stat().st_mode)
+    except FileNotFoundError:
+        mask = os.umask(0)
+        os.umask(mask)
+        return 0o666 & ~mask

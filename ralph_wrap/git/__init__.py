@@ -1,0 +1,67 @@
+"""Git's command line as typed functions: no policy, no printing, no cache.
+
+Every call scrubs the environment, runs without hooks, fsmonitor, pager and prompts, and speaks machine
+formats only. Paths are bytes inside git's answers and become ``str`` with ``surrogateescape``.
+"""
+
+from ralph_wrap.git.command import Git, environment, finish, lines, run, start, text, with_config
+from ralph_wrap.git.objects import (
+    agent_ids,
+    commit_tree,
+    count_commits,
+    create_ref,
+    delete_ref,
+    existing_commits,
+    is_branch_name,
+    missing_objects,
+    refs,
+    resolve_commit,
+    tree_of,
+    write_tree,
+)
+from ralph_wrap.git.repository import (
+    ABSOLUTE_POINTERS,
+    OLDEST,
+    Repository,
+    is_ignored,
+    is_registered,
+    locate,
+    parse_version,
+    worktree_holding,
+)
+from ralph_wrap.git.status import Status, add_all, parse_status, start_status
+
+__all__ = [
+    "ABSOLUTE_POINTERS",
+    "OLDEST",
+    "Git",
+    "Repository",
+    "Status",
+    "add_all",
+    "agent_ids",
+    "commit_tree",
+    "count_commits",
+    "create_ref",
+    "delete_ref",
+    "environment",
+    "existing_commits",
+    "finish",
+    "is_branch_name",
+    "is_ignored",
+    "is_registered",
+    "lines",
+    "locate",
+    "missing_objects",
+    "parse_status",
+    "parse_version",
+    "refs",
+    "resolve_commit",
+    "run",
+    "start",
+    "start_status",
+    "text",
+    "tree_of",
+    "with_config",
+    "worktree_holding",
+    "write_tree",
+]

@@ -1,0 +1,185 @@
+"""One git command: its environment, its start, its end."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ralph_wrap import process
+from ralph_wrap.errors import GitError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+# Everything else that begins with GIT_ would answer for another directory than the one we chose.
+_KEPT_EXACTLY = {
+    "GIT_ASKPASS": "credentials for the agent's fetches",
+    "GIT_CEILING_DIRECTORIES": "where the user stops the search for a repository",
+    "GIT_CONFIG_COUNT": "safe.directory, which containers pass this way",
+    "GIT_CONFIG_GLOBAL": "the user's own configuration file",
+    "GIT_CONFIG_NOSYSTEM": "the user's choice of configuration",
+    "GIT_CONFIG_SYSTEM": "the user's choice of configuration",
+    "GIT_DISCOVERY_ACROSS_FILESYSTEM": "a project whose .git is on another mount",
+    "GIT_EDITOR": "how the agent is kept from opening an editor",
+    "GIT_EXEC_PATH": "where a relocated git finds itself",
+    "GIT_SEQUENCE_EDITOR": "as GIT_EDITOR",
+    "GIT_SSH": "how remotes are reached",
+    "GIT_SSH_COMMAND": "how remotes are reached",
+    "GIT_SSL_CAINFO": "how remotes are reached",
+    "GIT_SSL_NO_VERIFY": "how remotes are reached",
+    "GIT_TEMPLATE_DIR": "what the agent's own git init uses",
+    "GIT_TERMINAL_PROMPT": "how the agent is kept from asking",
+}
+_KEPT_PREFIXES = {
+    "GIT_AUTHOR_": "who the agent commits as",
+    "GIT_COMMITTER_": "who the agent commits as",
+    "GIT_CONFIG_KEY_": "belongs to GIT_CONFIG_COUNT",
+    "GIT_CONFIG_VALUE_": "belongs to GIT_CONFIG_COUNT",
+    "GIT_TRACE": "debugging",
+}
+
+_ALWAYS = (
+    "--no-pager",
+    *("-c", "core.hooksPath=/dev/null"),
+    *("-c", "core.fsmonitor=false"),
+    *("-c", "core.quotePath=false"),
+    *("-c", "gc.auto=0"),
+    *("-c", "maintenance.auto=false"),
+)
+
+# A save is followed by a removal, so it must have reached the disk. core.fsync is git 2.36 and newer, which
+# only warns about the older name.
+DURABLE = (
+    *("-c", "core.fsync=all"),
+    *("-c", "core.fsyncMethod=batch"),
+    *("-c", "core.fsyncObjectFiles=true"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Git:
+    """Where git runs: every function of this module takes one.
+
+    Attributes:
+        cwd: the directory it runs in.
+        env: the scrubbed environment (see :func:`environment`).
+        git_dir: the repository, where it must not be discovered: an agent can replace the ``.git`` of
+            its worktree and lead us into another repository.
+        common_dir: what *git_dir* shares, where its own word is not to be trusted either.
+        work_tree: belongs to *git_dir*.
+        index: index file to use instead of the repository's own.
+
+    """
+
+    cwd: Path
+    env: Mapping[str, str]
+    git_dir: Path | None = None
+    common_dir: Path | None = None
+    work_tree: Path | None = None
+    index: Path | None = None
+
+
+def environment(inherited: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment without variables that point git at another directory than the chosen one.
+
+    The list of those is ``git rev-parse --local-env-vars``, and new ones come: so what is kept is listed.
+    """
+    return {
+        name: value
+        for name, value in inherited.items()
+        if not name.startswith("GIT_") or name in _KEPT_EXACTLY or name.startswith(tuple(_KEPT_PREFIXES))
+    }
+
+
+def with_config(environ: Mapping[str, str], key: str, value: str) -> dict[str, str]:
+    """Return an environment in which a configuration key has a value for every git (git-config(1))."""
+    count = environ.get("GIT_CONFIG_COUNT", "")
+    number = int(count) if count.isdigit() else 0
+    return {
+        **environ,
+        f"GIT_CONFIG_KEY_{number}": key,
+        f"GIT_CONFIG_VALUE_{number}": value,
+        "GIT_CONFIG_COUNT": str(number + 1),
+    }
+
+
+def start(
+    git: Git,
+    *arguments: str | os.PathLike[str],
+    config: Sequence[str] = (),
+    stdin: bytes | None = None,
+    show: bool = False,
+) -> process.Running:
+    """Start a git command.
+
+    Arguments:
+        git: where it runs.
+        arguments: sub-command, options, operands.
+        config: pairs of ``-c`` and ``key=value``.
+        stdin: what it reads.
+        show: give it our standard error, so that a person sees its progress.
+
+    Raises:
+        OSError: there is no git.
+
+    """
+    env = {
+        **git.env,
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_OPTIONAL_LOCKS": "0",
+        "GIT_EDITOR": "false",
+        "GIT_PROGRESS_DELAY": "1",
+        "LC_ALL": "C",
+    }
+    places = {
+        "GIT_DIR": git.git_dir,
+        "GIT_COMMON_DIR": git.common_dir,
+        "GIT_WORK_TREE": git.work_tree,
+        "GIT_INDEX_FILE": git.index,
+    }
+    env |= {name: os.fspath(place) for name, place in places.items() if place is not None}
+    return process.Running(
+        ("git", *_ALWAYS, *config, *arguments), cwd=git.cwd, env=env, stdin=stdin, show=show
+    )
+
+
+def finish(running: process.Running, command: str, accept: Sequence[int] = (0,)) -> process.Completed:
+    """Wait for a started command.
+
+    Raises:
+        GitError: its status is not among those accepted.
+
+    """
+    completed = running.wait()
+    if completed.status not in accept:
+        raise GitError(command, completed.status, text(completed.stderr))
+    return completed
+
+
+def run(
+    git: Git,
+    *arguments: str | os.PathLike[str],
+    config: Sequence[str] = (),
+    stdin: bytes | None = None,
+    accept: Sequence[int] = (0,),
+) -> process.Completed:
+    """Run a git command to its end.
+
+    Raises:
+        GitError: its status is not among those accepted.
+
+    """
+    with start(git, *arguments, config=config, stdin=stdin) as running:
+        return finish(running, os.fspath(arguments[0]), accept)
+
+
+def text(output: bytes) -> str:
+    """Decode what git printed, so that every byte comes back when it is encoded again."""
+    return output.decode("utf-8", "surrogateescape")
+
+
+def lines(output: bytes) -> list[str]:
+    """Split an answer whose lines cannot hold a newline (names of refs, object ids)."""
+    return text(output).splitlines()

@@ -1,0 +1,114 @@
+"""Refs, commits and trees."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ralph_wrap.git.command import DURABLE, Git, lines, run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+def resolve_commit(git: Git, revision: str) -> str | None:
+    """Return the id of the commit that a revision names, ``None`` if it names none."""
+    if revision.startswith("-"):
+        return None
+    answer = run(git, "rev-parse", "--quiet", "--verify", f"{revision}^{{commit}}", accept=(0, 1, 128))
+    return lines(answer.stdout)[0] if answer.status == 0 else None
+
+
+def is_branch_name(git: Git, name: str) -> bool:
+    """Tell whether git would take this as the name of a branch."""
+    return (
+        not name.startswith("-")
+        and run(git, "check-ref-format", f"refs/heads/{name}", accept=(0, 1)).status == 0
+    )
+
+
+def refs(git: Git, *patterns: str) -> dict[str, str]:
+    """Return name and object id of every ref that matches (``git for-each-ref``)."""
+    answer = run(git, "for-each-ref", "--format=%(objectname) %(refname)", *patterns)
+    return {name: oid for oid, _, name in (line.partition(" ") for line in lines(answer.stdout))}
+
+
+def agent_ids(listing: bytes) -> set[str]:
+    """Return the agent ids in names of refs: of branches and of hidden refs."""
+    return {found[1].decode() for found in re.finditer(rb"/([0-9a-f]{4})(?=[-/\n])", listing)}
+
+
+def count_commits(git: Git, base: str, ref: str) -> int | None:
+    """Count the commits of a ref since a commit; ``None`` if the ref is not there."""
+    answer = run(git, "rev-list", "--count", f"{base}..{ref}", accept=(0, 128))
+    return int(answer.stdout) if answer.status == 0 else None
+
+
+def create_ref(git: Git, ref: str, oid: str, reason: str) -> None:
+    """Create a ref that must not exist.
+
+    Raises:
+        GitError: it exists, or another ref is in its way.
+
+    """
+    run(git, "update-ref", "-m", reason, ref, oid, "0" * len(oid), config=DURABLE)
+
+
+def delete_ref(git: Git, ref: str, oid: str) -> None:
+    """Delete a ref that still holds *oid*.
+
+    Raises:
+        GitError: it holds something else.
+
+    """
+    run(git, "update-ref", "-d", ref, oid)
+
+
+def write_tree(git: Git) -> str:
+    """Store the index as a tree and return its id.
+
+    Raises:
+        GitError: the index has conflicts.
+
+    """
+    return lines(run(git, "write-tree", config=DURABLE).stdout)[0]
+
+
+def commit_tree(git: Git, tree: str, parents: Sequence[str], message: str) -> str:
+    """Store a commit and return its id."""
+    arguments = [argument for parent in parents for argument in ("-p", parent)]
+    answer = run(git, "commit-tree", tree, *arguments, config=DURABLE, stdin=message.encode())
+    return lines(answer.stdout)[0]
+
+
+def tree_of(git: Git, commit: str) -> str:
+    """Return the id of a commit's tree.
+
+    Raises:
+        GitError: there is no such commit.
+
+    """
+    return lines(run(git, "rev-parse", "--verify", f"{commit}^{{tree}}").stdout)[0]
+
+
+def existing_commits(git: Git, oids: Iterable[str]) -> list[str]:
+    """Return those object ids that name a commit in the repository."""
+    question = "".join(f"{oid}\n" for oid in oids).encode()
+    answer = run(git, "cat-file", "--batch-check=%(objectname) %(objecttype)", stdin=question)
+    return [
+        oid for oid, _, kind in (line.partition(" ") for line in lines(answer.stdout)) if kind == "commit"
+    ]
+
+
+def missing_objects(git: Git, ref: str, known: str | None) -> int:
+    """Count the objects that a ref needs and the repository lacks.
+
+    Arguments:
+        git: where.
+        ref: what is looked at.
+        known: a commit whose own objects are taken for granted.
+
+    """
+    wanted = run(git, "rev-list", "--objects", ref, *(("--not", known) if known else ()))
+    oids = b"".join(line.split(b" ")[0] + b"\n" for line in wanted.stdout.splitlines())
+    return run(git, "cat-file", "--batch-check", stdin=oids).stdout.count(b" missing\n")

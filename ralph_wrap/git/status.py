@@ -1,0 +1,90 @@
+"""The state of files: ``git status`` and ``git add``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ralph_wrap.git.command import DURABLE, Git, start, text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ralph_wrap import process
+
+# Configuration by which a changed file could pass for an unchanged one, or stop `add` half way.
+_SUSPICIOUS = (
+    *("-c", "core.trustctime=true"),
+    *("-c", "core.checkStat=default"),
+    *("-c", "core.untrackedCache=false"),
+    *("-c", "core.ignoreStat=false"),
+    *("-c", "core.safecrlf=false"),
+    *("-c", "status.renames=false"),
+    *("-c", "diff.renames=false"),
+    *("-c", "advice.addEmbeddedRepo=false"),
+    *("-c", "add.ignoreErrors=true"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """The answer of ``git status``: paths relative to the top level, a trailing slash marks a directory.
+
+    Attributes:
+        changed: what differs between HEAD, index and disk.
+        unstaged: those of *changed* in which the disk differs from the index.
+        unmerged: those of *changed* with conflicts.
+        untracked: what the index does not know.
+        ignored: the same, but ignored; a whole directory as one.
+
+    """
+
+    changed: tuple[str, ...]
+    unstaged: tuple[str, ...]
+    unmerged: tuple[str, ...]
+    untracked: tuple[str, ...]
+    ignored: tuple[str, ...]
+
+    @property
+    def nested(self) -> tuple[str, ...]:
+        """Untracked repositories, which git does not look into."""
+        return tuple(path.rstrip("/") for path in self.untracked if path.endswith("/"))
+
+    @property
+    def clean(self) -> bool:
+        """Nothing changed, staged or untracked."""
+        return not self.changed and not self.untracked
+
+
+def start_status(git: Git) -> process.Running:
+    """Start ``git status`` over everything: each untracked file, ignored directories as one."""
+    return start(
+        git,
+        "status",
+        "--porcelain=v1",
+        "-z",
+        "--untracked-files=all",
+        "--ignored=matching",
+        "--ignore-submodules=none",
+        config=_SUSPICIOUS,
+    )
+
+
+def parse_status(output: bytes) -> Status:
+    """Read ``git status --porcelain=v1 -z`` without renames (git-status(1), *Porcelain Format Version 1*)."""
+    entries = [(entry[:2], entry[3:]) for entry in text(output).split("\0")[:-1]]
+    changed = [(kind, path) for kind, path in entries if kind not in {"??", "!!"}]
+    return Status(
+        changed=tuple(path for _, path in changed),
+        unstaged=tuple(path for kind, path in changed if kind[1] != " "),
+        unmerged=tuple(path for kind, path in changed if "U" in kind or kind in {"AA", "DD"}),
+        untracked=tuple(path for kind, path in entries if kind == "??"),
+        ignored=tuple(path for kind, path in entries if kind == "!!"),
+    )
+
+
+def add_all(git: Git, exclude: Iterable[str]) -> process.Completed:
+    """Put every file that is not ignored into the index, as far as possible; status 0 means everything."""
+    pathspecs = ("--", ":/", *(f":(top,exclude,literal){path}" for path in exclude))
+    with start(git, "add", "--all", *pathspecs, config=(*_SUSPICIOUS, *DURABLE)) as running:
+        return running.wait()

@@ -1,0 +1,108 @@
+"""When to go on, how long to wait, when and with which status to end: pure, no clock, no process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ralph_wrap.config import Settings
+
+CUT_SHORT = 124
+"""Exit status of an iteration that a limit ended (``timeout(1)``)."""
+
+_FIRST_WAIT = 1.0  # seconds after the first failure; doubled with each further one
+_LONGEST_WAIT = 60.0
+
+
+class Cut(Enum):
+    """What ended an iteration from outside."""
+
+    ITERATION_TIMEOUT = "iteration-timeout"
+    IDLE_TIMEOUT = "idle-timeout"
+    MAX_TIME = "max-time"
+    SIGNAL = "signal"
+
+
+@dataclass(frozen=True, slots=True)
+class Iteration:
+    """How one run of the agent ended.
+
+    Attributes:
+        status: its exit status as a shell counts it.
+        promised: its answer held the promise.
+        changed: HEAD or a file changed; ``None`` if nobody looked.
+        cut: what ended it from outside.
+
+    """
+
+    status: int
+    promised: bool = False
+    changed: bool | None = None
+    cut: Cut | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Where a loop stands between two iterations."""
+
+    iterations: int = 0
+    failures: int = 0
+    stalls: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GoOn:
+    """Run another iteration after a pause in seconds."""
+
+    pause: float
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """End the loop: by what (``ended_by`` in the report), and with which exit status."""
+
+    ended_by: str
+    status: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoopResult:
+    """How a loop ended.
+
+    Attributes:
+        ended_by: as in the report.
+        status: exit status.
+        iterations: how many were started.
+
+    """
+
+    ended_by: str
+    status: int
+    iterations: int
+
+
+def after(settings: Settings, state: State, iteration: Iteration) -> tuple[State, GoOn | End]:
+    """Decide what follows an iteration.
+
+    A limit of 0 is no limit. What a signal cut short is decided by the driver, who knows which signal.
+    """
+    failed = iteration.status != 0 and not iteration.promised
+    state = State(
+        iterations=state.iterations + 1,
+        failures=state.failures + 1 if failed else 0,
+        stalls=state.stalls + 1 if iteration.changed is False else 0,
+    )
+    if iteration.promised:
+        return state, End("promise", 0)
+    if iteration.cut is Cut.MAX_TIME:
+        return state, End("max-time", CUT_SHORT)
+    if settings.max_failures and state.failures >= settings.max_failures:
+        return state, End("max-failures", iteration.status)
+    if settings.max_iterations and state.iterations >= settings.max_iterations:
+        return state, End("max-iterations", iteration.status)
+    if settings.max_stalls and state.stalls >= settings.max_stalls:
+        return state, End("max-stalls", iteration.status)
+    backoff = min(_FIRST_WAIT * 2 ** (state.failures - 1), _LONGEST_WAIT) if failed else 0.0
+    return state, GoOn(settings.delay + backoff)

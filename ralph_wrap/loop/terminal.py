@@ -1,0 +1,69 @@
+"""The controlling terminal, lent to an agent that a person talks to, and taken back."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import termios
+from typing import TYPE_CHECKING
+
+from ralph_wrap.signals import suspend
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ralph_wrap.config import Settings
+    from ralph_wrap.process import Group
+
+
+class Terminal:
+    """The controlling terminal, lent to an agent that a person talks to.
+
+    Attributes:
+        descriptor: ``None`` if agents do not get it: they are given a prompt, or there is no terminal.
+
+    """
+
+    def __init__(self, descriptor: int | None) -> None:
+        self.descriptor = descriptor
+
+    @contextlib.contextmanager
+    def lent(self) -> Iterator[None]:
+        """Take the terminal back afterwards, in the mode it was in."""
+        if self.descriptor is None:
+            yield
+            return
+        mode = termios.tcgetattr(self.descriptor)
+        try:
+            yield
+        finally:
+            self._give(os.getpgrp())
+            with contextlib.suppress(termios.error):
+                termios.tcsetattr(self.descriptor, termios.TCSADRAIN, mode)
+
+    def suspend_with(self, group: Group) -> None:
+        """Stop as the agent did after Ctrl-Z, so that the shell gets its terminal, and go on with it."""
+        self._give(os.getpgrp())
+        suspend()
+        if self.descriptor is not None and os.tcgetpgrp(self.descriptor) == os.getpgrp():
+            self._give(group.pid)
+        group.signal(signal.SIGCONT)
+
+    def _give(self, group: int) -> None:
+        # From a background group the kernel answers with SIGTTOU, unless that is blocked (tcsetpgrp(3)).
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU})
+        try:
+            with contextlib.suppress(OSError):
+                os.tcsetpgrp(self.descriptor or 0, group)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def find_terminal(settings: Settings) -> Terminal:
+    """Return the terminal to lend: ours, if it is in the foreground and the agent is given no prompt."""
+    if settings.prompt is None and settings.prompt_file is None and os.isatty(0):
+        with contextlib.suppress(OSError):  # a terminal, but not our controlling one
+            if os.tcgetpgrp(0) == os.getpgrp():
+                return Terminal(0)
+    return Terminal(None)

@@ -1,0 +1,124 @@
+"""The project: what the user's directory belongs to, and where its state is kept."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ralph_wrap import files, git
+from ralph_wrap.errors import GitTooOldError, IsolationError, NotARepositoryError, RalphError, UsageError
+from ralph_wrap.git import Git, Repository
+from ralph_wrap.registry import Registry
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+WORKTREES = Path(".ralph/worktrees")
+"""Where the worktrees are, below the project root."""
+
+_RUN = Path(".ralph/run")
+_SESSION_WORKTREE = re.compile(r"(.+)/\.ralph/worktrees/\d{8}T\d{6}Z-[0-9a-f]{4}", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """Where a session works.
+
+    Attributes:
+        checkout: top level of the checkout that the user is in; without a repository, the directory itself.
+        root: the project root, where ``.ralph`` is. The same as *checkout*, but for a session started
+            inside another session's worktree: that belongs to the outer one's project, and its worktree
+            goes beside the outer one's, not into it.
+        prefix: the user's place below *checkout*.
+        repository: of *checkout*.
+        obstacle: why there is no repository to make a worktree from.
+
+    """
+
+    checkout: Path
+    root: Path
+    prefix: Path
+    repository: Repository | None
+    obstacle: RalphError | None
+
+    def git(self, environ: Mapping[str, str]) -> Git:
+        """Return git at the top level of the checkout."""
+        return Git(self.checkout, git.environment(environ))
+
+
+def find(directory: Path, environ: Mapping[str, str]) -> Project:
+    """Find out what a directory belongs to.
+
+    Raises:
+        UsageError: it is not there, or not a directory.
+
+    """
+    try:
+        here = directory.resolve(strict=True)
+        if not here.is_dir():
+            raise NotADirectoryError(20, "not a directory")
+    except OSError as error:
+        raise UsageError(f"project {directory}: {error.strerror}", "name a directory that is there") from None
+    obstacle: RalphError
+    try:
+        repository = git.locate(Git(here, git.environment(environ)))
+    except (IsolationError, NotARepositoryError, GitTooOldError) as error:
+        obstacle = error
+    except FileNotFoundError:
+        obstacle = IsolationError("git is not installed", "install git 2.15 or newer")
+    except OSError as error:
+        obstacle = IsolationError(f"git cannot be run: {error.strerror}", "check the PATH")
+    else:
+        outer = _SESSION_WORKTREE.fullmatch(os.fspath(repository.root))
+        nested = outer is not None and Path(outer[1], _RUN).is_dir()
+        root = Path(outer[1]) if outer and nested else repository.root
+        return Project(repository.root, root, repository.prefix, repository, None)
+    return Project(here, here, Path(), None, obstacle)
+
+
+def registries(project: Project, environ: Mapping[str, str]) -> list[Registry]:
+    """Return every place where sessions of this project may be registered, the normal one first."""
+    key = hashlib.sha256(os.fsencode(project.root)).hexdigest()[:16]
+    state = environ.get("XDG_STATE_HOME") or f"{environ.get('HOME') or '/'}/.local/state"
+    places = [project.root / _RUN] if not _leads_out(project) else []
+    places.append(Path(state, "ralph-wrap", key))
+    return [Registry(place) for place in places]
+
+
+def open_registry(project: Project, environ: Mapping[str, str]) -> tuple[Registry, IsolationError | None]:
+    """Make a registry ready to register in.
+
+    Returns:
+        The registry, and why it is not the project's own: without that, no worktree can be had.
+
+    Raises:
+        RalphError: none can be had.
+
+    """
+    problem: IsolationError | None = None
+    if _leads_out(project):
+        problem = IsolationError(
+            f"{project.root / '.ralph'} leads out of the project through a symlink",
+            "replace it by a directory",
+        )
+    for registry in registries(project, environ):
+        try:
+            registry.prepare()
+        except OSError as error:
+            problem = problem or IsolationError(
+                f"{registry.directory} cannot be used: {error.strerror}",
+                f"it must be a directory that user id {os.geteuid()} can write",
+            )
+            continue
+        return registry, problem
+    raise RalphError(
+        "no place for the session's records can be had", "set XDG_STATE_HOME to a writable directory"
+    )
+
+
+def _leads_out(project: Project) -> bool:
+    return any(files.leads_out(project.root / place, project.root) for place in (".ralph", _RUN, WORKTREES))

@@ -1,0 +1,213 @@
+"""Carry an agent's output to our own stdout and stderr, and into its log.
+
+Bytes pass unchanged. Both pipes live as long as the session, not the iteration: what an agent left running
+may go on writing. We hold their writing ends too, so there is no end of file to wait for; after an agent
+has ended, what is still in the pipe is all there is.
+
+A reader of ours who stands still slows the agent down, as a pipe between them would, but never us: we
+only write when ``poll(2)`` says that there is room, and wait for that together with signals and time
+limits. A reader who went away is left out from then on.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import stat
+import time
+from typing import TYPE_CHECKING
+
+from ralph_wrap.files import write_all
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_READ = 1 << 16  # bytes; what a pipe holds (pipe(7))
+_DRAINED = 1 << 20  # bytes taken from a pipe at the end of an iteration, at most
+_ROOM = 4096  # bytes; what fits into a pipe that poll() says has room (pipe(7): PIPE_BUF)
+
+
+class _Channel:
+    """One stream: a pipe to read, a descriptor to write, and what is on its way."""
+
+    def __init__(self, target: int) -> None:
+        self.reading, self.writing = os.pipe()
+        os.set_blocking(self.reading, False)
+        self.target: int | None = target
+        self.waiting = b""
+        try:
+            self.chunk = _READ if stat.S_ISREG(os.fstat(target).st_mode) else _ROOM
+        except OSError:  # we were started with it closed
+            self.target = None
+
+    def forward(self) -> bool:
+        """Write one chunk of what waits; tell whether our reader is still there."""
+        if self.target is None:
+            self.waiting = b""
+            return True
+        try:
+            written = os.write(self.target, self.waiting[: self.chunk])
+        except OSError:
+            self.target = None
+            self.waiting = b""
+            return False
+        self.waiting = self.waiting[written:]
+        return True
+
+
+class Relay:
+    """The pipes of one session.
+
+    Arguments:
+        log: descriptor of the log file; closed with the relay.
+        targets: our descriptors for the agent's stdout and stderr.
+        on_stdout: is given each piece of the agent's stdout.
+        on_trouble: is told, once each, which reader went away, or that the log cannot be written.
+
+    Attributes:
+        last_output: when something came last, as :func:`time.monotonic` counts.
+
+    """
+
+    def __init__(
+        self,
+        log: int,
+        targets: tuple[int, int],
+        on_stdout: Callable[[bytes], None],
+        on_trouble: Callable[[str], None],
+    ) -> None:
+        self._log = log
+        self._log_works = True
+        self._on_stdout = on_stdout
+        self._on_trouble = on_trouble
+        self._stdout, self._stderr = (_Channel(target) for target in targets)
+        self.last_output = time.monotonic()
+
+    @property
+    def writing_ends(self) -> tuple[int, int]:
+        """What an agent gets as its stdout and stderr."""
+        return self._stdout.writing, self._stderr.writing
+
+    def interest(self) -> dict[int, int]:
+        """Return what to ``poll`` for: descriptors and events."""
+        wanted: dict[int, int] = {}
+        for channel in (self._stdout, self._stderr):
+            if not channel.waiting:
+                wanted[channel.reading] = select.POLLIN
+            elif channel.target is not None:
+                wanted[channel.target] = select.POLLOUT
+        return wanted
+
+    def handle(self, ready: set[int]) -> None:
+        """Move what can be moved without waiting.
+
+        Arguments:
+            ready: the descriptors that ``poll`` returned.
+
+        """
+        for channel in (self._stdout, self._stderr):
+            if not channel.waiting and channel.reading in ready:
+                self._take(channel)
+            # Asked again although poll has answered: both streams may be one pipe with room for one write.
+            while channel.waiting and (channel.target is None or _has_room(channel.target)):
+                if not channel.forward():
+                    self._on_trouble("stdout" if channel is self._stdout else "stderr")
+
+    def drain(self) -> None:
+        """Take everything that is in the pipes, whether or not our reader keeps up."""
+        for channel in (self._stdout, self._stderr):
+            # Bounded: a process that was left running could fill the pipe as fast as it is emptied.
+            while len(channel.waiting) < _DRAINED and self._take(channel):
+                pass
+
+    def flush(self, patience: float, hurry: Callable[[], bool]) -> int:
+        """Wait for our readers to take what waits for them.
+
+        Arguments:
+            patience: seconds.
+            hurry: asked every second whether to wait no longer.
+
+        Returns:
+            How many bytes were given up; they are in the log.
+
+        """
+        deadline = time.monotonic() + patience
+        for channel in (self._stdout, self._stderr):
+            while channel.waiting and channel.target is not None:
+                if _has_room(channel.target, 1.0):
+                    channel.forward()
+                elif hurry() or time.monotonic() >= deadline:
+                    break
+        return len(self._stdout.waiting) + len(self._stderr.waiting)
+
+    def close(self) -> None:
+        """Close the pipes and the log."""
+        for descriptor in (
+            *(self._stdout.reading, self._stdout.writing),
+            *(self._stderr.reading, self._stderr.writing),
+            self._log,
+        ):
+            os.close(descriptor)
+
+    def _take(self, channel: _Channel) -> bool:
+        try:
+            piece = os.read(channel.reading, _READ)
+        except BlockingIOError:
+            return False
+        self.last_output = time.monotonic()
+        self._write_log(piece)
+        if channel is self._stdout:
+            self._on_stdout(piece)
+        if channel.target is not None:
+            channel.waiting += piece
+        return True
+
+    def _write_log(self, piece: bytes) -> None:
+        if not self._log_works:
+            return
+        try:
+            write_all(self._log, piece)
+        except OSError:
+            self._log_works = False
+            self._on_trouble("log")
+
+
+def _has_room(descriptor: int, patience: float = 0.0) -> bool:
+    poll = select.poll()
+    poll.register(descriptor, select.POLLOUT)
+    return bool(poll.poll(patience * 1000))
+
+
+class LineFinder:
+    """Look for one line in a stream that comes in pieces, in constant memory.
+
+    Arguments:
+        line: what the line must be, apart from white space around it; empty is never found.
+
+    """
+
+    def __init__(self, line: str) -> None:
+        self._line = line.strip().encode()
+        self._limit = len(self._line) + 256  # of white space around it
+        self._begun = b""
+        self.found = False
+
+    def feed(self, piece: bytes) -> None:
+        """Look at the next piece."""
+        if not self._line or self.found:
+            return
+        first, *rest = piece.split(b"\n")
+        if not rest:
+            self._begun += first[: self._limit]
+            self._begun = self._begun[: self._limit]
+            return
+        complete = [self._begun + first[: self._limit], *rest[:-1]]
+        self.found = any(line.strip() == self._line for line in complete)
+        self._begun = rest[-1][: self._limit]
+
+    def finish(self) -> bool:
+        """Tell whether the line was there, the last one counted even without its newline; start anew."""
+        found = self.found or (bool(self._line) and self._begun.strip() == self._line)
+        self.found = False
+        self._begun = b""
+        return found

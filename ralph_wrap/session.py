@@ -1,0 +1,394 @@
+"""The life of a session: register, isolate or fall back, loop, save, remove, release.
+
+Everything that is taken is given back by one stack behind one idempotent :meth:`Session.close`, on every
+way out: the end of the ``with`` block, an exception, a signal, the interpreter's exit. Its order is the
+reverse of the taking:
+
+1. end what the agent has left running, so that nothing writes any more;
+2. save and remove the worktree (``worktree.finish`` decides);
+3. delete a branch that nobody has any use for;
+4. write the report, move the record, free the id;
+5. tell how it ended.
+
+A step that fails is told by name, and the next ones run all the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import shlex
+import threading
+import traceback
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from ralph_wrap import files, git, liveness, process, project, worktree
+from ralph_wrap.config import OnDirty, Settings
+from ralph_wrap.errors import RalphError
+from ralph_wrap.log import Log
+from ralph_wrap.loop import Driver, LoopResult, Stage
+from ralph_wrap.registry import started
+from ralph_wrap.relay import LineFinder, Relay
+from ralph_wrap.report import SessionReport, banner, ending, ignored_removed, summary
+from ralph_wrap.signals import Signals
+from ralph_wrap.workspace import Opener, Workspace, agent_environment, look_first
+from ralph_wrap.worktree.create import LOCK_TIMEOUT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import TracebackType
+
+    from ralph_wrap.project import Project
+    from ralph_wrap.worktree import LinkedWorktree, Outcome
+
+_READER_PATIENCE = 60.0  # seconds to wait at the end for whoever reads our stdout
+
+
+class Session:
+    """One loop of an agent, isolated in a worktree of its own, that ends without losing anything.
+
+    ::
+
+        with Session(Settings(project=Path("."), command=("./agent.sh",))) as session:
+            session.workspace.path
+            session.run()
+        session.report
+
+    Arguments:
+        settings: how it runs.
+        environ: the environment; normally ``os.environ``.
+        place: what the project directory belongs to, if that is known already.
+        log: where it tells what happens; normally our stderr.
+        signals: entered handlers; without them INT, TERM, HUP and QUIT are handled while the session is
+            entered, if it is entered in the main thread.
+        whole_process: this process is there for the session alone: orphans of the agent come to it, and
+            all its children are ended with the session. Otherwise only processes are that carry
+            ``RALPH_SESSION_ID`` in their environment.
+
+    Attributes:
+        report: how it ended; from leaving on.
+
+    Raises:
+        UsageError: a setting is wrong; nothing was made.
+        RalphError: the session cannot be had; nothing is left of it but its report.
+
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        environ: Mapping[str, str] | None = None,
+        place: Project | None = None,
+        log: Log | None = None,
+        signals: Signals | None = None,
+        whole_process: bool = False,
+    ) -> None:
+        self._settings = settings
+        self._environ = dict(os.environ if environ is None else environ)
+        self._place = place
+        self._log = log or Log(2, terminal=os.isatty(2), colour=False)
+        self._signals = signals or Signals()
+        self._own_signals = signals is None
+        self._whole_process = whole_process
+        self._stack = contextlib.ExitStack()
+        self._closed = False
+        self._agent_started = False
+        self._workspace: Workspace | None = None
+        self._result: LoopResult | None = None
+        self._failure: BaseException | None = None
+        self._outcome: Outcome | None = None
+        self._relay: Relay | None = None
+        self.report: SessionReport | None = None
+
+    def __enter__(self) -> Self:
+        try:
+            self._open()
+        except BaseException as error:
+            self._failure = error
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: TracebackType | None) -> None:
+        self._failure = error
+        self.close()
+
+    @property
+    def workspace(self) -> Workspace:
+        """Where the agent works.
+
+        Raises:
+            RuntimeError: the session was not entered.
+
+        """
+        if self._workspace is None:
+            raise RuntimeError("a session has a workspace once it is entered")
+        return self._workspace
+
+    def run(self) -> LoopResult:
+        """Run the loop to its end.
+
+        Raises:
+            AgentError: the agent cannot be executed.
+
+        """
+        self._claim.update(state="running")
+        answer = LineFinder(self._settings.until)
+        log = os.open(
+            self._claim.directory / "output.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666
+        )
+        self._relay = Relay(log, (1, 2), answer.feed, self._tell_trouble)
+        self._stack.callback(self._step, "end the agent's processes", self._end_leftovers)
+        driver = Driver(self._settings, self._stage(), self._relay, answer, self._signals, self._log)
+        self._result = driver.run()
+        return self._result
+
+    def close(self) -> None:
+        """Give everything back; a second call does nothing."""
+        if not self._closed:
+            self._closed = True
+            self._stack.close()
+
+    def _open(self) -> None:
+        if self._own_signals and threading.current_thread() is threading.main_thread():
+            self._stack.enter_context(self._signals)
+        if self._whole_process:
+            process.become_subreaper()
+        if self._place is None:
+            self._place = project.find(self._settings.project, self._environ)
+        place = self._place
+        where = place.git(self._environ)
+        prospect = look_first(self._settings, place, where, self._environ)
+        registry, obstacle = project.open_registry(place, self._environ)
+        self._registry = registry
+        self._claim = registry.claim(liveness.myself(), prospect.taken, datetime.now(UTC), self._name)
+        self._stack.callback(self._step, "release the record", self._release)
+        record = self._claim.record
+        self._log.attach(
+            self._claim.directory / "events.jsonl", agent_id=record.id, session_id=record.session
+        )
+        self._log.event("session.registered", pid=record.pid, project=os.fspath(place.root))
+        self._offspring = process.Offspring(
+            whole_process=self._whole_process, mark=f"RALPH_SESSION_ID={record.session}"
+        )
+        self._where = dataclasses.replace(where, env={**where.env, **prospect.identity})
+        self._opener = Opener(
+            settings=self._settings,
+            place=place,
+            where=self._where,
+            base=prospect.base,
+            record=record,
+            environ={**self._environ, **prospect.identity},
+            told=self._log,
+            stopped=lambda: self._signals.stop.count > 0,
+        )
+        self._workspace = workspace = self._opener.open(obstacle)
+        if workspace.lock is not None:
+            self._stack.callback(workspace.lock.release)
+        if (tree := workspace.tree) is not None:
+            self._stack.callback(self._step, "drop an unused branch", lambda: self._drop_unused_branch(tree))
+            self._stack.callback(
+                self._step, "remove the worktree", lambda: self._finish_worktree(tree, registry.trash)
+            )
+        self._claim.update(branch=workspace.branch, base=workspace.base, workspace=os.fspath(workspace.path))
+        self._introduce()
+
+    @property
+    def _name(self) -> str:
+        return self._settings.agent or shlex.join(self._settings.command)
+
+    def _introduce(self) -> None:
+        workspace = self.workspace
+        log = self._claim.directory / "output.log"
+        self._log.block(
+            "session.started",
+            f"session {self._claim.record.session} works in {workspace.path}",
+            banner(
+                session=self._claim.record.session,
+                branch=workspace.branch,
+                base=workspace.base,
+                workspace=workspace.path,
+                log=log,
+                agent=self._name,
+            ),
+            branch=workspace.branch,
+            workspace=os.fspath(workspace.path),
+            output=os.fspath(log),
+        )
+
+    def _stage(self) -> Stage:
+        workspace = self.workspace
+        place = self._place
+        assert place is not None
+        cwd = workspace.path / place.prefix
+        while not cwd.is_dir() and cwd != workspace.path:
+            cwd = cwd.parent
+        here = None
+        if place.repository is not None:
+            here = dataclasses.replace(self._where, cwd=workspace.path)
+        return Stage(
+            cwd=cwd,
+            environ=agent_environment(self._opener, workspace),
+            fingerprint=lambda: worktree.fingerprint(here, workspace.path),
+            pristine=worktree.pristine(workspace.base) if workspace.base else "",
+            begin=self._begin_iteration,
+            end_leftovers=self._end_leftovers,
+            reap=self._offspring.reap,
+        )
+
+    def _begin_iteration(self, number: int) -> None:
+        self._agent_started = True
+        with contextlib.suppress(OSError):  # a full disk must not end the loop
+            self._claim.update(iteration=number)
+
+    def _end_leftovers(self) -> None:
+        ended = self._offspring.end(self._settings.grace, urgent=lambda: self._signals.stop.count > 1)
+        if ended.told:
+            self._log.event("processes.ended", count=ended.told)
+        if ended.survivors:
+            pids = ", ".join(map(str, ended.survivors))
+            self._log.warning("processes.survived", f"processes that cannot be ended: {pids}")
+
+    def _finish_worktree(self, tree: LinkedWorktree, trash: Path) -> None:
+        settings = self._settings
+        record = self._claim.record
+        with contextlib.suppress(OSError):
+            self._claim.update(state="ending")
+        outcome = worktree.finish(
+            tree,
+            self._where,
+            agent_id=record.id,
+            session=record.session,
+            trash=trash,
+            keep=settings.keep_worktree,
+            keep_dirty=settings.on_dirty is OnDirty.KEEP,
+        )
+        self._outcome = outcome
+        path = os.fspath(tree.path)
+        if outcome.saved and outcome.saved.branch:
+            self._log.event("work.saved", branch=outcome.saved.branch, paths=list(outcome.saved.paths))
+        if outcome.saved and outcome.saved.snapshots:
+            self._log.event("commits.kept", refs=list(outcome.saved.snapshots))
+        if outcome.kept:
+            self._log.warning(
+                "worktree.kept",
+                f"worktree kept: {path} ({outcome.kept})",
+                f"to remove it: git worktree remove --force --force {shlex.quote(path)}",
+                path=path,
+            )
+        else:
+            self._log.event("worktree.removed", path=path)
+
+    def _drop_unused_branch(self, tree: LinkedWorktree) -> None:
+        """Delete the branch if we made it, it is where it began, and nothing else is left of the session."""
+        outcome = self._outcome
+        wanted = self._settings.drop_empty or not self._agent_started
+        if not wanted or not tree.branch_created or outcome is None or outcome.kept:
+            return
+        if outcome.saved and (outcome.saved.branch or outcome.saved.snapshots):
+            return
+        ref = f"refs/heads/{tree.branch}"
+        with files.locked_directory(tree.common_dir, LOCK_TIMEOUT):
+            if git.refs(self._where, ref).get(ref) == tree.base:
+                git.delete_ref(self._where, ref, tree.base)
+                self._log.event("branch.deleted", branch=tree.branch)
+
+    def _release(self) -> None:
+        report = self.report = self._make_report()
+        try:
+            files.replace(self._claim.directory / "report.json", report.to_json())
+        finally:
+            self._claim.release()
+        if self._relay is not None:
+            self._give_readers_time(self._relay)
+        place = self._place
+        assert place is not None
+        self._log.block(
+            "session.released",
+            ending(report),
+            summary(report, place.root, self._claim.directory / "output.log"),
+            **report.to_dict(),
+        )
+        self._log.close()
+        worktree.empty_trash(self._registry.trash)
+
+    def _make_report(self) -> SessionReport:
+        record = self._claim.record
+        outcome = self._outcome
+        saved = outcome.saved if outcome else None
+        workspace = self._workspace
+        ended_by, status = self._ending()
+        commits = None
+        if workspace and workspace.tree:
+            commits = git.count_commits(
+                self._where, workspace.tree.base, f"refs/heads/{workspace.tree.branch}"
+            )
+        gone = outcome is not None and outcome.kept is None
+        return SessionReport(
+            id=record.id,
+            session=record.session,
+            agent=record.agent,
+            started=started(record.session).isoformat(),
+            ended=datetime.now(UTC).isoformat(timespec="seconds"),
+            ended_by=ended_by,
+            exit_status=status,
+            iterations=self._result.iterations if self._result else record.iteration,
+            commits=commits,
+            branch=workspace.branch if workspace and commits is not None else None,
+            base=workspace.base if workspace else None,
+            saved=saved.branch if saved else None,
+            saved_paths=saved.paths if saved and saved.branch else (),
+            snapshots=saved.snapshots if saved else (),
+            workspace=record.workspace,
+            kept=outcome.kept if outcome else None,
+            ignored_removed=ignored_removed(saved.ignored_files, saved.ignored) if saved and gone else None,
+            fallback=workspace.fallback if workspace else None,
+        )
+
+    def _ending(self) -> tuple[str, int]:
+        """Return how the loop ended, and our exit status, which a later signal still decides."""
+        stop = self._signals.stop
+        signalled = 128 + stop.first if stop.first else None
+        if self._result is not None:
+            return self._result.ended_by, signalled or self._result.status
+        if signalled:
+            return "signal", signalled
+        if isinstance(self._failure, RalphError):
+            return "error" if self._claim.record.iteration > 1 else "not-started", self._failure.exit_code
+        if self._failure is not None:
+            self._log.error(
+                "session.failed",
+                f"ralph-wrap failed: {self._failure!r}",
+                "the traceback is in events.jsonl; please report it",
+                traceback=traceback.format_exception(self._failure),
+            )
+            return "error", RalphError.exit_code
+        return "not-started", 0
+
+    def _give_readers_time(self, relay: Relay) -> None:
+        if lost := relay.flush(_READER_PATIENCE, hurry=lambda: self._signals.stop.count > 0):
+            self._log.warning("output.given_up", f"{lost} bytes of output were not read: see output.log")
+        relay.close()
+
+    def _tell_trouble(self, what: str) -> None:
+        if what == "log":
+            self._log.warning(
+                "output_log.failed", "output.log cannot be written any more", "is the disk full?"
+            )
+        else:
+            self._log.event("reader.left", stream=what)
+
+    def _step(self, name: str, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except Exception as error:  # noqa: BLE001 -- the next steps must run, whatever this one met
+            self._log.error(
+                "step.failed",
+                f"could not {name}: {error}",
+                "the work is where it was; see events.jsonl",
+                traceback=traceback.format_exception(error),
+            )

@@ -1,0 +1,104 @@
+"""Signals that end a session: handlers record, never raise; whoever waits is woken through a descriptor.
+
+A handler that raises loses the rest of the clean-up when a second signal comes (measured), so handlers
+only count. A signal that was ignored when we were started stays ignored: that is what ``nohup`` and a
+shell's background jobs ask for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+_WAKING = (signal.SIGCHLD, signal.SIGTSTP, signal.SIGCONT)
+
+
+class StopRequest:
+    """What has asked for the end so far.
+
+    Attributes:
+        first: the first signal, ``None`` while nobody has asked.
+        count: how many signals came.
+        suspended: somebody typed Ctrl-Z and nothing was done about it yet.
+
+    """
+
+    def __init__(self) -> None:
+        self.first: int | None = None
+        self.count = 0
+        self.suspended = False
+
+    def record(self, number: int) -> None:
+        """Count one more."""
+        self.count += 1
+        if self.first is None:
+            self.first = number
+
+
+class Signals:
+    """Handlers for INT, TERM, HUP and QUIT while the context is entered; restored afterwards.
+
+    Enter it in the main thread: the only one in which Python lets handlers be set.
+
+    Attributes:
+        stop: what has come so far.
+        wakeup: a descriptor that becomes readable with every signal, children's ends included.
+
+    """
+
+    def __init__(self) -> None:
+        self.stop = StopRequest()
+        self.wakeup = -1
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        self.wakeup, written = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC) if hasattr(os, "pipe2") else _pipe()
+        self._stack.callback(os.close, self.wakeup)
+        self._stack.callback(os.close, written)
+        before = signal.set_wakeup_fd(written, warn_on_full_buffer=False)
+        self._stack.callback(signal.set_wakeup_fd, before)
+        for number in (*_ENDING, *_WAKING):
+            handler = signal.getsignal(number)
+            if handler is signal.SIG_IGN and number != signal.SIGCHLD:
+                continue
+            signal.signal(number, self._record)
+            self._stack.callback(signal.signal, number, handler or signal.SIG_DFL)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _record(self, number: int, _frame: FrameType | None) -> None:
+        if number in _ENDING:
+            self.stop.record(number)
+        elif number == signal.SIGTSTP:
+            self.stop.suspended = True
+
+    def drain(self) -> None:
+        """Empty the descriptor, so that the next signal is seen anew."""
+        with contextlib.suppress(BlockingIOError):
+            while os.read(self.wakeup, 512):
+                pass
+
+
+def suspend() -> None:
+    """Stop our process group as Ctrl-Z would have, and come back when it is continued.
+
+    In an orphaned process group, where nobody could continue us, the kernel ignores the stop.
+    """
+    handler = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+    os.killpg(os.getpgrp(), signal.SIGTSTP)
+    signal.signal(signal.SIGTSTP, handler)
+
+
+def _pipe() -> tuple[int, int]:
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    os.set_blocking(writing, False)
+    return reading, writing

@@ -1,0 +1,98 @@
+"""Who we run as: the owner of the project, with a home directory and an identity for commits.
+
+A container starts as root only to become the owner of what is mounted: files of root in a mount belong to
+root on the host, git refuses another owner's repository, and some agents refuse to run as root.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+HOMES = Path("/var/lib/ralph-wrap/home")
+"""Where users without a passwd entry get a home directory; the image makes it, sticky and writable."""
+
+FALLBACK_IDENTITY = {
+    f"GIT_{role}_{part}": value
+    for role in ("AUTHOR", "COMMITTER")
+    for part, value in (("NAME", "ralph-wrap"), ("EMAIL", "ralph-wrap@localhost"))
+}
+"""Who commits where git knows nobody."""
+
+
+def become_owner(project: Path, environ: Mapping[str, str]) -> dict[str, str]:
+    """Give up root for good if the project belongs to somebody else.
+
+    Arguments:
+        project: an existing directory.
+        environ: our environment.
+
+    Returns:
+        The environment to go on with: of the new user, with a ``HOME`` that can be written.
+
+    Raises:
+        OSError: the change was refused; nothing has been touched.
+
+    """
+    owner = project.stat()
+    uid, gid = os.geteuid(), os.getegid()
+    if uid != 0 or owner.st_uid == 0:
+        return with_home(environ, uid, gid)
+    uid, gid = owner.st_uid, owner.st_gid
+    changed = with_home(environ, uid, gid)
+    try:
+        entry = pwd.getpwuid(uid)
+        groups = sorted({gid, *os.getgrouplist(entry.pw_name, entry.pw_gid)})
+        changed |= {"USER": entry.pw_name, "LOGNAME": entry.pw_name}
+    except KeyError:
+        groups = [gid]
+        changed = {name: value for name, value in changed.items() if name not in {"USER", "LOGNAME"}}
+    os.setgroups(groups)
+    os.setresgid(gid, gid, gid)
+    os.setresuid(uid, uid, uid)
+    return changed
+
+
+def with_home(environ: Mapping[str, str], uid: int, gid: int) -> dict[str, str]:
+    """Return the environment with a ``HOME`` that a user can write; it is made if there is none."""
+    given = Path(environ.get("HOME") or "/")
+    try:
+        of_user: Path | None = Path(pwd.getpwuid(uid).pw_dir)
+    except KeyError:
+        of_user = None
+    usable = next((home for home in (given, of_user) if home is not None and _is_usable(home, uid)), None)
+    return {**environ, "HOME": str(usable or _make_home(uid, gid))}
+
+
+def _is_usable(home: Path, uid: int) -> bool:
+    if uid == os.geteuid():
+        return home.is_dir() and os.access(home, os.W_OK | os.X_OK)
+    return _belongs_to(home, uid)
+
+
+def _belongs_to(home: Path, uid: int) -> bool:
+    try:
+        return home.stat().st_uid == uid
+    except OSError:
+        return False
+
+
+def _make_home(uid: int, gid: int) -> Path:
+    home = HOMES / str(uid)
+    try:
+        if os.geteuid() == 0:
+            HOMES.mkdir(mode=0o1777, parents=True, exist_ok=True)
+        home.mkdir(mode=0o700)
+        os.chown(home, uid, gid)
+    except OSError:
+        # Somebody else's directory of that name is not used: it could be a trap.
+        if not (home.is_dir() and not home.is_symlink() and _belongs_to(home, uid)):
+            home = Path(tempfile.mkdtemp(prefix=f"ralph-wrap-home-{uid}-"))
+            os.chown(home, uid, gid)
+    return home

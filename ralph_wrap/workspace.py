@@ -1,0 +1,237 @@
+"""Where an agent works: a worktree of its own, or, loudly, the plain project root."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ralph_wrap import files, git, project, user, worktree
+from ralph_wrap.agents import look_up
+from ralph_wrap.config import Isolation
+from ralph_wrap.errors import (
+    GitTooOldError,
+    IsolationError,
+    NotARepositoryError,
+    PlainRootBusyError,
+    UsageError,
+)
+from ralph_wrap.registry import Record
+from ralph_wrap.worktree.create import LOCK_TIMEOUT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ralph_wrap.config import Settings
+    from ralph_wrap.git import Git, Repository
+    from ralph_wrap.log import Log
+    from ralph_wrap.project import Project
+    from ralph_wrap.worktree import LinkedWorktree
+
+_HOOKS_OFF = ("core.hooksPath", "/dev/null")
+_HOOKS_OFF_SINCE = (2, 31)  # GIT_CONFIG_COUNT: configuration for one process tree, without writing a file
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """Where an agent works.
+
+    Attributes:
+        path: top level of the worktree, or the plain project root.
+        tree: the worktree; ``None`` in the plain project root.
+        lock: on the plain project root, so that no second session works in it.
+        fallback: why it is not isolated, if isolation was wanted.
+
+    """
+
+    path: Path
+    tree: LinkedWorktree | None = None
+    lock: files.Lock | None = None
+    fallback: str | None = None
+
+    @property
+    def branch(self) -> str | None:
+        """The branch that was checked out in the worktree."""
+        return self.tree.branch if self.tree else None
+
+    @property
+    def base(self) -> str | None:
+        """The commit that the worktree started from."""
+        return self.tree.base if self.tree else None
+
+
+@dataclass(frozen=True, slots=True)
+class Opener:
+    """Makes the workspace of one session.
+
+    Attributes:
+        settings: of the session.
+        place: the project.
+        where: git at the top level of its checkout.
+        base: the commit to start from; ``None`` if there is none.
+        record: of the session.
+        environ: our environment.
+        told: of everything that happens.
+        stopped: tells that the session is to end.
+
+    """
+
+    settings: Settings
+    place: Project
+    where: Git
+    base: str | None
+    record: Record
+    environ: Mapping[str, str]
+    told: Log
+    stopped: Callable[[], bool]
+
+    def open(self, obstacle: IsolationError | None) -> Workspace:
+        """Make a worktree, or fall back to the plain project root as the settings allow.
+
+        Arguments:
+            obstacle: why there cannot be a worktree.
+
+        Raises:
+            IsolationError: isolation is required and cannot be had.
+            PlainRootBusyError: another session works in the plain project root.
+            BranchBusyError: the branch asked for is checked out elsewhere.
+            StoppedError: a signal came.
+
+        """
+        if self.settings.isolation is Isolation.OFF:
+            return self._plain(None)
+        try:
+            if problem := self.place.obstacle or obstacle:
+                raise problem
+            return self._isolated()
+        except (IsolationError, NotARepositoryError, GitTooOldError) as error:
+            if self.settings.isolation is Isolation.REQUIRE:
+                raise IsolationError(f"isolation is required: {error.message}", error.hint) from error
+            self.told.warning(
+                "isolation.fell_back",
+                f"no isolation: {error.message}; working in {self.place.checkout} itself",
+                error.hint,
+            )
+            return self._plain(error.message)
+
+    def _isolated(self) -> Workspace:
+        place = self.place
+        repository = place.repository
+        if repository is None or self.base is None:
+            raise IsolationError("the repository has no commit yet", "git commit --allow-empty -m start")
+        if place.root == place.checkout:
+            self._add_ignore_rule(repository)
+        tree = worktree.create(
+            self.where,
+            repository,
+            path=place.root / project.WORKTREES / self.record.session,
+            branch=self.settings.branch or f"ralph/{self.record.id}",
+            base=self.base,
+            reason=f"ralph-wrap session {self.record.session}",
+            stopped=self.stopped,
+            show_progress=os.isatty(2),
+        )
+        self.told.event("workspace.created", path=os.fspath(tree.path), branch=tree.branch, base=tree.base)
+        return Workspace(tree.path, tree=tree)
+
+    def _add_ignore_rule(self, repository: Repository) -> None:
+        changed = worktree.ensure_ignored(self.where, repository, self.settings.ignore, LOCK_TIMEOUT)
+        if changed is not None:
+            self.told.event(
+                "ignore_rule.added", f"{worktree.RULE} added to {changed}", path=os.fspath(changed)
+            )
+
+    def _plain(self, fallback: str | None) -> Workspace:
+        root = self.place.checkout
+        try:
+            lock = files.try_lock(root)
+        except OSError as error:
+            self.told.warning(
+                "plain_root.unlocked",
+                f"{root} cannot be locked ({error.strerror}): a second session in it would not be noticed",
+            )
+            return Workspace(root, fallback=fallback)
+        if lock is None:
+            message = f"{self._session_in(root)} works in {root} already"
+            if self.settings.isolation is not Isolation.OFF:
+                raise PlainRootBusyError(
+                    message, "wait for it, or share the directory on purpose with --isolation off"
+                )
+            self.told.warning("plain_root.shared", message, "--isolation off was given, so both work in it")
+        return Workspace(root, lock=lock, fallback=fallback)
+
+    def _session_in(self, root: Path) -> str:
+        for registry in project.registries(self.place, self.environ):
+            for record in registry.live():
+                if isinstance(record, Record) and record.workspace == os.fspath(root):
+                    return f"session {record.session}"
+        return "another session"
+
+
+@dataclass(frozen=True, slots=True)
+class Prospect:
+    """What is known before anything is made.
+
+    Attributes:
+        base: the commit to start from; ``None`` if there is none.
+        taken: agent ids that belong to a branch.
+        identity: environment variables that name a committer, where git knows none.
+
+    """
+
+    base: str | None
+    taken: set[str]
+    identity: Mapping[str, str]
+
+
+def look_first(settings: Settings, place: Project, where: Git, environ: Mapping[str, str]) -> Prospect:
+    """Check everything that can be checked before anything is made.
+
+    Raises:
+        UsageError: base or branch cannot be what they are said to be.
+        AgentError: the agent's command cannot be run.
+
+    """
+    look_up(settings.command, environ)
+    if place.repository is None:
+        return Prospect(None, set(), {})
+    base = place.repository.head
+    with (
+        git.start(where, "var", "GIT_COMMITTER_IDENT") as known,
+        git.start(where, "for-each-ref", "--format=%(refname)", "refs/heads/ralph/", "refs/ralph/") as refs,
+    ):
+        if settings.branch is not None and not git.is_branch_name(where, settings.branch):
+            raise UsageError(
+                f"{settings.branch!r} cannot be the name of a branch", "see git help check-ref-format"
+            )
+        if settings.base != "head":
+            base = git.resolve_commit(where, settings.base)
+            if base is None:
+                raise UsageError(
+                    f"base {settings.base!r} names no commit", "git log --oneline --all lists them"
+                )
+        identity = user.FALLBACK_IDENTITY if known.wait().status != 0 else {}
+        return Prospect(base, git.agent_ids(git.finish(refs, "for-each-ref").stdout), identity)
+
+
+def agent_environment(opener: Opener, workspace: Workspace) -> dict[str, str]:
+    """Return what an agent gets as its environment: scrubbed, told where it is, hooks off unless wanted."""
+    repository = opener.place.repository
+    environ = git.environment(opener.environ) | {
+        "RALPH_AGENT_ID": opener.record.id,
+        "RALPH_SESSION_ID": opener.record.session,
+        "RALPH_BRANCH": workspace.branch or "",
+        "RALPH_WORKSPACE": os.fspath(workspace.path),
+        "RALPH_PROJECT": os.fspath(opener.place.root),
+    }
+    if opener.settings.hooks or repository is None:
+        return environ
+    if repository.git_version < _HOOKS_OFF_SINCE:
+        opener.told.warning(
+            "hooks.not_disabled",
+            "git before 2.31 cannot switch hooks off for one process: they run in the agent's commits",
+            "install git 2.31 or newer, or --hooks on",
+        )
+        return environ
+    return git.with_config(environ, *_HOOKS_OFF)

@@ -1,0 +1,226 @@
+"""Make a worktree on a branch, or nothing at all.
+
+The steps, each undone if a later one fails:
+
+1. Under the repository's lock: create the branch, register the worktree without a checkout. Several
+   ``git worktree add`` at once fail in one of ten (they read each other's half-written registration), so
+   one at a time; without the checkout that is a matter of milliseconds.
+2. Still under the lock: write the reason of the registration's lock, and make the worktree's ``.git``
+   file relative, so that it works where the project is mounted under another path. The way back
+   (``gitdir``) stays absolute: git resolves a relative one against the current directory.
+3. Outside the lock: check the files out, on several cores.
+
+The branch is created by ``update-ref`` before the worktree, never by ``worktree add -b``: then we know
+whether it is ours to undo, and git writes no tracking configuration.
+
+This module never touches a branch, registration or directory that it did not make in the same call.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ralph_wrap import files, git
+from ralph_wrap.errors import BranchBusyError, GitError, IsolationError, StoppedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ralph_wrap.git import Git, Repository
+    from ralph_wrap.process import Running
+
+LOCK_TIMEOUT = 60.0
+"""Seconds to wait for the repository's lock, which is held for milliseconds."""
+
+# More workers than cores: they wait for the disk most of the time. Below the threshold the start of the
+# workers costs more than they bring (both measured by benchmarks/start.py).
+_PARALLEL_CHECKOUT = (
+    *("-c", f"checkout.workers={2 * (os.cpu_count() or 1)}"),
+    *("-c", "checkout.thresholdForParallelism=5000"),
+)
+_STOP_LATENCY = 0.1  # seconds until a signal ends a running checkout
+
+
+@dataclass(frozen=True, slots=True)
+class LinkedWorktree:
+    """A worktree that we made.
+
+    Attributes:
+        path: its directory, resolved.
+        registration: its directory in the repository, ``.git/worktrees/<name>``.
+        common_dir: the repository.
+        branch: what was checked out in it.
+        base: the commit it started from.
+        branch_created: the branch did not exist before.
+
+    """
+
+    path: Path
+    registration: Path
+    common_dir: Path
+    branch: str
+    base: str
+    branch_created: bool
+
+    def git(self, where: Git) -> Git:
+        """Return git for this worktree, whatever its ``.git`` file says by now."""
+        return replace(
+            where,
+            cwd=self.path,
+            git_dir=self.registration,
+            common_dir=self.common_dir,
+            work_tree=self.path,
+        )
+
+
+def create(
+    where: Git,
+    repository: Repository,
+    *,
+    path: Path,
+    branch: str,
+    base: str,
+    reason: str,
+    stopped: Callable[[], bool],
+    show_progress: bool = False,
+) -> LinkedWorktree:
+    """Make a worktree with every file checked out.
+
+    Arguments:
+        where: git at the project root.
+        repository: the project's repository.
+        path: the new directory; it must not exist.
+        branch: checked out in it; created at *base* unless it exists.
+        base: commit id.
+        reason: why the registration is locked, for ``git worktree list``.
+        stopped: tells that the session is to end; the checkout is then cut short.
+        show_progress: let git show the progress of a checkout that takes a second or more.
+
+    Raises:
+        IsolationError: it cannot be had; nothing is left of the attempt.
+        BranchBusyError: the branch is checked out in another worktree.
+        StoppedError: a signal came; nothing is left of the attempt.
+
+    """
+    try:
+        with contextlib.ExitStack() as undo:
+            try:
+                with files.locked_directory(repository.common_dir, LOCK_TIMEOUT):
+                    worktree = _register(where, repository, path, branch, base, reason, undo)
+                _check_out(worktree.git(where), stopped, show_progress=show_progress)
+            except (GitError, OSError) as error:
+                # Before the undo: it makes room on a full disk.
+                raise IsolationError(
+                    f"no worktree could be made: {_reason(error)}", _hint(where, repository, branch)
+                ) from error
+            undo.pop_all()
+    except (GitError, OSError) as error:
+        raise IsolationError(
+            f"a half-made worktree could not be undone: {_reason(error)}",
+            f"git worktree remove --force --force {path} && git branch -D {branch}",
+        ) from error
+    return worktree
+
+
+def _register(
+    where: Git,
+    repository: Repository,
+    path: Path,
+    branch: str,
+    base: str,
+    reason: str,
+    undo: contextlib.ExitStack,
+) -> LinkedWorktree:
+    ref = f"refs/heads/{branch}"
+    tip = git.refs(where, ref).get(ref)
+    if tip is None:
+        git.create_ref(where, ref, base, f"ralph-wrap: {reason}")
+        undo.callback(_delete_branch, where, repository, ref, base)
+    elif holder := git.worktree_holding(where, ref):
+        raise BranchBusyError(
+            f"branch {branch} is checked out in {holder}", "name another branch, or end what works on it"
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if os.path.lexists(path):
+        raise IsolationError(f"{path} is there already", "move it away")
+    undo.callback(_remove_attempt, where, repository, path)
+    git.run(where, "worktree", "add", "--no-checkout", "--lock", path, branch, config=git.ABSOLUTE_POINTERS)
+    pointer = path / ".git"
+    registration = Path(git.text(files.read(pointer)).removeprefix("gitdir: ").rstrip("\n")).resolve()
+    # `worktree add --reason` is younger than --lock; the file is documented (gitrepository-layout(5)).
+    files.replace(registration / "locked", os.fsencode(f"{reason}\n"), sync=False)
+    files.replace(pointer, os.fsencode(f"gitdir: {os.path.relpath(registration, path)}\n"), sync=False)
+    return LinkedWorktree(
+        path=path,
+        registration=registration,
+        common_dir=repository.common_dir,
+        branch=branch,
+        base=tip or base,
+        branch_created=tip is None,
+    )
+
+
+def _check_out(here: Git, stopped: Callable[[], bool], *, show_progress: bool) -> None:
+    arguments = ("reset", "--hard", "--no-recurse-submodules", *(() if show_progress else ("--quiet",)))
+    with git.start(here, *arguments, config=_PARALLEL_CHECKOUT, show=show_progress) as running:
+        while not _ended(running):
+            if stopped():
+                raise StoppedError("a signal came during the checkout")
+        git.finish(running, "reset --hard")
+
+
+def _ended(running: Running) -> bool:
+    try:
+        running.wait(_STOP_LATENCY)
+    except TimeoutError:
+        return False
+    return True
+
+
+def _remove_attempt(where: Git, repository: Repository, path: Path) -> None:
+    # Undone in the order in which each step still works after the previous one failed.
+    with files.locked_directory(repository.common_dir, LOCK_TIMEOUT):
+        shutil.rmtree(path, ignore_errors=True)
+        if git.is_registered(where, path):
+            git.run(where, "worktree", "remove", "--force", "--force", path)
+
+
+def _delete_branch(where: Git, repository: Repository, ref: str, base: str) -> None:
+    with files.locked_directory(repository.common_dir, LOCK_TIMEOUT):
+        git.delete_ref(where, ref, base)
+
+
+def _reason(error: GitError | OSError) -> str:
+    if isinstance(error, GitError):
+        return error.message
+    return f"{error.strerror}: {os.fsdecode(error.filename or '')}"
+
+
+def _hint(where: Git, repository: Repository, branch: str) -> str:
+    """Say what stands in the way, from facts: git's own words are for people, not for programs."""
+    with contextlib.suppress(GitError):
+        parents = [parent.as_posix() for parent in Path(branch).parents if parent.name]
+        if taken := git.refs(where, *(f"refs/heads/{parent}" for parent in parents)):
+            name = next(iter(taken)).removeprefix("refs/heads/")
+            if name in parents:
+                return f"branch {name} is in the way of {branch}: git branch -m {name} another-name"
+    for place in (repository.common_dir, repository.root):
+        try:
+            disk = os.statvfs(place)
+        except OSError:
+            continue
+        if disk.f_flag & os.ST_RDONLY:
+            return f"{place} is mounted read-only: mount it read-write"
+        if not os.access(place, os.W_OK):
+            return f"{place} cannot be written by user id {os.geteuid()}: start as its owner"
+        if disk.f_bavail * disk.f_frsize < _NEARLY_FULL or (disk.f_files and not disk.f_favail):
+            return f"the disk of {place} is full: free some space"
+    return "ralph-wrap works on in the project directory itself; --isolation require ends instead"
+
+
+_NEARLY_FULL = 1 << 20

@@ -1,0 +1,68 @@
+"""The ignore rule that keeps worktrees out of the project's own ``git status`` and ``git add``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ralph_wrap import files, git
+from ralph_wrap.config import Ignore
+from ralph_wrap.errors import IsolationError
+
+if TYPE_CHECKING:
+    from ralph_wrap.git import Git, Repository
+
+RULE = ".ralph/worktrees/"
+
+
+def ensure_ignored(where: Git, repository: Repository, rule: Ignore, lock_timeout: float) -> Path | None:
+    """Make sure that git ignores the worktrees, however many sessions start at once.
+
+    Arguments:
+        where: git at the project root.
+        repository: the project's repository.
+        rule: the file to append to.
+        lock_timeout: seconds to wait for other sessions that do the same.
+
+    Returns:
+        The file that was appended to, ``None`` if nothing had to be done.
+
+    Raises:
+        IsolationError: the rule cannot be written; without it the project would list our worktrees.
+
+    """
+    probe = f"{RULE}probe"
+    if rule is Ignore.OFF or git.is_ignored(where, probe):
+        return None
+    if rule is Ignore.EXCLUDE:
+        path = repository.common_dir / "info" / "exclude"
+    else:
+        path = repository.root / ".gitignore"
+    if path.is_symlink():
+        raise IsolationError(
+            f"{path} is a symlink, which git does not follow: the rule {RULE} cannot be added",
+            "--ignore exclude puts the rule into .git/info/exclude",
+        )
+    try:
+        with files.locked_directory(repository.common_dir, lock_timeout):
+            if git.is_ignored(where, probe):
+                return None
+            path.parent.mkdir(exist_ok=True)
+            files.replace(path, appended(path.read_bytes() if path.exists() else b""))
+    except OSError as error:
+        raise IsolationError(
+            f"the rule {RULE} cannot be added to {path}: {error.strerror}",
+            "add the line by hand, or --ignore off",
+        ) from error
+    return path
+
+
+def appended(content: bytes) -> bytes:
+    """Return a ``.gitignore`` with the rule added, its line ends and its missing last newline respected."""
+    newline = (
+        b"\r\n" if content.endswith(b"\r\n") or b"\r\n" in content.partition(b"\n")[0] + b"\n" else b"\n"
+    )
+    before = newline if content and not content.endswith(b"\n") else b""
+    after = b"" if content and before else newline
+    return content + before + os.fsencode(RULE) + after

@@ -1,0 +1,277 @@
+"""Save what a worktree holds and no branch does.
+
+What is looked at, since each of it goes with the worktree and none of it is on a branch:
+
+- files on disk that differ from HEAD or are untracked, whatever the configuration, assume-unchanged or
+  skip-worktree say: they become one commit on top of HEAD, on ``ralph/<id>-wip``;
+- an index that differs from the files: that commit's second parent, as ``git stash`` does, so that
+  ``git stash apply --index ralph/<id>-wip`` brings both back;
+- commits of a detached HEAD: ``ralph/<id>-wip`` itself, or what it stands on;
+- commits that only the worktree's own bookkeeping knows (its reflog, a rebase in progress, the stash that
+  ``rebase --autostash`` made): ``refs/ralph/snapshots/<id>/<n>``;
+- repositories nested in the worktree, also in ignored directories: cannot be saved, so they are a problem.
+
+Everything is done through a copy of the index, and with the repository named explicitly: the agent may
+have replaced the worktree's ``.git`` by then. A problem never stops the rest from being saved; whoever
+gets a result with problems must not remove the worktree.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ralph_wrap import files, git
+from ralph_wrap.worktree.walk import walk
+
+if TYPE_CHECKING:
+    from ralph_wrap.git import Git, Status
+    from ralph_wrap.worktree.create import LinkedWorktree
+
+_ATTEMPTS = 3  # at a picture of files that somebody goes on writing
+_BOOKKEEPING_LIMIT = 64 << 20  # bytes read of one file in the registration; a reflog of 300,000 entries
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """What a worktree held besides its branch.
+
+    Attributes:
+        branch: ``ralph/<id>-wip`` if something was uncommitted or on no branch.
+        paths: what was uncommitted, as ``git status`` names it.
+        snapshots: refs that were made for commits that no branch held.
+        ignored: ignored files and directories (with a slash), which are not saved.
+        ignored_files: how many files those are.
+        problems: what could not be saved, one line each; empty if the worktree may go.
+
+    """
+
+    branch: str | None
+    paths: tuple[str, ...]
+    snapshots: tuple[str, ...]
+    ignored: tuple[str, ...]
+    ignored_files: int
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    commit: str | None
+    detached: bool
+
+
+def save(
+    worktree: LinkedWorktree, where: Git, *, agent_id: str, session: str, dry_run: bool = False
+) -> Saved:
+    """Save what would be lost with the worktree, and verify it.
+
+    Arguments:
+        worktree: whose work.
+        where: git at the project root.
+        agent_id: names the branch and the snapshots.
+        session: named in the commit's message.
+        dry_run: only look; what would have to be saved is then a problem.
+
+    Raises:
+        GitError: it cannot even be told what there is to save.
+        OSError: the same.
+
+    """
+    here = worktree.git(where)
+    with git.start_status(here) as asking, git.start(here, "ls-files", "-v", "-z") as flags:
+        walked = walk(worktree.path)
+        status_answer, flags_answer = asking.wait(), flags.wait()
+    head = _head(here)
+    scratch = dataclasses.replace(here, index=worktree.registration / "ralph-wrap-index")
+    problems = [*walked.problems]
+    if (worktree.registration / "modules").exists():
+        problems.append("a submodule was initialised in it: its repository cannot be saved")
+    try:
+        if status_answer.status != 0 or flags_answer.status != 0:
+            problems.append("the index cannot be read; what was staged in it is not saved")
+            _fresh_index(scratch, head)
+            status = _status(scratch)
+        elif _lift_flags(worktree, scratch, flags_answer.stdout):
+            status = _status(scratch)
+        else:
+            status = git.parse_status(status_answer.stdout)
+        nested = sorted({*walked.repositories, *status.nested, *walked.bare_below(status.ignored)})
+        problems += [f"nested repository {path} cannot be saved" for path in nested]
+        branch = None
+        if not status.clean and dry_run:
+            problems.append(f"{len(status.changed) + len(status.untracked)} uncommitted paths")
+        elif not status.clean:
+            branch = _save_files(worktree, scratch, head, status, problems, agent_id, session)
+        snapshots: tuple[str, ...] = ()
+        if not dry_run:
+            if branch is None and head.detached and head.commit and _unreachable(here, [head.commit]):
+                branch = f"ralph/{agent_id}-wip"
+                git.create_ref(here, f"refs/heads/{branch}", head.commit, f"ralph-wrap: end of {session}")
+            snapshots = _save_commits(worktree, here, agent_id)
+    finally:
+        if scratch.index is not None:
+            scratch.index.unlink(missing_ok=True)
+    return Saved(
+        branch=branch,
+        paths=(*status.changed, *status.untracked),
+        snapshots=snapshots,
+        ignored=status.ignored,
+        ignored_files=walked.count_below(status.ignored),
+        problems=tuple(problems),
+    )
+
+
+def _head(here: Git) -> _Head:
+    symbolic = git.run(here, "symbolic-ref", "--quiet", "HEAD", accept=(0, 1))
+    return _Head(git.resolve_commit(here, "HEAD"), detached=symbolic.status == 1)
+
+
+def _status(here: Git) -> Status:
+    with git.start_status(here) as asking:
+        return git.parse_status(git.finish(asking, "status").stdout)
+
+
+def _copy_index(worktree: LinkedWorktree, scratch: Git) -> None:
+    # copy2 keeps the time of last modification, by which git tells entries whose files may have changed in
+    # the very moment the index was written. A newer copy would make it miss such changes.
+    if scratch.index is not None:
+        shutil.copy2(worktree.registration / "index", scratch.index)
+
+
+def _fresh_index(scratch: Git, head: _Head) -> None:
+    git.run(scratch, "read-tree", *((head.commit,) if head.commit else ("--empty",)))
+
+
+def _lift_flags(worktree: LinkedWorktree, scratch: Git, tagged: bytes) -> bool:
+    """Make git look at files that it was told to take for unchanged; tell whether there are any.
+
+    ``git ls-files -v`` shows *assume unchanged* as a lower-case tag and *skip worktree* as S. An absent
+    file of the latter kind is outside of a sparse checkout, not deleted.
+    """
+    entries = re.findall(rb"(?:\A|\0)([a-zS]) ([^\0]+)", tagged)
+    if not entries:
+        return False
+    _copy_index(worktree, scratch)
+    lifted = {
+        "--no-assume-unchanged": [path for tag, path in entries if tag.islower()],
+        "--no-skip-worktree": [
+            path for tag, path in entries if tag in b"sS" and os.path.lexists(worktree.path / git.text(path))
+        ],
+    }
+    for option, paths in lifted.items():
+        git.run(
+            scratch, "update-index", option, "-z", "--stdin", stdin=b"".join(path + b"\0" for path in paths)
+        )
+    return True
+
+
+def _save_files(
+    worktree: LinkedWorktree,
+    scratch: Git,
+    head: _Head,
+    status: Status,
+    problems: list[str],
+    agent_id: str,
+    session: str,
+) -> str | None:
+    if scratch.index is not None and not scratch.index.exists():
+        _copy_index(worktree, scratch)
+    if status.unmerged:
+        _resolve(scratch)
+    index_tree = git.write_tree(scratch)
+    for _ in range(_ATTEMPTS):
+        added = git.add_all(scratch, exclude=status.nested)
+        tree = git.write_tree(scratch)
+        after = _status(scratch)
+        if not after.unstaged and set(after.untracked) <= {f"{path}/" for path in status.nested}:
+            break
+    else:
+        reason = git.text(added.stderr).strip().splitlines()[:1] if added.status else ["still being written"]
+        left = [*after.unstaged, *after.untracked]
+        problems.append(f"{len(left)} files cannot be saved ({left[0]}, …): {''.join(reason)}")
+    head_tree = git.tree_of(scratch, head.commit) if head.commit else None
+    if tree == head_tree == index_tree:
+        return None
+    parents = [head.commit] if head.commit else []
+    if index_tree != tree:
+        parents.append(git.commit_tree(scratch, index_tree, parents, f"ralph: index of session {session}\n"))
+    message = f"ralph: saved work of session {session}\n\nWhat was not committed when the session ended.\n"
+    if operation := _operation(worktree):
+        message += f"A {operation} was in progress.\n"
+    branch = f"ralph/{agent_id}-wip"
+    commit = git.commit_tree(scratch, tree, parents, message)
+    git.create_ref(scratch, f"refs/heads/{branch}", commit, f"ralph-wrap: end of {session}")
+    if missing := git.missing_objects(scratch, f"refs/heads/{branch}", head.commit):
+        problems.append(f"{branch} lacks {missing} objects")
+    return branch
+
+
+def _resolve(scratch: Git) -> None:
+    """Replace conflicts in the index by one side, our own first: a tree cannot hold them.
+
+    Nothing is lost: all sides are in commits, and the file with its conflict markers is on disk.
+    """
+    best: dict[bytes, tuple[int, bytes]] = {}
+    preference = {b"2": 0, b"3": 1, b"1": 2}
+    for entry in git.run(scratch, "ls-files", "--unmerged", "-z").stdout.split(b"\0")[:-1]:
+        info, _, path = entry.partition(b"\t")
+        mode, oid, stage = info.split(b" ")
+        best[path] = min(best.get(path, (3, b"")), (preference[stage], b"%s %s\t%s\0" % (mode, oid, path)))
+    removals = b"".join(b"0 %s\t%s\0" % (b"0" * 40, path) for path in best)
+    additions = b"".join(line for _, line in best.values())
+    git.run(scratch, "update-index", "-z", "--index-info", stdin=removals + additions)
+
+
+_OPERATIONS = {
+    "rebase-merge": "rebase",
+    "rebase-apply": "rebase",
+    "MERGE_HEAD": "merge",
+    "CHERRY_PICK_HEAD": "cherry-pick",
+    "REVERT_HEAD": "revert",
+    "BISECT_LOG": "bisect",
+}
+
+
+def _operation(worktree: LinkedWorktree) -> str | None:
+    return next((name for file, name in _OPERATIONS.items() if (worktree.registration / file).exists()), None)
+
+
+def _save_commits(worktree: LinkedWorktree, here: Git, agent_id: str) -> tuple[str, ...]:
+    """Give a ref to each commit that only this worktree's bookkeeping names."""
+    tips = _unreachable(here, git.existing_commits(here, _named_objects(worktree, here)))
+    prefix = f"refs/ralph/snapshots/{agent_id}/"
+    first = 1 + max((int(ref.rpartition("/")[2]) for ref in git.refs(here, prefix)), default=0)
+    made = []
+    for number, tip in enumerate(tips, first):
+        git.create_ref(here, f"{prefix}{number}", tip, "ralph-wrap: on no branch")
+        made.append(f"{prefix}{number}")
+    return tuple(made)
+
+
+def _named_objects(worktree: LinkedWorktree, here: Git) -> set[str]:
+    """Return every object id in the registration: its reflog, pseudo refs, a rebase's notes."""
+    found: set[str] = set()
+    for path in worktree.registration.rglob("*"):
+        if path.is_file() and not path.is_symlink() and path.name not in {"index", "ralph-wrap-index"}:
+            found |= {
+                git.text(oid)
+                for oid in re.findall(rb"\b[0-9a-f]{40,64}\b", files.read(path, _BOOKKEEPING_LIMIT))
+            }
+    if (worktree.registration / "reftable").exists():
+        found |= set(git.lines(git.run(here, "reflog", "--format=%H", "HEAD", accept=(0, 128)).stdout))
+    return {oid for oid in found if oid.strip("0")}
+
+
+def _unreachable(here: Git, commits: list[str]) -> list[str]:
+    """Return those commits that no branch, tag, remote branch or snapshot holds, only the outermost."""
+    if not commits:
+        return []
+    held = ("--not", "--branches", "--tags", "--remotes", "--glob=refs/ralph/*")
+    answer = git.run(here, "rev-list", "--parents", "--stdin", *held, stdin="\n".join(commits).encode())
+    rows = [line.split() for line in git.lines(answer.stdout)]
+    inner = {parent for _, *parents in rows for parent in parents}
+    return [commit for commit, *_ in rows if commit not in inner]

@@ -1,0 +1,84 @@
+"""Look at every directory of a worktree for what git does not tell: repositories, unreadable places."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_BARE = {"HEAD", "objects", "refs"}  # what makes a directory a repository (gitrepository-layout(5))
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """What is in a directory tree; every path is relative to its top.
+
+    Attributes:
+        repositories: directories with a ``.git`` of their own.
+        bare: directories that look like a bare repository; git takes their files for ordinary ones.
+        counts: number of files that are no directories, by directory.
+        problems: what could not be looked at, one line each.
+
+    """
+
+    repositories: tuple[str, ...]
+    bare: tuple[str, ...]
+    counts: dict[str, int]
+    problems: tuple[str, ...]
+
+    def bare_below(self, ignored: tuple[str, ...]) -> list[str]:
+        """Return the bare repositories in ignored directories, which are saved by nothing."""
+        below = _below(ignored)
+        return [path for path in self.bare if below(path)]
+
+    def count_below(self, ignored: tuple[str, ...]) -> int:
+        """Count ignored files, those in ignored directories included."""
+        below = _below(ignored)
+        single = sum(not path.endswith("/") for path in ignored)
+        return single + sum(count for path, count in self.counts.items() if below(path))
+
+
+def walk(top: Path) -> Walk:
+    """Look at every directory below *top*, following no symlink.
+
+    Names only, no file is touched: that is what makes it cheap (100,000 files in about a tenth of the time
+    that ``git status`` takes for them).
+    """
+    root = os.fspath(top)
+    repositories: list[str] = []
+    bare: list[str] = []
+    counts: dict[str, int] = {}
+    problems: list[str] = []
+    waiting = [""]
+    while waiting:
+        directory = waiting.pop()
+        names: set[str] = set()
+        files = 0
+        try:
+            with os.scandir(f"{root}/{directory}") as entries:
+                for entry in entries:
+                    if entry.name == ".git":
+                        if directory:
+                            repositories.append(directory)
+                    elif entry.is_dir(follow_symlinks=False):
+                        names.add(entry.name)
+                        waiting.append(f"{directory}/{entry.name}" if directory else entry.name)
+                    else:
+                        files += 1
+                        if entry.name == "HEAD":
+                            names.add(entry.name)
+        except OSError as error:
+            problems.append(f"directory {directory or '.'} cannot be read: {error.strerror}")
+        counts[directory] = files
+        if names >= _BARE and directory:
+            bare.append(directory)
+    return Walk(tuple(repositories), tuple(bare), counts, tuple(problems))
+
+
+def _below(ignored: tuple[str, ...]) -> Callable[[str], bool]:
+    directories = tuple(path for path in ignored if path.endswith("/"))
+    return lambda path: f"{path}/".startswith(directories)
