@@ -1,0 +1,68 @@
+"""A sealed world for every test: no configuration, identity or variable of the machine leaks in."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.repo import Repo, make_repo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@pytest.fixture(autouse=True)
+def _sealed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give the test a HOME, a git configuration, an identity, and a directory that is no project."""
+    for name in list(os.environ):
+        if name.startswith(("GIT_", "RALPH_", "XDG_")):
+            monkeypatch.delenv(name)
+    home = tmp_path / "home"
+    home.mkdir()
+    nowhere = tmp_path / "forgot-to-choose-a-project"
+    nowhere.mkdir(mode=0o500)
+    settings: dict[str, str | Path] = {
+        "HOME": home,
+        "XDG_STATE_HOME": home / "state",
+        "XDG_CONFIG_HOME": home / "config",
+        "GIT_CONFIG_GLOBAL": home / "gitconfig",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CEILING_DIRECTORIES": tmp_path,
+        "GIT_EDITOR": "false",
+        "GIT_AUTHOR_NAME": "A. Tester",
+        "GIT_AUTHOR_EMAIL": "tester@example.invalid",
+        "GIT_AUTHOR_DATE": "2026-01-02T03:04:05+0000",
+        "GIT_COMMITTER_NAME": "A. Tester",
+        "GIT_COMMITTER_EMAIL": "tester@example.invalid",
+        "GIT_COMMITTER_DATE": "2026-01-02T03:04:05+0000",
+        "TZ": "UTC",
+        "PYTHONWARNINGS": "error",
+    }
+    for name, value in settings.items():
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.chdir(nowhere)
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    """Return a repository with one commit."""
+    return make_repo(tmp_path / "project")
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Callable[[str], str]:
+    """Return a function that makes an executable shell script outside the project and returns its path."""
+    made = 0
+
+    def make(body: str) -> str:
+        nonlocal made
+        made += 1
+        path = tmp_path / f"agent-{made}.sh"
+        path.write_text(f"#!/bin/sh\n{body}\n")
+        path.chmod(0o755)
+        return os.fspath(path)
+
+    return make

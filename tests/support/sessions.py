@@ -1,0 +1,165 @@
+"""Real sessions of the installed program."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Self
+
+from tests.support.wait import CAP, eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PROGRAM = os.fspath(Path(sys.executable).parent / "ralph-wrap")
+"""The installed console script."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """A session that has ended."""
+
+    status: int
+    stdout: bytes
+    stderr: str
+    directory: Path | None
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """Its ``report.json``."""
+        assert self.directory is not None, self.stderr
+        loaded: dict[str, Any] = json.loads((self.directory / "report.json").read_text())
+        return loaded
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """Its event log."""
+        assert self.directory is not None, self.stderr
+        return read_events(self.directory)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of its events, in order."""
+        return [event["event"] for event in self.events]
+
+    @property
+    def narration(self) -> list[dict[str, Any]]:
+        """What it narrated on stderr, which is no terminal here; other lines are the agent's."""
+        lines = [line for line in self.stderr.splitlines() if line.startswith('{"at": ')]
+        return [json.loads(line) for line in lines]
+
+    @property
+    def warnings(self) -> list[dict[str, Any]]:
+        """Its narrated warnings and errors."""
+        return [event for event in self.narration if event["level"] != "info"]
+
+    @property
+    def output_log(self) -> bytes:
+        """Its ``output.log``."""
+        assert self.directory is not None, self.stderr
+        return (self.directory / "output.log").read_bytes()
+
+
+class Session:
+    """A session that runs in the background; leaving the context kills what is left of it."""
+
+    def __init__(
+        self,
+        project: Path,
+        *arguments: str | os.PathLike[str],
+        env: Mapping[str, str] | None = None,
+        stdin: int | IO[bytes] = subprocess.DEVNULL,
+        stdout: int | IO[bytes] = subprocess.PIPE,
+        cwd: Path | None = None,
+        state: Path | None = None,
+    ) -> None:
+        self._state = state or project / ".ralph" / "run"
+        self._before = set(self._state.glob("sessions/*"))
+        self.process = subprocess.Popen(
+            (PROGRAM, "run", *arguments),
+            cwd=cwd or project,
+            env={**os.environ, **(env or {})},
+            stdin=stdin,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self.process.kill()
+        with self.process:
+            pass
+
+    def find_directory(self) -> Path | None:
+        """Return its own directory below ``sessions/``, if it has made one."""
+        new = set(self._state.glob("sessions/*")) - self._before
+        mine = [path for path in new if _pid_of(path) == self.process.pid]
+        return mine[0] if mine else None
+
+    @property
+    def directory(self) -> Path:
+        """Its own directory below ``sessions/``."""
+        return eventually(self.find_directory, "the session's directory")
+
+    def wait_for(self, event: str, count: int = 1) -> dict[str, Any]:
+        """Wait for the *count*-th event of a name and return it."""
+
+        def look() -> dict[str, Any] | None:
+            found = [entry for entry in read_events(self.directory) if entry["event"] == event]
+            return found[count - 1] if len(found) >= count else None
+
+        return eventually(look, f"event {event}")
+
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        self.process.send_signal(number)
+
+    def finish(self) -> Result:
+        """Wait for its end."""
+        stdout, stderr = self.process.communicate(timeout=CAP * 3)
+        return Result(
+            self.process.returncode, stdout or b"", stderr.decode(errors="replace"), self.find_directory()
+        )
+
+
+def run(project: Path, *arguments: str | os.PathLike[str], **options: Any) -> Result:
+    """Run a session to its end."""
+    with Session(project, *arguments, **options) as session:
+        return session.finish()
+
+
+def command(*arguments: str | os.PathLike[str], cwd: Path, env: Mapping[str, str] | None = None) -> Result:
+    """Run any other command of the program to its end."""
+    done = subprocess.run(
+        (PROGRAM, *arguments),
+        cwd=cwd,
+        env={**os.environ, **(env or {})},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+        timeout=CAP,
+    )
+    return Result(done.returncode, done.stdout, done.stderr.decode(errors="replace"), None)
+
+
+def read_events(directory: Path) -> list[dict[str, Any]]:
+    """Return the complete lines of an event log."""
+    try:
+        content = (directory / "events.jsonl").read_bytes()
+    except FileNotFoundError:
+        return []
+    return [json.loads(line) for line in content.split(b"\n")[:-1]]
+
+
+def _pid_of(directory: Path) -> int | None:
+    registered = [event for event in read_events(directory) if event["event"] == "session.registered"]
+    return int(registered[0]["pid"]) if registered else None

@@ -1,0 +1,29 @@
+"""Waiting for something to become true; the only place in the tests that sleeps."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CAP = 20.0
+"""Seconds until what was waited for counts as missing; generous, since it only passes in failing tests."""
+
+STEP = 0.01
+"""Seconds between two looks."""
+
+ABSENCE = 0.5
+"""Seconds in which something that must not happen would have happened."""
+
+_T = TypeVar("_T")
+
+
+def eventually(look: Callable[[], _T | None], what: str, cap: float = CAP) -> _T:
+    """Return the first true answer of *look*."""
+    deadline = time.monotonic() + cap
+    while not (found := look()):
+        assert time.monotonic() < deadline, f"waited {cap:.0f} s for {what}"
+        time.sleep(STEP)
+    return found
