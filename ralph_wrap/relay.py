@@ -88,6 +88,11 @@ class Relay:
         """What an agent gets as its stdout and stderr."""
         return self._stdout.writing, self._stderr.writing
 
+    @property
+    def is_held_up(self) -> bool:
+        """Whether a reader of ours has not yet taken what the agent wrote."""
+        return bool(self._stdout.waiting or self._stderr.waiting)
+
     def interest(self) -> dict[int, int]:
         """Return what to ``poll`` for: descriptors and events."""
         wanted: dict[int, int] = {}

@@ -142,7 +142,9 @@ class Session:
             self._claim.directory / "output.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666
         )
         self._relay = Relay(log, (1, 2), answer.feed, self._tell_trouble)
-        self._stack.callback(self._step, "end the agent's processes", self._end_leftovers)
+        self._stack.callback(
+            self._step, "end the agent's processes", lambda: self._end_leftovers(self._settings.grace)
+        )
         driver = Driver(self._settings, self._stage(), self._relay, answer, self._signals, self._log)
         self._result = driver.run()
         return self._result
@@ -237,7 +239,7 @@ class Session:
             pristine=worktree.pristine(workspace.base) if workspace.base else "",
             begin=self._begin_iteration,
             end_leftovers=self._end_leftovers,
-            reap=self._offspring.reap,
+            offspring=self._offspring,
         )
 
     def _begin_iteration(self, number: int) -> None:
@@ -245,8 +247,8 @@ class Session:
         with contextlib.suppress(OSError):  # a full disk must not end the loop
             self._claim.update(iteration=number)
 
-    def _end_leftovers(self) -> None:
-        ended = self._offspring.end(self._settings.grace, urgent=lambda: self._signals.stop.count > 1)
+    def _end_leftovers(self, grace: float) -> None:
+        ended = self._offspring.end(grace, urgent=lambda: self._signals.stop.count > 1)
         if ended.told:
             self._log.event("processes.ended", count=ended.told)
         if ended.survivors:

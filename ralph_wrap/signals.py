@@ -48,7 +48,8 @@ class Signals:
 
     Attributes:
         stop: what has come so far.
-        wakeup: a descriptor that becomes readable with every signal, children's ends included.
+        wakeup: a descriptor that becomes readable with every signal, children's ends included; -1 while
+            the context is not entered.
 
     """
 
@@ -83,7 +84,7 @@ class Signals:
     def drain(self) -> None:
         """Empty the descriptor, so that the next signal is seen anew."""
         with contextlib.suppress(BlockingIOError):
-            while os.read(self.wakeup, 512):
+            while self.wakeup >= 0 and os.read(self.wakeup, 512):
                 pass
 
 

@@ -24,7 +24,7 @@ from ralph_wrap.loop.terminal import find_terminal
 from ralph_wrap.signals import suspend
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from ralph_wrap.config import Settings
     from ralph_wrap.log import Log
@@ -44,8 +44,8 @@ class Stage:
         fingerprint: tells one state of the workspace from another; empty if it cannot be told.
         pristine: what *fingerprint* would return before the first iteration, where that is known.
         begin: called with the iteration's number before each one.
-        end_leftovers: ends what an agent has left running.
-        reap: collects orphans that came to us and have ended.
+        offspring: what the agent has started.
+        end_leftovers: ends that, with so many seconds of grace.
 
     """
 
@@ -54,8 +54,8 @@ class Stage:
     fingerprint: Callable[[], str]
     pristine: str
     begin: Callable[[int], None]
-    end_leftovers: Callable[[], object]
-    reap: Callable[[int], None]
+    offspring: process.Offspring
+    end_leftovers: Callable[[float], object]
 
 
 class Driver:
@@ -153,7 +153,7 @@ class Driver:
         with self._terminal.lent():
             iteration = self._watch(group)
         if iteration.cut is not None:
-            self._stage.end_leftovers()
+            self._stage.end_leftovers(0.0)  # they were told together with the agent, and had its grace
         self._relay.drain()
         self._log.event("agent.exited", pid=group.pid, status=iteration.status)
         return replace(iteration, promised=self._answer.finish() and iteration.cut is not Cut.SIGNAL)
@@ -198,46 +198,46 @@ class Driver:
         return descriptor
 
     def _watch(self, group: process.Group) -> Iteration:
-        settings = self._settings
-        relay = self._relay
-        relay.last_output = begun = time.monotonic()
-        heard = self._stop.count
-        cut: Cut | None = None
-        kill_at: float | None = None
-        limits = {Cut.MAX_TIME: self._deadline}
-        if settings.iteration_timeout:
-            limits[Cut.ITERATION_TIMEOUT] = begun + settings.iteration_timeout
+        begun = self._relay.last_output = time.monotonic()
+        ending = _Ending()
+        heard = 0
         while (status := group.poll()) is None:
-            if settings.idle_timeout and self._terminal.descriptor is None:
-                limits[Cut.IDLE_TIMEOUT] = relay.last_output + settings.idle_timeout
-            now = time.monotonic()
+            limits = self._limits(begun)
             if self._stop.count > heard:
                 heard = self._stop.count
-                cut = Cut.SIGNAL
                 self._forward(group)
-                kill_at = now + settings.grace if heard == 1 else now
-            if cut is None and (
-                due := [limit for limit, at in limits.items() if at is not None and now >= at]
-            ):
-                cut = due[0]
-                self._log.warning("limit.reached", f"{cut.value} reached: the agent is asked to end")
-                group.signal(signal.SIGTERM)
-                kill_at = now + settings.grace
-            if kill_at is not None and now >= kill_at:
-                group.signal(signal.SIGKILL)
-                kill_at = None
-            if self._stop.suspended:
-                self._suspend(group)
-            if self._terminal.descriptor is not None and group.stopped():
-                self._terminal.suspend_with(group)
-            self._wait([kill_at] if cut else [*limits.values()])
-            self._stage.reap(group.pid)
-        if cut is None and self._terminal.descriptor is not None and status in _TYPED:
-            self._stop.record(
-                status - 128
-            )  # the terminal sent it to the agent alone; it is meant for the loop
-            cut = Cut.SIGNAL
-        return Iteration(CUT_SHORT if cut and cut is not Cut.SIGNAL else status, cut=cut)
+                ending.ask(Cut.SIGNAL, self._settings.grace if heard == 1 else 0.0)
+            elif ending.cut is None and (due := _due(limits)):
+                self._log.warning("limit.reached", f"{due.value} reached: the agent is asked to end")
+                self._tell(group, signal.SIGTERM)
+                ending.ask(due, self._settings.grace)
+            if ending.escalate(group):
+                status = 128 + signal.SIGKILL  # it hangs in the kernel; its work can be saved all the same
+                break
+            self._follow_stops(group)
+            self._wait(limits.values() if ending.cut is None else [ending.deadline], group)
+            self._stage.offspring.reap(group.pid)
+        if ending.cut is None and self._terminal.descriptor is not None and status in _TYPED:
+            # The terminal sent it to the agent alone, but it is meant for the loop.
+            self._stop.record(status - 128)
+            ending.cut = Cut.SIGNAL
+        if ending.cut in {None, Cut.SIGNAL}:
+            return Iteration(status, cut=ending.cut)
+        return Iteration(CUT_SHORT, cut=ending.cut)
+
+    def _limits(self, begun: float) -> dict[Cut, float]:
+        """Return when each time limit ends an iteration that began at a time."""
+        settings = self._settings
+        limits = {}
+        if self._deadline is not None:
+            limits[Cut.MAX_TIME] = self._deadline
+        if settings.iteration_timeout:
+            limits[Cut.ITERATION_TIMEOUT] = begun + settings.iteration_timeout
+        if settings.idle_timeout and self._terminal.descriptor is None:
+            # An agent whose output our reader does not take is not idle.
+            last = time.monotonic() if self._relay.is_held_up else self._relay.last_output
+            limits[Cut.IDLE_TIMEOUT] = last + settings.idle_timeout
+        return limits
 
     def _forward(self, group: process.Group) -> None:
         number = self._stop.first or signal.SIGTERM
@@ -247,22 +247,31 @@ class Driver:
             signal=number,
             count=self._stop.count,
         )
+        self._tell(group, number)
+
+    def _tell(self, group: process.Group, number: int) -> None:
         group.signal(number)
+        self._stage.offspring.signal(number, except_group=group.pid)
 
-    def _suspend(self, group: process.Group) -> None:
-        self._stop.suspended = False
-        group.signal(signal.SIGTSTP)
-        suspend()
-        group.signal(signal.SIGCONT)
+    def _follow_stops(self, group: process.Group) -> None:
+        """Stop with the agent, or the agent with us, after Ctrl-Z."""
+        if self._stop.suspended:
+            self._stop.suspended = False
+            group.signal(signal.SIGTSTP)
+            suspend()
+            group.signal(signal.SIGCONT)
+        if self._terminal.descriptor is not None and group.stopped():
+            self._terminal.suspend_with(group)
 
-    def _wait(self, deadlines: list[float | None]) -> None:
-        """Wait for output, a signal, a child's end or the first deadline, and move output."""
+    def _wait(self, deadlines: Collection[float], group: process.Group | None = None) -> None:
+        """Wait for output, a signal, the agent's end or the first deadline, and move output."""
         poll = select.poll()
-        poll.register(self._signals.wakeup, select.POLLIN)
+        for descriptor in (self._signals.wakeup, group.pidfd if group else -1):
+            if descriptor >= 0:
+                poll.register(descriptor, select.POLLIN)
         for descriptor, events in self._relay.interest().items():
             poll.register(descriptor, events)
-        due = [deadline for deadline in deadlines if deadline is not None]
-        timeout = max(0.0, min(due) - time.monotonic()) * 1000 + 1 if due else None
+        timeout = max(0.0, min(deadlines) - time.monotonic()) * 1000 + 1 if deadlines else None
         ready = {descriptor for descriptor, _ in poll.poll(timeout)}
         self._signals.drain()
         self._relay.handle(ready)
@@ -283,6 +292,43 @@ class Driver:
             changed=iteration.changed,
             cut=iteration.cut.value if iteration.cut else None,
         )
+
+
+class _Ending:
+    """How an agent is brought to its end: asked, killed, given up.
+
+    Attributes:
+        cut: why; ``None`` while nobody has asked for it.
+        deadline: when the next step is due, once it was asked.
+
+    """
+
+    def __init__(self) -> None:
+        self.cut: Cut | None = None
+        self.deadline = 0.0
+        self._killed = False
+
+    def ask(self, cut: Cut, grace: float) -> None:
+        """Note that the agent was asked to end; asked again, the sooner end counts."""
+        self.cut = cut
+        if not self._killed:
+            self.deadline = time.monotonic() + grace
+
+    def escalate(self, group: process.Group) -> bool:
+        """Do what is due; tell whether there is nothing left to do."""
+        if self.cut is None or time.monotonic() < self.deadline:
+            return False
+        if self._killed:
+            return True
+        group.signal(signal.SIGKILL)
+        self._killed = True
+        self.deadline = time.monotonic() + process.UNKILLABLE_AFTER
+        return False
+
+
+def _due(limits: Mapping[Cut, float]) -> Cut | None:
+    now = time.monotonic()
+    return next((limit for limit, deadline in limits.items() if now >= deadline), None)
 
 
 def _anonymous_file() -> int:
