@@ -29,7 +29,7 @@ from ralph_wrap.git.repository import (
     parse_version,
     worktree_holding,
 )
-from ralph_wrap.git.status import Status, add_all, parse_status, start_status
+from ralph_wrap.git.status import Status, add, add_all, parse_status, start_status
 
 __all__ = [
     "ABSOLUTE_POINTERS",
@@ -37,6 +37,7 @@ __all__ = [
     "Git",
     "Repository",
     "Status",
+    "add",
     "add_all",
     "agent_ids",
     "commit_tree",

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ralph_wrap.git.command import DURABLE, Git, start, text
+from ralph_wrap.git.command import DURABLE, Git, run, start, text
+
+from ralph_wrap.errors import GitError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -83,8 +85,31 @@ def parse_status(output: bytes) -> Status:
     )
 
 
-def add_all(git: Git, exclude: Iterable[str]) -> process.Completed:
-    """Put every file that is not ignored into the index, as far as possible; status 0 means everything."""
+def add_all(git: Git, exclude: Iterable[str]) -> GitError | None:
+    """Put every file that is not ignored into the index.
+
+    Returns:
+        Why not all of them are in it.
+
+    """
     pathspecs = ("--", ":/", *(f":(top,exclude,literal){path}" for path in exclude))
-    with start(git, "add", "--all", *pathspecs, config=(*_SUSPICIOUS, *DURABLE)) as running:
-        return running.wait()
+    return _tried(git, "add", "--all", *pathspecs)
+
+
+def add(git: Git, paths: Iterable[str]) -> GitError | None:
+    """Put the state of certain files into the index, their absence included.
+
+    Returns:
+        Why not all of them are in it; perhaps none is.
+
+    """
+    names = "".join(f"{path}\0" for path in paths).encode("utf-8", "surrogateescape")
+    return _tried(git, "update-index", "--add", "--remove", "-z", "--stdin", stdin=names)
+
+
+def _tried(git: Git, *arguments: str, stdin: bytes | None = None) -> GitError | None:
+    try:
+        run(git, *arguments, config=(*_SUSPICIOUS, *DURABLE), stdin=stdin)
+    except GitError as error:
+        return error
+    return None

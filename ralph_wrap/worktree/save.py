@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ralph_wrap.worktree.create import LinkedWorktree
 
 _ATTEMPTS = 3  # at a picture of files that somebody goes on writing
+_NAMED = 3  # files that a problem names; the others are counted
 _BOOKKEEPING_LIMIT = 64 << 20  # bytes read of one file in the registration; a reflog of 300,000 entries
 
 
@@ -184,15 +185,17 @@ def _save_files(
         _resolve(scratch)
     index_tree = git.write_tree(scratch)
     for _ in range(_ATTEMPTS):
-        added = git.add_all(scratch, exclude=status.nested)
+        failure = git.add_all(scratch, exclude=status.nested)
+        left = _not_in_index(scratch)
+        if failure is not None:
+            _add_what_can_be(scratch, left)
+            left = _not_in_index(scratch)
         tree = git.write_tree(scratch)
-        after = _status(scratch)
-        if not after.unstaged and set(after.untracked) <= {f"{path}/" for path in status.nested}:
+        if not left:
             break
     else:
-        reason = git.text(added.stderr).strip().splitlines()[:1] if added.status else ["still being written"]
-        left = [*after.unstaged, *after.untracked]
-        problems.append(f"{len(left)} files cannot be saved ({left[0]}, …): {''.join(reason)}")
+        reason = failure.message if failure else "still being written"
+        problems.append(f"{len(left)} files cannot be saved ({', '.join(left[:_NAMED])}): {reason}")
     head_tree = git.tree_of(scratch, head.commit) if head.commit else None
     if tree == head_tree == index_tree:
         return None
@@ -208,6 +211,21 @@ def _save_files(
     if missing := git.missing_objects(scratch, f"refs/heads/{branch}", head.commit):
         problems.append(f"{branch} lacks {missing} objects")
     return branch
+
+
+def _not_in_index(scratch: Git) -> list[str]:
+    """Return the files whose content on disk is not in the index; nested repositories cannot be there."""
+    status = _status(scratch)
+    return [*status.unstaged, *(path for path in status.untracked if not path.endswith("/"))]
+
+
+def _add_what_can_be(scratch: Git, paths: list[str]) -> None:
+    """Add as many of these files as possible: one that cannot be stored makes git give up on all of them."""
+    if not paths or git.add(scratch, paths) is None or len(paths) == 1:
+        return
+    middle = len(paths) // 2
+    _add_what_can_be(scratch, paths[:middle])
+    _add_what_can_be(scratch, paths[middle:])
 
 
 def _resolve(scratch: Git) -> None:

@@ -1,0 +1,128 @@
+"""Worktrees made and finished in this process, and what is in a directory or a tree of git."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ralph_wrap import git, worktree
+from tests.support.repo import Repo
+
+if TYPE_CHECKING:
+    from ralph_wrap.git import Git, Repository
+    from ralph_wrap.worktree import LinkedWorktree, Outcome
+
+ID = "00aa"
+SESSION = f"20260102T030405Z-{ID}"
+WIP = f"ralph/{ID}-wip"
+
+Listing = dict[bytes, tuple[str, bytes]]
+"""Path to mode, as git counts modes, and content; a symlink's content is its target."""
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A worktree of a scratch repository."""
+
+    repo: Repo
+    where: Git
+    linked: LinkedWorktree
+
+    @property
+    def path(self) -> Path:
+        """Its directory."""
+        return self.linked.path
+
+    @property
+    def inside(self) -> Repo:
+        """The same repository, seen from the worktree."""
+        return Repo(self.path)
+
+    def finish(self, *, keep: bool = False, keep_dirty: bool = False) -> Outcome:
+        """End it as a session would."""
+        return worktree.finish(
+            self.linked,
+            self.where,
+            agent_id=ID,
+            session=SESSION,
+            trash=self.repo.path / ".ralph" / "run" / "trash",
+            keep=keep,
+            keep_dirty=keep_dirty,
+        )
+
+
+def located(repo: Repo) -> tuple[Git, Repository]:
+    """Return git at a repository's top level, and the repository."""
+    where = git.Git(repo.path, git.environment(os.environ))
+    return where, git.locate(where)
+
+
+def make_tree(repo: Repo) -> Tree:
+    """Make a worktree on a branch of its own."""
+    where, repository = located(repo)
+    (repo.path / ".ralph" / "run").mkdir(parents=True, exist_ok=True)
+    assert repository.head is not None
+    linked = worktree.create(
+        where,
+        repository,
+        path=repo.path / ".ralph" / "worktrees" / SESSION,
+        branch=f"ralph/{ID}",
+        base=repository.head,
+        reason="a test",
+        stopped=lambda: False,
+    )
+    return Tree(repo, where, linked)
+
+
+def on_disk(top: Path) -> Listing:
+    """Return every file and symlink below a directory; ``.git`` of the top left out."""
+    found: Listing = {}
+    root = os.fsencode(top)
+    for directory, names, files in os.walk(root):
+        if directory == root and b".git" in names:
+            names.remove(b".git")
+        for name in [*files, *names]:
+            path = Path(os.fsdecode(directory), os.fsdecode(name))
+            mode = path.lstat().st_mode
+            if stat.S_ISLNK(mode):
+                entry = ("120000", os.fsencode(path.readlink()))
+            elif stat.S_ISDIR(mode):
+                continue
+            else:
+                entry = ("100755" if mode & stat.S_IXUSR else "100644", path.read_bytes())
+            found[os.fsencode(path.relative_to(top))] = entry
+    found.pop(b".git", None)
+    return found
+
+
+def in_git(repo: Repo, revision: str) -> Listing:
+    """Return what a tree of git holds."""
+    found: Listing = {}
+    for row in os.fsencode(repo.git("ls-tree", "-r", "-z", revision)).split(b"\0")[:-1]:
+        info, _, path = row.partition(b"\t")
+        mode, _, oid = info.split(b" ")
+        found[path] = (mode.decode(), repo.show(oid.decode()))
+    return found
+
+
+def put(top: Path, listing: Listing) -> None:
+    """Make a directory hold exactly these files; ``.git`` is left alone."""
+    for path in list(top.iterdir()):
+        if path.name == ".git":
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    for name, (mode, content) in listing.items():
+        path = top / os.fsdecode(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if mode == "120000":
+            path.symlink_to(os.fsdecode(content))
+        else:
+            path.write_bytes(content)
+            path.chmod(0o755 if mode == "100755" else 0o644)
