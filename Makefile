@@ -1,0 +1,42 @@
+# Every target makes the virtual environment that it needs.
+.PHONY: test lint demo bench
+.DEFAULT_GOAL := test
+
+BIN := .venv/bin
+
+test: lint
+	$(BIN)/pytest --numprocesses=2 --dist=loadgroup
+
+lint: .venv/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+demo: .venv/installed
+	@docker/demo.sh
+
+bench: .venv/installed
+	$(BIN)/python benchmarks/run.py
+
+# A python3.X on PATH may be a stub that cannot run, and Debian's python3 comes without venv: each is tried.
+.venv/installed: pyproject.toml
+	@set -eu; \
+	find_python() { \
+	    for name in python3.13 python3.12 python3.11 python3; do \
+	        if $$name -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
+	        then echo $$name; return; fi; \
+	    done; \
+	    return 1; \
+	}; \
+	if ! python=$$(find_python) && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    apt-get update -qq && apt-get install -y -qq --no-install-recommends python3-venv >/dev/null; \
+	fi; \
+	if ! python=$$(find_python); then \
+	    echo 'make: no Python 3.11 or later with the venv module found; on Debian or Ubuntu: apt-get install python3-venv' >&2; \
+	    exit 1; \
+	fi; \
+	echo "making .venv with $$($$python --version)"; \
+	$$python -m venv --clear .venv; \
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'; \
+	$(BIN)/python -m pip install --quiet --group dev --editable .; \
+	touch $@

@@ -1,0 +1,51 @@
+"""The Docker engine, the image under test, and containers that are gone after the test that started them."""
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import docker
+import pytest
+
+from tests.container import image as ralph_image
+from tests.container.box import PROJECT, Box, StartBox
+
+
+@pytest.fixture(scope="session")
+def engine() -> Iterator[docker.DockerClient]:
+    """Return a client of the Docker engine. Without one tests are skipped, or fail with REQUIRE_DOCKER=1."""
+    try:
+        client = ralph_image.connect()
+    except ralph_image.NoEngineError as error:
+        if os.environ.get("REQUIRE_DOCKER") == "1":
+            pytest.fail(str(error), pytrace=False)
+        pytest.skip(str(error))
+    yield client
+    client.close()
+
+
+@pytest.fixture(scope="session")
+def image(engine: docker.DockerClient) -> str:
+    """Return the name of the ralph-wrap image for the sources as they stand."""
+    return ralph_image.ensure(engine)
+
+
+@pytest.fixture
+def start_box(engine: docker.DockerClient, image: str) -> Iterator[StartBox]:
+    """Return a function that starts containers, all of which are removed after the test."""
+    with ExitStack() as stack:
+
+        def start(project: Path, *, mode: str = "rw", user: str = "") -> Box:
+            container = engine.containers.create(
+                image,
+                volumes={str(project): {"bind": PROJECT, "mode": mode}},
+                user=user,
+                network_mode="none",
+                labels=["ralph-wrap-test"],
+            )
+            stack.callback(container.remove, force=True, v=True)
+            container.start()
+            return Box(engine, container, project)
+
+        yield start
