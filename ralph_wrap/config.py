@@ -265,7 +265,7 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
 def _from_file(path: Path) -> dict[str, Any]:
     try:
         content = path.read_bytes()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", "chmod or remove it") from None

@@ -204,11 +204,6 @@ def locked_directory(path: Path, timeout: float) -> Iterator[None]:
         lock.release()
 
 
-def leads_out(path: Path, root: Path) -> bool:
-    """Tell whether a path, followed through every symlink, ends outside a directory."""
-    return not path.resolve().is_relative_to(root.resolve())
-
-
 def _open_for_lock(path: Path) -> int:
     if path.is_dir():
         return os.open(path, os.O_RDONLY | os.O_DIRECTORY)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ralph_wrap import files, git
+from ralph_wrap import git
 from ralph_wrap.errors import GitTooOldError, IsolationError, NotARepositoryError, RalphError, UsageError
 from ralph_wrap.git import Git, Repository
 from ralph_wrap.registry import Registry
@@ -84,7 +84,7 @@ def registries(project: Project, environ: Mapping[str, str]) -> list[Registry]:
     """Return every place where sessions of this project may be registered, the normal one first."""
     key = hashlib.sha256(os.fsencode(project.root)).hexdigest()[:16]
     state = environ.get("XDG_STATE_HOME") or f"{environ.get('HOME') or '/'}/.local/state"
-    places = [project.root / _RUN] if not _leads_out(project) else []
+    places = [] if _symlink(project) else [project.root / _RUN]
     places.append(Path(state, "ralph-wrap", key))
     return [Registry(place) for place in places]
 
@@ -100,11 +100,8 @@ def open_registry(project: Project, environ: Mapping[str, str]) -> tuple[Registr
 
     """
     problem: IsolationError | None = None
-    if _leads_out(project):
-        problem = IsolationError(
-            f"{project.root / '.ralph'} leads out of the project through a symlink",
-            "replace it by a directory",
-        )
+    if link := _symlink(project):
+        problem = IsolationError(f"{link} is a symlink, which is not followed", "replace it by a directory")
     for registry in registries(project, environ):
         try:
             registry.prepare()
@@ -120,5 +117,7 @@ def open_registry(project: Project, environ: Mapping[str, str]) -> tuple[Registr
     )
 
 
-def _leads_out(project: Project) -> bool:
-    return any(files.leads_out(project.root / place, project.root) for place in (".ralph", _RUN, WORKTREES))
+def _symlink(project: Project) -> Path | None:
+    """Return which of our directories is a symlink: it may lead out, and git looks behind none."""
+    places = (project.root / ".ralph", project.root / _RUN, project.root / WORKTREES)
+    return next((place for place in places if place.is_symlink()), None)

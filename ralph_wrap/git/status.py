@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ralph_wrap.git.command import DURABLE, Git, run, start, text
-
 from ralph_wrap.errors import GitError
+from ralph_wrap.git.command import DURABLE, Git, run, start, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

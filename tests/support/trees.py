@@ -29,7 +29,6 @@ class Tree:
     """A worktree of a scratch repository."""
 
     repo: Repo
-    where: Git
     linked: LinkedWorktree
 
     @property
@@ -46,7 +45,7 @@ class Tree:
         """End it as a session would."""
         return worktree.finish(
             self.linked,
-            self.where,
+            git.Git(self.repo.path, git.environment(os.environ)),
             agent_id=ID,
             session=SESSION,
             trash=self.repo.path / ".ralph" / "run" / "trash",
@@ -75,7 +74,7 @@ def make_tree(repo: Repo) -> Tree:
         reason="a test",
         stopped=lambda: False,
     )
-    return Tree(repo, where, linked)
+    return Tree(repo, linked)
 
 
 def on_disk(top: Path) -> Listing:

@@ -1,0 +1,35 @@
+"""File systems for a test, unmounted whatever happens."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+needs_mounts = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+
+
+@contextlib.contextmanager
+def mounted(place: Path, *options: str) -> Iterator[Path]:
+    """Mount something at a directory, which is made; ``mount`` gets the options."""
+    place.mkdir(parents=True, exist_ok=True)
+    subprocess.run(("mount", *options, place), check=True, capture_output=True)
+    try:
+        yield place
+    finally:
+        subprocess.run(("umount", "--lazy", place), check=True, capture_output=True)
+
+
+@contextlib.contextmanager
+def read_only(directory: Path) -> Iterator[Path]:
+    """Mount a directory over itself, read-only."""
+    with mounted(directory, "--bind", str(directory)):
+        subprocess.run(("mount", "-o", "remount,bind,ro", directory), check=True, capture_output=True)
+        yield directory
