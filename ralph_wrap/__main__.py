@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from ralph_wrap.signals import Signals
@@ -9,11 +10,21 @@ from ralph_wrap.signals import Signals
 
 def main() -> None:
     """Run the command line and exit."""
+    _fill_standard_descriptors()
     if sys.argv[1:2] == ["run"]:
         # Before the slow imports: a signal in that time must end a session as any other does.
         with Signals() as signals:
             _run(signals)
     _run(None)
+
+
+def _fill_standard_descriptors() -> None:
+    # Closed ones would be given to the next pipe that is opened, and what is meant for us would go there.
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
 
 
 def _run(signals: Signals | None) -> None:

@@ -226,17 +226,18 @@ def load(
         if given.keys() >= {"prompt", "prompt_file"}:
             raise UsageError(f"both a prompt and a prompt file are given ({source})", "give one of them")
         if "prompt_file" in given:
-            given["prompt_file"] = _prompt_file(directory / given["prompt_file"])
+            given["prompt_file"] = directory / given["prompt_file"]
         values |= given
     if "prompt" not in values and "prompt_file" not in values and (root / PROMPT).is_file():
         values["prompt_file"] = root / PROMPT
+    if "prompt_file" in values:
+        _check_readable(values["prompt_file"])
     return Settings(project=project, command=command, **values)
 
 
-def _prompt_file(path: Path) -> Path:
+def _check_readable(path: Path) -> None:
     try:
-        with path.open("rb"):
-            return path
+        path.open("rb").close()
     except OSError as error:
         raise UsageError(
             f"prompt file {path} cannot be read: {error.strerror}", "name a file that is there"
@@ -271,7 +272,7 @@ def _from_file(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path} cannot be read: {error.strerror}", "chmod or remove it") from None
     try:
         table = tomllib.loads(content.decode())
-    except ValueError as error:  # both not UTF-8 and not TOML; the latter names line and column
+    except (ValueError, RecursionError) as error:  # not UTF-8, or not TOML, which names line and column
         raise UsageError(f"{path} is not valid TOML: {error}", "see https://toml.io") from None
     values: dict[str, Any] = {}
     for key, value in table.items():

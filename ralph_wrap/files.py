@@ -93,10 +93,14 @@ def read(path: Path, limit: int = 1 << 20) -> bytes:
     """
     # O_NONBLOCK: opening a FIFO that somebody put there must not hang.
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with os.fdopen(descriptor, "rb") as file:
+    # closefd: fdopen() refuses a directory, and would leave its descriptor open.
+    try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(path))
-        return file.read(limit)
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read(limit)
+    finally:
+        os.close(descriptor)
 
 
 def write_all(descriptor: int, content: bytes) -> None:
@@ -205,8 +209,8 @@ def locked_directory(path: Path, timeout: float) -> Iterator[None]:
 
 
 def _open_for_lock(path: Path) -> int:
-    if path.is_dir():
-        return os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    if path.is_dir() and not path.is_symlink():
+        return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
 
 
@@ -220,9 +224,10 @@ def _is_still(descriptor: int, path: Path) -> bool:
 
 
 def _mode_of(path: Path) -> int:
-    try:
-        return stat.S_IMODE(path.stat().st_mode)
-    except FileNotFoundError:
-        mask = os.umask(0)
-        os.umask(mask)
-        return 0o666 & ~mask
+    with contextlib.suppress(FileNotFoundError):
+        there = path.lstat().st_mode
+        if stat.S_ISREG(there):  # what a symlink leads to is not what is replaced
+            return stat.S_IMODE(there)
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask

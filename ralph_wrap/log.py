@@ -60,14 +60,12 @@ class Log:
             path: the event log.
             identity: facts that belong to each event.
 
-        Raises:
-            OSError: the file cannot be created.
-
         """
         self._logger = self._logger.bind(**identity)
-        self._file = os.open(
-            path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666
-        )
+        with contextlib.suppress(OSError):  # as with a disk that is full later
+            self._file = os.open(
+                path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666
+            )
         for line in self._early:
             self._append(line)
         self._early.clear()

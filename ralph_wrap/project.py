@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from ralph_wrap import git
 from ralph_wrap.errors import GitTooOldError, IsolationError, NotARepositoryError, RalphError, UsageError
 from ralph_wrap.git import Git, Repository
-from ralph_wrap.registry import Registry
+from ralph_wrap.registry import Claim, Registry
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 WORKTREES = Path(".ralph/worktrees")
 """Where the worktrees are, below the project root."""
@@ -89,14 +89,22 @@ def registries(project: Project, environ: Mapping[str, str]) -> list[Registry]:
     return [Registry(place) for place in places]
 
 
-def open_registry(project: Project, environ: Mapping[str, str]) -> tuple[Registry, IsolationError | None]:
-    """Make a registry ready to register in.
+def register(
+    project: Project, environ: Mapping[str, str], claim: Callable[[Registry], Claim]
+) -> tuple[Claim, IsolationError | None]:
+    """Register a session in the first place where that is possible.
+
+    Arguments:
+        project: the project.
+        environ: our environment.
+        claim: registers in a registry that is ready.
 
     Returns:
-        The registry, and why it is not the project's own: without that, no worktree can be had.
+        The claim, and why it is not in the project itself: without that, no worktree can be had.
 
     Raises:
-        RalphError: none can be had.
+        NoIdLeftError: every id is taken.
+        RalphError: there is no such place.
 
     """
     problem: IsolationError | None = None
@@ -105,13 +113,12 @@ def open_registry(project: Project, environ: Mapping[str, str]) -> tuple[Registr
     for registry in registries(project, environ):
         try:
             registry.prepare()
+            return claim(registry), problem
         except OSError as error:
             problem = problem or IsolationError(
                 f"{registry.directory} cannot be used: {error.strerror}",
-                f"it must be a directory that user id {os.geteuid()} can write",
+                f"it must be a directory that user id {os.geteuid()} can write, on a disk that is not full",
             )
-            continue
-        return registry, problem
     raise RalphError(
         "no place for the session's records can be had", "set XDG_STATE_HOME to a writable directory"
     )

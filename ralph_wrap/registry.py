@@ -150,10 +150,7 @@ class Registry:
 
     def _try(self, agent_id: str, identity: Identity, now: datetime, agent: str) -> Claim | None:
         path = self.agents / f"{agent_id}.json"
-        try:
-            lock = files.try_lock(path.with_suffix(".lock"))
-        except IsADirectoryError:
-            return None  # not made by us; there are 65,535 others
+        lock = files.try_lock(path.with_suffix(".lock"))
         if lock is None:
             return None
         session = f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}-{agent_id}"
@@ -162,7 +159,7 @@ class Registry:
             (self.sessions / session).mkdir()
             files.claim(path, record.to_json())
         except FileExistsError:
-            lock.release()
+            lock.release(unlink=not path.exists())
             return None
         except OSError:
             lock.release(unlink=True)
@@ -199,7 +196,7 @@ class Claim:
     """An id that is ours until it is released."""
 
     def __init__(self, registry: Registry, record: Record, lock: files.Lock) -> None:
-        self._registry = registry
+        self.registry = registry
         self._lock = lock
         self._path = registry.agents / f"{record.id}.json"
         self.record = record
@@ -233,15 +230,16 @@ def read(path: Path) -> Record | Unreadable:
     """Read one record, whatever somebody made of the file."""
     name = path.stem if path.name != "record.json" else path.parent.name.rpartition("-")[2]
     try:
-        loaded = json.loads(files.read(path))
-        return _checked(loaded)
+        return _checked(json.loads(files.read(path)), name)
     except OSError as error:
         return Unreadable(name, error.strerror or str(error))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         return Unreadable(name, f"not a record of this version: {error}")
 
 
-def _checked(loaded: Any) -> Record:
+def _checked(loaded: Any, name: str) -> Record:
+    if not isinstance(loaded, dict):
+        raise TypeError("no JSON object")
     known = {entry.name: entry for entry in dataclasses.fields(Record) if entry.name != "extra"}
     version = loaded.pop("version")
     if version != VERSION:
@@ -260,8 +258,14 @@ def _checked(loaded: Any) -> Record:
     ]
     if not all(isinstance(value, kind) for value, kind in shapes):
         raise TypeError("a field of the wrong type")
+    if any(b"\0" in os.fsencode(value) for value, _ in shapes if isinstance(value, str)):
+        raise ValueError("a field that no file or process could be named by")
     if not _ID.fullmatch(record.id) or not _SESSION.fullmatch(record.session):
         raise ValueError("an id of the wrong form")
+    # Its lock is looked for under the id: that of another record would tell nothing about this one.
+    if record.id != name or not record.session.endswith(f"-{name}"):
+        raise ValueError("an id that is not its own")
+    started(record.session)  # raises ValueError for a day or an hour that does not exist
     return record
 
 

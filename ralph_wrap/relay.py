@@ -21,6 +21,7 @@ from ralph_wrap.files import write_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 _READ = 1 << 16  # bytes; what a pipe holds (pipe(7))
 _DRAINED = 1 << 20  # bytes taken from a pipe at the end of an iteration, at most
@@ -59,7 +60,7 @@ class Relay:
     """The pipes of one session.
 
     Arguments:
-        log: descriptor of the log file; closed with the relay.
+        log: the file that everything is appended to.
         targets: our descriptors for the agent's stdout and stderr.
         on_stdout: is given each piece of the agent's stdout.
         on_trouble: is told, once each, which reader went away, or that the log cannot be written.
@@ -71,15 +72,22 @@ class Relay:
 
     def __init__(
         self,
-        log: int,
+        log: Path,
         targets: tuple[int, int],
         on_stdout: Callable[[bytes], None],
         on_trouble: Callable[[str], None],
     ) -> None:
-        self._log = log
-        self._log_works = True
         self._on_stdout = on_stdout
         self._on_trouble = on_trouble
+        self._log_works = True
+        try:
+            self._log = os.open(
+                log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666
+            )
+        except OSError:
+            self._log_works = False
+            self._log = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+            on_trouble("log")
         self._stdout, self._stderr = (_Channel(target) for target in targets)
         self.last_output = time.monotonic()
 
@@ -122,8 +130,9 @@ class Relay:
         """Take everything that is in the pipes, whether or not our reader keeps up."""
         for channel in (self._stdout, self._stderr):
             # Bounded: a process that was left running could fill the pipe as fast as it is emptied.
-            while len(channel.waiting) < _DRAINED and self._take(channel):
-                pass
+            taken = 0
+            while max(taken, len(channel.waiting)) < _DRAINED and (size := self._take(channel)):
+                taken += size
 
     def flush(self, patience: float, hurry: Callable[[], bool]) -> int:
         """Wait for our readers to take what waits for them.
@@ -154,18 +163,19 @@ class Relay:
         ):
             os.close(descriptor)
 
-    def _take(self, channel: _Channel) -> bool:
+    def _take(self, channel: _Channel) -> int:
+        """Read one piece and return its size; 0 if there is nothing."""
         try:
             piece = os.read(channel.reading, _READ)
         except BlockingIOError:
-            return False
+            return 0
         self.last_output = time.monotonic()
         self._write_log(piece)
         if channel is self._stdout:
             self._on_stdout(piece)
         if channel.target is not None:
             channel.waiting += piece
-        return True
+        return len(piece)
 
     def _write_log(self, piece: bytes) -> None:
         if not self._log_works:
@@ -192,8 +202,7 @@ class LineFinder:
     """
 
     def __init__(self, line: str) -> None:
-        self._line = line.strip().encode()
-        self._limit = len(self._line) + 256  # of white space around it
+        self._line = line.strip().encode("utf-8", "surrogateescape")
         self._begun = b""
         self.found = False
 
@@ -201,14 +210,9 @@ class LineFinder:
         """Look at the next piece."""
         if not self._line or self.found:
             return
-        first, *rest = piece.split(b"\n")
-        if not rest:
-            self._begun += first[: self._limit]
-            self._begun = self._begun[: self._limit]
-            return
-        complete = [self._begun + first[: self._limit], *rest[:-1]]
+        *complete, begun = (self._begun + piece).split(b"\n")
         self.found = any(line.strip() == self._line for line in complete)
-        self._begun = rest[-1][: self._limit]
+        self._begun = self._shortened(begun)
 
     def finish(self) -> bool:
         """Tell whether the line was there, the last one counted even without its newline; start anew."""
@@ -216,3 +220,10 @@ class LineFinder:
         self.found = False
         self._begun = b""
         return found
+
+    def _shortened(self, begun: bytes) -> bytes:
+        """Return what still decides whether a line that has only begun is the one; at most a byte longer."""
+        begun = begun.lstrip()
+        size = len(self._line)
+        # White space behind that many bytes changes nothing: if anything follows it, the line is another.
+        return begun[:size] + begun[size:].strip()[:1]

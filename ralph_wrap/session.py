@@ -15,6 +15,7 @@ A step that fails is told by name, and the next ones run all the same.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import dataclasses
 import os
@@ -22,11 +23,10 @@ import shlex
 import threading
 import traceback
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from ralph_wrap import files, git, liveness, process, project, worktree
-from ralph_wrap.config import OnDirty, Settings
+from ralph_wrap.config import Settings
 from ralph_wrap.errors import RalphError
 from ralph_wrap.log import Log
 from ralph_wrap.loop import Driver, LoopResult, Stage
@@ -34,8 +34,7 @@ from ralph_wrap.registry import started
 from ralph_wrap.relay import LineFinder, Relay
 from ralph_wrap.report import SessionReport, banner, ending, ignored_removed, summary
 from ralph_wrap.signals import Signals
-from ralph_wrap.workspace import Opener, Workspace, agent_environment, look_first
-from ralph_wrap.worktree.create import LOCK_TIMEOUT
+from ralph_wrap.workspace import Opener, Workspace, agent_environment, drop_unused_branch, leave, look_first
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -96,7 +95,6 @@ class Session:
         self._whole_process = whole_process
         self._stack = contextlib.ExitStack()
         self._closed = False
-        self._agent_started = False
         self._workspace: Workspace | None = None
         self._result: LoopResult | None = None
         self._failure: BaseException | None = None
@@ -105,6 +103,7 @@ class Session:
         self.report: SessionReport | None = None
 
     def __enter__(self) -> Self:
+        atexit.register(self.close)
         try:
             self._open()
         except BaseException as error:
@@ -136,12 +135,10 @@ class Session:
             AgentError: the agent cannot be executed.
 
         """
-        self._claim.update(state="running")
+        self._note(state="running")
         answer = LineFinder(self._settings.until)
-        log = os.open(
-            self._claim.directory / "output.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666
-        )
-        self._relay = Relay(log, (1, 2), answer.feed, self._tell_trouble)
+        output_log = self._claim.directory / "output.log"
+        self._relay = Relay(output_log, (1, 2), answer.feed, self._tell_trouble)
         self._stack.callback(
             self._step, "end the agent's processes", lambda: self._end_leftovers(self._settings.grace)
         )
@@ -154,20 +151,21 @@ class Session:
         if not self._closed:
             self._closed = True
             self._stack.close()
+            atexit.unregister(self.close)
 
     def _open(self) -> None:
         if self._own_signals and threading.current_thread() is threading.main_thread():
             self._stack.enter_context(self._signals)
         if self._whole_process:
             process.become_subreaper()
-        if self._place is None:
-            self._place = project.find(self._settings.project, self._environ)
-        place = self._place
+        place = self._place = self._place or project.find(self._settings.project, self._environ)
         where = place.git(self._environ)
         prospect = look_first(self._settings, place, where, self._environ)
-        registry, obstacle = project.open_registry(place, self._environ)
-        self._registry = registry
-        self._claim = registry.claim(liveness.myself(), prospect.taken, datetime.now(UTC), self._name)
+        self._claim, obstacle = project.register(
+            place,
+            self._environ,
+            lambda registry: registry.claim(liveness.myself(), prospect.taken, datetime.now(UTC), self._name),
+        )
         self._stack.callback(self._step, "release the record", self._release)
         record = self._claim.record
         self._log.attach(
@@ -194,14 +192,21 @@ class Session:
         if (tree := workspace.tree) is not None:
             self._stack.callback(self._step, "drop an unused branch", lambda: self._drop_unused_branch(tree))
             self._stack.callback(
-                self._step, "remove the worktree", lambda: self._finish_worktree(tree, registry.trash)
+                self._step,
+                "remove the worktree",
+                lambda: self._finish_worktree(tree, self._claim.registry.trash),
             )
-        self._claim.update(branch=workspace.branch, base=workspace.base, workspace=os.fspath(workspace.path))
+        self._note(branch=workspace.branch, base=workspace.base, workspace=os.fspath(workspace.path))
         self._introduce()
 
     @property
     def _name(self) -> str:
         return self._settings.agent or shlex.join(self._settings.command)
+
+    @property
+    def _agent_started(self) -> bool:
+        """Whether an agent ever ran: an error of ours in the loop comes from one that could not."""
+        return self._claim.record.iteration > isinstance(self._failure, RalphError)
 
     def _introduce(self) -> None:
         workspace = self.workspace
@@ -237,15 +242,17 @@ class Session:
             environ=agent_environment(self._opener, workspace),
             fingerprint=lambda: worktree.fingerprint(here, workspace.path),
             pristine=worktree.pristine(workspace.base) if workspace.base else "",
-            begin=self._begin_iteration,
+            begin=lambda number: self._note(iteration=number),
             end_leftovers=self._end_leftovers,
             offspring=self._offspring,
         )
 
-    def _begin_iteration(self, number: int) -> None:
-        self._agent_started = True
-        with contextlib.suppress(OSError):  # a full disk must not end the loop
-            self._claim.update(iteration=number)
+    def _note(self, **changes: Any) -> None:
+        """Write to the record; a full disk must not end the loop."""
+        try:
+            self._claim.update(**changes)
+        except OSError as error:
+            self._log.event("record.not_written", reason=str(error))
 
     def _end_leftovers(self, grace: float) -> None:
         ended = self._offspring.end(grace, urgent=lambda: self._signals.stop.count > 1)
@@ -255,49 +262,13 @@ class Session:
             pids = ", ".join(map(str, ended.survivors))
             self._log.warning("processes.survived", f"processes that cannot be ended: {pids}")
 
-    def _finish_worktree(self, tree: LinkedWorktree, trash: Path) -> None:
-        settings = self._settings
-        record = self._claim.record
-        with contextlib.suppress(OSError):
-            self._claim.update(state="ending")
-        outcome = worktree.finish(
-            tree,
-            self._where,
-            agent_id=record.id,
-            session=record.session,
-            trash=trash,
-            keep=settings.keep_worktree,
-            keep_dirty=settings.on_dirty is OnDirty.KEEP,
-        )
-        self._outcome = outcome
-        path = os.fspath(tree.path)
-        if outcome.saved and outcome.saved.branch:
-            self._log.event("work.saved", branch=outcome.saved.branch, paths=list(outcome.saved.paths))
-        if outcome.saved and outcome.saved.snapshots:
-            self._log.event("commits.kept", refs=list(outcome.saved.snapshots))
-        if outcome.kept:
-            self._log.warning(
-                "worktree.kept",
-                f"worktree kept: {path} ({outcome.kept})",
-                f"to remove it: git worktree remove --force --force {shlex.quote(path)}",
-                path=path,
-            )
-        else:
-            self._log.event("worktree.removed", path=path)
+    def _leave(self, tree: LinkedWorktree) -> None:
+        self._note(state="ending")
+        self._outcome = leave(self._opener, tree, self._claim.registry.trash)
 
     def _drop_unused_branch(self, tree: LinkedWorktree) -> None:
-        """Delete the branch if we made it, it is where it began, and nothing else is left of the session."""
-        outcome = self._outcome
-        wanted = self._settings.drop_empty or not self._agent_started
-        if not wanted or not tree.branch_created or outcome is None or outcome.kept:
-            return
-        if outcome.saved and (outcome.saved.branch or outcome.saved.snapshots):
-            return
-        ref = f"refs/heads/{tree.branch}"
-        with files.locked_directory(tree.common_dir, LOCK_TIMEOUT):
-            if git.refs(self._where, ref).get(ref) == tree.base:
-                git.delete_ref(self._where, ref, tree.base)
-                self._log.event("branch.deleted", branch=tree.branch)
+        if self._outcome is not None and (self._settings.drop_empty or not self._agent_started):
+            drop_unused_branch(self._opener, tree, self._outcome)
 
     def _release(self) -> None:
         report = self.report = self._make_report()
@@ -316,7 +287,7 @@ class Session:
             **report.to_dict(),
         )
         self._log.close()
-        worktree.empty_trash(self._registry.trash)
+        worktree.empty_trash(self._claim.registry.trash)
 
     def _make_report(self) -> SessionReport:
         record = self._claim.record
@@ -360,14 +331,9 @@ class Session:
         if signalled:
             return "signal", signalled
         if isinstance(self._failure, RalphError):
-            return "error" if self._claim.record.iteration > 1 else "not-started", self._failure.exit_code
+            return "error" if self._agent_started else "not-started", self._failure.exit_code
         if self._failure is not None:
-            self._log.error(
-                "session.failed",
-                f"ralph-wrap failed: {self._failure!r}",
-                "the traceback is in events.jsonl; please report it",
-                traceback=traceback.format_exception(self._failure),
-            )
+            self._log.event("session.failed", traceback=traceback.format_exception(self._failure))
             return "error", RalphError.exit_code
         return "not-started", 0
 

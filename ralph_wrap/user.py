@@ -12,6 +12,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ralph_wrap.errors import RalphError
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -37,7 +39,7 @@ def become_owner(project: Path, environ: Mapping[str, str]) -> dict[str, str]:
         The environment to go on with: of the new user, with a ``HOME`` that can be written.
 
     Raises:
-        OSError: the change was refused; nothing has been touched.
+        RalphError: the change was refused; the project has not been touched.
 
     """
     owner = project.stat()
@@ -45,6 +47,16 @@ def become_owner(project: Path, environ: Mapping[str, str]) -> dict[str, str]:
     if uid != 0 or owner.st_uid == 0:
         return with_home(environ, uid, gid)
     uid, gid = owner.st_uid, owner.st_gid
+    try:
+        return _become(uid, gid, environ)
+    except OSError as error:
+        raise RalphError(
+            f"cannot become user id {uid}, who owns {project}: {error.strerror}",
+            f"docker run --user {uid}:{gid}, or with the capabilities CHOWN, SETUID and SETGID",
+        ) from error
+
+
+def _become(uid: int, gid: int, environ: Mapping[str, str]) -> dict[str, str]:
     changed = with_home(environ, uid, gid)
     try:
         entry = pwd.getpwuid(uid)
@@ -61,7 +73,7 @@ def become_owner(project: Path, environ: Mapping[str, str]) -> dict[str, str]:
 
 def with_home(environ: Mapping[str, str], uid: int, gid: int) -> dict[str, str]:
     """Return the environment with a ``HOME`` that a user can write; it is made if there is none."""
-    given = Path(environ.get("HOME") or "/")
+    given = Path(environ["HOME"]) if environ.get("HOME") else None
     try:
         of_user: Path | None = Path(pwd.getpwuid(uid).pw_dir)
     except KeyError:
@@ -89,10 +101,14 @@ def _make_home(uid: int, gid: int) -> Path:
         if os.geteuid() == 0:
             HOMES.mkdir(mode=0o1777, parents=True, exist_ok=True)
         home.mkdir(mode=0o700)
-        os.chown(home, uid, gid)
     except OSError:
         # Somebody else's directory of that name is not used: it could be a trap.
-        if not (home.is_dir() and not home.is_symlink() and _belongs_to(home, uid)):
-            home = Path(tempfile.mkdtemp(prefix=f"ralph-wrap-home-{uid}-"))
-            os.chown(home, uid, gid)
+        if home.is_dir() and not home.is_symlink() and _belongs_to(home, uid):
+            return home
+        home = Path(tempfile.mkdtemp(prefix=f"ralph-wrap-home-{uid}-"))
+    try:
+        os.chown(home, uid, gid)
+    except OSError:
+        home.rmdir()
+        raise
     return home

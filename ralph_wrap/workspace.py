@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ralph_wrap import files, git, project, user, worktree
 from ralph_wrap.agents import look_up
-from ralph_wrap.config import Isolation
+from ralph_wrap.config import Isolation, OnDirty
 from ralph_wrap.errors import (
     GitTooOldError,
     IsolationError,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from ralph_wrap.git import Git, Repository
     from ralph_wrap.log import Log
     from ralph_wrap.project import Project
-    from ralph_wrap.worktree import LinkedWorktree
+    from ralph_wrap.worktree import LinkedWorktree, Outcome
 
 _HOOKS_OFF = ("core.hooksPath", "/dev/null")
 _HOOKS_OFF_SINCE = (2, 31)  # GIT_CONFIG_COUNT: configuration for one process tree, without writing a file
@@ -167,6 +168,54 @@ class Opener:
                 if isinstance(record, Record) and record.workspace == os.fspath(root):
                     return f"session {record.session}"
         return "another session"
+
+
+def leave(opener: Opener, tree: LinkedWorktree, trash: Path) -> Outcome:
+    """Save and remove a session's worktree, and tell what became of it."""
+    settings = opener.settings
+    outcome = worktree.finish(
+        tree,
+        opener.where,
+        agent_id=opener.record.id,
+        session=opener.record.session,
+        trash=trash,
+        keep=settings.keep_worktree,
+        keep_dirty=settings.on_dirty is OnDirty.KEEP,
+    )
+    path = os.fspath(tree.path)
+    if outcome.saved and outcome.saved.branch:
+        opener.told.event("work.saved", branch=outcome.saved.branch, paths=list(outcome.saved.paths))
+    if outcome.saved and outcome.saved.snapshots:
+        opener.told.event("commits.kept", refs=list(outcome.saved.snapshots))
+    if outcome.kept:
+        opener.told.warning(
+            "worktree.kept",
+            f"worktree kept: {path} ({outcome.kept})",
+            f"to remove it: git worktree remove --force --force {shlex.quote(path)}",
+            path=path,
+        )
+    else:
+        opener.told.event("worktree.removed", path=path)
+    return outcome
+
+
+def drop_unused_branch(opener: Opener, tree: LinkedWorktree, outcome: Outcome) -> None:
+    """Delete a session's branch if we made it, it is where it began, and nothing else is left.
+
+    Raises:
+        GitError: it has moved in this very moment; it stays.
+        OSError: the repository cannot be locked.
+
+    """
+    if not tree.branch_created or outcome.kept:
+        return
+    if outcome.saved and (outcome.saved.branch or outcome.saved.snapshots):
+        return
+    ref = f"refs/heads/{tree.branch}"
+    with files.locked_directory(tree.common_dir, LOCK_TIMEOUT):
+        if git.refs(opener.where, ref).get(ref) == tree.base:
+            git.delete_ref(opener.where, ref, tree.base)
+            opener.told.event("branch.deleted", branch=tree.branch)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json as json_format
 import os
 import sys
+import traceback
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,12 @@ def boundary(tool: str, *, json: bool) -> Iterator[None]:
         else:
             _complain(error)
         raise typer.Exit(error.exit_code) from None
+    except (typer.Exit, typer.Abort):
+        raise
+    except Exception as error:  # noqa: BLE001 -- a bug: its status must not look like an agent's
+        _complain(RalphError(f"ralph-wrap failed: {error!r}", "please report this, with the traceback below"))
+        traceback.print_exc()
+        raise typer.Exit(RalphError.exit_code) from None
 
 
 def answer(tool: str, data: Any) -> None:

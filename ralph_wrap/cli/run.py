@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +13,7 @@ import typer
 from ralph_wrap import config, user
 from ralph_wrap.agents import with_agent
 from ralph_wrap.cli.boundary import boundary
-from ralph_wrap.errors import UsageError
+from ralph_wrap.errors import StoppedError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -146,7 +146,7 @@ def _run(
     place = project.find(directory, environ)
     settings = with_agent(config.load(directory, place.root, Path.cwd(), flags, environ, command))
     session = Session(settings, environ=environ, place=place, signals=signals, whole_process=True)
-    with session:
+    with suppress(StoppedError), session:
         session.run()
     return session.report.exit_status if session.report else 0
 

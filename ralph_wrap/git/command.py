@@ -58,6 +58,10 @@ DURABLE = (
 )
 
 
+PATIENCE = 900.0
+"""Seconds until a git command counts as hanging, in a filter or on a file system that is gone."""
+
+
 @dataclass(frozen=True, slots=True)
 class Git:
     """Where git runs: every function of this module takes one.
@@ -149,10 +153,14 @@ def finish(running: process.Running, command: str, accept: Sequence[int] = (0,))
     """Wait for a started command.
 
     Raises:
-        GitError: its status is not among those accepted.
+        GitError: its status is not among those accepted, or it did not end in time.
 
     """
-    completed = running.wait()
+    try:
+        completed = running.wait(PATIENCE)
+    except TimeoutError:
+        running.end()
+        raise GitError(command, -9, f"error: no end after {PATIENCE:.0f} s") from None
     if completed.status not in accept:
         raise GitError(command, completed.status, text(completed.stderr))
     return completed
@@ -182,4 +190,4 @@ def text(output: bytes) -> str:
 
 def lines(output: bytes) -> list[str]:
     """Split an answer whose lines cannot hold a newline (names of refs, object ids)."""
-    return text(output).splitlines()
+    return text(output).removesuffix("\n").split("\n") if output else []  # splitlines() cuts at U+2028 too

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def resolve_commit(git: Git, revision: str) -> str | None:
     """Return the id of the commit that a revision names, ``None`` if it names none."""
-    if revision.startswith("-"):
+    if revision.startswith(("-", "^")):  # an option; "not this one", which rev-parse takes as well
         return None
     answer = run(git, "rev-parse", "--quiet", "--verify", f"{revision}^{{commit}}", accept=(0, 1, 128))
     return lines(answer.stdout)[0] if answer.status == 0 else None
@@ -39,8 +39,16 @@ def agent_ids(listing: bytes) -> set[str]:
 
 
 def count_commits(git: Git, base: str, ref: str) -> int | None:
-    """Count the commits of a ref since a commit; ``None`` if the ref is not there."""
-    answer = run(git, "rev-list", "--count", f"{base}..{ref}", accept=(0, 128))
+    """Count the commits of a ref since a commit; ``None`` if one of them is not there.
+
+    Arguments:
+        git: where.
+        base: may come from a file that an agent can write, so it is no argument of its own: as an option,
+            ``--output`` for one, it could overwrite any file.
+        ref: full name of a ref.
+
+    """
+    answer = run(git, "rev-list", "--count", ref, f"^{base}", "--", accept=(0, 128))
     return int(answer.stdout) if answer.status == 0 else None
 
 

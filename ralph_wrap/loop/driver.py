@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ralph_wrap.signals import Signals
 
 _TYPED = {128 + signal.SIGINT, 128 + signal.SIGQUIT}  # exit statuses after Ctrl-C and Ctrl-\\
+_LONGEST_POLL = 86400.0  # seconds; poll(2) counts milliseconds in an int, which ends after 24 days
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +272,9 @@ class Driver:
                 poll.register(descriptor, select.POLLIN)
         for descriptor, events in self._relay.interest().items():
             poll.register(descriptor, events)
-        timeout = max(0.0, min(deadlines) - time.monotonic()) * 1000 + 1 if deadlines else None
+        timeout = None
+        if deadlines:
+            timeout = min(max(0.0, min(deadlines) - time.monotonic()), _LONGEST_POLL) * 1000 + 1
         ready = {descriptor for descriptor, _ in poll.poll(timeout)}
         self._signals.drain()
         self._relay.handle(ready)

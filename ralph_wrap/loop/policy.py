@@ -14,6 +14,7 @@ CUT_SHORT = 124
 
 _FIRST_WAIT = 1.0  # seconds after the first failure; doubled with each further one
 _LONGEST_WAIT = 60.0
+_DOUBLINGS = 6  # reach the longest wait; without a bound, 1,025 failures are too many for a float
 
 
 class Cut(Enum):
@@ -104,5 +105,6 @@ def after(settings: Settings, state: State, iteration: Iteration) -> tuple[State
         return state, End("max-iterations", iteration.status)
     if settings.max_stalls and state.stalls >= settings.max_stalls:
         return state, End("max-stalls", iteration.status)
-    backoff = min(_FIRST_WAIT * 2 ** (state.failures - 1), _LONGEST_WAIT) if failed else 0.0
+    doublings = min(state.failures - 1, _DOUBLINGS)
+    backoff = min(_FIRST_WAIT * 2**doublings, _LONGEST_WAIT) if failed else 0.0
     return state, GoOn(settings.delay + backoff)

@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from ralph_wrap.worktree.create import LinkedWorktree
 
 
+_LEAVING = ".leaving"
+"""What ends so in the trash may still come back: its registration is not dropped yet."""
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """How a worktree ended.
@@ -87,7 +91,7 @@ def finish(
 def empty_trash(trash: Path) -> bool:
     """Start deleting what is in the trash, in the background; tell whether there was anything."""
     try:
-        leftovers = sorted(trash.iterdir())
+        leftovers = sorted(path for path in trash.iterdir() if path.suffix != _LEAVING)
     except OSError:
         return False
     if not leftovers:
@@ -126,17 +130,20 @@ def _is_ours(worktree: LinkedWorktree) -> bool:
 
 
 def _remove(worktree: LinkedWorktree, where: Git, aside: Path) -> str | None:
+    leaving = aside.with_name(f"{aside.name}{_LEAVING}")
     try:
         with files.locked_directory(worktree.common_dir, LOCK_TIMEOUT):
             if reason := _not_removable(worktree):
                 return reason
-            moved = _move(worktree.path, aside)
+            moved = _move(worktree.path, leaving)
             try:
                 git.run(where, "worktree", "remove", "--force", "--force", worktree.path)
             except GitError:
                 if moved:
-                    aside.rename(worktree.path)
+                    leaving.rename(worktree.path)
                 raise
+            if moved:
+                leaving.rename(aside)
     except (GitError, OSError) as error:
         return f"it cannot be removed: {error}"
     return None
