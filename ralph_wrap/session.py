@@ -191,11 +191,7 @@ class Session:
             self._stack.callback(workspace.lock.release)
         if (tree := workspace.tree) is not None:
             self._stack.callback(self._step, "drop an unused branch", lambda: self._drop_unused_branch(tree))
-            self._stack.callback(
-                self._step,
-                "remove the worktree",
-                lambda: self._finish_worktree(tree, self._claim.registry.trash),
-            )
+            self._stack.callback(self._step, "remove the worktree", lambda: self._leave(tree))
         self._note(branch=workspace.branch, base=workspace.base, workspace=os.fspath(workspace.path))
         self._introduce()
 

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, Self
 from tests.support.wait import CAP, eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 PROGRAM = os.fspath(Path(sys.executable).parent / "ralph-wrap")
 """The installed console script."""
@@ -67,7 +67,19 @@ class Result:
 
 
 class Session:
-    """A session that runs in the background; leaving the context kills what is left of it."""
+    """A session that runs in the background; leaving the context kills what is left of it.
+
+    Arguments:
+        project: where it is started, unless *cwd* is given.
+        arguments: of ``ralph-wrap run``.
+        env: added to our environment.
+        stdin: its standard input.
+        stdout: its standard output.
+        cwd: where it is started.
+        state: where its records are.
+        under: a command line that executes the program in its own place, such as ``nohup``.
+
+    """
 
     def __init__(
         self,
@@ -78,11 +90,12 @@ class Session:
         stdout: int | IO[bytes] = subprocess.PIPE,
         cwd: Path | None = None,
         state: Path | None = None,
+        under: Sequence[str] = (),
     ) -> None:
         self._state = state or project / ".ralph" / "run"
         self._before = set(self._state.glob("sessions/*"))
         self.process = subprocess.Popen(
-            (PROGRAM, "run", *arguments),
+            (*under, PROGRAM, "run", *arguments),
             cwd=cwd or project,
             env={**os.environ, **(env or {})},
             stdin=stdin,

@@ -27,3 +27,12 @@ def eventually(look: Callable[[], _T | None], what: str, cap: float = CAP) -> _T
         assert time.monotonic() < deadline, f"waited {cap:.0f} s for {what}"
         time.sleep(STEP)
     return found
+
+
+def never(look: Callable[[], object], what: str, windows: int = 1) -> None:
+    """Fail if *look* answers true within some windows of absence."""
+    deadline = time.monotonic() + windows * ABSENCE
+    while time.monotonic() < deadline:
+        found = look()
+        assert not found, f"{what}: {found}"
+        time.sleep(STEP)
