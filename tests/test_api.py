@@ -1,0 +1,127 @@
+"""The library: what a Python program gets."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import ralph_wrap
+from ralph_wrap import Session, Settings
+from ralph_wrap.errors import AgentNotFoundError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.support.repo import Repo
+
+
+def test_a_session_from_python(repo: Repo, script: Callable[[str], str]) -> None:
+    """Enter, run, leave, read the report."""
+    with Session(Settings(project=repo.path, command=(script("echo x > new"),), max_iterations=1)) as session:
+        assert session.workspace.path.is_dir()
+        assert session.run().ended_by == "max-iterations"
+    assert session.report is not None
+    assert session.report.saved is not None
+    assert repo.show(f"{session.report.saved}:new") == b"x\n"
+    assert not session.workspace.path.exists()
+
+
+def test_a_workspace_without_a_loop(repo: Repo) -> None:
+    """Work done in the block is saved like an agent's, and the branch stays."""
+    with Session(Settings(project=repo.path, command=("true",))) as session:
+        (session.workspace.path / "new").write_text("x\n")
+    assert session.report is not None
+    assert repo.show(f"{session.report.saved}:new") == b"x\n"
+
+
+def test_an_exception_in_the_block_loses_nothing(repo: Repo) -> None:
+    """It is raised on, after everything was saved and removed."""
+    session = Session(Settings(project=repo.path, command=("true",)))
+
+    def fail() -> None:
+        (session.workspace.path / "new").write_text("x\n")
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError), session:
+        fail()
+    assert session.report is not None
+    assert (session.report.ended_by, session.report.exit_status) == ("error", 125)
+    assert repo.show(f"{session.report.saved}:new") == b"x\n"
+
+
+def test_a_session_in_a_thread(repo: Repo, script: Callable[[str], str]) -> None:
+    """Where no handlers can be set, the loop runs all the same."""
+    reports = []
+
+    def work() -> None:
+        settings = Settings(project=repo.path, command=(script("echo x > new"),), max_iterations=1)
+        with Session(settings) as session:
+            session.run()
+        reports.append(session.report)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(timeout=30)
+    assert [report and report.ended_by for report in reports] == ["max-iterations"]
+
+
+def _works(pid: int) -> bool:
+    """Tell whether a process is there and no zombie: those have no command line (proc(5))."""
+    try:
+        return bool(Path(f"/proc/{pid}/cmdline").read_bytes())
+    except FileNotFoundError:
+        return False
+
+
+def test_handlers_and_children_of_the_host_are_left_alone(repo: Repo, script: Callable[[str], str]) -> None:
+    """A session ends its agent's processes, not those of the program that it runs in."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)}
+    with subprocess.Popen(("cat",), stdin=subprocess.PIPE) as mine:
+        try:
+            agent = script("(setsid sleep 600 >/dev/null 2>&1 & echo $! > child)")
+            with Session(Settings(project=repo.path, command=(agent,), max_iterations=1)) as session:
+                session.run()
+            assert mine.poll() is None
+        finally:
+            mine.kill()
+    assert session.report is not None
+    child = int(repo.show(f"{session.report.saved}:child"))
+    assert not _works(child)
+    assert {number: signal.getsignal(number) for number in before} == before
+
+
+def test_the_interpreters_exit_ends_a_session(repo: Repo) -> None:
+    """A program that forgets to leave the block still loses nothing."""
+    program = (
+        "from pathlib import Path\n"
+        "from ralph_wrap import Session, Settings\n"
+        f"session = Session(Settings(project=Path({str(repo.path)!r}), command=('true',)))\n"
+        "session.__enter__()\n"
+        "(session.workspace.path / 'new').write_text('x')\n"
+    )
+    subprocess.run((sys.executable, "-c", program), check=True, capture_output=True, cwd=repo.path)
+    [saved] = [name for name in repo.branches() if name.endswith("-wip")]
+    assert repo.show(f"{saved}:new") == b"x"
+
+
+def test_errors_come_before_anything_is_made(repo: Repo) -> None:
+    """A wrong setting leaves no trace."""
+    before = sorted(repo.path.rglob("*"))
+    with pytest.raises(AgentNotFoundError), Session(Settings(project=repo.path, command=("no-such-agent",))):
+        pass
+    with pytest.raises(UsageError), Session(Settings(project=repo.path, command=("true",), base="nowhere")):
+        pass
+    assert sorted(repo.path.rglob("*")) == before
+
+
+def test_the_public_names_are_there() -> None:
+    """What __all__ promises can be had, and nothing else is pretended."""
+    assert [getattr(ralph_wrap, name).__name__ for name in ralph_wrap.__all__] == ralph_wrap.__all__
+    with pytest.raises(AttributeError):
+        _ = ralph_wrap.nothing
