@@ -1,0 +1,90 @@
+"""What the README says is so."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ralph_wrap import config
+from ralph_wrap.errors import AgentError, AgentNotFoundError, RalphError, UsageError
+from ralph_wrap.loop.policy import CUT_SHORT
+from tests.support.sessions import command, run
+from tests.support.trees import on_disk
+from tests.test_architecture import LAYERS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.support.repo import Repo
+
+README = (Path(__file__).parent.parent / "README.md").read_text()
+
+
+def _rows(heading: str) -> list[list[str]]:
+    """Return the cells of the first table below a heading, its head left out."""
+    section = README.split(f"{heading}\n", 1)[1]
+    lines = section[section.index("\n|") + 1 :].split("\n\n", 1)[0].split("\n")
+    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines[2:]]
+
+
+def _blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+
+
+def test_the_exit_statuses_are_those_of_the_errors() -> None:
+    """The table names each status that the program itself gives."""
+    statuses = {row[0] for row in _rows("### Exit status")}
+    ours = {
+        0,
+        CUT_SHORT,
+        *(kind.exit_code for kind in (UsageError, RalphError, AgentError, AgentNotFoundError)),
+    }
+    assert statuses == {str(status) for status in ours} | {"n", "128+n"}
+
+
+def test_the_options_exist(repo: Repo) -> None:
+    """Every option in the table is one of run's."""
+    shown = command("run", "--help", cwd=repo.path, env={"COLUMNS": "200"}).stdout.decode()
+    for names, *_ in _rows("## `ralph-wrap run`"):
+        for name in re.findall(r"`(--?[a-z-]+)", names):
+            assert f"{name} " in shown, name
+
+
+def test_every_option_is_in_the_help(repo: Repo) -> None:
+    """What the configuration knows can be typed."""
+    shown = command("run", "--help", cwd=repo.path, env={"COLUMNS": "200"}).stdout.decode()
+    assert [name for name in config.OPTIONS if f"--{name.replace('_', '-')} " not in shown] == []
+
+
+def test_the_module_map_is_complete() -> None:
+    """Every room is on the map, in its layer."""
+    rows = _rows("## How it is built")
+    mapped = [set(re.findall(r"`([a-z]+)`", cell)) for _, cell in reversed(rows)]
+    assert mapped == [rooms - {"__main__", "__init__"} for rooms in LAYERS]
+
+
+def test_the_python_example_runs(repo: Repo) -> None:
+    """As it stands, with an agent of that name."""
+    repo.write("agent.sh", "#!/bin/sh\ntrue\n", executable=True)
+    repo.commit("an agent")
+    [example] = _blocks("python")
+    done = subprocess.run(
+        (sys.executable, "-c", example), cwd=repo.path, capture_output=True, check=True, text=True
+    )
+    assert done.stdout.startswith("SessionReport(id=")
+
+
+def test_saved_work_comes_back_as_described(repo: Repo, script: Callable[[str], str]) -> None:
+    """With the two git commands of the section on afterwards."""
+    repo.write("doomed", "d\n")
+    repo.commit("more")
+    agent = script("echo new > new; echo changed > file.txt; rm doomed; mkdir d; echo deep > d/deep")
+    report = run(repo.path, "-n", "1", "--ignore", "exclude", "--", agent).report
+    [line] = [line for line in README.split("\n") if "git restore" in line]
+    typed = line.removeprefix("$ ").partition("  #")[0].replace("a3f2", report["id"])
+    subprocess.run(("sh", "-c", typed), cwd=repo.path, check=True, capture_output=True)
+    files = {path: content for path, (_, content) in on_disk(repo.path).items() if not path.startswith(b".")}
+    assert files == {b"new": b"new\n", b"file.txt": b"changed\n", b"d/deep": b"deep\n"}
