@@ -290,6 +290,21 @@ def test_an_operation_in_progress_is_saved(tree: Tree, operation: str) -> None:
     assert tree.repo.show(f"{WIP}^2:resolved") == b"half way\n"
 
 
+def test_a_repository_with_sha256(tmp_path: Path) -> None:
+    """Longer object ids change nothing, conflicts included."""
+    repo = make_repo(tmp_path / "sha256", empty=True)
+    shutil.rmtree(repo.path / ".git")
+    repo.git("init", "-q", "--object-format=sha256", "--initial-branch=main")
+    repo.write("file.txt", "one\n")
+    repo.commit("first")
+    tree = make_tree(repo)
+    _conflict(tree)
+    tree.inside.git("merge", "side", check=False)
+    before = on_disk(tree.path)
+    assert tree.finish().kept is None
+    assert in_git(repo, WIP) == before
+
+
 def test_an_automatic_stash_survives(tree: Tree) -> None:
     """Git notes the stash of rebase --autostash in a file that goes with the worktree."""
     _conflict(tree)

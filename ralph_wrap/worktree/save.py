@@ -233,15 +233,17 @@ def _resolve(scratch: Git) -> None:
 
     Nothing is lost: all sides are in commits, and the file with its conflict markers is on disk.
     """
-    best: dict[bytes, tuple[int, bytes]] = {}
-    preference = {b"2": 0, b"3": 1, b"1": 2}
+    sides: dict[bytes, dict[bytes, bytes]] = {}
     for entry in git.run(scratch, "ls-files", "--unmerged", "-z").stdout.split(b"\0")[:-1]:
         info, _, path = entry.partition(b"\t")
         mode, oid, stage = info.split(b" ")
-        best[path] = min(best.get(path, (3, b"")), (preference[stage], b"%s %s\t%s\0" % (mode, oid, path)))
-    removals = b"".join(b"0 %s\t%s\0" % (b"0" * 40, path) for path in best)
-    additions = b"".join(line for _, line in best.values())
-    git.run(scratch, "update-index", "-z", "--index-info", stdin=removals + additions)
+        sides.setdefault(path, {})[stage] = b"%s %s" % (mode, oid)
+    answer = b""
+    for path, staged in sides.items():
+        ours = staged.get(b"2") or staged.get(b"3") or staged[b"1"]
+        nothing = b"0" * len(ours.partition(b" ")[2])
+        answer += b"0 %s\t%s\0%s\t%s\0" % (nothing, path, ours, path)
+    git.run(scratch, "update-index", "-z", "--index-info", stdin=answer)
 
 
 _OPERATIONS = {
