@@ -24,7 +24,7 @@ def _fill_standard_descriptors() -> None:
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the agent would lack it, too
 
 
 def _run(signals: Signals | None) -> None:

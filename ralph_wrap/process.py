@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _PR_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>, prctl(2)
 UNKILLABLE_AFTER = 10.0
 """Seconds after SIGKILL; what is there by then hangs in the kernel or belongs to another user."""
+_OWN = "RALPH_WRAP_OWN_COMMAND"  # in the environment of our own commands
 _TICK = 0.01  # seconds between looks at a group that was told to end; nothing is told while an agent works
 
 
@@ -75,7 +76,7 @@ class Running:
         self._popen = subprocess.Popen(
             argv,
             cwd=cwd,
-            env=env,
+            env={**env, _OWN: "1"},
             stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=None if show else subprocess.PIPE,
@@ -286,6 +287,11 @@ def _marked(mark: bytes) -> list[int]:
     return [pid for pid in pids if pid != os.getpid() and mark in _environment_of(pid).split(b"\0")]
 
 
+def _is_own_command(pid: int) -> bool:
+    """Tell whether another ralph-wrap, which an agent of ours has started, runs this for its own use."""
+    return f"{_OWN}=1".encode() in _environment_of(pid).split(b"\0")
+
+
 def _reap(pids: Collection[int]) -> None:
     """Collect those of the given children that have ended."""
     for pid in pids:
@@ -295,6 +301,9 @@ def _reap(pids: Collection[int]) -> None:
 
 class Offspring:
     """The processes that an agent has started and left.
+
+    A session inside ours is one of them and ends like any other, by saving its work. Nobody but itself asks
+    its own commands to end: TERM in the middle of its ``git add`` would stop that.
 
     Arguments:
         whole_process: all our children are the agent's; its orphans come to us. Otherwise only processes
@@ -316,15 +325,16 @@ class Offspring:
         """Send a signal to all of them but those of a process group, which was sent it already."""
         for pid in descendants(self._find()):
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                if os.getpgid(pid) != except_group:
+                if os.getpgid(pid) != except_group and not _is_own_command(pid):
                     os.kill(pid, number)
 
-    def end(self, grace: float, urgent: Callable[[], bool]) -> Ended:
+    def end(self, grace: float, urgent: Callable[[], bool], *, asked: bool) -> Ended:
         """End them and everything below them: TERM, grace, then KILL until none is found any more.
 
         Arguments:
             grace: seconds between TERM and KILL.
             urgent: tells that there is no time for any grace.
+            asked: they were sent a signal already; to a session, another one means to hurry.
 
         """
         told: set[int] = set()
@@ -333,10 +343,11 @@ class Offspring:
         while roots := self._find():
             hurry = urgent() or time.monotonic() >= deadline
             for pid in descendants(roots):
-                if hurry or pid not in told:
+                if hurry or (pid not in told and not _is_own_command(pid)):
                     told.add(pid)
                     with contextlib.suppress(ProcessLookupError, PermissionError):
-                        os.kill(pid, signal.SIGKILL if hurry else signal.SIGTERM)
+                        if hurry or not asked:
+                            os.kill(pid, signal.SIGKILL if hurry else signal.SIGTERM)
                         os.kill(pid, signal.SIGCONT)  # a stopped process does not see TERM
             _reap(roots)
             # Asked anew each time: whoever is killed leaves its children to us.

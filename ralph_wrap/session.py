@@ -140,7 +140,9 @@ class Session:
         output_log = self._claim.directory / "output.log"
         self._relay = Relay(output_log, (1, 2), answer.feed, self._tell_trouble)
         self._stack.callback(
-            self._step, "end the agent's processes", lambda: self._end_leftovers(self._settings.grace)
+            self._step,
+            "end the agent's processes",
+            lambda: self._end_leftovers(self._settings.grace, asked=False),
         )
         driver = Driver(self._settings, self._stage(), self._relay, answer, self._signals, self._log)
         self._result = driver.run()
@@ -239,7 +241,7 @@ class Session:
             fingerprint=lambda: worktree.fingerprint(here, workspace.path),
             pristine=worktree.pristine(workspace.base) if workspace.base else "",
             begin=lambda number: self._note(iteration=number),
-            end_leftovers=self._end_leftovers,
+            end_leftovers=lambda grace: self._end_leftovers(grace, asked=True),
             offspring=self._offspring,
         )
 
@@ -250,8 +252,8 @@ class Session:
         except OSError as error:
             self._log.event("record.not_written", reason=str(error))
 
-    def _end_leftovers(self, grace: float) -> None:
-        ended = self._offspring.end(grace, urgent=lambda: self._signals.stop.count > 1)
+    def _end_leftovers(self, grace: float, *, asked: bool) -> None:
+        ended = self._offspring.end(grace, lambda: self._signals.stop.count > 1, asked=asked)
         if ended.told:
             self._log.event("processes.ended", count=ended.told)
         if ended.survivors:
@@ -290,13 +292,13 @@ class Session:
         outcome = self._outcome
         saved = outcome.saved if outcome else None
         workspace = self._workspace
-        ended_by, status = self._ending()
         commits = None
         if workspace and workspace.tree:
             commits = git.count_commits(
                 self._where, workspace.tree.base, f"refs/heads/{workspace.tree.branch}"
             )
         gone = outcome is not None and outcome.kept is None
+        ended_by, status = self._ending()  # last: a signal may have come until now
         return SessionReport(
             id=record.id,
             session=record.session,

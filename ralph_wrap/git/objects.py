@@ -15,7 +15,9 @@ def resolve_commit(git: Git, revision: str) -> str | None:
     """Return the id of the commit that a revision names, ``None`` if it names none."""
     if revision.startswith(("-", "^")):  # an option; "not this one", which rev-parse takes as well
         return None
-    answer = run(git, "rev-parse", "--quiet", "--verify", f"{revision}^{{commit}}", accept=(0, 1, 128))
+    # What follows ":/" is a pattern to its end, and what it finds is a commit (gitrevisions(7)).
+    commit = revision if revision.startswith(":/") else f"{revision}^{{commit}}"
+    answer = run(git, "rev-parse", "--quiet", "--verify", commit, accept=(0, 1, 128))
     return lines(answer.stdout)[0] if answer.status == 0 else None
 
 

@@ -46,7 +46,7 @@ class Stage:
         pristine: what *fingerprint* would return before the first iteration, where that is known.
         begin: called with the iteration's number before each one.
         offspring: what the agent has started.
-        end_leftovers: ends that, with so many seconds of grace.
+        end_leftovers: ends that, which was asked to, with so many seconds of grace.
 
     """
 
@@ -151,10 +151,12 @@ class Driver:
             if stdin is not None:
                 os.close(stdin)
         self._log.event("agent.started", pid=group.pid, command=list(self._settings.command))
+        ending = _Ending()
         with self._terminal.lent():
-            iteration = self._watch(group)
+            iteration = self._watch(group, ending)
         if iteration.cut is not None:
-            self._stage.end_leftovers(0.0)  # they were told together with the agent, and had its grace
+            # An agent that ends at once leaves the rest of its grace to them: a session in it has to save.
+            self._stage.end_leftovers(ending.grace_left)
         self._relay.drain()
         self._log.event("agent.exited", pid=group.pid, status=iteration.status)
         return replace(iteration, promised=self._answer.finish() and iteration.cut is not Cut.SIGNAL)
@@ -198,9 +200,8 @@ class Driver:
         os.lseek(descriptor, 0, os.SEEK_SET)
         return descriptor
 
-    def _watch(self, group: process.Group) -> Iteration:
+    def _watch(self, group: process.Group, ending: _Ending) -> Iteration:
         begun = self._relay.last_output = time.monotonic()
-        ending = _Ending()
         heard = 0
         while (status := group.poll()) is None:
             limits = self._limits(begun)
@@ -221,7 +222,8 @@ class Driver:
         if ending.cut is None and self._terminal.descriptor is not None and status in _TYPED:
             # The terminal sent it to the agent alone, but it is meant for the loop.
             self._stop.record(status - 128)
-            ending.cut = Cut.SIGNAL
+            self._stage.offspring.signal(status - 128, except_group=group.pid)
+            ending.ask(Cut.SIGNAL, self._settings.grace)
         if ending.cut in {None, Cut.SIGNAL}:
             return Iteration(status, cut=ending.cut)
         return Iteration(CUT_SHORT, cut=ending.cut)
@@ -285,6 +287,9 @@ class Driver:
             end = min(end, self._deadline)
         while not self._stop.count and time.monotonic() < end:
             self._wait([end])
+            if self._stop.suspended:
+                self._stop.suspended = False
+                suspend()
 
     def _tell_ended(self, number: int, iteration: Iteration) -> None:
         self._log.event(
@@ -310,6 +315,11 @@ class _Ending:
         self.cut: Cut | None = None
         self.deadline = 0.0
         self._killed = False
+
+    @property
+    def grace_left(self) -> float:
+        """Seconds until whatever is left is killed."""
+        return 0.0 if self._killed else max(0.0, self.deadline - time.monotonic())
 
     def ask(self, cut: Cut, grace: float) -> None:
         """Note that the agent was asked to end; asked again, the sooner end counts."""

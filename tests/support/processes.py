@@ -1,0 +1,43 @@
+"""What runs in a test's sealed world, looked at from outside."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from pathlib import Path
+
+STUBBORN = os.fspath(Path(__file__).with_name("stubborn.py"))
+"""See there; run by this Python."""
+
+
+def running(home: Path) -> dict[int, str]:
+    """Return pid and command line of every process of a test: whose ``HOME`` was its sealed one."""
+    mark = f"HOME={home}".encode()
+    found = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if mark in (entry / "environ").read_bytes().split(b"\0"):
+                command = (entry / "cmdline").read_bytes().decode(errors="replace")
+                found[int(entry.name)] = command.replace("\0", " ").strip()
+    found.pop(os.getpid(), None)
+    return found
+
+
+def left(home: Path) -> dict[int, str]:
+    """Return what runs once a session has ended; the deletion of its worktree may go on."""
+    return {pid: command for pid, command in running(home).items() if not command.startswith("rm -rf ")}
+
+
+def end_all(home: Path) -> None:
+    """Kill whatever a test has left, and wait until nothing is."""
+    while remaining := running(home):
+        for pid in remaining:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def status_of(pid: int, field: str) -> int:
+    """Return a number from ``/proc/<pid>/status`` (``proc(5)``), such as ``VmRSS`` in kB."""
+    rows = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(row.split()[1]) for row in rows if row.startswith(f"{field}:"))

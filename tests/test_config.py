@@ -1,0 +1,375 @@
+"""Settings from flags, environment and file: who wins, and how a wrong value is told."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ralph_wrap import config
+from ralph_wrap.config import Ignore, Isolation, OnDirty, Settings, duration
+from ralph_wrap.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+HELP = "see ralph-wrap run --help"
+
+VALUES: dict[str, tuple[str, Any, str, Any]] = {
+    "agent": ("one", "one", "two", "two"),
+    "prompt": ("do this", "do this", "do that", "do that"),
+    "prompt_file": ("one.md", Path("one.md"), "two.md", Path("two.md")),
+    "max_iterations": ("7", 7, "0", 0),
+    "max_failures": ("7", 7, "0", 0),
+    "max_stalls": ("7", 7, "0", 0),
+    "max_time": ("2h", 7200.0, "90s", 90.0),
+    "iteration_timeout": ("15m", 900.0, "90s", 90.0),
+    "idle_timeout": ("15m", 900.0, "90s", 90.0),
+    "delay": ("1.5s", 1.5, "2", 2.0),
+    "grace": ("250ms", 0.25, "1m", 60.0),
+    "until": ("DONE", "DONE", "READY", "READY"),
+    "isolation": ("off", Isolation.OFF, "require", Isolation.REQUIRE),
+    "base": ("main", "main", "v1.0", "v1.0"),
+    "branch": ("topic", "topic", "other", "other"),
+    "hooks": ("on", True, "off", False),
+    "on_dirty": ("keep", OnDirty.KEEP, "wip", OnDirty.WIP),
+    "keep_worktree": ("on", True, "off", False),
+    "drop_empty": ("on", True, "off", False),
+    "ignore": ("exclude", Ignore.EXCLUDE, "off", Ignore.OFF),
+}
+"""Of each option: a value that is not the default, what it means, and another one, and what that means."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A project and the directory that things are typed in."""
+
+    root: Path
+    cwd: Path
+
+    def file(self, content: str | bytes) -> Path:
+        """Write the configuration file and return its path."""
+        path = self.root / ".ralph" / "config.toml"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
+
+    def load(
+        self, flags: Mapping[str, str] | None = None, environ: Mapping[str, str] | None = None
+    ) -> Settings:
+        """Return the settings of a session that is started here."""
+        return config.load(self.root, self.root, self.cwd, flags or {}, environ or {}, ("agent.sh",))
+
+    def value(self, option: str, **sources: Mapping[str, str]) -> Any:
+        """Return one setting; a prompt file relative to the directory where both are."""
+        found = getattr(self.load(**sources), option)
+        return found.relative_to(self.root) if isinstance(found, Path) else found
+
+    def refused(
+        self, flags: Mapping[str, str] | None = None, environ: Mapping[str, str] | None = None
+    ) -> UsageError:
+        """Return the error that loading ends with."""
+        with pytest.raises(UsageError) as caught:
+            self.load(flags, environ)
+        return caught.value
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """Return an empty project, and another directory to type in."""
+    made = Place(tmp_path / "root", tmp_path / "cwd")
+    made.root.mkdir()
+    made.cwd.mkdir()
+    return made
+
+
+@pytest.fixture
+def same(tmp_path: Path) -> Place:
+    """Return a project that is also typed in, with the prompt files of the table."""
+    made = Place(tmp_path / "same", tmp_path / "same")
+    made.root.mkdir()
+    for name in ("one.md", "two.md"):
+        (made.root / name).write_text(name)
+    return made
+
+
+# Durations
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        *[("0", 0.0), ("90", 90.0), ("90s", 90.0), ("0s", 0.0), ("1.5s", 1.5), ("0.25", 0.25)],
+        *[("250ms", 0.25), ("15m", 900.0), ("2h", 7200.0), ("0.5h", 1800.0), ("365d", 31_536_000.0)],
+    ],
+)
+def test_a_duration_is_seconds(text: str, seconds: float) -> None:
+    """With a unit, or without one as in ``sleep``."""
+    assert duration(text) == seconds
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *["", " ", "s", "-1s", "+1s", "1 s", " 1s", "1s ", "1s\n", "1S", "1sec", "1m30s", "1,5h"],
+        *[".5s", "5.s", "1e3", "0x10", "inf", "nan", "soon", "1w"],
+    ],
+)
+def test_anything_else_is_no_duration(text: str) -> None:
+    """The message says what was given and what one looks like."""
+    with pytest.raises(ValueError, match=re.escape(f"{text!r} is no duration (90s, 15m, 2h)")):
+        duration(text)
+
+
+# Precedence
+
+
+def test_the_table_knows_every_option() -> None:
+    """A new option must be tried against each source."""
+    assert tuple(VALUES) == config.OPTIONS
+
+
+def test_options_are_settings() -> None:
+    """Whatever can be set has a place to go to."""
+    names = {field.name for field in dataclasses.fields(Settings)}
+    assert set(config.OPTIONS) == names - {"project", "command"}
+
+
+@pytest.mark.parametrize("option", config.OPTIONS)
+def test_the_file_beats_the_default(same: Place, option: str) -> None:
+    """A key of the configuration file is used."""
+    text, value, _, _ = VALUES[option]
+    assert getattr(Settings(project=same.root, command=()), option) != value
+    same.file(f'{option} = "{text}"\n')
+    assert same.value(option) == value
+
+
+@pytest.mark.parametrize("option", config.OPTIONS)
+def test_the_environment_beats_the_file(same: Place, option: str) -> None:
+    """RALPH_WRAP_<OPTION> is used, whatever the file says."""
+    text, value, weaker, _ = VALUES[option]
+    same.file(f'{option} = "{weaker}"\n')
+    assert same.value(option, environ={f"RALPH_WRAP_{option.upper()}": text}) == value
+
+
+@pytest.mark.parametrize("option", config.OPTIONS)
+def test_a_flag_beats_environment_and_file(same: Place, option: str) -> None:
+    """What was typed is used."""
+    weaker, _, text, value = VALUES[option]
+    same.file(f'{option} = "{weaker}"\n')
+    environ = {f"RALPH_WRAP_{option.upper()}": weaker}
+    assert same.value(option, environ=environ, flags={option: text}) == value
+
+
+def test_nothing_given_is_the_default(place: Place) -> None:
+    """Flags that were not typed and variables that are empty are not given."""
+    nothing = config.load(
+        place.root,
+        place.root,
+        place.cwd,
+        dict.fromkeys(config.OPTIONS),
+        {f"RALPH_WRAP_{option.upper()}": "" for option in config.OPTIONS},
+        ("agent.sh", "--fast"),
+    )
+    assert nothing == Settings(project=place.root, command=("agent.sh", "--fast"))
+
+
+@pytest.mark.parametrize(
+    ("line", "option", "value"),
+    [
+        ("max_iterations = 7", "max_iterations", 7),
+        ("delay = 1.5", "delay", 1.5),
+        ("keep_worktree = true", "keep_worktree", True),
+        ("hooks = false", "hooks", False),
+        ('"grace" = "2s"', "grace", 2.0),
+    ],
+)
+def test_the_file_may_use_the_types_of_toml(place: Place, line: str, option: str, value: object) -> None:
+    """A number or a boolean need not be quoted."""
+    place.file(f"{line}\n")
+    assert getattr(place.load(), option) == value
+
+
+@pytest.mark.parametrize(("given", "value"), [("1", True), ("0", False), ("", False), ("yes", True)])
+def test_worktrees_are_kept_by_the_variable_of_the_contract(place: Place, given: str, value: object) -> None:
+    """RALPH_KEEP_WORKTREES has no WRAP in its name and is a plural."""
+    assert place.load(environ={"RALPH_KEEP_WORKTREES": given}).keep_worktree is value
+
+
+# Prompts
+
+
+@pytest.mark.parametrize("stronger", ["environ", "flags"])
+@pytest.mark.parametrize("kind", ["prompt", "prompt_file"])
+def test_a_prompt_and_a_prompt_file_are_one_choice(same: Place, stronger: str, kind: str) -> None:
+    """A stronger source that gives one of them takes the place of a weaker one that gives the other."""
+    other = {"prompt": "prompt_file", "prompt_file": "prompt"}[kind]
+    same.file(f'{other} = "two.md"\n')
+    name = kind if stronger == "flags" else f"RALPH_WRAP_{kind.upper()}"
+    loaded = same.load(**{stronger: {name: "one.md"}})
+    expected = {"prompt": ("one.md", None), "prompt_file": (None, same.root / "one.md")}[kind]
+    assert (loaded.prompt, loaded.prompt_file) == expected
+
+
+@pytest.mark.parametrize("source", ["file", "environment", "flags"])
+def test_one_source_gives_one_prompt(same: Place, source: str) -> None:
+    """Both at once would leave one of them unread without a word."""
+    if source == "file":
+        same.file('prompt = "x"\nprompt_file = "one.md"\n')
+    environ = {"RALPH_WRAP_PROMPT": "x", "RALPH_WRAP_PROMPT_FILE": "one.md"}
+    flags = {"prompt": "x", "prompt_file": "one.md"}
+    error = same.refused(flags if source == "flags" else {}, environ if source == "environment" else {})
+    assert (error.message, error.hint) == (
+        f"both a prompt and a prompt file are given ({source})",
+        "give one of them",
+    )
+
+
+def test_relative_paths_belong_to_where_they_stand(place: Place) -> None:
+    """Typed ones to the directory that they are typed in, those of the file to the project root."""
+    for directory in (place.root, place.cwd):
+        (directory / "prompt.md").write_text("x")
+    place.file('prompt_file = "prompt.md"\n')
+    found = [
+        place.load().prompt_file,
+        place.load(environ={"RALPH_WRAP_PROMPT_FILE": "prompt.md"}).prompt_file,
+        place.load({"prompt_file": "prompt.md"}).prompt_file,
+        place.load({"prompt_file": str(place.root / "prompt.md")}).prompt_file,
+    ]
+    root, cwd = place.root / "prompt.md", place.cwd / "prompt.md"
+    assert found == [root, cwd, cwd, root]
+
+
+def test_the_default_prompt_is_in_the_project_root(place: Place) -> None:
+    """Only where neither a text nor a file is given."""
+    (place.root / "PROMPT.md").write_text("x")
+    (place.cwd / "PROMPT.md").write_text("not this one")
+    assert place.load().prompt_file == place.root / "PROMPT.md"
+    assert place.load({"prompt": "x"}).prompt_file is None
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"), [("absent", "No such file or directory"), (".", "Is a directory")]
+)
+def test_a_prompt_file_must_be_readable(place: Place, name: str, reason: str) -> None:
+    """Seen before anything is made."""
+    error = place.refused({"prompt_file": name})
+    assert (error.message, error.hint) == (
+        f"prompt file {place.cwd / name} cannot be read: {reason}",
+        "name a file that is there",
+    )
+
+
+def test_a_prompt_file_that_is_not_used_need_not_be_there(place: Place) -> None:
+    """What a stronger source has replaced is not looked at."""
+    place.file('prompt_file = "absent.md"\n')
+    assert place.load({"prompt": "x"}).prompt == "x"
+
+
+# Wrong values
+
+WRONG = {
+    "max_iterations": ("-1", "'-1' is no whole number of 0 or more"),
+    "max_failures": ("1.5", "'1.5' is no whole number of 0 or more"),
+    "max_stalls": ("9999999999", "'9999999999' is no whole number of 0 or more"),
+    "max_time": ("soon", "'soon' is no duration (90s, 15m, 2h)"),
+    "hooks": ("maybe", "'maybe' is neither on nor off"),
+    "keep_worktree": ("2", "'2' is neither on nor off"),
+    "isolation": ("full", "'full' is none of prefer, require, off"),
+    "on_dirty": ("WIP", "'WIP' is none of wip, keep"),
+    "ignore": ("no", "'no' is none of gitignore, exclude, off"),
+    "base": ("fresh", "'fresh' is no revision that is known here"),
+}
+
+
+@pytest.mark.parametrize("option", WRONG)
+def test_a_wrong_flag_is_named(place: Place, option: str) -> None:
+    """As it is typed."""
+    text, reason = WRONG[option]
+    error = place.refused({option: text})
+    assert (error.message, error.hint) == (f"--{option.replace('_', '-')}: {reason}", HELP)
+
+
+@pytest.mark.parametrize("option", WRONG)
+def test_a_wrong_variable_is_named(place: Place, option: str) -> None:
+    """As it stands in the environment."""
+    text, reason = WRONG[option]
+    variable = f"RALPH_WRAP_{option.upper()}"
+    error = place.refused(environ={variable: text})
+    assert (error.message, error.hint) == (f"{variable}: {reason}", HELP)
+
+
+@pytest.mark.parametrize("option", WRONG)
+def test_a_wrong_line_of_the_file_is_named(place: Place, option: str) -> None:
+    """By file, line and key."""
+    text, reason = WRONG[option]
+    path = place.file(f'# a comment\nuntil = "x"\n  {option} = "{text}"\n')
+    error = place.refused()
+    assert (error.message, error.hint) == (f"{path}, line 3, key {option}: {reason}", HELP)
+
+
+def test_the_other_variable_for_worktrees_is_named() -> None:
+    """Not the one that nobody has set."""
+    here = Path.cwd()
+    error = Place(here, here).refused(environ={"RALPH_KEEP_WORKTREES": "perhaps"})
+    assert error.message == "RALPH_KEEP_WORKTREES: 'perhaps' is neither on nor off"
+
+
+@pytest.mark.parametrize(
+    "line", ["surprise = 1", "[surprise]\nx = 1", "[[surprise]]\nx = 1", "surprise.x = 1"]
+)
+def test_an_unknown_key_is_an_error(place: Place, line: str) -> None:
+    """A misspelt one would be ignored without a word; the hint lists those that exist."""
+    path = place.file(f'until = "x"\n{line}\n')
+    error = place.refused()
+    assert (error.message, error.hint) == (
+        f"{path}, line 2, key surprise: unknown key",
+        f"known: {', '.join(config.OPTIONS)}",
+    )
+
+
+@pytest.mark.parametrize("line", ["[grace]\nx = 1", "grace = [1]", "grace = 2026-01-01", "grace.x = 1"])
+def test_a_key_has_a_single_value(place: Place, line: str) -> None:
+    """No table, list or date."""
+    path = place.file(f"\n\n{line}\n")
+    assert place.refused().message == f"{path}, line 3, key grace: a single value is expected"
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b'until = "x"\ngrace = \n', "Invalid value (at line 2, column 9)"),
+        (b"grace", "Expected '=' after a key in a key/value pair (at end of document)"),
+        (b"grace = 1\ngrace = 2\n", "Cannot overwrite a value (at line 2, column 10)"),
+        (b'until = "\xff"', "'utf-8' codec can't decode byte 0xff in position 9: invalid start byte"),
+    ],
+)
+def test_a_file_that_is_not_toml_is_told_with_its_place(place: Place, content: bytes, reason: str) -> None:
+    """As far as a place is known."""
+    path = place.file(content)
+    error = place.refused()
+    assert (error.message, error.hint) == (f"{path} is not valid TOML: {reason}", "see https://toml.io")
+
+
+def test_a_file_that_is_too_deep_is_not_toml(place: Place) -> None:
+    """Whatever breaks its reader is the file's fault, not a bug of ours."""
+    path = place.file(b"grace = " + b"[" * 100_000)
+    assert place.refused().message.startswith(f"{path} is not valid TOML: ")
+
+
+def test_a_file_that_cannot_be_read_is_an_error(place: Place) -> None:
+    """It may hold what must not be passed over, such as ``isolation = "require"``."""
+    path = place.root / ".ralph" / "config.toml"
+    path.mkdir(parents=True)
+    error = place.refused()
+    assert (error.message, error.hint) == (f"{path} cannot be read: Is a directory", "chmod or remove it")
+
+
+def test_without_a_directory_for_it_there_is_no_file(place: Place) -> None:
+    """A ``.ralph`` that is a file is a reason to fall back, which is not decided here."""
+    (place.root / ".ralph").write_text("")
+    assert place.load() == Settings(project=place.root, command=("agent.sh",))

@@ -1,0 +1,246 @@
+"""What is told: on stderr, to a person or to a program, and in the event log."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from io import FileIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ralph_wrap.log import Log, one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.timeout(60)  # who must not hang fails soon
+
+NASTY = "a\nb\r\x1b[2J\x07\x9b\u202e\u2028\udcff\x00\x7f\u00fc"
+"""Line ends, terminal controls, direction marks and half characters: a file can be called like this."""
+
+HARMLESS = r"a\nb\r\x1b[2J\x07\x9b\u202e\u2028\udcff\x00\x7f" + "\u00fc"
+
+
+@contextmanager
+def _told(*, terminal: bool = False, colour: bool = False) -> Iterator[tuple[Log, FileIO]]:
+    """Make a log, and a pipe to read what it narrates from, which does not wait."""
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    with FileIO(reading) as reader, FileIO(writing, "w"):
+        teller = Log(writing, terminal=terminal, colour=colour)
+        try:
+            yield teller, reader
+        finally:
+            teller.close()
+
+
+def _read(reader: FileIO) -> bytes:
+    return reader.read(1 << 16) or b""
+
+
+def _timeless(line: bytes | str) -> dict[str, Any]:
+    """Return an event without its time, which must be a recent one."""
+    event: dict[str, Any] = json.loads(line)
+    at = datetime.fromisoformat(event.pop("at"))
+    assert abs((datetime.now(UTC) - at).total_seconds()) < 60
+    return event
+
+
+def _tell_everything(teller: Log) -> None:
+    teller.event("silent.happened", count=1)
+    teller.event("thing.happened", "a thing happened", path="/x")
+    teller.warning("thing.doubted", "a thing is odd", "mend it", reason="none")
+    teller.error("thing.failed", "a thing broke")
+    teller.block("thing.ended", "it ended", "it ended:\n  well", status=0)
+
+
+EVENTS: list[dict[str, Any]] = [
+    {"level": "info", "event": "silent.happened", "count": 1},
+    {"level": "info", "event": "thing.happened", "message": "a thing happened", "path": "/x"},
+    {
+        "level": "warning",
+        "event": "thing.doubted",
+        "message": "a thing is odd",
+        "hint": "mend it",
+        "reason": "none",
+    },
+    {"level": "error", "event": "thing.failed", "message": "a thing broke"},
+    {"level": "info", "event": "thing.ended", "message": "it ended", "status": 0},
+]
+
+
+# Narration
+
+
+def test_a_program_is_told_by_objects() -> None:
+    """One a line, time, level and name first; events without a message are not narrated."""
+    with _told() as (teller, reader):
+        _tell_everything(teller)
+        lines = _read(reader).decode("ascii").splitlines()
+    assert [_timeless(line) for line in lines] == EVENTS[1:]
+    assert {tuple(json.loads(line))[:3] for line in lines} == {("at", "level", "event")}
+
+
+def test_a_person_is_told_by_sentences() -> None:
+    """A warning says what it is, a hint stands on its own line, a block as it was written."""
+    with _told(terminal=True) as (teller, reader):
+        _tell_everything(teller)
+        told = _read(reader).decode()
+    assert told == (
+        "ralph-wrap: a thing happened\n"
+        "ralph-wrap: warning: a thing is odd\n"
+        "ralph-wrap: hint: mend it\n"
+        "ralph-wrap: error: a thing broke\n"
+        "it ended:\n"
+        "  well\n"
+    )
+
+
+def test_colours_mark_the_labels_only() -> None:
+    """Where they are allowed."""
+    with _told(terminal=True, colour=True) as (teller, reader):
+        _tell_everything(teller)
+        told = _read(reader).decode()
+    assert told == (
+        "ralph-wrap: a thing happened\n"
+        "ralph-wrap: \x1b[33mwarning:\x1b[0m a thing is odd\n"
+        "ralph-wrap: \x1b[36mhint:\x1b[0m mend it\n"
+        "ralph-wrap: \x1b[31merror:\x1b[0m a thing broke\n"
+        "it ended:\n"
+        "  well\n"
+    )
+
+
+def test_no_control_characters_reach_a_terminal() -> None:
+    """The name of a file in a message or a hint does nothing but stand there, on its line."""
+    with _told(terminal=True) as (teller, reader):
+        teller.warning("name.seen", NASTY, NASTY)
+        told = _read(reader).decode()
+    assert told == f"ralph-wrap: warning: {HARMLESS}\nralph-wrap: hint: {HARMLESS}\n"
+
+
+def test_objects_are_ascii() -> None:
+    """Whatever a program that reads them takes them for, and nothing is lost."""
+    with _told() as (teller, reader):
+        teller.event("name.seen", NASTY, path=Path(NASTY.replace("\0", "")))
+        line = _read(reader)
+    assert line.isascii()
+    assert line.count(b"\n") == 1
+    assert _timeless(line) == {
+        "level": "info",
+        "event": "name.seen",
+        "message": NASTY,
+        "path": NASTY.replace("\0", ""),
+    }
+
+
+def test_a_block_is_told_although_it_is_no_text() -> None:
+    """Half a character is written as its number."""
+    with _told(terminal=True) as (teller, reader):
+        teller.block("name.seen", "one line", "one\n\udcff")
+        assert _read(reader) == b"one\n\\udcff\n"
+
+
+@given(st.text(st.characters()))
+def test_one_line_is_printable(words: str) -> None:
+    """Anything becomes text that can be printed, and printable text stays as it is."""
+    shown = one_line(words)
+    assert shown.isprintable()
+    assert shown == words or not words.isprintable()
+    shown.encode()
+
+
+# The event log
+
+
+def test_all_events_are_logged(tmp_path: Path) -> None:
+    """Also those that nobody is told about, and those from before there was a file, in order."""
+    path = tmp_path / "events.jsonl"
+    with _told() as (teller, _):
+        teller.event("early.happened", "before")
+        teller.attach(path, agent_id="a3f2", session_id="x-a3f2")
+        _tell_everything(teller)
+    early = {"level": "info", "event": "early.happened", "message": "before"}
+    identity = {"agent_id": "a3f2", "session_id": "x-a3f2"}
+    logged = [_timeless(line) for line in path.read_text().splitlines()]
+    assert logged == [early, *({**event, **identity} for event in EVENTS)]
+
+
+def test_a_log_is_appended_to(tmp_path: Path) -> None:
+    """Nothing that is in it is lost."""
+    path = tmp_path / "events.jsonl"
+    path.write_text('{"event": "before"}\n')
+    with _told() as (teller, _):
+        teller.attach(path)
+        teller.event("after.happened")
+    assert [json.loads(line)["event"] for line in path.read_text().splitlines()] == [
+        "before",
+        "after.happened",
+    ]
+
+
+@pytest.mark.parametrize("kind", ["full disk", "directory", "symlink"])
+def test_a_log_that_cannot_be_written_stops_nobody(tmp_path: Path, kind: str) -> None:
+    """Narration goes on; a symlink is not followed."""
+    path = {"full disk": Path("/dev/full"), "directory": tmp_path, "symlink": tmp_path / "link"}[kind]
+    if kind == "symlink":
+        path.symlink_to(tmp_path / "behind")
+    with _told() as (teller, reader):
+        teller.event("early.happened")
+        teller.attach(path)
+        teller.event("thing.happened", "a thing happened")
+        assert _timeless(_read(reader))["message"] == "a thing happened"
+    assert not (tmp_path / "behind").exists()
+
+
+# Whoever listens
+
+
+def test_a_full_disk_behind_stderr_stops_nobody(tmp_path: Path) -> None:
+    """The event log has what could not be narrated."""
+    with FileIO("/dev/full", "w") as full:
+        teller = Log(full.fileno(), terminal=False, colour=False)
+        teller.attach(tmp_path / "events.jsonl")
+        teller.event("thing.happened", "a thing happened")
+        teller.close()
+    assert _timeless((tmp_path / "events.jsonl").read_text())["event"] == "thing.happened"
+
+
+def test_a_listener_that_went_away_stops_nobody(tmp_path: Path) -> None:
+    """As above, for a pipe without a reader."""
+    with _told() as (teller, reader):
+        reader.close()
+        teller.attach(tmp_path / "events.jsonl")
+        teller.event("thing.happened", "a thing happened")
+    assert _timeless((tmp_path / "events.jsonl").read_text())["event"] == "thing.happened"
+
+
+def test_a_closed_stderr_stops_nobody(tmp_path: Path) -> None:
+    """As above, for ``2>&-``."""
+    teller = Log(1 << 20, terminal=False, colour=False)
+    teller.attach(tmp_path / "events.jsonl")
+    teller.event("thing.happened", "a thing happened")
+    teller.close()
+    assert _timeless((tmp_path / "events.jsonl").read_text())["event"] == "thing.happened"
+
+
+def test_a_listener_that_stands_still_is_not_waited_for_long(tmp_path: Path) -> None:
+    """A second for each message: those who must tell something have work to save."""
+    with _told() as (teller, reader):
+        teller.attach(tmp_path / "events.jsonl")
+        teller.event("much.happened", "x" * 200_000)
+        begun = time.monotonic()
+        teller.event("more.happened", "y" * 200_000)
+        took = time.monotonic() - begun
+        told = _read(reader)
+    assert took < 5
+    assert told.startswith(b'{"at": ')
+    names = [json.loads(line)["event"] for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+    assert names == ["much.happened", "more.happened"]

@@ -1,0 +1,116 @@
+"""What follows an iteration: a table of everything that can come before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ralph_wrap.config import Settings
+from ralph_wrap.loop.policy import Cut, End, GoOn, Iteration, State, after
+
+GOOD = Iteration(0, changed=True)
+BAD = Iteration(3, changed=True)
+
+
+def _settings(**limits: Any) -> Settings:
+    """Return settings without any limit but the given ones."""
+    unlimited = {"max_iterations": 0, "max_failures": 0, "max_stalls": 0}
+    return Settings(project=Path("/x"), command=("agent",), **{**unlimited, **limits})
+
+
+STATES = [
+    (State(), GOOD, State(1, 0, 0)),
+    (State(4, 2, 3), GOOD, State(5, 0, 0)),
+    (State(4, 2, 3), BAD, State(5, 3, 0)),
+    (State(4, 2, 3), Iteration(0, changed=False), State(5, 0, 4)),
+    (State(4, 2, 3), Iteration(3, changed=False), State(5, 3, 4)),
+    (State(4, 2, 3), Iteration(0, changed=None), State(5, 0, 0)),
+    (State(4, 2, 3), Iteration(3, promised=True, changed=True), State(5, 0, 0)),
+    (State(4, 2, 3), Iteration(124, changed=True, cut=Cut.IDLE_TIMEOUT), State(5, 3, 0)),
+    (State(4, 2, 3), Iteration(124, changed=True, cut=Cut.ITERATION_TIMEOUT), State(5, 3, 0)),
+]
+
+
+@pytest.mark.parametrize(("before", "iteration", "then"), STATES)
+def test_an_iteration_is_counted(before: State, iteration: Iteration, then: State) -> None:
+    """Failures and stalls are counted in a row; a kept promise is no failure, whatever its status."""
+    assert after(_settings(), before, iteration)[0] == then
+
+
+ENDS: list[tuple[dict[str, int], State, Iteration, End | GoOn]] = [
+    # A kept promise ends the loop well, whatever else is true.
+    ({}, State(), Iteration(0, promised=True), End("promise", 0)),
+    ({}, State(), Iteration(3, promised=True), End("promise", 0)),
+    ({"max_iterations": 1, "max_failures": 1}, State(), Iteration(3, promised=True), End("promise", 0)),
+    ({}, State(), Iteration(124, promised=True, cut=Cut.MAX_TIME), End("promise", 0)),
+    # The time of the whole loop.
+    ({}, State(), Iteration(124, cut=Cut.MAX_TIME), End("max-time", 124)),
+    ({"max_iterations": 1}, State(), Iteration(124, cut=Cut.MAX_TIME), End("max-time", 124)),
+    # Failures in a row.
+    ({"max_failures": 3}, State(5, 1, 0), BAD, GoOn(2.0)),
+    ({"max_failures": 3}, State(5, 2, 0), BAD, End("max-failures", 3)),
+    ({"max_failures": 3}, State(5, 2, 0), GOOD, GoOn(0.0)),
+    ({"max_failures": 1}, State(), Iteration(124, cut=Cut.ITERATION_TIMEOUT), End("max-failures", 124)),
+    ({"max_failures": 1}, State(), Iteration(124, cut=Cut.IDLE_TIMEOUT), End("max-failures", 124)),
+    ({"max_failures": 1, "max_iterations": 1}, State(), BAD, End("max-failures", 3)),
+    # Iterations, with the status of the last one.
+    ({"max_iterations": 3}, State(1, 0, 0), GOOD, GoOn(0.0)),
+    ({"max_iterations": 3}, State(2, 0, 0), GOOD, End("max-iterations", 0)),
+    ({"max_iterations": 3}, State(2, 0, 0), BAD, End("max-iterations", 3)),
+    ({"max_iterations": 3}, State(2, 0, 0), Iteration(124, cut=Cut.IDLE_TIMEOUT), End("max-iterations", 124)),
+    ({"max_iterations": 3, "max_stalls": 1}, State(2), Iteration(0, changed=False), End("max-iterations", 0)),
+    # Stalls in a row.
+    ({"max_stalls": 3}, State(5, 0, 1), Iteration(0, changed=False), GoOn(0.0)),
+    ({"max_stalls": 3}, State(5, 0, 2), Iteration(0, changed=False), End("max-stalls", 0)),
+    ({"max_stalls": 3}, State(5, 0, 2), Iteration(3, changed=False), End("max-stalls", 3)),
+    ({"max_stalls": 3}, State(5, 0, 2), Iteration(0, changed=None), GoOn(0.0)),
+    # No limit.
+    ({}, State(10**9, 0, 10**9), Iteration(0, changed=False), GoOn(0.0)),
+]
+
+
+@pytest.mark.parametrize(("limits", "before", "iteration", "decision"), ENDS)
+def test_what_follows_an_iteration(
+    limits: dict[str, int], before: State, iteration: Iteration, decision: End | GoOn
+) -> None:
+    """Go on, or end: by what, and with which status."""
+    assert after(_settings(**limits), before, iteration)[1] == decision
+
+
+@pytest.mark.parametrize(
+    ("failures", "pause"),
+    [
+        (0, 0.0),
+        (1, 1.0),
+        (2, 2.0),
+        (3, 4.0),
+        (4, 8.0),
+        (5, 16.0),
+        (6, 32.0),
+        (7, 60.0),
+        (8, 60.0),
+        (5000, 60.0),
+    ],
+)
+def test_failures_wait_longer_and_longer(failures: int, pause: float) -> None:
+    """Doubled from one second up to a minute, on top of the delay that was asked for."""
+    iteration = BAD if failures else GOOD
+    _, decision = after(_settings(delay=0.5), State(failures=failures - 1), iteration)
+    assert decision == GoOn(0.5 + pause)
+
+
+@given(st.lists(st.builds(Iteration, st.integers(0, 255), changed=st.sampled_from([True, False, None]))))
+def test_a_limited_loop_ends(iterations: list[Iteration]) -> None:
+    """Whatever its iterations are like, never later than at the limit, and only once."""
+    state = State()
+    for number, iteration in enumerate(iterations, 1):
+        state, decision = after(_settings(max_iterations=5, max_failures=3, max_stalls=2), state, iteration)
+        assert state.iterations == number <= 5
+        if isinstance(decision, End):
+            assert decision.status == iteration.status
+            break
+        assert number < 5

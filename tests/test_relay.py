@@ -1,0 +1,368 @@
+"""An agent's output on its way through real pipes, and the line that is looked for in it."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import tracemalloc
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from io import FileIO
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from ralph_wrap.relay import LineFinder, Relay
+from tests.support.wait import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+pytestmark = pytest.mark.timeout(60)  # what must not block fails soon
+
+EVERYTHING = bytes(range(256)) * 4000
+"""A megabyte of every byte there is: more than all pipes on the way hold together."""
+
+
+@dataclass
+class Carried:
+    """A relay and what it has told."""
+
+    relay: Relay
+    heard: list[bytes] = field(default_factory=list)
+    troubles: list[str] = field(default_factory=list)
+
+    def once(self) -> None:
+        """Wait shortly, and move what can be moved, as the driver does."""
+        poll = select.poll()
+        for descriptor, events in self.relay.interest().items():
+            poll.register(descriptor, events)
+        self.relay.handle({descriptor for descriptor, _ in poll.poll(10)})
+
+    def until_end_of(self, agent: subprocess.Popen[bytes]) -> None:
+        """Carry everything that an agent writes."""
+        while agent.poll() is None:
+            self.once()
+        self.relay.drain()
+        assert self.relay.flush(20, hurry=lambda: False) == 0
+
+
+@contextmanager
+def _carrying(log: Path, stdout: int, stderr: int) -> Iterator[Carried]:
+    heard: list[bytes] = []
+    troubles: list[str] = []
+    relay = Relay(log, (stdout, stderr), heard.append, troubles.append)
+    try:
+        yield Carried(relay, heard, troubles)
+    finally:
+        relay.close()
+
+
+@contextmanager
+def _agent(relay: Relay, *argv: str | Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a command whose output the relay carries."""
+    stdout, stderr = relay.writing_ends
+    with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr) as agent:
+        try:
+            yield agent
+        finally:
+            agent.kill()
+
+
+@contextmanager
+def _pipe() -> Iterator[tuple[FileIO, FileIO]]:
+    """Make a pipe; reading it does not wait."""
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    with FileIO(reading) as reader, FileIO(writing, "w") as writer:
+        yield reader, writer
+
+
+@contextmanager
+def _file(path: Path) -> Iterator[int]:
+    with path.open("ab") as file:
+        yield file.fileno()
+
+
+@pytest.fixture
+def big(tmp_path: Path) -> Path:
+    """Return a file that holds EVERYTHING."""
+    path = tmp_path / "big"
+    path.write_bytes(EVERYTHING)
+    return path
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """Return the path of a log."""
+    return tmp_path / "output.log"
+
+
+# What is carried
+
+
+def test_bytes_pass_unchanged_through_pipes(tmp_path: Path, big: Path, log: Path) -> None:
+    """From the agent to whoever reads our stdout, into the log, and to whoever listens."""
+    arrived = tmp_path / "arrived"
+    with (
+        _file(arrived) as target,
+        subprocess.Popen(("cat",), stdin=subprocess.PIPE, stdout=target) as reader,
+        _file(tmp_path / "stderr") as stderr,
+    ):
+        assert reader.stdin is not None
+        with (
+            _carrying(log, reader.stdin.fileno(), stderr) as carried,
+            _agent(carried.relay, "cat", big) as agent,
+        ):
+            carried.until_end_of(agent)
+    assert arrived.read_bytes() == log.read_bytes() == b"".join(carried.heard) == EVERYTHING
+    assert carried.troubles == []
+
+
+def test_the_two_streams_are_kept_apart(tmp_path: Path, log: Path) -> None:
+    """Each goes to its own reader; only stdout is listened to; the log holds both."""
+    out, err = tmp_path / "out", tmp_path / "err"
+    with (
+        _file(out) as stdout,
+        _file(err) as stderr,
+        _carrying(log, stdout, stderr) as carried,
+        _agent(carried.relay, "sh", "-c", "echo answer; echo trouble >&2") as agent,
+    ):
+        carried.until_end_of(agent)
+    assert (out.read_bytes(), err.read_bytes()) == (b"answer\n", b"trouble\n")
+    assert sorted(log.read_bytes().splitlines()) == [b"answer", b"trouble"]
+    assert carried.heard == [b"answer\n"]
+
+
+def test_the_pipes_outlive_an_agent(tmp_path: Path, log: Path) -> None:
+    """They are those of the session: the next agent finds them open."""
+    out = tmp_path / "out"
+    with _file(out) as stdout, _carrying(log, stdout, stdout) as carried:
+        for word in ("one", "two"):
+            with _agent(carried.relay, "echo", word) as agent:
+                carried.until_end_of(agent)
+    assert out.read_bytes() == log.read_bytes() == b"one\ntwo\n"
+
+
+# Readers
+
+
+def test_a_reader_that_stands_still_blocks_nothing(big: Path, log: Path) -> None:
+    """The agent waits, we do not; once it reads again it gets every byte."""
+    with (
+        _pipe() as (reader, stdout),
+        _pipe() as (_, stderr),
+        _carrying(log, stdout.fileno(), stderr.fileno()) as carried,
+        _agent(carried.relay, "cat", big) as agent,
+    ):
+
+        def stuck() -> bool:
+            carried.once()
+            return stdout.fileno() in carried.relay.interest()
+
+        eventually(stuck, "a full pipe")
+        for _ in range(10):
+            carried.relay.handle({stdout.fileno()})
+        assert (agent.poll(), carried.relay.is_held_up) == (None, True)
+        received = b""
+
+        def received_all() -> bool:
+            nonlocal received
+            carried.once()
+            received += reader.read(1 << 16) or b""
+            return len(received) >= len(EVERYTHING)
+
+        eventually(received_all, "everything")
+        assert received == EVERYTHING
+        assert (agent.wait(), carried.relay.is_held_up) == (0, False)
+
+
+def test_one_pipe_for_both_streams_blocks_nothing(big: Path, log: Path) -> None:
+    """``2>&1``: there is room for one write, and both streams have something to say."""
+    with (
+        _pipe() as (_, both),
+        _carrying(log, both.fileno(), both.fileno()) as carried,
+        _agent(carried.relay, "sh", "-c", 'cat "$1" & cat "$1" >&2', "sh", big),
+    ):
+
+        def both_stuck() -> bool:
+            carried.once()
+            return set(carried.relay.interest()) == {both.fileno()}
+
+        eventually(both_stuck, "a full pipe")
+        for _ in range(10):
+            carried.relay.handle({both.fileno()})
+
+
+def test_a_reader_that_went_away_is_told_once(big: Path, log: Path) -> None:
+    """The agent goes on, and its output is in the log and listened to."""
+    with (
+        _pipe() as (reader, stdout),
+        _pipe() as (_, stderr),
+        _carrying(log, stdout.fileno(), stderr.fileno()) as carried,
+        _agent(carried.relay, "cat", big) as agent,
+    ):
+        reader.close()
+        carried.until_end_of(agent)
+        assert agent.returncode == 0
+    assert carried.troubles == ["stdout"]
+    assert log.read_bytes() == b"".join(carried.heard) == EVERYTHING
+
+
+def test_a_stream_that_was_closed_from_the_start_is_left_out(log: Path) -> None:
+    """``>&-``: there is nobody to miss it."""
+    closed = 1 << 20
+    with (
+        _pipe() as (_, stderr),
+        _carrying(log, closed, stderr.fileno()) as carried,
+        _agent(carried.relay, "echo", "word") as agent,
+    ):
+        carried.until_end_of(agent)
+    assert (log.read_bytes(), carried.troubles) == (b"word\n", [])
+
+
+def test_flushing_ends_when_somebody_hurries(big: Path, log: Path) -> None:
+    """The reader is not waited for; what it did not get is counted, and is in the log."""
+    with (
+        _pipe() as (reader, stdout),
+        _pipe() as (_, stderr),
+        _carrying(log, stdout.fileno(), stderr.fileno()) as carried,
+        _agent(carried.relay, "head", "-c", "100000", big) as agent,
+    ):
+        while agent.poll() is None:
+            carried.once()
+        carried.relay.drain()
+        given_up = carried.relay.flush(3600, hurry=lambda: True)
+        assert len(reader.read(1 << 20) or b"") + given_up == 100_000
+        assert given_up > 0
+    assert log.read_bytes() == EVERYTHING[:100_000]
+
+
+# The end of an iteration
+
+
+@pytest.mark.parametrize("reader_is_there", [True, False])
+def test_draining_ends(log: Path, reader_is_there: object) -> None:
+    """Although a process that was left running fills the pipe as fast as it is emptied."""
+    with (
+        _pipe() as (reader, stdout),
+        _pipe() as (_, stderr),
+        _carrying(log, stdout.fileno(), stderr.fileno()) as carried,
+        _agent(carried.relay, "yes"),
+    ):
+        if not reader_is_there:
+            reader.close()
+        while not carried.heard:
+            carried.once()
+        carried.relay.drain()
+        assert len(b"".join(carried.heard)) < 8 << 20
+
+
+# The log
+
+
+@pytest.mark.parametrize("place", ["/dev/full", "."])
+def test_a_log_that_cannot_be_written_is_told_once(tmp_path: Path, big: Path, place: str) -> None:
+    """A full disk, or something else in its place; the output passes all the same."""
+    out = tmp_path / "out"
+    with (
+        _file(out) as stdout,
+        _carrying(tmp_path / place, stdout, stdout) as carried,
+        _agent(carried.relay, "cat", big) as agent,
+    ):
+        carried.until_end_of(agent)
+    assert carried.troubles == ["log"]
+    assert out.read_bytes() == b"".join(carried.heard) == EVERYTHING
+
+
+def test_a_log_goes_on_where_it_was(tmp_path: Path, log: Path) -> None:
+    """Nothing that is in it is overwritten."""
+    log.write_bytes(b"before\n")
+    with (
+        _file(tmp_path / "out") as stdout,
+        _carrying(log, stdout, stdout) as carried,
+        _agent(carried.relay, "echo", "after") as agent,
+    ):
+        carried.until_end_of(agent)
+    assert log.read_bytes() == b"before\nafter\n"
+
+
+# The line that ends the loop
+
+
+def _finds(wanted: str, pieces: Sequence[bytes]) -> bool:
+    finder = LineFinder(wanted)
+    for piece in pieces:
+        finder.feed(piece)
+    return finder.finish()
+
+
+WANTED = b"DONE 1"
+BLANK = st.text(" \t\r", max_size=3).map(str.encode) | st.just(b" " * 1000)
+LINE = st.tuples(BLANK, st.sampled_from([WANTED, b"DONE", b"DONE 1 1", b"DONE  1", b""]), BLANK).map(b"".join)
+
+
+@given(st.lists(LINE | st.binary(max_size=10)), st.lists(st.integers(0, 3000)))
+@example([WANTED + b" " * 1000 + b"x"], [500])
+@example([b" " * 1000 + WANTED], [500])
+def test_a_line_is_found_however_its_bytes_are_cut(lines: list[bytes], cuts: list[int]) -> None:
+    """If it is there, apart from white space around it, and never if it is not."""
+    stream = b"\n".join(lines)
+    edges = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
+    pieces = [stream[begin:end] for begin, end in pairwise(edges)]
+    assert b"".join(pieces) == stream
+    there = any(line.strip() == WANTED for line in stream.split(b"\n"))
+    assert _finds(WANTED.decode(), pieces) == there
+    assert _finds(WANTED.decode(), [stream[place : place + 1] for place in range(len(stream))]) == there
+
+
+@pytest.mark.parametrize(
+    ("wanted", "stream", "found"),
+    [
+        ("DONE", b"DONE", True),
+        ("DONE", b"one\r\nDONE\r\ntwo\r\n", True),
+        ("DONE", b"I am DONE", False),
+        ("DONE", b"done", False),
+        (" DONE\n", b"DONE", True),
+        ("\u00fc", "\u00fc".encode(), True),
+        ("\udcff", b"\xff", True),
+        ("", b"", False),
+        ("", b"\n \n", False),
+        (" ", b"\n \n", False),
+    ],
+)
+def test_what_counts_as_the_line(wanted: str, stream: bytes, found: object) -> None:
+    """A whole line; no line at all if none is asked for."""
+    assert _finds(wanted, [stream]) is found
+
+
+def test_each_iteration_is_looked_at_by_itself() -> None:
+    """Half a line at the end of one is not completed by the next, and a promise is kept once."""
+    finder = LineFinder("DONE")
+    finder.feed(b"DO")
+    first = finder.finish()
+    finder.feed(b"NE\n")
+    second = finder.finish()
+    finder.feed(b"DONE\n")
+    third = finder.finish()
+    assert [first, second, third, finder.finish()] == [False, False, True, False]
+
+
+@pytest.mark.parametrize("letter", [b"x", b" ", b"DONE "])
+def test_an_endless_line_takes_no_memory(letter: bytes) -> None:
+    """50 MB without a line end."""
+    finder = LineFinder("DONE")
+    piece = letter * (65536 // len(letter))
+    tracemalloc.start()
+    try:
+        for _ in range(50_000_000 // len(piece)):
+            finder.feed(piece)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+    assert not finder.finish()

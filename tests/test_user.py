@@ -1,0 +1,233 @@
+"""Becoming the owner of the project, for good, with a home directory that can be used."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ralph_wrap import user
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+
+UID, GID = 54321, 54322
+"""Somebody without a passwd entry."""
+
+CHILD = """
+import json, os, sys
+from pathlib import Path
+from ralph_wrap import errors, user
+user.HOMES = Path(sys.argv[2])
+before = int(sys.argv[3])
+os.setresuid(before, before, before)
+try:
+    environ = user.become_owner(Path(sys.argv[1]), os.environ)
+except errors.RalphError as error:
+    print(json.dumps({"message": error.message, "hint": error.hint}))
+    sys.exit()
+Path(environ["HOME"], "mine").touch()
+names = ("HOME", "USER", "LOGNAME", "KEPT")
+found = {name: environ[name] for name in names if name in environ}
+found |= {"uids": os.getresuid(), "gids": os.getresgid(), "groups": sorted(os.getgroups())}
+try:
+    os.setuid(0)
+except PermissionError:
+    found["for good"] = True
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """Return a directory that everybody can reach, unlike those of pytest."""
+    path = Path(tempfile.mkdtemp(prefix="test-user-"))
+    path.chmod(0o755)
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture
+def homes(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a place for homes that are made, and keep it and its stand-in out of the machine's own."""
+    path = place / "homes"
+    monkeypatch.setattr(user, "HOMES", path)
+    monkeypatch.setattr(tempfile, "tempdir", str(place / "stand-in"))
+    (place / "stand-in").mkdir()
+    return path
+
+
+def _become(project: Path, *under: str, start_as: int = 0, **environ: str) -> dict[str, Any]:
+    """Let a child become the owner of a project and return who it is then."""
+    places = (os.fspath(project), os.fspath(project.with_name("homes")))
+    argv = (*under, sys.executable, "-c", CHILD, *places, str(start_as))
+    variables = {"USER": "root", "LOGNAME": "root", "KEPT": "yes", "TMPDIR": str(project.parent), **environ}
+    done = subprocess.run(argv, env={**os.environ, **variables}, capture_output=True, check=True, text=True)
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def _owned(path: Path, uid: int, gid: int) -> Path:
+    path.mkdir()
+    os.chown(path, uid, gid)
+    return path
+
+
+def _owner(path: Path) -> tuple[int, int, int]:
+    """Return user, group and permissions of a directory."""
+    found = path.lstat()
+    return found.st_uid, found.st_gid, found.st_mode & 0o7777
+
+
+# The owner
+
+
+@needs_root
+def test_root_becomes_the_owner_for_good(place: Path) -> None:
+    """User, group and no other group; names of root are gone; a home that can be written is made."""
+    project = _owned(place / "project", UID, GID)
+    assert _become(project, HOME="/root") == {
+        "HOME": str(place / "homes" / str(UID)),
+        "KEPT": "yes",
+        "uids": [UID] * 3,
+        "gids": [GID] * 3,
+        "groups": [GID],
+        "for good": True,
+    }
+    assert _owner(place / "homes" / str(UID) / "mine")[:2] == (UID, GID)
+
+
+@needs_root
+def test_an_owner_with_a_name_gets_it(place: Path) -> None:
+    """And the groups of that name, beside the group that the project has."""
+    entry = pwd.getpwnam("nobody")
+    project = _owned(place / "project", entry.pw_uid, GID)
+    assert _become(project, HOME="/root") == {
+        "HOME": str(place / "homes" / str(entry.pw_uid)),
+        "USER": "nobody",
+        "LOGNAME": "nobody",
+        "KEPT": "yes",
+        "uids": [entry.pw_uid] * 3,
+        "gids": [GID] * 3,
+        "groups": sorted({GID, *os.getgrouplist("nobody", entry.pw_gid)}),
+        "for good": True,
+    }
+
+
+@needs_root
+def test_a_project_of_root_is_worked_on_as_root(place: Path) -> None:
+    """There is nobody to become."""
+    project = _owned(place / "project", 0, 0)
+    found = _become(project, HOME=str(place))
+    expected = ([0] * 3, [0] * 3, str(place), "root", sorted(os.getgroups()))
+    assert (found["uids"], found["gids"], found["HOME"], found["USER"], found["groups"]) == expected
+    assert "for good" not in found
+
+
+@needs_root
+def test_who_is_not_root_stays_who_he_is(place: Path) -> None:
+    """Whoever owns the project."""
+    project = _owned(place / "project", UID + 1, GID)
+    home = _owned(place / "home", UID, GID)
+    found = _become(project, start_as=UID, HOME=str(home))
+    assert (found["uids"], found["HOME"]) == ([UID] * 3, str(home))
+
+
+@needs_root
+def test_what_may_not_be_done_is_told(place: Path) -> None:
+    """A container without capabilities; no half-made home is left."""
+    project = _owned(place / "project", UID, GID)
+    helpless = ("setpriv", "--bounding-set=-all", "--inh-caps=-all")
+    assert _become(project, *helpless, HOME="/root") == {
+        "message": f"cannot become user id {UID}, who owns {project}: Operation not permitted",
+        "hint": f"docker run --user {UID}:{GID}, or with the capabilities CHOWN, SETUID and SETGID",
+    }
+    assert sorted(place.rglob("*")) == [place / "homes", project]
+
+
+# The home
+
+
+@pytest.mark.parametrize(
+    ("given", "is_kept"),
+    [("usable", True), ("absent", False), ("file", False), ("", False), (None, False)],
+)
+def test_my_home_is_the_given_one_or_that_of_my_name(
+    tmp_path: Path, homes: Path, given: str | None, is_kept: object
+) -> None:
+    """If the given one can be used; without one it is never ``/``, where root could write."""
+    (tmp_path / "usable").mkdir()
+    (tmp_path / "file").touch()
+    path = str(tmp_path / given) if given else given
+    environ = {"KEPT": "yes"} if path is None else {"KEPT": "yes", "HOME": path}
+    home = path if is_kept else pwd.getpwuid(os.getuid()).pw_dir
+    assert user.with_home(environ, os.getuid(), os.getgid()) == {"KEPT": "yes", "HOME": home}
+    assert not homes.exists()
+
+
+@needs_root
+def test_another_users_own_home_is_kept(place: Path, homes: Path) -> None:
+    """It belongs to who we are about to become."""
+    home = _owned(place / "home", UID, GID)
+    assert user.with_home({"HOME": str(home)}, UID, GID) == {"HOME": str(home)}
+    assert not homes.exists()
+
+
+@needs_root
+@pytest.mark.parametrize("given", ["/root", "/", "/nonexistent", ""])
+def test_a_home_is_made_once(homes: Path, given: str) -> None:
+    """For who has none: a private directory, found again the next time."""
+    expected = {"HOME": str(homes / str(UID))}
+    assert user.with_home({"HOME": given}, UID, GID) == expected
+    assert _owner(homes / str(UID)) == (UID, GID, 0o700)
+    (homes / str(UID) / "settings").touch()
+    assert user.with_home({"HOME": given}, UID, GID) == expected
+    assert (homes / str(UID) / "settings").exists()
+
+
+@needs_root
+@pytest.mark.parametrize("trap", ["directory", "file", "symlink"])
+def test_somebody_elses_directory_is_no_home(place: Path, homes: Path, trap: str) -> None:
+    """Whoever made it first could read what is put there; another one is made."""
+    homes.mkdir()
+    if trap == "symlink":
+        (homes / str(UID)).symlink_to(_owned(place / "lure", UID, GID))
+    elif trap == "file":
+        (homes / str(UID)).touch()
+    else:
+        (homes / str(UID)).mkdir()
+    home = Path(user.with_home({"HOME": "/root"}, UID, GID)["HOME"])
+    assert home.parent == place / "stand-in"
+    assert home.name.startswith(f"ralph-wrap-home-{UID}-")
+    assert _owner(home) == (UID, GID, 0o700)
+
+
+@needs_root
+def test_without_any_name_a_home_is_made_by_the_user_himself(place: Path) -> None:
+    """``docker run --user``: nobody was root, HOME is ``/``, and the image has a place for homes."""
+    project = _owned(place / "project", UID, GID)
+    (place / "homes").mkdir()
+    (place / "homes").chmod(0o1777)
+    found = _become(project, start_as=UID, HOME="/")
+    assert (found["HOME"], found["uids"]) == (str(place / "homes" / str(UID)), [UID] * 3)
+    assert _owner(place / "homes" / str(UID)) == (UID, 0, 0o700)
+
+
+def test_the_stand_in_for_an_identity_satisfies_git() -> None:
+    """Where it knows neither a name nor an e-mail address."""
+    unknown = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    asked = ("git", "-c", "user.useConfigOnly=true", "var", "GIT_COMMITTER_IDENT")
+    done = subprocess.run(
+        asked, env={**unknown, **user.FALLBACK_IDENTITY}, capture_output=True, check=True, text=True
+    )
+    assert done.stdout.startswith("ralph-wrap <ralph-wrap@localhost> ")
