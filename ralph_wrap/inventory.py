@@ -81,7 +81,11 @@ def sessions(place: Project, environ: Mapping[str, str], now: datetime, *, finis
     """
     entries = []
     for home in project.registries(place, environ):
-        entries += [_entry(found, home, place, environ, now) for found in home.live()]
+        for found in home.live():
+            entry = _entry(found, home, place, environ, now)
+            # A record that is gone by now was released since it was read: it is among the finished ones.
+            if home.has(found.id) and (finished or entry.verdict != Verdict.FINISHED.value):
+                entries.append(entry)
         if finished:
             entries += [_entry(found, None, place, environ, now) for found in home.finished()]
     return sorted(entries, key=lambda entry: (entry.session or "", entry.id))

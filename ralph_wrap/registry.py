@@ -9,6 +9,7 @@ A record that cannot be read, or comes from a newer version, is reported as such
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import os
 import random
@@ -186,10 +187,18 @@ class Registry:
         """Tell whether the owner of an id holds its lock.
 
         Raises:
-            OSError: that cannot be told.
+            OSError: that cannot be told. A lock is removed only after its record, so a record without one
+                is somebody else's doing (``find -name '*.lock' -delete``) and proves no owner dead.
 
         """
-        return files.is_locked(self.agents / f"{agent_id}.lock")
+        path = self.agents / f"{agent_id}.lock"
+        if not path.is_file():
+            raise FileNotFoundError(errno.ENOENT, "no such file", str(path))
+        return files.is_locked(path)
+
+    def has(self, agent_id: str) -> bool:
+        """Tell whether there is a record of a session that is not finished."""
+        return os.path.lexists(self.agents / f"{agent_id}.json")
 
 
 class Claim:

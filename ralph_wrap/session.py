@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ralph_wrap import files, git, liveness, process, project, worktree
 from ralph_wrap.config import Settings
-from ralph_wrap.errors import RalphError
+from ralph_wrap.errors import GitError, RalphError
 from ralph_wrap.log import Log
 from ralph_wrap.loop import Driver, LoopResult, Stage
 from ralph_wrap.registry import started
@@ -95,6 +95,7 @@ class Session:
         self._whole_process = whole_process
         self._stack = contextlib.ExitStack()
         self._closed = False
+        self._agent_started = False
         self._workspace: Workspace | None = None
         self._result: LoopResult | None = None
         self._failure: BaseException | None = None
@@ -168,7 +169,9 @@ class Session:
             self._environ,
             lambda registry: registry.claim(liveness.myself(), prospect.taken, datetime.now(UTC), self._name),
         )
-        self._stack.callback(self._step, "release the record", self._release)
+        self._stack.callback(self._step, "tell how it ended", self._tell_end)
+        self._stack.callback(self._step, "release the record", self._claim.release)
+        self._stack.callback(self._step, "write the report", self._write_report)
         record = self._claim.record
         self._log.attach(
             self._claim.directory / "events.jsonl", agent_id=record.id, session_id=record.session
@@ -200,11 +203,6 @@ class Session:
     @property
     def _name(self) -> str:
         return self._settings.agent or shlex.join(self._settings.command)
-
-    @property
-    def _agent_started(self) -> bool:
-        """Whether an agent ever ran: an error of ours in the loop comes from one that could not."""
-        return self._claim.record.iteration > isinstance(self._failure, RalphError)
 
     def _introduce(self) -> None:
         workspace = self.workspace
@@ -241,6 +239,7 @@ class Session:
             fingerprint=lambda: worktree.fingerprint(here, workspace.path),
             pristine=worktree.pristine(workspace.base) if workspace.base else "",
             begin=lambda number: self._note(iteration=number),
+            spawned=self._note_agent,
             end_leftovers=lambda grace: self._end_leftovers(grace, asked=True),
             offspring=self._offspring,
         )
@@ -251,6 +250,9 @@ class Session:
             self._claim.update(**changes)
         except OSError as error:
             self._log.event("record.not_written", reason=str(error))
+
+    def _note_agent(self) -> None:
+        self._agent_started = True
 
     def _end_leftovers(self, grace: float, *, asked: bool) -> None:
         ended = self._offspring.end(grace, lambda: self._signals.stop.count > 1, asked=asked)
@@ -268,22 +270,17 @@ class Session:
         if self._outcome is not None and (self._settings.drop_empty or not self._agent_started):
             drop_unused_branch(self._opener, tree, self._outcome)
 
-    def _release(self) -> None:
-        report = self.report = self._make_report()
-        try:
-            files.replace(self._claim.directory / "report.json", report.to_json())
-        finally:
-            self._claim.release()
+    def _write_report(self) -> None:
+        self.report = self._make_report()
+        files.replace(self._claim.directory / "report.json", self.report.to_json())
+
+    def _tell_end(self) -> None:
         if self._relay is not None:
             self._give_readers_time(self._relay)
-        place = self._place
-        assert place is not None
-        self._log.block(
-            "session.released",
-            ending(report),
-            summary(report, place.root, self._claim.directory / "output.log"),
-            **report.to_dict(),
-        )
+        if self.report is not None and self._place is not None:
+            output_log = self._claim.directory / "output.log"
+            text = summary(self.report, self._place.root, output_log)
+            self._log.block("session.released", ending(self.report), text, **self.report.to_dict())
         self._log.close()
         worktree.empty_trash(self._claim.registry.trash)
 
@@ -292,12 +289,12 @@ class Session:
         outcome = self._outcome
         saved = outcome.saved if outcome else None
         workspace = self._workspace
-        commits = None
-        if workspace and workspace.tree:
-            commits = git.count_commits(
-                self._where, workspace.tree.base, f"refs/heads/{workspace.tree.branch}"
-            )
-        gone = outcome is not None and outcome.kept is None
+        tree = workspace.tree if workspace else None
+        commits = kept = None
+        if tree is not None:
+            kept = outcome.kept if outcome else "it could not be finished, see events.jsonl"
+            with contextlib.suppress(GitError, OSError):
+                commits = git.count_commits(self._where, tree.base, f"refs/heads/{tree.branch}")
         ended_by, status = self._ending()  # last: a signal may have come until now
         return SessionReport(
             id=record.id,
@@ -309,14 +306,16 @@ class Session:
             exit_status=status,
             iterations=self._result.iterations if self._result else record.iteration,
             commits=commits,
-            branch=workspace.branch if workspace and commits is not None else None,
-            base=workspace.base if workspace else None,
+            branch=tree.branch if tree and commits is not None else None,
+            base=tree.base if tree else None,
             saved=saved.branch if saved else None,
             saved_paths=saved.paths if saved and saved.branch else (),
             snapshots=saved.snapshots if saved else (),
             workspace=record.workspace,
-            kept=outcome.kept if outcome else None,
-            ignored_removed=ignored_removed(saved.ignored_files, saved.ignored) if saved and gone else None,
+            kept=kept,
+            ignored_removed=None
+            if kept or saved is None
+            else ignored_removed(saved.ignored_files, saved.ignored),
             fallback=workspace.fallback if workspace else None,
         )
 

@@ -128,7 +128,6 @@ def test_an_id_whose_lock_is_a_directory_is_taken(home: Registry) -> None:
     with pytest.raises(NoIdLeftError):
         _claim(home, "a3f2")
     assert _all(home)[:3] == [".gitignore", "agents", "agents/09be.json"]
-    assert not home.is_locked("a3f2")
 
 
 def test_an_id_whose_session_is_there_already_is_not_given_twice(home: Registry) -> None:
@@ -192,6 +191,18 @@ def test_a_record_that_cannot_be_moved_frees_its_lock(home: Registry) -> None:
     assert _all(home) == sorted([*EMPTY, "agents/a3f2.json", "agents/a3f2.lock"])
 
 
+@pytest.mark.parametrize("kind", ["gone", "directory"])
+def test_a_record_without_its_lock_proves_nothing(home: Registry, kind: str) -> None:
+    """Somebody has removed or replaced it, perhaps while its owner lives."""
+    _claim(home, "a3f2")
+    (home.agents / "a3f2.lock").unlink()
+    if kind == "directory":
+        (home.agents / "a3f2.lock").mkdir()
+    with pytest.raises(FileNotFoundError):
+        home.is_locked("a3f2")
+    assert home.has("a3f2")
+
+
 def test_a_registry_hides_itself_from_git(home: Registry) -> None:
     """Its own rule ignores everything in it, and a rule that is there is left alone."""
     assert (home.directory / ".gitignore").read_text() == "*\n"
@@ -203,7 +214,7 @@ def test_a_registry_hides_itself_from_git(home: Registry) -> None:
 def test_without_a_registry_there_are_no_records(tmp_path: Path) -> None:
     """Asking makes none."""
     nothing = Registry(tmp_path / "absent")
-    assert (nothing.live(), nothing.finished(), nothing.is_locked("a3f2")) == ([], [], False)
+    assert (nothing.live(), nothing.finished(), nothing.has("a3f2")) == ([], [], False)
     assert not nothing.directory.exists()
 
 

@@ -45,6 +45,7 @@ class Stage:
         fingerprint: tells one state of the workspace from another; empty if it cannot be told.
         pristine: what *fingerprint* would return before the first iteration, where that is known.
         begin: called with the iteration's number before each one.
+        spawned: called each time an agent has started.
         offspring: what the agent has started.
         end_leftovers: ends that, which was asked to, with so many seconds of grace.
 
@@ -55,6 +56,7 @@ class Stage:
     fingerprint: Callable[[], str]
     pristine: str
     begin: Callable[[int], None]
+    spawned: Callable[[], None]
     offspring: process.Offspring
     end_leftovers: Callable[[float], object]
 
@@ -150,6 +152,7 @@ class Driver:
         finally:
             if stdin is not None:
                 os.close(stdin)
+        self._stage.spawned()
         self._log.event("agent.started", pid=group.pid, command=list(self._settings.command))
         ending = _Ending()
         with self._terminal.lent():
