@@ -113,14 +113,14 @@ def duration(value: str) -> float:
         ValueError: it is none of these.
 
     """
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|)", value)
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|)", value)
     if not found:
         raise ValueError(f"{value!r} is no duration (90s, 15m, 2h)")
     return float(found[1]) * _UNITS[found[2]]
 
 
 def _count(value: str) -> int:
-    if not re.fullmatch(r"\d{1,9}", value):
+    if not re.fullmatch(r"[0-9]{1,9}", value):
         raise ValueError(f"{value!r} is no whole number of 0 or more")
     return int(value)
 

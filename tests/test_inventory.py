@@ -1,0 +1,324 @@
+"""What sessions there are, and the verdict on each; ``ralph-wrap ps``."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+from datetime import UTC, datetime, timedelta
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ralph_wrap import project
+from ralph_wrap.inventory import Verdict, classify
+from ralph_wrap.liveness import Identity, myself
+from ralph_wrap.registry import Claim, Record, Registry
+from tests.support.listing import listing
+from tests.support.processes import end_all
+from tests.support.sessions import Session, command
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.support.repo import Repo
+
+AGES = {"2d": timedelta(days=2, hours=1), "3h": timedelta(hours=3, minutes=30), "5m": timedelta(seconds=330)}
+ELSEWHERE = Identity(7, 1.0, "another boot", "pid:[1]", "another host")
+HEADER = "ID  VERDICT  AGENT  ITERATION  AGE  BRANCH  AHEAD  WORKSPACE\n"
+NOT_JSON = "not a record of this version: Expecting value: line 1 column 1 (char 0)"
+
+
+# Verdicts
+
+
+def _verdict(state: str, *, locked: bool, same_boot: bool, same_host: bool) -> Verdict:
+    """Say by itself what the contract says of dead, foreign and finished."""
+    if locked:
+        return Verdict.LIVE
+    if state == "finished":
+        return Verdict.FINISHED
+    return Verdict.ORPHAN if same_boot or same_host else Verdict.FOREIGN
+
+
+@pytest.mark.parametrize(
+    ("state", "locked", "same_boot", "same_host"),
+    list(product(("starting", "running", "ending", "finished"), *[(True, False)] * 3)),
+)
+def test_every_record_has_its_verdict(state: str, locked: bool, same_boot: bool, same_host: bool) -> None:
+    """By its lock, then by whether it is finished, then by where its owner ran."""
+    record = Record("a3f2", "s", 1, 1.0, "boot", "pid:[1]", "box", state=state)
+    boot_id, host = "boot" if same_boot else "later", "box" if same_host else "bus"
+    assert classify(record, locked=locked, boot_id=boot_id, host=host) is _verdict(
+        state, locked=locked, same_boot=same_boot, same_host=same_host
+    )
+
+
+# The listing
+
+
+@dataclasses.dataclass
+class Yard:
+    """A registry with sessions of every kind."""
+
+    home: Registry
+    claims: list[Claim] = dataclasses.field(default_factory=list)
+
+    def _record(self, agent_id: str, age: str, owner: Identity, **fields: Any) -> Record:
+        began = datetime.now(UTC) - AGES[age]
+        session = f"{began:%Y%m%dT%H%M%SZ}-{agent_id}"
+        return Record(agent_id, session, **{**dataclasses.asdict(owner), "agent": "claude", **fields})
+
+    def left(self, agent_id: str, age: str, owner: Identity, **fields: Any) -> None:
+        """Leave a record whose lock nobody holds."""
+        record = self._record(agent_id, age, owner, **fields)
+        (self.home.agents / f"{agent_id}.json").write_bytes(record.to_json())
+        (self.home.agents / f"{agent_id}.lock").touch()
+
+    def finished(self, agent_id: str, age: str, **fields: Any) -> None:
+        """Leave a session that has ended well."""
+        record = self._record(agent_id, age, myself(), state="finished", **fields)
+        (self.home.sessions / record.session).mkdir()
+        (self.home.sessions / record.session / "record.json").write_bytes(record.to_json())
+
+    def live(self, agent_id: str, age: str, **fields: Any) -> None:
+        """Be the owner of a session."""
+        others = {f"{number:04x}" for number in range(1 << 16)} - {agent_id}
+        claim = self.home.claim(myself(), others, datetime.now(UTC) - AGES[age], "claude")
+        self.claims.append(claim)
+        claim.update(**fields)
+
+    def unreadable(self, agent_id: str) -> None:
+        """Leave a file that is no record."""
+        (self.home.agents / f"{agent_id}.json").write_text("garbage")
+
+
+@pytest.fixture
+def yard() -> Iterator[Callable[[Path], Yard]]:
+    """Return a function that makes a project's registry; who lives in it is released in the end."""
+    made: list[Yard] = []
+
+    def make(root: Path) -> Yard:
+        home = Registry(root / ".ralph" / "run")
+        home.prepare()
+        made.append(Yard(home))
+        return made[-1]
+
+    yield make
+    for one in made:
+        for claim in one.claims:
+            claim.release()
+
+
+@pytest.fixture
+def full(repo: Repo, yard: Callable[[Path], Yard]) -> Repo:
+    """Return a repository with one session for each verdict."""
+    base = repo.head
+    repo.git("switch", "-q", "-c", "ralph/a3f2")
+    repo.commit("one")
+    repo.commit("two")
+    repo.git("switch", "-q", "main")
+    sessions = yard(repo.path)
+    work = {"branch": "ralph/a3f2", "base": base, "workspace": "/w/a3f2", "iteration": 12, "state": "running"}
+    sessions.live("a3f2", "3h", **work)
+    gone = {"branch": "ralph/0b0b", "base": base, "workspace": "/w/0b0b", "iteration": 1, "state": "ending"}
+    sessions.left("0b0b", "2d", myself(), **gone)
+    sessions.left("f0f0", "5m", ELSEWHERE, agent="sh -c 'a\n\x1b[2J'")
+    sessions.unreadable("dead")
+    sessions.finished("e0e0", "2d", branch="main", base=base, workspace="/w/e0e0", iteration=3)
+    return repo
+
+
+SHOWN = f"""\
+ID    VERDICT  AGENT           ITERATION  AGE  BRANCH      AHEAD  WORKSPACE
+dead  unknown  -               -          -    -           -      {NOT_JSON}
+0b0b  orphan   claude          1          2d   ralph/0b0b  -      /w/0b0b
+a3f2  live     claude          12         3h   ralph/a3f2  2      /w/a3f2
+f0f0  foreign  sh -c 'a??[2J'  0          5m   -           -      -
+"""
+
+SHOWN_WITH_FINISHED = f"""\
+ID    VERDICT   AGENT           ITERATION  AGE  BRANCH      AHEAD  WORKSPACE
+dead  unknown   -               -          -    -           -      {NOT_JSON}
+0b0b  orphan    claude          1          2d   ralph/0b0b  -      /w/0b0b
+e0e0  finished  claude          3          2d   main        0      /w/e0e0
+a3f2  live      claude          12         3h   ralph/a3f2  2      /w/a3f2
+f0f0  foreign   sh -c 'a??[2J'  0          5m   -           -      -
+"""
+
+
+def test_ps_shows_what_is_not_finished(full: Repo) -> None:
+    """One row each, oldest first; nothing that could move a terminal's cursor."""
+    result = command("ps", cwd=full.path)
+    assert (result.status, result.stdout.decode(), result.stderr) == (0, SHOWN, "")
+
+
+def test_ps_all_shows_finished_sessions_too(full: Repo) -> None:
+    """In their place by age."""
+    result = command("ps", "--all", cwd=full.path)
+    assert (result.status, result.stdout.decode(), result.stderr) == (0, SHOWN_WITH_FINISHED, "")
+
+
+def _envelope(stdout: bytes) -> dict[str, Any]:
+    """Return what was printed, sessions by id, their ages checked and taken out."""
+    envelope: dict[str, Any] = json.loads(stdout)
+    for row in envelope["data"]:
+        age = row.pop("age")
+        if row["session"] is not None:
+            began = datetime.strptime(row["session"][:16], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+            assert 0 <= (datetime.now(UTC) - began).total_seconds() - age < 60
+            row["session"] = row["session"].partition("-")[2]
+    return envelope
+
+
+def _row(agent_id: str, verdict: str, **known: object) -> dict[str, object]:
+    unknown = dict.fromkeys(("agent", "iteration", "branch", "ahead", "workspace", "note"))
+    session = None if verdict == "unknown" else agent_id
+    return {**unknown, "id": agent_id, "session": session, "verdict": verdict, **known}
+
+
+def test_ps_json_is_the_envelope(full: Repo) -> None:
+    """Numbers as numbers, names as they are, ``null`` for what is not known."""
+    result = command("ps", "--json", cwd=full.path)
+    data = [
+        _row("dead", "unknown", note=NOT_JSON),
+        _row("0b0b", "orphan", agent="claude", iteration=1, branch="ralph/0b0b", workspace="/w/0b0b"),
+        _row("a3f2", "live", agent="claude", iteration=12, branch="ralph/a3f2", ahead=2, workspace="/w/a3f2"),
+        _row("f0f0", "foreign", agent="sh -c 'a\n\x1b[2J'", iteration=0),
+    ]
+    expected = {"version": 1, "success": True, "tool": "ps", "data": data}
+    assert (_envelope(result.stdout), result.status, result.stderr) == (expected, 0, "")
+
+
+def test_ps_changes_nothing(full: Repo) -> None:
+    """Neither records and locks, nor the repository."""
+    before = listing(full.path)
+    command("ps", "--all", cwd=full.path)
+    assert listing(full.path) == before
+
+
+def test_ps_outside_of_a_repository(tmp_path: Path, yard: Callable[[Path], Yard]) -> None:
+    """Sessions work there too, without a branch; where there are none, nothing is made."""
+    plain, empty = tmp_path / "plain", tmp_path / "empty"
+    plain.mkdir()
+    empty.mkdir()
+    yard(plain).live("a3f2", "2d", workspace="/w")
+    result = command("ps", cwd=plain)
+    table = (
+        "ID    VERDICT  AGENT   ITERATION  AGE  BRANCH  AHEAD  WORKSPACE\n"
+        "a3f2  live     claude  0          2d   -       -      /w\n"
+    )
+    assert (result.status, result.stdout.decode(), result.stderr) == (0, table, "")
+    result = command("ps", "--all", cwd=empty)
+    assert (result.status, result.stdout.decode(), result.stderr) == (0, HEADER, "")
+    assert list(empty.iterdir()) == []
+
+
+def test_ps_knows_the_place_for_projects_that_cannot_be_written(repo: Repo) -> None:
+    """Sessions that had to register in the user's own directory belong to the project all the same."""
+    place = project.find(repo.path, os.environ)
+    sessions = Yard(project.registries(place, os.environ)[1])
+    sessions.home.prepare()
+    sessions.left("a3f2", "2d", myself())
+    result = command("ps", cwd=repo.path / ".git" / "..")
+    assert result.stdout.decode().splitlines()[1].split() == [
+        "a3f2",
+        "orphan",
+        "claude",
+        "0",
+        "2d",
+        "-",
+        "-",
+        "-",
+    ]
+
+
+def test_a_record_that_was_only_not_moved_is_finished(repo: Repo, yard: Callable[[Path], Yard]) -> None:
+    """Its owner was killed between the last two steps: nothing of it is left to be done for people."""
+    yard(repo.path).left("a3f2", "2d", myself(), state="finished")
+    assert command("ps", cwd=repo.path).stdout.decode() == HEADER
+    shown = command("ps", "--all", cwd=repo.path).stdout.decode().splitlines()
+    assert shown[1].split()[:2] == ["a3f2", "finished"]
+
+
+def test_a_record_without_its_lock_is_unknown(repo: Repo, yard: Callable[[Path], Yard]) -> None:
+    """Somebody has deleted the lock: the owner may well be alive."""
+    sessions = yard(repo.path)
+    sessions.live("a3f2", "2d")
+    (sessions.home.agents / "a3f2.lock").unlink()
+    shown = command("ps", cwd=repo.path).stdout.decode().splitlines()
+    assert shown[1].split(maxsplit=7)[::7] == ["a3f2", "its lock cannot be read: no such file"]
+
+
+@pytest.mark.parametrize("kind", ["directory", "link"])
+def test_what_an_agent_made_of_a_record_breaks_nothing(
+    repo: Repo, yard: Callable[[Path], Yard], kind: str
+) -> None:
+    """The other sessions are shown."""
+    sessions = yard(repo.path)
+    sessions.live("a3f2", "2d")
+    odd = sessions.home.agents / "0000.json"
+    odd.mkdir() if kind == "directory" else odd.symlink_to("nowhere")
+    shown = command("ps", cwd=repo.path).stdout.decode().splitlines()
+    assert [row.split()[:2] for row in shown[1:]] == [["0000", "unknown"], ["a3f2", "live"]]
+
+
+# Errors
+
+
+def test_a_project_that_is_not_there_is_told(tmp_path: Path) -> None:
+    """On stderr, which is no terminal here; stdout stays empty."""
+    result = command("ps", "-C", tmp_path / "absent", cwd=tmp_path)
+    told = json.loads(result.stderr)
+    assert (result.status, result.stdout) == (2, b"")
+    assert (told["level"], told["event"], told["message"], told["hint"]) == (
+        "error",
+        "usage.raised",
+        f"project {tmp_path / 'absent'}: No such file or directory",
+        "name a directory that is there",
+    )
+
+
+def test_a_program_is_told_in_the_envelope(tmp_path: Path) -> None:
+    """On stdout alone."""
+    result = command("ps", "--json", "-C", tmp_path / "absent", cwd=tmp_path)
+    error = {
+        "code": "usage",
+        "message": f"project {tmp_path / 'absent'}: No such file or directory",
+        "hint": "name a directory that is there",
+    }
+    envelope = {"version": 1, "success": False, "tool": "ps", "error": error}
+    assert (json.loads(result.stdout), result.status, result.stderr) == (envelope, 2, "")
+
+
+# A real session
+
+
+def test_a_session_is_live_until_it_is_killed(
+    repo: Repo, tmp_path: Path, script: Callable[[str], str]
+) -> None:
+    """Then it is an orphan: its lock is free, and its worktree is there."""
+
+    def row() -> list[str]:
+        shown = command("ps", cwd=repo.path).stdout.decode().splitlines()
+        assert len(shown) == 2
+        return shown[1].split()
+
+    try:
+        with Session(repo.path, "--", script("exec sleep 600")) as session:
+            session.wait_for("agent.started")
+            agent_id = session.directory.name.rpartition("-")[2]
+            live = row()
+            session.send(signal.SIGKILL)
+            session.process.wait()
+            orphan = row()
+            workspace = str(repo.path / ".ralph" / "worktrees" / session.directory.name)
+    finally:
+        end_all(tmp_path / "home")
+    assert [live[0], live[1], live[3], *live[5:]] == [
+        *[agent_id, "live", "1", f"ralph/{agent_id}", "0", workspace]
+    ]
+    assert [orphan[0], orphan[1], *orphan[5:]] == [agent_id, "orphan", f"ralph/{agent_id}", "0", workspace]
