@@ -10,6 +10,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ralph_wrap import files
 from ralph_wrap.errors import UsageError
 
 if TYPE_CHECKING:
@@ -265,7 +266,7 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
 
 def _from_file(path: Path) -> dict[str, Any]:
     try:
-        content = path.read_bytes()
+        content = files.read(path)
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:

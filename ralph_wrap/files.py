@@ -6,8 +6,8 @@ import contextlib
 import errno
 import fcntl
 import os
+import secrets
 import stat
-import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,19 +53,19 @@ def replace(path: Path, content: bytes, *, sync: bool = True) -> None:
         OSError: nothing has changed.
 
     """
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
     try:
         try:
             write_all(descriptor, content)
-            os.fchmod(descriptor, _mode_of(path))
+            _take_after(descriptor, path)
             if sync:
                 os.fsync(descriptor)
         finally:
             os.close(descriptor)
-        Path(temporary).replace(path)
+        temporary.replace(path)
     except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            Path(temporary).unlink()
+        temporary.unlink(missing_ok=True)
         raise
     if sync:
         _sync_directory(path.parent)
@@ -108,6 +108,22 @@ def write_all(descriptor: int, content: bytes) -> None:
     view = memoryview(content)
     while view:
         view = view[os.write(descriptor, view) :]
+
+
+def reopened_nonblocking(descriptor: int) -> int:
+    """Open the pipe or terminal behind a descriptor anew, to write to it without ever waiting.
+
+    ``O_NONBLOCK`` on the descriptor itself would change it for every process that shares it.
+
+    Raises:
+        OSError: it is something else (a file, opened anew, would be written from its beginning), or may
+            not be opened (after a change of user).
+
+    """
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISFIFO(mode) and not stat.S_ISCHR(mode):
+        raise OSError(errno.EINVAL, "neither pipe nor terminal")
+    return os.open(f"/proc/self/fd/{descriptor}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
 
 
 class Lock:
@@ -223,11 +239,13 @@ def _is_still(descriptor: int, path: Path) -> bool:
     return (held.st_dev, held.st_ino) == (there.st_dev, there.st_ino)
 
 
-def _mode_of(path: Path) -> int:
-    with contextlib.suppress(FileNotFoundError):
-        there = path.lstat().st_mode
-        if stat.S_ISREG(there):  # what a symlink leads to is not what is replaced
-            return stat.S_IMODE(there)
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
+def _take_after(descriptor: int, path: Path) -> None:
+    """Give a new file the mode and the owner of the one it is to replace, if that is a regular file."""
+    try:
+        there = path.lstat()
+    except FileNotFoundError:
+        return
+    if stat.S_ISREG(there.st_mode):
+        with contextlib.suppress(PermissionError):  # only root can give a file away
+            os.fchown(descriptor, there.st_uid, there.st_gid)
+        os.fchmod(descriptor, stat.S_IMODE(there.st_mode) & 0o777)

@@ -42,7 +42,8 @@ class Log:
         self._terminal = terminal
         self._colour = colour
         self._file = -1
-        self._early: list[bytes] = []
+        self._early: list[bytes] | None = []
+        self._torn = False
         self._logger = structlog.wrap_logger(
             structlog.ReturnLogger(),
             processors=[
@@ -66,9 +67,9 @@ class Log:
             self._file = os.open(
                 path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666
             )
-        for line in self._early:
+        early, self._early = self._early or [], None
+        for line in early:
             self._append(line)
-        self._early.clear()
 
     def event(self, event: str, message: str = "", **facts: Any) -> None:
         """Tell that something happened; with a message, also to whoever watches."""
@@ -104,15 +105,19 @@ class Log:
         self, _logger: WrappedLogger, _method: str, event: MutableMapping[str, Any]
     ) -> MutableMapping[str, Any]:
         line = _object({name: fact for name, fact in event.items() if name != "text"})
-        if self._file >= 0:
+        if self._early is None:
             self._append(line)
         else:
             self._early.append(line)
         return event
 
     def _append(self, line: bytes) -> None:
-        with contextlib.suppress(OSError):  # a full disk: the narration still tells it
-            os.write(self._file, line)
+        if self._torn:  # the disk was full in the middle of the last one
+            line = b"\n" + line
+        try:
+            self._torn = os.write(self._file, line) < len(line)
+        except OSError:  # still full, or there is no file: the narration tells it all the same
+            return
 
     def _narrate(
         self, _logger: WrappedLogger, _method: str, event: MutableMapping[str, Any]

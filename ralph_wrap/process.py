@@ -169,7 +169,8 @@ class Group:
             # In the child, before exec: from the parent there would be a moment in which the agent
             # already reads from a terminal that is not yet its own, and is stopped by SIGTTIN.
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU})
-            os.tcsetpgrp(terminal or 0, os.getpid())
+            with contextlib.suppress(OSError):  # its window is closed: the agent will see that itself
+                os.tcsetpgrp(terminal or 0, os.getpid())
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTTOU})
 
         self._popen = subprocess.Popen(

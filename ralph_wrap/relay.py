@@ -5,19 +5,18 @@ may go on writing. We hold their writing ends too, so there is no end of file to
 has ended, what is still in the pipe is all there is.
 
 A reader of ours who stands still slows the agent down, as a pipe between them would, but never us: we
-only write when ``poll(2)`` says that there is room, and wait for that together with signals and time
-limits. A reader who went away is left out from then on.
+wait for room together with signals and time limits, and write without blocking. A reader who went away is
+left out from then on.
 """
 
 from __future__ import annotations
 
 import os
 import select
-import stat
 import time
 from typing import TYPE_CHECKING
 
-from ralph_wrap.files import write_all
+from ralph_wrap.files import reopened_nonblocking, write_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,31 +28,53 @@ _ROOM = 4096  # bytes; what fits into a pipe that poll() says has room (pipe(7):
 
 
 class _Channel:
-    """One stream: a pipe to read, a descriptor to write, and what is on its way."""
+    """One stream: a pipe to read, a descriptor to write, and what is on its way.
 
-    def __init__(self, target: int) -> None:
+    Arguments:
+        target: our own stdout or stderr.
+        lost: called once if whoever reads it goes away.
+
+    """
+
+    def __init__(self, target: int, lost: Callable[[], None]) -> None:
         self.reading, self.writing = os.pipe()
         os.set_blocking(self.reading, False)
-        self.target: int | None = target
         self.waiting = b""
+        self._lost = lost
+        self._chunk = _READ
+        self.target: int | None
         try:
-            self.chunk = _READ if stat.S_ISREG(os.fstat(target).st_mode) else _ROOM
-        except OSError:  # we were started with it closed
-            self.target = None
+            self.target = reopened_nonblocking(target)
+        except OSError:
+            self._chunk = _ROOM
+            try:
+                self.target = os.dup(target)
+            except OSError:  # we were started with it closed
+                self.target = None
 
     def forward(self) -> bool:
-        """Write one chunk of what waits; tell whether our reader is still there."""
+        """Write what fits; tell whether more may fit."""
         if self.target is None:
             self.waiting = b""
-            return True
+        if self.target is None or not self.waiting or not _has_room(self.target):
+            return False
         try:
-            written = os.write(self.target, self.waiting[: self.chunk])
+            self.waiting = self.waiting[os.write(self.target, self.waiting[: self._chunk]) :]
+        except BlockingIOError:
+            return False
         except OSError:
+            os.close(self.target)
             self.target = None
             self.waiting = b""
+            self._lost()
             return False
-        self.waiting = self.waiting[written:]
         return True
+
+    def close(self) -> None:
+        """Close all descriptors."""
+        for descriptor in (self.reading, self.writing, self.target):
+            if descriptor is not None:
+                os.close(descriptor)
 
 
 class Relay:
@@ -88,7 +109,8 @@ class Relay:
             self._log_works = False
             self._log = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
             on_trouble("log")
-        self._stdout, self._stderr = (_Channel(target) for target in targets)
+        self._stdout = _Channel(targets[0], lambda: on_trouble("stdout"))
+        self._stderr = _Channel(targets[1], lambda: on_trouble("stderr"))
         self.last_output = time.monotonic()
 
     @property
@@ -121,10 +143,8 @@ class Relay:
         for channel in (self._stdout, self._stderr):
             if not channel.waiting and channel.reading in ready:
                 self._take(channel)
-            # Asked again although poll has answered: both streams may be one pipe with room for one write.
-            while channel.waiting and (channel.target is None or _has_room(channel.target)):
-                if not channel.forward():
-                    self._on_trouble("stdout" if channel is self._stdout else "stderr")
+            while channel.forward():
+                pass
 
     def drain(self) -> None:
         """Take everything that is in the pipes, whether or not our reader keeps up."""
@@ -156,12 +176,9 @@ class Relay:
 
     def close(self) -> None:
         """Close the pipes and the log."""
-        for descriptor in (
-            *(self._stdout.reading, self._stdout.writing),
-            *(self._stderr.reading, self._stderr.writing),
-            self._log,
-        ):
-            os.close(descriptor)
+        self._stdout.close()
+        self._stderr.close()
+        os.close(self._log)
 
     def _take(self, channel: _Channel) -> int:
         """Read one piece and return its size; 0 if there is nothing."""

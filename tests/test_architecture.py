@@ -21,6 +21,7 @@ LAYERS = [
 INSIDE_A_LAYER = {
     ("git", "process"),
     ("relay", "files"),
+    ("config", "files"),
     ("inventory", "registry"),
     ("inventory", "project"),
     ("project", "registry"),

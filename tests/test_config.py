@@ -366,7 +366,7 @@ def test_a_file_that_cannot_be_read_is_an_error(place: Place) -> None:
     path = place.root / ".ralph" / "config.toml"
     path.mkdir(parents=True)
     error = place.refused()
-    assert (error.message, error.hint) == (f"{path} cannot be read: Is a directory", "chmod or remove it")
+    assert (error.message, error.hint) == (f"{path} cannot be read: not a regular file", "chmod or remove it")
 
 
 def test_without_a_directory_for_it_there_is_no_file(place: Place) -> None:

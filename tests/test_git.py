@@ -143,7 +143,11 @@ def test_git_before_2_15_is_too_old(
 ) -> None:
     """Told as such, not by whatever fails first."""
     monkeypatch.setenv("PATH", _shimmed(version, tmp_path / "bin"))
-    assert _refusal(repo.path) == (GitTooOldError, "git is older than 2.15", "install git 2.15 or newer")
+    assert _refusal(repo.path) == (
+        GitTooOldError,
+        f"git {version} is older than 2.15",
+        "install git 2.15 or newer",
+    )
 
 
 def test_git_2_15_is_not_too_old(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,7 +62,8 @@ def locate(git: Git) -> Repository:
     ):
         git_version = parse_version(version.wait().stdout)
         if git_version < OLDEST:
-            raise GitTooOldError("git is older than 2.15", "install git 2.15 or newer")
+            number = ".".join(map(str, git_version))
+            raise GitTooOldError(f"git {number} is older than 2.15", "install git 2.15 or newer")
         answer = kind.wait()
         if answer.status != 0:
             raise _no_repository(git, text(answer.stderr))

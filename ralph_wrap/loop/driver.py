@@ -147,15 +147,15 @@ class Driver:
                 "the iteration counts as failed",
             )
             return Iteration(1)
-        try:
-            group = self._spawn(stdin, number)
-        finally:
-            if stdin is not None:
-                os.close(stdin)
-        self._stage.spawned()
-        self._log.event("agent.started", pid=group.pid, command=list(self._settings.command))
         ending = _Ending()
         with self._terminal.lent():
+            try:
+                group = self._spawn(stdin, number)
+            finally:
+                if stdin is not None:
+                    os.close(stdin)
+            self._stage.spawned()
+            self._log.event("agent.started", pid=group.pid, command=list(self._settings.command))
             iteration = self._watch(group, ending)
         if iteration.cut is not None:
             # An agent that ends at once leaves the rest of its grace to them: a session in it has to save.
@@ -256,8 +256,9 @@ class Driver:
         self._tell(group, number)
 
     def _tell(self, group: process.Group, number: int) -> None:
-        group.signal(number)
-        self._stage.offspring.signal(number, except_group=group.pid)
+        for each in (number, signal.SIGCONT):  # a stopped process does not see what asks it to end
+            group.signal(each)
+            self._stage.offspring.signal(each, except_group=group.pid)
 
     def _follow_stops(self, group: process.Group) -> None:
         """Stop with the agent, or the agent with us, after Ctrl-Z."""

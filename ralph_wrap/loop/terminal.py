@@ -30,24 +30,28 @@ class Terminal:
 
     @contextlib.contextmanager
     def lent(self) -> Iterator[None]:
-        """Take the terminal back afterwards, in the mode it was in."""
+        """Take the terminal back afterwards, in the mode it was in; enter this before the agent starts."""
         if self.descriptor is None:
             yield
             return
-        mode = termios.tcgetattr(self.descriptor)
+        mode = None
+        with contextlib.suppress(termios.error):  # somebody has closed its window
+            mode = termios.tcgetattr(self.descriptor)
         try:
             yield
         finally:
             self._give(os.getpgrp())
-            with contextlib.suppress(termios.error):
-                termios.tcsetattr(self.descriptor, termios.TCSADRAIN, mode)
+            if mode is not None:
+                with contextlib.suppress(termios.error):
+                    termios.tcsetattr(self.descriptor, termios.TCSADRAIN, mode)
 
     def suspend_with(self, group: Group) -> None:
         """Stop as the agent did after Ctrl-Z, so that the shell gets its terminal, and go on with it."""
         self._give(os.getpgrp())
         suspend()
-        if self.descriptor is not None and os.tcgetpgrp(self.descriptor) == os.getpgrp():
-            self._give(group.pid)
+        with contextlib.suppress(OSError):  # the window was closed meanwhile
+            if os.tcgetpgrp(self.descriptor or 0) == os.getpgrp():
+                self._give(group.pid)
         group.signal(signal.SIGCONT)
 
     def _give(self, group: int) -> None:

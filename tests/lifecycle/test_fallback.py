@@ -58,7 +58,7 @@ def test_old_git(repo: Repo, tmp_path: Path, script: Callable[[str], str]) -> No
     """Git before 2.15 is not tried."""
     path = shim_git(tmp_path / "shim", '*" version "*) echo git version 2.14.6; exit ;;')
     result = run(repo.path, "-n", "1", "--", script("pwd"), env={"PATH": path})
-    assert "git is older than 2.15" in _fell_back(result, repo.path)["message"]
+    assert "git 2.14.6 is older than 2.15" in _fell_back(result, repo.path)["message"]
     _no_trace(repo)
 
 

@@ -112,6 +112,26 @@ def test_the_first_of_two_signals_gives_the_status(deaf: Session) -> None:
     assert_ended_by(deaf.finish(), signal.SIGHUP)
 
 
+def test_a_stopped_agent_is_woken_to_hear_the_signal(repo: Repo) -> None:
+    """It ends in its own way, not by the end of an hour's grace."""
+    agent = (
+        "import os, pathlib, signal\n"
+        "def end(*_):\n"
+        "    pathlib.Path('left').write_text('graceful')\n"
+        "    raise SystemExit\n"
+        "signal.signal(signal.SIGTERM, end)\n"
+        "os.kill(os.getpid(), signal.SIGSTOP)\n"
+        "signal.pause()\n"
+    )
+    with Session(repo.path, "--grace", "1h", "--", sys.executable, "-c", agent) as session:
+        pid = session.wait_for("agent.started")["pid"]
+        eventually(lambda: "T" in Path(f"/proc/{pid}/stat").read_text().split()[2], "the agent's stop")
+        session.send(signal.SIGTERM)
+        result = session.finish()
+    assert_ended_by(result, signal.SIGTERM)
+    assert repo.show(f"{result.report['saved']}:left") == b"graceful"
+
+
 def test_many_signals_at_once_lose_nothing(repo: Repo, home: Path) -> None:
     """However often somebody presses Ctrl-C, saving is never skipped."""
     agent = "echo left > left; echo ready; while :; do sleep 0.05; done"
