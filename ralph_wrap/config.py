@@ -220,6 +220,8 @@ def load(
         "environment": (_from_environment(environ), cwd),
         "flags": (_from_flags(flags), cwd),
     }.items():
+        if command and source != "flags":
+            given.pop("agent", None)  # a command that was typed beats an agent that was not
         # The two ways to give a prompt are one choice: a stronger source replaces both.
         if given.keys() & {"prompt", "prompt_file"}:
             values.pop("prompt", None)

@@ -81,7 +81,7 @@ def sessions(place: Project, environ: Mapping[str, str], now: datetime, *, finis
     """
     entries = []
     for home in project.registries(place, environ):
-        for found in home.live():
+        for found in home.unfinished():
             entry = _entry(found, home, place, environ, now)
             # A record that is gone by now was released since it was read: it is among the finished ones.
             if home.has(found.id) and (finished or entry.verdict != Verdict.FINISHED.value):

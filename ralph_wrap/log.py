@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 if TYPE_CHECKING:
-    from collections.abc import MutableMapping
+    from collections.abc import Mapping, MutableMapping
     from pathlib import Path
 
     from structlog.typing import WrappedLogger
@@ -95,6 +95,11 @@ class Log:
         """
         self._logger.info(event, message=message, text=text, **facts)
 
+    def progress(self, text: str) -> None:
+        """Show on one line of a terminal how far long work is; an empty text clears it."""
+        if self._terminal:
+            self._write(f"\r{one_line(text)}\x1b[K".encode(errors="backslashreplace"))
+
     def close(self) -> None:
         """Close the event log."""
         if self._file >= 0:
@@ -135,6 +140,12 @@ class Log:
         with contextlib.suppress(OSError):
             while line and poll.poll(_BLOCKED_READER):
                 line = line[os.write(self._descriptor, line[:_CHUNK]) :]
+
+
+def on_stderr(environ: Mapping[str, str]) -> Log:
+    """Return a log that narrates on our stderr: coloured on a terminal without NO_COLOR."""
+    terminal = os.isatty(2)
+    return Log(2, terminal=terminal, colour=terminal and not environ.get("NO_COLOR"))
 
 
 _COLOURS = {"warning": "\x1b[33m", "error": "\x1b[31m", "hint": "\x1b[36m"}

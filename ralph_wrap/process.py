@@ -18,6 +18,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +49,14 @@ class Ended(NamedTuple):
     survivors: tuple[int, ...]
 
 
+def anonymous_file() -> int:
+    """Return a descriptor of a new file without a name, in memory where the system can do that."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("ralph-wrap", os.MFD_CLOEXEC)
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
 class Running:
     """A command of ours that runs while we do something else; its output is collected in memory.
 
@@ -56,7 +65,6 @@ class Running:
         cwd: its working directory.
         env: its whole environment.
         stdin: what it reads; ``None`` is nothing.
-        show: give it our standard error instead of collecting what it writes there.
 
     Raises:
         OSError: it could not be executed.
@@ -70,18 +78,23 @@ class Running:
         cwd: Path,
         env: Mapping[str, str],
         stdin: bytes | None = None,
-        show: bool = False,
     ) -> None:
         self._stdin = stdin
-        self._popen = subprocess.Popen(
-            argv,
-            cwd=cwd,
-            env={**env, _OWN: "1"},
-            stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=None if show else subprocess.PIPE,
-            process_group=0,
-        )
+        self._completed: Completed | None = None
+        self._errors = anonymous_file()  # a file, not a pipe: what is in it can be read while it runs
+        try:
+            self._popen = subprocess.Popen(
+                argv,
+                cwd=cwd,
+                env={**env, _OWN: "1"},
+                stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                process_group=0,
+            )
+        except BaseException:
+            os.close(self._errors)
+            raise
 
     def wait(self, timeout: float | None = None) -> Completed:
         """Wait for the end.
@@ -93,24 +106,44 @@ class Running:
             TimeoutError: it is still running.
 
         """
+        if self._completed is None:
+            try:
+                stdout, _ = self._popen.communicate(self._stdin, timeout)
+            except subprocess.TimeoutExpired as error:
+                raise TimeoutError(str(error)) from None
+            self._completed = Completed(self._popen.returncode, stdout, self._said())
+        return self._completed
+
+    def ended(self, timeout: float) -> bool:
+        """Wait for the end for so many seconds, and tell whether it came."""
         try:
-            stdout, stderr = self._popen.communicate(self._stdin, timeout)
-        except subprocess.TimeoutExpired as error:
-            raise TimeoutError(str(error)) from None
-        return Completed(self._popen.returncode, stdout, stderr or b"")
+            self.wait(timeout)
+        except TimeoutError:
+            return False
+        return True
+
+    def latest(self) -> str:
+        """Return the last line on its standard error so far; a carriage return ends one too."""
+        lines = re.split(r"[\r\n]+", self._said().decode(errors="replace").strip())
+        return lines[-1]
 
     def end(self) -> None:
         """Kill its process group if it still runs, and reap it."""
-        if self._popen.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._popen.pid, signal.SIGKILL)
-        self._popen.communicate()
+        if self._completed is None:
+            if self._popen.poll() is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self._popen.pid, signal.SIGKILL)
+            self.wait()
+
+    def _said(self) -> bytes:
+        return os.pread(self._errors, os.fstat(self._errors).st_size, 0)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.end()
+        os.close(self._errors)
 
 
 def detach(argv: Sequence[str | os.PathLike[str]], *, cwd: Path, env: Mapping[str, str]) -> None:

@@ -167,7 +167,7 @@ class Registry:
             raise
         return Claim(self, record, lock)
 
-    def live(self) -> list[Record | Unreadable]:
+    def unfinished(self) -> list[Record | Unreadable]:
         """Return the record of every session that is not finished."""
         try:
             paths = sorted(self.agents.glob("*.json"))

@@ -33,6 +33,7 @@ class SessionReport:
         ended: the same.
         ended_by: promise, max-iterations, max-failures, max-stalls, max-time, signal, not-started, error.
         exit_status: of ``ralph-wrap run``.
+        error: what went wrong, where an error ended it.
         iterations: how many were started.
         commits: on *branch* since *base*.
         cost_usd: what the agent reported.
@@ -58,6 +59,7 @@ class SessionReport:
     ended_by: str
     exit_status: int
     iterations: int
+    error: str | None = None
     commits: int | None = None
     cost_usd: float | None = None
     tokens: int | None = None

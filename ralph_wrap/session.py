@@ -25,10 +25,10 @@ import traceback
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self
 
-from ralph_wrap import files, git, liveness, process, project, worktree
+from ralph_wrap import files, git, liveness, process, project, user, worktree
 from ralph_wrap.config import Settings
 from ralph_wrap.errors import GitError, RalphError
-from ralph_wrap.log import Log
+from ralph_wrap.log import Log, on_stderr
 from ralph_wrap.loop import Driver, LoopResult, Stage
 from ralph_wrap.registry import started
 from ralph_wrap.relay import LineFinder, Relay
@@ -89,7 +89,7 @@ class Session:
         self._settings = settings
         self._environ = dict(os.environ if environ is None else environ)
         self._place = place
-        self._log = log or Log(2, terminal=os.isatty(2), colour=False)
+        self._log = log or on_stderr(self._environ)
         self._signals = signals or Signals()
         self._own_signals = signals is None
         self._whole_process = whole_process
@@ -164,10 +164,14 @@ class Session:
         place = self._place = self._place or project.find(self._settings.project, self._environ)
         where = place.git(self._environ)
         prospect = look_first(self._settings, place, where, self._environ)
+        self._environ = user.ensure_home(self._environ)
         self._claim, obstacle = project.register(
             place,
             self._environ,
             lambda registry: registry.claim(liveness.myself(), prospect.taken, datetime.now(UTC), self._name),
+        )
+        self._stack.callback(
+            self._step, "empty the trash", lambda: worktree.empty_trash(self._claim.registry.trash)
         )
         self._stack.callback(self._step, "tell how it ended", self._tell_end)
         self._stack.callback(self._step, "release the record", self._claim.release)
@@ -271,6 +275,10 @@ class Session:
             drop_unused_branch(self._opener, tree, self._outcome)
 
     def _write_report(self) -> None:
+        if isinstance(self._failure, RalphError):
+            self._log.event("session.failed", reason=self._failure.message, hint=self._failure.hint)
+        elif self._failure is not None:
+            self._log.event("session.failed", traceback=traceback.format_exception(self._failure))
         self.report = self._make_report()
         files.replace(self._claim.directory / "report.json", self.report.to_json())
 
@@ -282,7 +290,6 @@ class Session:
             text = summary(self.report, self._place.root, output_log)
             self._log.block("session.released", ending(self.report), text, **self.report.to_dict())
         self._log.close()
-        worktree.empty_trash(self._claim.registry.trash)
 
     def _make_report(self) -> SessionReport:
         record = self._claim.record
@@ -304,7 +311,8 @@ class Session:
             ended=datetime.now(UTC).isoformat(timespec="seconds"),
             ended_by=ended_by,
             exit_status=status,
-            iterations=self._result.iterations if self._result else record.iteration,
+            error=str(self._failure) if self._failure else None,
+            iterations=record.iteration if self._agent_started else 0,
             commits=commits,
             branch=tree.branch if tree and commits is not None else None,
             base=tree.base if tree else None,
@@ -330,7 +338,6 @@ class Session:
         if isinstance(self._failure, RalphError):
             return "error" if self._agent_started else "not-started", self._failure.exit_code
         if self._failure is not None:
-            self._log.event("session.failed", traceback=traceback.format_exception(self._failure))
             return "error", RalphError.exit_code
         return "not-started", 0
 

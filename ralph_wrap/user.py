@@ -36,7 +36,8 @@ def become_owner(project: Path, environ: Mapping[str, str]) -> dict[str, str]:
         environ: our environment.
 
     Returns:
-        The environment to go on with: of the new user, with a ``HOME`` that can be written.
+        The environment to go on with: of the new user, with a ``HOME`` that can be written, or be made
+        by :func:`ensure_home`.
 
     Raises:
         RalphError: the change was refused; the project has not been touched.
@@ -45,7 +46,7 @@ def become_owner(project: Path, environ: Mapping[str, str]) -> dict[str, str]:
     owner = project.stat()
     uid, gid = os.geteuid(), os.getegid()
     if uid != 0 or owner.st_uid == 0:
-        return with_home(environ, uid, gid)
+        return with_home(environ, uid)
     uid, gid = owner.st_uid, owner.st_gid
     try:
         return _become(uid, gid, environ)
@@ -57,7 +58,7 @@ def become_owner(project: Path, environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _become(uid: int, gid: int, environ: Mapping[str, str]) -> dict[str, str]:
-    changed = with_home(environ, uid, gid)
+    changed = with_home(environ, uid)
     try:
         entry = pwd.getpwuid(uid)
         groups = sorted({gid, *os.getgrouplist(entry.pw_name, entry.pw_gid)})
@@ -71,15 +72,41 @@ def _become(uid: int, gid: int, environ: Mapping[str, str]) -> dict[str, str]:
     return changed
 
 
-def with_home(environ: Mapping[str, str], uid: int, gid: int) -> dict[str, str]:
-    """Return the environment with a ``HOME`` that a user can write; it is made if there is none."""
+def with_home(environ: Mapping[str, str], uid: int) -> dict[str, str]:
+    """Return the environment with a ``HOME`` that a user can write, or that is still to be made."""
     given = Path(environ["HOME"]) if environ.get("HOME") else None
     try:
         of_user: Path | None = Path(pwd.getpwuid(uid).pw_dir)
     except KeyError:
         of_user = None
     usable = next((home for home in (given, of_user) if home is not None and _is_usable(home, uid)), None)
-    return {**environ, "HOME": str(usable or _make_home(uid, gid))}
+    return {**environ, "HOME": str(usable or _places(uid)[0])}
+
+
+def ensure_home(environ: Mapping[str, str]) -> dict[str, str]:
+    """Make the ``HOME`` that :func:`with_home` chose, unless it is there.
+
+    Raises:
+        OSError: none can be made.
+
+    """
+    home = Path(environ.get("HOME", ""))
+    uid = os.geteuid()
+    if home not in _places(uid):
+        return dict(environ)
+    try:
+        home.mkdir(mode=0o700)
+    except OSError:
+        # Somebody else's directory of that name is not used: it could be a trap.
+        if home.is_symlink() or not home.is_dir() or not _belongs_to(home, uid):
+            home = Path(tempfile.mkdtemp(prefix=f"ralph-wrap-home-{uid}-"))
+    return {**environ, "HOME": str(home)}
+
+
+def _places(uid: int) -> list[Path]:
+    """Return where the home of a user without one may be, the best first."""
+    places = [HOMES / str(uid)] if HOMES.is_dir() else []
+    return [*places, Path(tempfile.gettempdir(), f"ralph-wrap-home-{uid}")]
 
 
 def _is_usable(home: Path, uid: int) -> bool:
@@ -93,22 +120,3 @@ def _belongs_to(home: Path, uid: int) -> bool:
         return home.stat().st_uid == uid
     except OSError:
         return False
-
-
-def _make_home(uid: int, gid: int) -> Path:
-    home = HOMES / str(uid)
-    try:
-        if os.geteuid() == 0:
-            HOMES.mkdir(mode=0o1777, parents=True, exist_ok=True)
-        home.mkdir(mode=0o700)
-    except OSError:
-        # Somebody else's directory of that name is not used: it could be a trap.
-        if home.is_dir() and not home.is_symlink() and _belongs_to(home, uid):
-            return home
-        home = Path(tempfile.mkdtemp(prefix=f"ralph-wrap-home-{uid}-"))
-    try:
-        os.chown(home, uid, gid)
-    except OSError:
-        home.rmdir()
-        raise
-    return home

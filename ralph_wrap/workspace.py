@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 from dataclasses import dataclass
@@ -131,7 +132,7 @@ class Opener:
             base=self.base,
             reason=f"ralph-wrap session {self.record.session}",
             stopped=self.stopped,
-            show_progress=os.isatty(2),
+            progress=self.told.progress,
         )
         self.told.event("workspace.created", path=os.fspath(tree.path), branch=tree.branch, base=tree.base)
         return Workspace(tree.path, tree=tree)
@@ -164,9 +165,14 @@ class Opener:
 
     def _session_in(self, root: Path) -> str:
         for registry in project.registries(self.place, self.environ):
-            for record in registry.live():
-                if isinstance(record, Record) and record.workspace == os.fspath(root):
-                    return f"session {record.session}"
+            for record in registry.unfinished():
+                with contextlib.suppress(OSError):
+                    if (
+                        isinstance(record, Record)
+                        and record.workspace == os.fspath(root)
+                        and registry.is_locked(record.id)
+                    ):
+                        return f"session {record.session}"
         return "another session"
 
 

@@ -276,7 +276,7 @@ def test_a_project_that_is_not_there_is_told(tmp_path: Path) -> None:
     assert (result.status, result.stdout) == (2, b"")
     assert (told["level"], told["event"], told["message"], told["hint"]) == (
         "error",
-        "usage.raised",
+        "error.raised",
         f"project {tmp_path / 'absent'}: No such file or directory",
         "name a directory that is there",
     )

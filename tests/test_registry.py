@@ -96,7 +96,7 @@ def test_32_processes_at_once_get_32_ids(home: Registry) -> None:
         ids = [process.communicate()[0].strip() for process in crowd]
     assert len(set(ids)) == 32
     assert set(ids) <= {f"{number:04x}" for number in range(64)}
-    assert sorted(ids) == [record.id for record in home.live()]
+    assert sorted(ids) == [record.id for record in home.unfinished()]
 
 
 def test_the_last_ids_are_found(home: Registry) -> None:
@@ -145,7 +145,7 @@ def test_an_id_whose_session_is_there_already_is_not_given_twice(home: Registry)
 def test_a_claim_is_on_disk_and_locked(home: Registry) -> None:
     """From the first moment, with a directory for what outlives it."""
     claim = _claim(home, "a3f2")
-    assert home.live() == [claim.record]
+    assert home.unfinished() == [claim.record]
     assert home.is_locked("a3f2")
     assert claim.record == Record(
         id="a3f2",
@@ -166,7 +166,7 @@ def test_a_change_is_written(home: Registry) -> None:
     claim = _claim(home, "a3f2")
     before = claim.record
     claim.update(iteration=7, branch="topic")
-    assert home.live() == [claim.record] == [dataclasses.replace(before, iteration=7, branch="topic")]
+    assert home.unfinished() == [claim.record] == [dataclasses.replace(before, iteration=7, branch="topic")]
 
 
 def test_a_released_record_is_the_sessions(home: Registry) -> None:
@@ -174,7 +174,7 @@ def test_a_released_record_is_the_sessions(home: Registry) -> None:
     claim = _claim(home, "a3f2")
     claim.release()
     assert _all(home) == sorted([*EMPTY, f"sessions/{SESSION}", f"sessions/{SESSION}/record.json"])
-    assert home.live() == []
+    assert home.unfinished() == []
     assert home.finished() == [claim.record]
     assert claim.record.state == "finished"
     later = home.claim(ME, EVERY_ID - {"a3f2"}, NOW.replace(year=2027), "claude")
@@ -214,7 +214,7 @@ def test_a_registry_hides_itself_from_git(home: Registry) -> None:
 def test_without_a_registry_there_are_no_records(tmp_path: Path) -> None:
     """Asking makes none."""
     nothing = Registry(tmp_path / "absent")
-    assert (nothing.live(), nothing.finished(), nothing.has("a3f2")) == ([], [], False)
+    assert (nothing.unfinished(), nothing.finished(), nothing.has("a3f2")) == ([], [], False)
     assert not nothing.directory.exists()
 
 
@@ -335,5 +335,5 @@ def test_one_bad_record_hides_no_other(home: Registry) -> None:
     claim = _claim(home, "a3f2")
     (home.agents / "09be.json").write_text("garbage")
     (home.agents / "ffff.json").mkdir()
-    assert [found.id for found in home.live()] == ["09be", "a3f2", "ffff"]
-    assert home.live()[1] == claim.record
+    assert [found.id for found in home.unfinished()] == ["09be", "a3f2", "ffff"]
+    assert home.unfinished()[1] == claim.record

@@ -56,9 +56,6 @@ def _print(envelope: dict[str, Any]) -> None:
 
 
 def _complain(error: RalphError) -> None:
-    from ralph_wrap.log import Log  # noqa: PLC0415 -- slow, and only needed when something went wrong
+    from ralph_wrap.log import on_stderr  # noqa: PLC0415 -- slow, and only needed when something went wrong
 
-    terminal = os.isatty(2)
-    Log(2, terminal=terminal, colour=terminal and "NO_COLOR" not in os.environ).error(
-        f"{error.code}.raised", error.message, error.hint
-    )
+    on_stderr(os.environ).error("error.raised", error.message, error.hint, code=error.code)

@@ -13,7 +13,7 @@ import typer
 from ralph_wrap import config, user
 from ralph_wrap.agents import with_agent
 from ralph_wrap.cli.boundary import boundary
-from ralph_wrap.errors import StoppedError, UsageError
+from ralph_wrap.errors import RalphError, StoppedError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -47,23 +47,23 @@ def run(
             "--prompt-file",
             "-f",
             metavar="FILE",
-            help="The same, read anew each time. [default: PROMPT.md if there]",
+            help="The same, read anew each time. (default: PROMPT.md if there)",
         ),
     ] = None,
     max_iterations: Annotated[
         str | None,
         typer.Option(
-            "--max-iterations", "-n", metavar=_NUMBER, help="End after N; 0: no limit. [default: 100]"
+            "--max-iterations", "-n", metavar=_NUMBER, help="End after N; 0: no limit. (default: 100)"
         ),
     ] = None,
     max_failures: Annotated[
         str | None,
-        typer.Option(metavar=_NUMBER, help="Give up after N failing iterations in a row. [default: 5]"),
+        typer.Option(metavar=_NUMBER, help="Give up after N failing iterations in a row. (default: 5)"),
     ] = None,
     max_stalls: Annotated[
         str | None,
         typer.Option(
-            metavar=_NUMBER, help="Give up after N iterations in a row that changed nothing. [default: 5]"
+            metavar=_NUMBER, help="Give up after N iterations in a row that changed nothing. (default: 5)"
         ),
     ] = None,
     max_time: Annotated[
@@ -78,33 +78,33 @@ def run(
     delay: Annotated[str | None, typer.Option(metavar=_TIME, help="Wait between iterations.")] = None,
     grace: Annotated[
         str | None,
-        typer.Option(metavar=_TIME, help="Between asking the agent to end and killing it. [default: 5s]"),
+        typer.Option(metavar=_TIME, help="Between asking the agent to end and killing it. (default: 5s)"),
     ] = None,
     until: Annotated[
         str | None,
         typer.Option(
             metavar="TEXT",
-            help="A line of the agent's answer that ends the loop. [default: <promise>COMPLETE</promise>]",
+            help="A line of the agent's answer that ends the loop. (default: <promise>COMPLETE</promise>)",
         ),
     ] = None,
     isolation: Annotated[
         str | None,
-        typer.Option(metavar="prefer|require|off", help="Whether to work in a worktree. [default: prefer]"),
+        typer.Option(metavar="prefer|require|off", help="Whether to work in a worktree. (default: prefer)"),
     ] = None,
     base: Annotated[
         str | None,
-        typer.Option(metavar="REF", help="Where the branch starts: head, or any revision. [default: head]"),
+        typer.Option(metavar="REF", help="Where the branch starts: head, or any revision. (default: head)"),
     ] = None,
     branch: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Make or continue this branch. [default: ralph/<id>]")
+        str | None, typer.Option(metavar="NAME", help="Make or continue this branch. (default: ralph/<id>)")
     ] = None,
     hooks: Annotated[
         str | None,
-        typer.Option(metavar="off|on", help="Run git hooks in the agent's commits. [default: off]"),
+        typer.Option(metavar="off|on", help="Run git hooks in the agent's commits. (default: off)"),
     ] = None,
     on_dirty: Annotated[
         str | None,
-        typer.Option(metavar="wip|keep", help="Save uncommitted work, or leave the worktree. [default: wip]"),
+        typer.Option(metavar="wip|keep", help="Save uncommitted work, or leave the worktree. (default: wip)"),
     ] = None,
     keep_worktree: Annotated[bool | None, typer.Option("--keep-worktree", help="Leave the worktree.")] = None,
     drop_empty: Annotated[
@@ -114,7 +114,7 @@ def run(
         str | None,
         typer.Option(
             metavar="gitignore|exclude|off",
-            help="Where the rule .ralph/worktrees/ goes. [default: gitignore]",
+            help="Where the rule .ralph/worktrees/ goes. (default: gitignore)",
         ),
     ] = None,
 ) -> None:
@@ -148,7 +148,7 @@ def _run(
     session = Session(settings, environ=environ, place=place, signals=signals, whole_process=True)
     with suppress(StoppedError), session:
         session.run()
-    return session.report.exit_status if session.report else 0
+    return session.report.exit_status if session.report else RalphError.exit_code
 
 
 @contextmanager

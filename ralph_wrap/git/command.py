@@ -114,7 +114,6 @@ def start(
     *arguments: str | os.PathLike[str],
     config: Sequence[str] = (),
     stdin: bytes | None = None,
-    show: bool = False,
 ) -> process.Running:
     """Start a git command.
 
@@ -123,7 +122,6 @@ def start(
         arguments: sub-command, options, operands.
         config: pairs of ``-c`` and ``key=value``.
         stdin: what it reads.
-        show: give it our standard error, so that a person sees its progress.
 
     Raises:
         OSError: there is no git.
@@ -144,9 +142,7 @@ def start(
         "GIT_INDEX_FILE": git.index,
     }
     env |= {name: os.fspath(place) for name, place in places.items() if place is not None}
-    return process.Running(
-        ("git", *_ALWAYS, *config, *arguments), cwd=git.cwd, env=env, stdin=stdin, show=show
-    )
+    return process.Running(("git", *_ALWAYS, *config, *arguments), cwd=git.cwd, env=env, stdin=stdin)
 
 
 def finish(running: process.Running, command: str, accept: Sequence[int] = (0,)) -> process.Completed:

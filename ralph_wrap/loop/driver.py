@@ -10,7 +10,6 @@ import errno
 import os
 import select
 import signal
-import tempfile
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -198,7 +197,7 @@ class Driver:
             content = self._settings.prompt.encode("utf-8", "surrogateescape")
         else:
             return None
-        descriptor = _anonymous_file()
+        descriptor = process.anonymous_file()
         write_all(descriptor, content)
         os.lseek(descriptor, 0, os.SEEK_SET)
         return descriptor
@@ -346,10 +345,3 @@ class _Ending:
 def _due(limits: Mapping[Cut, float]) -> Cut | None:
     now = time.monotonic()
     return next((limit for limit, deadline in limits.items() if now >= deadline), None)
-
-
-def _anonymous_file() -> int:
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create("prompt", os.MFD_CLOEXEC)
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ralph_wrap.git import Git, Repository
-    from ralph_wrap.process import Running
 
 LOCK_TIMEOUT = 60.0
 """Seconds to wait for the repository's lock, which is held for milliseconds."""
@@ -87,7 +86,7 @@ def create(
     base: str,
     reason: str,
     stopped: Callable[[], bool],
-    show_progress: bool = False,
+    progress: Callable[[str], None],
 ) -> LinkedWorktree:
     """Make a worktree with every file checked out.
 
@@ -99,7 +98,7 @@ def create(
         base: commit id.
         reason: why the registration is locked, for ``git worktree list``.
         stopped: tells that the session is to end; the checkout is then cut short.
-        show_progress: let git show the progress of a checkout that takes a second or more.
+        progress: told how far a checkout is that takes a second or more.
 
     Raises:
         IsolationError: it cannot be had; nothing is left of the attempt.
@@ -112,7 +111,7 @@ def create(
             try:
                 with files.locked_directory(repository.common_dir, LOCK_TIMEOUT):
                     worktree = _register(where, repository, path, branch, base, reason, undo)
-                _check_out(worktree.git(where), stopped, show_progress=show_progress)
+                _check_out(worktree.git(where), stopped, progress)
             except (GitError, OSError) as error:
                 # Before the undo: it makes room on a full disk.
                 raise IsolationError(
@@ -165,27 +164,23 @@ def _register(
     )
 
 
-def _check_out(here: Git, stopped: Callable[[], bool], *, show_progress: bool) -> None:
-    arguments = ("reset", "--hard", "--no-recurse-submodules", *(() if show_progress else ("--quiet",)))
-    with git.start(here, *arguments, config=_PARALLEL_CHECKOUT, show=show_progress) as running:
-        while not _ended(running):
+def _check_out(here: Git, stopped: Callable[[], bool], progress: Callable[[str], None]) -> None:
+    with git.start(here, "reset", "--hard", "--no-recurse-submodules", config=_PARALLEL_CHECKOUT) as running:
+        shown = ""
+        while not running.ended(_STOP_LATENCY):
             if stopped():
                 raise StoppedError("a signal came during the checkout")
+            if (now := running.latest()) != shown:
+                shown = now
+                progress(f"checkout: {shown}")
+        if shown:
+            progress("")
         git.finish(running, "reset --hard")
 
 
-def _ended(running: Running) -> bool:
-    try:
-        running.wait(_STOP_LATENCY)
-    except TimeoutError:
-        return False
-    return True
-
-
 def _remove_attempt(where: Git, repository: Repository, path: Path) -> None:
-    # Undone in the order in which each step still works after the previous one failed.
+    shutil.rmtree(path, ignore_errors=True)  # outside the lock: it may hold many files by now
     with files.locked_directory(repository.common_dir, LOCK_TIMEOUT):
-        shutil.rmtree(path, ignore_errors=True)
         if git.is_registered(where, path):
             git.run(where, "worktree", "remove", "--force", "--force", path)
 

@@ -31,6 +31,8 @@ from ralph_wrap.worktree.create import LOCK_TIMEOUT
 from ralph_wrap.worktree.save import Saved, save
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ralph_wrap.git import Git
     from ralph_wrap.worktree.create import LinkedWorktree
 
@@ -88,19 +90,15 @@ def finish(
     return Outcome(saved, _remove(worktree, where, trash / session))
 
 
-def empty_trash(trash: Path) -> bool:
-    """Start deleting what is in the trash, in the background; tell whether there was anything."""
-    try:
-        leftovers = sorted(path for path in trash.iterdir() if path.suffix != _LEAVING)
-    except OSError:
-        return False
-    if not leftovers:
-        return False
-    try:
-        process.detach(("rm", "-rf", "--", *leftovers), cwd=trash, env=os.environ)
-    except OSError:
-        return False
-    return True
+def empty_trash(trash: Path) -> None:
+    """Start deleting what is in the trash, in the background.
+
+    Raises:
+        OSError: the trash cannot be read, or there is no ``rm``.
+
+    """
+    if leftovers := sorted(path for path in trash.iterdir() if path.suffix != _LEAVING):
+        _delete(leftovers)
 
 
 def _not_removable(worktree: LinkedWorktree) -> str | None:
@@ -130,35 +128,35 @@ def _is_ours(worktree: LinkedWorktree) -> bool:
 
 
 def _remove(worktree: LinkedWorktree, where: Git, aside: Path) -> str | None:
-    leaving = aside.with_name(f"{aside.name}{_LEAVING}")
     try:
         with files.locked_directory(worktree.common_dir, LOCK_TIMEOUT):
             if reason := _not_removable(worktree):
                 return reason
-            moved = _move(worktree.path, leaving)
+            leaving = _move(worktree.path, aside.with_name(f"{aside.name}{_LEAVING}"))
             try:
                 git.run(where, "worktree", "remove", "--force", "--force", worktree.path)
             except GitError:
-                if moved:
-                    leaving.rename(worktree.path)
+                leaving.rename(worktree.path)
                 raise
-            if moved:
-                leaving.rename(aside)
+        if leaving.parent == aside.parent:
+            leaving.rename(aside)
+        else:
+            _delete([leaving])
     except (GitError, OSError) as error:
         return f"it cannot be removed: {error}"
     return None
 
 
-def _move(path: Path, aside: Path) -> bool:
-    """Rename a worktree aside; tell whether that was possible.
-
-    It is not if the trash is on another file system; then git deletes the worktree where it is.
-    """
+def _move(path: Path, aside: Path) -> Path:
+    """Rename a worktree into the trash, or beside itself if that is on another file system."""
     try:
         aside.parent.mkdir(exist_ok=True)
-        path.rename(aside)
+        return path.rename(aside)
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
-        return False
-    return True
+        return path.rename(path.with_name(aside.name))
+
+
+def _delete(paths: Sequence[Path]) -> None:
+    process.detach(("rm", "-rf", "--", *paths), cwd=paths[0].parent, env=os.environ)

@@ -73,6 +73,7 @@ def make_tree(repo: Repo) -> Tree:
         base=repository.head,
         reason="a test",
         stopped=lambda: False,
+        progress=lambda _: None,
     )
     return Tree(repo, linked)
 
