@@ -5,7 +5,7 @@
 BIN := .venv/bin
 
 test: lint
-	$(BIN)/pytest --numprocesses=2 --dist=loadgroup
+	$(BIN)/pytest --numprocesses=2
 
 lint: .venv/installed
 	$(BIN)/ruff check .

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import NoReturn
 
 from ralph_wrap.signals import Signals
 
 
-def main() -> None:
+def main() -> NoReturn:
     """Run the command line and exit."""
     _fill_standard_descriptors()
     if sys.argv[1:2] == ["run"]:
@@ -27,10 +28,10 @@ def _fill_standard_descriptors() -> None:
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the agent would lack it, too
 
 
-def _run(signals: Signals | None) -> None:
+def _run(signals: Signals | None) -> NoReturn:
     from ralph_wrap.cli import main as run_command_line  # noqa: PLC0415 -- see above
 
-    sys.exit(run_command_line(signals))
+    run_command_line(signals)
 
 
 if __name__ == "__main__":

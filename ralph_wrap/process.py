@@ -247,21 +247,22 @@ class Group:
             os.killpg(self.pid, number)
 
 
-def become_subreaper(*, on: bool = True) -> None:
+def become_subreaper() -> None:
     """Have orphans below us come to us instead of PID 1 (``prctl(2)``; Linux only).
 
     A no-op elsewhere: there an agent's double-forked processes cannot be followed.
     """
     if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, int(on), 0, 0, 0)
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def children(pid: int) -> list[int]:
     """Return the direct children of a process, adopted ones included (``proc(5)``: task/*/children)."""
     found: list[int] = []
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        with contextlib.suppress(OSError, ValueError):
-            found += map(int, task.read_text().split())
+    with contextlib.suppress(OSError):  # it has ended, which Path.glob() of Python 3.11 raises, too
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(OSError, ValueError):
+                found += map(int, (task / "children").read_text().split())
     return found
 
 

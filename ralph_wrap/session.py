@@ -30,11 +30,12 @@ from ralph_wrap.config import Settings
 from ralph_wrap.errors import GitError, RalphError
 from ralph_wrap.log import Log, on_stderr
 from ralph_wrap.loop import Driver, LoopResult, Stage
+from ralph_wrap.prospect import look_first
 from ralph_wrap.registry import started
 from ralph_wrap.relay import LineFinder, Relay
 from ralph_wrap.report import SessionReport, banner, ending, ignored_removed, summary
 from ralph_wrap.signals import Signals
-from ralph_wrap.workspace import Opener, Workspace, agent_environment, drop_unused_branch, leave, look_first
+from ralph_wrap.workspace import Site, Workspace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -64,8 +65,8 @@ class Session:
         signals: entered handlers; without them INT, TERM, HUP and QUIT are handled while the session is
             entered, if it is entered in the main thread.
         whole_process: this process is there for the session alone: orphans of the agent come to it, and
-            all its children are ended with the session. Otherwise only processes are that carry
-            ``RALPH_SESSION_ID`` in their environment.
+            all its children are ended with the session. Otherwise only those processes are ended that
+            carry this session's ``RALPH_SESSION_ID`` in their environment.
 
     Attributes:
         report: how it ended; from leaving on.
@@ -184,18 +185,17 @@ class Session:
         self._offspring = process.Offspring(
             whole_process=self._whole_process, mark=f"RALPH_SESSION_ID={record.session}"
         )
-        self._where = dataclasses.replace(where, env={**where.env, **prospect.identity})
-        self._opener = Opener(
+        self._site = Site(
             settings=self._settings,
             place=place,
-            where=self._where,
+            where=dataclasses.replace(where, env={**where.env, **prospect.identity}),
             base=prospect.base,
             record=record,
             environ={**self._environ, **prospect.identity},
             told=self._log,
             stopped=lambda: self._signals.stop.count > 0,
         )
-        self._workspace = workspace = self._opener.open(obstacle)
+        self._workspace = workspace = self._site.open(obstacle)
         if workspace.lock is not None:
             self._stack.callback(workspace.lock.release)
         if (tree := workspace.tree) is not None:
@@ -229,17 +229,16 @@ class Session:
 
     def _stage(self) -> Stage:
         workspace = self.workspace
-        place = self._place
-        assert place is not None
+        place = self._site.place
         cwd = workspace.path / place.prefix
         while not cwd.is_dir() and cwd != workspace.path:
             cwd = cwd.parent
         here = None
         if place.repository is not None:
-            here = dataclasses.replace(self._where, cwd=workspace.path)
+            here = dataclasses.replace(self._site.where, cwd=workspace.path)
         return Stage(
             cwd=cwd,
-            environ=agent_environment(self._opener, workspace),
+            environ=self._site.agent_environment(workspace),
             fingerprint=lambda: worktree.fingerprint(here, workspace.path),
             pristine=worktree.pristine(workspace.base) if workspace.base else "",
             begin=lambda number: self._note(iteration=number),
@@ -268,11 +267,11 @@ class Session:
 
     def _leave(self, tree: LinkedWorktree) -> None:
         self._note(state="ending")
-        self._outcome = leave(self._opener, tree, self._claim.registry.trash)
+        self._outcome = self._site.leave(tree, self._claim.registry.trash)
 
     def _drop_unused_branch(self, tree: LinkedWorktree) -> None:
         if self._outcome is not None and (self._settings.drop_empty or not self._agent_started):
-            drop_unused_branch(self._opener, tree, self._outcome)
+            self._site.drop_branch(tree, self._outcome)
 
     def _write_report(self) -> None:
         if isinstance(self._failure, RalphError):
@@ -301,7 +300,7 @@ class Session:
         if tree is not None:
             kept = outcome.kept if outcome else "it could not be finished, see events.jsonl"
             with contextlib.suppress(GitError, OSError):
-                commits = git.count_commits(self._where, tree.base, f"refs/heads/{tree.branch}")
+                commits = git.count_commits(self._site.where, tree.base, f"refs/heads/{tree.branch}")
         ended_by, status = self._ending()  # last: a signal may have come until now
         return SessionReport(
             id=record.id,

@@ -9,18 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ralph_wrap import files, git, project, user, worktree
-from ralph_wrap.agents import look_up
+from ralph_wrap import files, git, project, worktree
 from ralph_wrap.config import Isolation, OnDirty
 from ralph_wrap.errors import (
     GitTooOldError,
     IsolationError,
     NotARepositoryError,
     PlainRootBusyError,
-    UsageError,
 )
 from ralph_wrap.registry import Record
-from ralph_wrap.worktree.create import LOCK_TIMEOUT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -64,8 +61,8 @@ class Workspace:
 
 
 @dataclass(frozen=True, slots=True)
-class Opener:
-    """Makes the workspace of one session.
+class Site:
+    """Where and for whom a workspace is made, and left again.
 
     Attributes:
         settings: of the session.
@@ -138,7 +135,7 @@ class Opener:
         return Workspace(tree.path, tree=tree)
 
     def _add_ignore_rule(self, repository: Repository) -> None:
-        changed = worktree.ensure_ignored(self.where, repository, self.settings.ignore, LOCK_TIMEOUT)
+        changed = worktree.ensure_ignored(self.where, repository, self.settings.ignore)
         if changed is not None:
             self.told.event(
                 "ignore_rule.added", f"{worktree.RULE} added to {changed}", path=os.fspath(changed)
@@ -175,118 +172,56 @@ class Opener:
                         return f"session {record.session}"
         return "another session"
 
-
-def leave(opener: Opener, tree: LinkedWorktree, trash: Path) -> Outcome:
-    """Save and remove a session's worktree, and tell what became of it."""
-    settings = opener.settings
-    outcome = worktree.finish(
-        tree,
-        opener.where,
-        agent_id=opener.record.id,
-        session=opener.record.session,
-        trash=trash,
-        keep=settings.keep_worktree,
-        keep_dirty=settings.on_dirty is OnDirty.KEEP,
-    )
-    path = os.fspath(tree.path)
-    if outcome.saved and outcome.saved.branch:
-        opener.told.event("work.saved", branch=outcome.saved.branch, paths=list(outcome.saved.paths))
-    if outcome.saved and outcome.saved.snapshots:
-        opener.told.event("commits.kept", refs=list(outcome.saved.snapshots))
-    if outcome.kept:
-        opener.told.warning(
-            "worktree.kept",
-            f"worktree kept: {path} ({outcome.kept})",
-            f"to remove it: git worktree remove --force --force {shlex.quote(path)}",
-            path=path,
+    def leave(self, tree: LinkedWorktree, trash: Path) -> Outcome:
+        """Save and remove a session's worktree, and tell what became of it."""
+        settings = self.settings
+        outcome = worktree.finish(
+            tree,
+            self.where,
+            agent_id=self.record.id,
+            session=self.record.session,
+            trash=trash,
+            keep=settings.keep_worktree,
+            keep_dirty=settings.on_dirty is OnDirty.KEEP,
         )
-    else:
-        opener.told.event("worktree.removed", path=path)
-    return outcome
-
-
-def drop_unused_branch(opener: Opener, tree: LinkedWorktree, outcome: Outcome) -> None:
-    """Delete a session's branch if we made it, it is where it began, and nothing else is left.
-
-    Raises:
-        GitError: it has moved in this very moment; it stays.
-        OSError: the repository cannot be locked.
-
-    """
-    if not tree.branch_created or outcome.kept:
-        return
-    if outcome.saved and (outcome.saved.branch or outcome.saved.snapshots):
-        return
-    ref = f"refs/heads/{tree.branch}"
-    with files.locked_directory(tree.common_dir, LOCK_TIMEOUT):
-        if git.refs(opener.where, ref).get(ref) == tree.base:
-            git.delete_ref(opener.where, ref, tree.base)
-            opener.told.event("branch.deleted", branch=tree.branch)
-
-
-@dataclass(frozen=True, slots=True)
-class Prospect:
-    """What is known before anything is made.
-
-    Attributes:
-        base: the commit to start from; ``None`` if there is none.
-        taken: agent ids that belong to a branch.
-        identity: environment variables that name a committer, where git knows none.
-
-    """
-
-    base: str | None
-    taken: set[str]
-    identity: Mapping[str, str]
-
-
-def look_first(settings: Settings, place: Project, where: Git, environ: Mapping[str, str]) -> Prospect:
-    """Check everything that can be checked before anything is made.
-
-    Raises:
-        UsageError: base or branch cannot be what they are said to be.
-        AgentError: the agent's command cannot be run.
-
-    """
-    look_up(settings.command, environ)
-    if place.repository is None:
-        return Prospect(None, set(), {})
-    base = place.repository.head
-    with (
-        git.start(where, "var", "GIT_COMMITTER_IDENT") as known,
-        git.start(where, "for-each-ref", "--format=%(refname)", "refs/heads/ralph/", "refs/ralph/") as refs,
-    ):
-        if settings.branch is not None and not git.is_branch_name(where, settings.branch):
-            raise UsageError(
-                f"{settings.branch!r} cannot be the name of a branch", "see git help check-ref-format"
+        path = os.fspath(tree.path)
+        if outcome.saved and outcome.saved.branch:
+            self.told.event("work.saved", branch=outcome.saved.branch, paths=list(outcome.saved.paths))
+        if outcome.saved and outcome.saved.snapshots:
+            self.told.event("commits.kept", refs=list(outcome.saved.snapshots))
+        if outcome.kept:
+            self.told.warning(
+                "worktree.kept",
+                f"worktree kept: {path} ({outcome.kept})",
+                f"to remove it: git worktree remove --force --force {shlex.quote(path)}",
+                path=path,
             )
-        if settings.base != "head":
-            base = git.resolve_commit(where, settings.base)
-            if base is None:
-                raise UsageError(
-                    f"base {settings.base!r} names no commit", "git log --oneline --all lists them"
-                )
-        identity = user.FALLBACK_IDENTITY if known.wait().status != 0 else {}
-        return Prospect(base, git.agent_ids(git.finish(refs, "for-each-ref").stdout), identity)
+        else:
+            self.told.event("worktree.removed", path=path)
+        return outcome
 
+    def drop_branch(self, tree: LinkedWorktree, outcome: Outcome) -> None:
+        """Delete a session's branch if it is of no use to anybody, and tell so."""
+        if worktree.drop_branch(tree, self.where, outcome):
+            self.told.event("branch.deleted", branch=tree.branch)
 
-def agent_environment(opener: Opener, workspace: Workspace) -> dict[str, str]:
-    """Return what an agent gets as its environment: scrubbed, told where it is, hooks off unless wanted."""
-    repository = opener.place.repository
-    environ = git.environment(opener.environ) | {
-        "RALPH_AGENT_ID": opener.record.id,
-        "RALPH_SESSION_ID": opener.record.session,
-        "RALPH_BRANCH": workspace.branch or "",
-        "RALPH_WORKSPACE": os.fspath(workspace.path),
-        "RALPH_PROJECT": os.fspath(opener.place.root),
-    }
-    if opener.settings.hooks or repository is None:
-        return environ
-    if repository.git_version < _HOOKS_OFF_SINCE:
-        opener.told.warning(
-            "hooks.not_disabled",
-            "git before 2.31 cannot switch hooks off for one process: they run in the agent's commits",
-            "install git 2.31 or newer, or --hooks on",
-        )
-        return environ
-    return git.with_config(environ, *_HOOKS_OFF)
+    def agent_environment(self, workspace: Workspace) -> dict[str, str]:
+        """Return what an agent gets as its environment, and warn if hooks cannot be kept out of it."""
+        repository = self.place.repository
+        environ = git.environment(self.environ) | {
+            "RALPH_AGENT_ID": self.record.id,
+            "RALPH_SESSION_ID": self.record.session,
+            "RALPH_BRANCH": workspace.branch or "",
+            "RALPH_WORKSPACE": os.fspath(workspace.path),
+            "RALPH_PROJECT": os.fspath(self.place.root),
+        }
+        if self.settings.hooks or repository is None:
+            return environ
+        if repository.git_version < _HOOKS_OFF_SINCE:
+            self.told.warning(
+                "hooks.not_disabled",
+                "git before 2.31 cannot switch hooks off for one process: they run in the agent's commits",
+                "install git 2.31 or newer, or --hooks on",
+            )
+            return environ
+        return git.with_config(environ, *_HOOKS_OFF)

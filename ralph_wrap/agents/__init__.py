@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ralph_wrap.agents.agent import Agent
 from ralph_wrap.agents.claude import CLAUDE
 from ralph_wrap.errors import AgentError, AgentNotFoundError, UsageError
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ralph_wrap.config import Settings
 
-KNOWN = {agent.name: agent for agent in (CLAUDE,)}
+_KNOWN = {agent.name: agent for agent in (CLAUDE,)}
 
 
 def with_agent(settings: Settings) -> Settings:
@@ -33,16 +33,16 @@ def with_agent(settings: Settings) -> Settings:
         return settings
     if not settings.agent:
         raise UsageError("no agent is given", "--agent NAME, or a command behind --")
-    if settings.agent not in KNOWN:
+    if settings.agent not in _KNOWN:
         raise UsageError(
             f"unknown agent {settings.agent!r}",
-            f"known: {', '.join(sorted(KNOWN))}; a command goes behind --",
+            f"known: {', '.join(sorted(_KNOWN))}; a command goes behind --",
         )
     if settings.prompt is None and settings.prompt_file is None:
         raise UsageError(
             f"no prompt for {settings.agent}", "--prompt, --prompt-file, or PROMPT.md in the project"
         )
-    return dataclasses.replace(settings, command=KNOWN[settings.agent].command)
+    return dataclasses.replace(settings, command=_KNOWN[settings.agent].command)
 
 
 def look_up(command: Sequence[str], environ: Mapping[str, str]) -> None:
@@ -56,21 +56,16 @@ def look_up(command: Sequence[str], environ: Mapping[str, str]) -> None:
 
     """
     program = command[0]
-    if "/" in program:
-        if not program.startswith("/"):
-            return
-        candidates = [Path(program)]
-    else:
-        candidates = [
-            Path(place or ".") / program for place in environ.get("PATH", os.defpath).split(os.pathsep)
-        ]
-    if any(os.access(path, os.X_OK) and path.is_file() for path in candidates):
+    if "/" in program and not program.startswith("/"):
         return
-    if any(os.path.lexists(path) for path in candidates):
+    path = environ.get("PATH", os.defpath)
+    if shutil.which(program, path=path):
+        return
+    if shutil.which(program, os.F_OK, path) or Path(program).is_dir():
         raise AgentError(
             f"agent command {program} cannot be run: not an executable file", f"chmod +x {program}"
         )
     raise AgentNotFoundError(f"agent command {program} was not found", "install it, or name its path")
 
 
-__all__ = ["KNOWN", "Agent", "look_up", "with_agent"]
+__all__ = ["look_up", "with_agent"]

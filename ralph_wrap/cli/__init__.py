@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib.metadata import version as installed_version
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -41,10 +41,7 @@ def _common(
     pass
 
 
-def main(signals: Signals | None) -> int:
-    """Run the command line of this process and return its exit status."""
-    try:
-        app(obj=signals, prog_name="ralph-wrap")
-    except SystemExit as exit_request:
-        return int(exit_request.code or 0)
-    return 0
+def main(signals: Signals | None) -> NoReturn:
+    """Run the command line of this process, which ends with it."""
+    app(obj=signals, prog_name="ralph-wrap")
+    raise AssertionError("Typer ends the process")

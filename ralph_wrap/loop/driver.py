@@ -141,7 +141,7 @@ class Driver:
             stdin = self._prompt()
         except OSError as error:
             self._log.warning(
-                "prompt.unreadable",
+                "prompt.failed",
                 f"prompt file {self._settings.prompt_file} cannot be read: {error.strerror}",
                 "the iteration counts as failed",
             )

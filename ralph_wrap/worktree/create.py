@@ -27,14 +27,12 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap import files, git
 from ralph_wrap.errors import BranchBusyError, GitError, IsolationError, StoppedError
+from ralph_wrap.worktree.lock import repository_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ralph_wrap.git import Git, Repository
-
-LOCK_TIMEOUT = 60.0
-"""Seconds to wait for the repository's lock, which is held for milliseconds."""
 
 # More workers than cores: they wait for the disk most of the time. Below the threshold the start of the
 # workers costs more than they bring (both measured by benchmarks/start.py).
@@ -109,7 +107,7 @@ def create(
     try:
         with contextlib.ExitStack() as undo:
             try:
-                with files.locked_directory(repository.common_dir, LOCK_TIMEOUT):
+                with repository_lock(repository.common_dir):
                     worktree = _register(where, repository, path, branch, base, reason, undo)
                 _check_out(worktree.git(where), stopped, progress)
             except (GitError, OSError) as error:
@@ -180,13 +178,13 @@ def _check_out(here: Git, stopped: Callable[[], bool], progress: Callable[[str],
 
 def _remove_attempt(where: Git, repository: Repository, path: Path) -> None:
     shutil.rmtree(path, ignore_errors=True)  # outside the lock: it may hold many files by now
-    with files.locked_directory(repository.common_dir, LOCK_TIMEOUT):
+    with repository_lock(repository.common_dir):
         if git.is_registered(where, path):
             git.run(where, "worktree", "remove", "--force", "--force", path)
 
 
 def _delete_branch(where: Git, repository: Repository, ref: str, base: str) -> None:
-    with files.locked_directory(repository.common_dir, LOCK_TIMEOUT):
+    with repository_lock(repository.common_dir):
         git.delete_ref(where, ref, base)
 
 

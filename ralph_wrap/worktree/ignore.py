@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ralph_wrap import files, git
 from ralph_wrap.config import Ignore
 from ralph_wrap.errors import IsolationError
+from ralph_wrap.worktree.lock import repository_lock
 
 if TYPE_CHECKING:
     from ralph_wrap.git import Git, Repository
@@ -16,14 +17,13 @@ if TYPE_CHECKING:
 RULE = ".ralph/worktrees/"
 
 
-def ensure_ignored(where: Git, repository: Repository, rule: Ignore, lock_timeout: float) -> Path | None:
+def ensure_ignored(where: Git, repository: Repository, rule: Ignore) -> Path | None:
     """Make sure that git ignores the worktrees, however many sessions start at once.
 
     Arguments:
         where: git at the project root.
         repository: the project's repository.
         rule: the file to append to.
-        lock_timeout: seconds to wait for other sessions that do the same.
 
     Returns:
         The file that was appended to, ``None`` if nothing had to be done.
@@ -45,7 +45,7 @@ def ensure_ignored(where: Git, repository: Repository, rule: Ignore, lock_timeou
             "--ignore exclude puts the rule into .git/info/exclude",
         )
     try:
-        with files.locked_directory(repository.common_dir, lock_timeout):
+        with repository_lock(repository.common_dir):
             if git.is_ignored(where, probe):
                 return None
             path.parent.mkdir(exist_ok=True)

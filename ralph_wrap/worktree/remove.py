@@ -1,4 +1,4 @@
-"""Remove a worktree: the only code of ralph-wrap that makes work disappear.
+"""Remove a worktree, and a branch that nothing came of: the only code that makes work disappear.
 
 Why this order:
 
@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap import files, git, process
 from ralph_wrap.errors import GitError
-from ralph_wrap.worktree.create import LOCK_TIMEOUT
+from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.save import Saved, save
 
 if TYPE_CHECKING:
@@ -90,6 +90,28 @@ def finish(
     return Outcome(saved, _remove(worktree, where, trash / session))
 
 
+def drop_branch(worktree: LinkedWorktree, where: Git, outcome: Outcome) -> bool:
+    """Delete the branch of a worktree that is gone if nothing came of it, and tell whether that was so.
+
+    It goes if we made it, it is where it began, and nothing else was saved.
+
+    Raises:
+        GitError: it has moved in this very moment; it stays.
+        OSError: the repository cannot be locked.
+
+    """
+    if not worktree.branch_created or outcome.kept or outcome.saved is None:
+        return False
+    if outcome.saved.branch or outcome.saved.snapshots:
+        return False
+    ref = f"refs/heads/{worktree.branch}"
+    with repository_lock(worktree.common_dir):
+        if git.refs(where, ref).get(ref) != worktree.base:
+            return False
+        git.delete_ref(where, ref, worktree.base)
+    return True
+
+
 def empty_trash(trash: Path) -> None:
     """Start deleting what is in the trash, in the background.
 
@@ -129,7 +151,7 @@ def _is_ours(worktree: LinkedWorktree) -> bool:
 
 def _remove(worktree: LinkedWorktree, where: Git, aside: Path) -> str | None:
     try:
-        with files.locked_directory(worktree.common_dir, LOCK_TIMEOUT):
+        with repository_lock(worktree.common_dir):
             if reason := _not_removable(worktree):
                 return reason
             leaving = _move(worktree.path, aside.with_name(f"{aside.name}{_LEAVING}"))
