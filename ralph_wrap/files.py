@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import EllipsisType
 
 
 def claim(path: Path, content: bytes) -> None:
@@ -39,7 +40,22 @@ def claim(path: Path, content: bytes) -> None:
         os.close(descriptor)
 
 
-def replace(path: Path, content: bytes, *, sync: bool = True) -> None:
+State = tuple[int, ...] | None
+"""What changes whenever a file does; ``None`` if there is none."""
+
+
+def state(path: Path) -> State:
+    """Return what tells one state of a file from another."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return None
+    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def replace(
+    path: Path, content: bytes, *, sync: bool = True, unless_changed_since: State | EllipsisType = ...
+) -> bool:
     """Give a file new content in one step: a reader sees the old or the new file, whatever dies.
 
     The mode of an existing file is kept.
@@ -48,6 +64,10 @@ def replace(path: Path, content: bytes, *, sync: bool = True) -> None:
         path: the file; its directory exists.
         content: all of it.
         sync: have it on the disk when this returns, for what must outlive a power failure.
+        unless_changed_since: leave a file alone that is in another state by now.
+
+    Returns:
+        Whether the file was replaced.
 
     Raises:
         OSError: nothing has changed.
@@ -63,12 +83,16 @@ def replace(path: Path, content: bytes, *, sync: bool = True) -> None:
                 os.fsync(descriptor)
         finally:
             os.close(descriptor)
+        if unless_changed_since is not ... and state(path) != unless_changed_since:
+            temporary.unlink()
+            return False
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
     if sync:
         _sync_directory(path.parent)
+    return True
 
 
 def _sync_directory(directory: Path) -> None:

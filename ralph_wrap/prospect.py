@@ -23,13 +23,11 @@ class Prospect:
 
     Attributes:
         base: the commit to start from; ``None`` if there is none.
-        taken: agent ids that belong to a branch.
         identity: environment variables that name a committer, where git knows none.
 
     """
 
     base: str | None
-    taken: set[str]
     identity: Mapping[str, str]
 
 
@@ -43,12 +41,9 @@ def look_first(settings: Settings, place: Project, where: Git, environ: Mapping[
     """
     look_up(settings.command, environ)
     if place.repository is None:
-        return Prospect(None, set(), {})
+        return Prospect(None, {})
     base = place.repository.head
-    with (
-        git.start(where, "var", "GIT_COMMITTER_IDENT") as known,
-        git.start(where, "for-each-ref", "--format=%(refname)", "refs/heads/ralph/", "refs/ralph/") as refs,
-    ):
+    with git.start(where, "var", "GIT_COMMITTER_IDENT") as known:
         if settings.branch is not None and not git.is_branch_name(where, settings.branch):
             raise UsageError(
                 f"{settings.branch!r} cannot be the name of a branch", "see git help check-ref-format"
@@ -60,4 +55,21 @@ def look_first(settings: Settings, place: Project, where: Git, environ: Mapping[
                     f"base {settings.base!r} names no commit", "git log --oneline --all lists them"
                 )
         identity = user.FALLBACK_IDENTITY if known.wait().status != 0 else {}
-        return Prospect(base, git.agent_ids(git.finish(refs, "for-each-ref").stdout), identity)
+        return Prospect(base, identity)
+
+
+def taken_ids(place: Project, where: Git, agent_id: str = "") -> set[str]:
+    """Return the agent ids that belong to a branch, or to what else is kept of a session.
+
+    Arguments:
+        place: the project.
+        where: git in it.
+        agent_id: look for this one only.
+
+    """
+    if place.repository is None:
+        return set()
+    patterns = ("refs/heads/ralph/", "refs/ralph/")
+    if agent_id:
+        patterns = (f"refs/heads/ralph/{agent_id}*", f"refs/ralph/*/{agent_id}*")
+    return git.agent_ids(git.run(where, "for-each-ref", "--format=%(refname)", *patterns).stdout)

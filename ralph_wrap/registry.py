@@ -23,7 +23,7 @@ from ralph_wrap import files
 from ralph_wrap.errors import NoIdLeftError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from ralph_wrap.liveness import Identity
 
@@ -114,20 +114,24 @@ class Registry:
             OSError: they cannot be made or written to.
 
         """
-        for directory in (self.agents, self.sessions, self.trash):
+        for directory in (self.directory, self.agents, self.sessions, self.trash):
             directory.mkdir(parents=True, exist_ok=True)
+            if directory.is_symlink():  # it could lead us to write and delete anywhere
+                raise OSError(errno.ELOOP, "it is a symlink", str(directory))
             if not os.access(directory, os.W_OK | os.X_OK):
-                raise PermissionError(13, "not writable", str(directory))
+                raise PermissionError(errno.EACCES, "not writable", str(directory))
         own_rule = self.directory / ".gitignore"
         if not own_rule.exists():
             files.replace(own_rule, b"*\n", sync=False)
 
-    def claim(self, identity: Identity, taken: Collection[str], now: datetime, agent: str) -> Claim:
+    def claim(
+        self, identity: Identity, taken: Callable[..., Collection[str]], now: datetime, agent: str
+    ) -> Claim:
         """Register a session under an id that nobody has.
 
         Arguments:
             identity: this process.
-            taken: ids that belong to a branch.
+            taken: returns the ids that belong to a branch; given an id, that one if it does.
             now: names the session.
             agent: what it runs, for people.
 
@@ -137,13 +141,15 @@ class Registry:
 
         """
         there = {path.name.partition(".")[0] for path in self.agents.iterdir()}
-        free = [
-            number for number in range(_IDS) if f"{number:04x}" not in there and f"{number:04x}" not in taken
-        ]
+        names = [f"{number:04x}" for number in range(_IDS)]
+        free = sorted(set(names) - there - set(taken()))
         random.shuffle(free)
-        for number in free:
-            if claim := self._try(f"{number:04x}", identity, now, agent):
-                return claim
+        for name in free:
+            if claim := self._try(name, identity, now, agent):
+                # Between the look and the claim a whole session of that id may have come and gone.
+                if name not in taken(name):
+                    return claim
+                claim.withdraw()
         raise NoIdLeftError(
             "no agent id is left: every one of 65,536 belongs to a live agent or a branch ralph/*",
             "delete branches that are merged: git branch --list 'ralph/*' --merged",
@@ -220,6 +226,12 @@ class Claim:
         """
         self.record = dataclasses.replace(self.record, **changes)
         files.replace(self._path, self.record.to_json(), sync=False)
+
+    def withdraw(self) -> None:
+        """Give the id back as if it had never been claimed."""
+        self._path.unlink()
+        self.directory.rmdir()
+        self._lock.release(unlink=True)
 
     def release(self) -> None:
         """Move the record to the session's directory, as finished, and free the id.

@@ -18,6 +18,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import dataclasses
+import errno
 import os
 import shlex
 import threading
@@ -25,12 +26,12 @@ import traceback
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self
 
-from ralph_wrap import files, git, liveness, process, project, user, worktree
+from ralph_wrap import files, git, liveness, offspring, project, user, worktree
 from ralph_wrap.config import Settings
 from ralph_wrap.errors import GitError, RalphError
 from ralph_wrap.log import Log, on_stderr
 from ralph_wrap.loop import Driver, LoopResult, Stage
-from ralph_wrap.prospect import look_first
+from ralph_wrap.prospect import look_first, taken_ids
 from ralph_wrap.registry import started
 from ralph_wrap.relay import LineFinder, Relay
 from ralph_wrap.report import SessionReport, banner, ending, ignored_removed, summary
@@ -97,6 +98,7 @@ class Session:
         self._stack = contextlib.ExitStack()
         self._closed = False
         self._agent_started = False
+        self._survivors: tuple[int, ...] = ()
         self._workspace: Workspace | None = None
         self._result: LoopResult | None = None
         self._failure: BaseException | None = None
@@ -161,7 +163,7 @@ class Session:
         if self._own_signals and threading.current_thread() is threading.main_thread():
             self._stack.enter_context(self._signals)
         if self._whole_process:
-            process.become_subreaper()
+            offspring.become_subreaper()
         place = self._place = self._place or project.find(self._settings.project, self._environ)
         where = place.git(self._environ)
         prospect = look_first(self._settings, place, where, self._environ)
@@ -169,7 +171,12 @@ class Session:
         self._claim, obstacle = project.register(
             place,
             self._environ,
-            lambda registry: registry.claim(liveness.myself(), prospect.taken, datetime.now(UTC), self._name),
+            lambda registry: registry.claim(
+                liveness.myself(),
+                lambda name="": taken_ids(place, where, name),
+                datetime.now(UTC),
+                self._name,
+            ),
         )
         self._stack.callback(
             self._step, "empty the trash", lambda: worktree.empty_trash(self._claim.registry.trash)
@@ -182,7 +189,7 @@ class Session:
             self._claim.directory / "events.jsonl", agent_id=record.id, session_id=record.session
         )
         self._log.event("session.registered", pid=record.pid, project=os.fspath(place.root))
-        self._offspring = process.Offspring(
+        self._offspring = offspring.Offspring(
             whole_process=self._whole_process, mark=f"RALPH_SESSION_ID={record.session}"
         )
         self._site = Site(
@@ -261,13 +268,14 @@ class Session:
         ended = self._offspring.end(grace, lambda: self._signals.stop.count > 1, asked=asked)
         if ended.told:
             self._log.event("processes.ended", count=ended.told)
+        self._survivors = ended.survivors
         if ended.survivors:
             pids = ", ".join(map(str, ended.survivors))
             self._log.warning("processes.survived", f"processes that cannot be ended: {pids}")
 
     def _leave(self, tree: LinkedWorktree) -> None:
         self._note(state="ending")
-        self._outcome = self._site.leave(tree, self._claim.registry.trash)
+        self._outcome = self._site.leave(tree, self._claim.registry.trash, self._survivors)
 
     def _drop_unused_branch(self, tree: LinkedWorktree) -> None:
         if self._outcome is not None and (self._settings.drop_empty or not self._agent_started):
@@ -279,6 +287,8 @@ class Session:
         elif self._failure is not None:
             self._log.event("session.failed", traceback=traceback.format_exception(self._failure))
         self.report = self._make_report()
+        if self._claim.directory.is_symlink():
+            raise OSError(errno.ELOOP, "somebody put a symlink in its place", str(self._claim.directory))
         files.replace(self._claim.directory / "report.json", self.report.to_json())
 
     def _tell_end(self) -> None:

@@ -43,7 +43,10 @@ def become_owner(project: Path, environ: Mapping[str, str]) -> dict[str, str]:
         RalphError: the change was refused; the project has not been touched.
 
     """
-    owner = project.stat()
+    # A sub-directory may belong to somebody else than the repository that it is in.
+    project = project.resolve()
+    root = next((place for place in (project, *project.parents) if (place / ".git").exists()), project)
+    owner = root.stat()
     uid, gid = os.geteuid(), os.getegid()
     if uid != 0 or owner.st_uid == 0:
         return with_home(environ, uid)
@@ -52,7 +55,7 @@ def become_owner(project: Path, environ: Mapping[str, str]) -> dict[str, str]:
         return _become(uid, gid, environ)
     except OSError as error:
         raise RalphError(
-            f"cannot become user id {uid}, who owns {project}: {error.strerror}",
+            f"cannot become user id {uid}, who owns {root}: {error.strerror}",
             f"docker run --user {uid}:{gid}, or with the capabilities CHOWN, SETUID and SETGID",
         ) from error
 

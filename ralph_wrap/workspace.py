@@ -20,7 +20,7 @@ from ralph_wrap.errors import (
 from ralph_wrap.registry import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from ralph_wrap.config import Settings
     from ralph_wrap.git import Git, Repository
@@ -127,6 +127,7 @@ class Site:
             path=place.root / project.WORKTREES / self.record.session,
             branch=self.settings.branch or f"ralph/{self.record.id}",
             base=self.base,
+            continued=self.settings.branch is not None,
             reason=f"ralph-wrap session {self.record.session}",
             stopped=self.stopped,
             progress=self.told.progress,
@@ -172,16 +173,26 @@ class Site:
                         return f"session {record.session}"
         return "another session"
 
-    def leave(self, tree: LinkedWorktree, trash: Path) -> Outcome:
-        """Save and remove a session's worktree, and tell what became of it."""
+    def leave(self, tree: LinkedWorktree, trash: Path, survivors: Sequence[int]) -> Outcome:
+        """Save and remove a session's worktree, and tell what became of it.
+
+        Arguments:
+            tree: the worktree.
+            trash: where it goes.
+            survivors: processes of the agent that could not be ended.
+
+        """
         settings = self.settings
+        keep = "it was asked for" if settings.keep_worktree else None
+        if survivors:
+            keep = f"processes of the agent still run: {', '.join(map(str, survivors))}"
         outcome = worktree.finish(
             tree,
             self.where,
             agent_id=self.record.id,
             session=self.record.session,
             trash=trash,
-            keep=settings.keep_worktree,
+            keep=keep,
             keep_dirty=settings.on_dirty is OnDirty.KEEP,
         )
         path = os.fspath(tree.path)

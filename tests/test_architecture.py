@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).parent.parent / "ralph_wrap"
 
 LAYERS = [
     {"errors"},
-    {"process", "git", "files", "liveness", "config", "log", "relay", "user"},
+    {"process", "git", "files", "liveness", "config", "log", "relay", "user", "offspring", "occupancy"},
     {"loop", "worktree", "registry", "report", "signals", "agents"},
     {"project", "prospect", "workspace", "inventory"},
     {"session"},
@@ -21,6 +21,7 @@ LAYERS = [
 
 INSIDE_A_LAYER = {
     ("git", "process"),
+    ("offspring", "process"),
     ("relay", "files"),
     ("config", "files"),
     ("loop", "signals"),

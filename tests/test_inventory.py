@@ -87,7 +87,7 @@ class Yard:
     def live(self, agent_id: str, age: str, **fields: Any) -> None:
         """Be the owner of a session."""
         others = {f"{number:04x}" for number in range(1 << 16)} - {agent_id}
-        claim = self.home.claim(myself(), others, datetime.now(UTC) - AGES[age], "claude")
+        claim = self.home.claim(myself(), lambda _="": others, datetime.now(UTC) - AGES[age], "claude")
         self.claims.append(claim)
         claim.update(**fields)
 

@@ -50,7 +50,7 @@ from ralph_wrap.registry import Registry
 taken = {f"{number:04x}" for number in range(64, 1 << 16)}
 print("ready", flush=True)
 sys.stdin.read()
-print(Registry(Path(sys.argv[1])).claim(myself(), taken, datetime.now(UTC), "agent").record.id)
+print(Registry(Path(sys.argv[1])).claim(myself(), lambda _="": taken, datetime.now(UTC), "agent").record.id)
 """
 
 
@@ -64,7 +64,7 @@ def home(tmp_path: Path) -> Registry:
 
 def _claim(home: Registry, *free: str, **options: Any) -> Claim:
     """Claim one of some ids."""
-    return home.claim(ME, EVERY_ID - set(free), NOW, **{"agent": "claude", **options})
+    return home.claim(ME, lambda _="": EVERY_ID - set(free), NOW, **{"agent": "claude", **options})
 
 
 def _all(home: Registry) -> list[str]:
@@ -177,7 +177,7 @@ def test_a_released_record_is_the_sessions(home: Registry) -> None:
     assert home.unfinished() == []
     assert home.finished() == [claim.record]
     assert claim.record.state == "finished"
-    later = home.claim(ME, EVERY_ID - {"a3f2"}, NOW.replace(year=2027), "claude")
+    later = home.claim(ME, lambda _="": EVERY_ID - {"a3f2"}, NOW.replace(year=2027), "claude")
     assert later.record.session == "20270102T030405Z-a3f2"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -105,6 +104,7 @@ def test_a_signal_during_the_checkout_leaves_nothing(
             path=repo.path / ".ralph/worktrees" / SESSION,
             branch=f"ralph/{ID}",
             base=repo.head,
+            continued=False,
             reason="a test",
             stopped=lambda: True,
             progress=lambda _: None,
@@ -125,7 +125,7 @@ def test_an_existing_branch_is_continued(repo: Repo) -> None:
     """And not taken away by a failed attempt, nor called ours."""
     repo.git("branch", f"ralph/{ID}")
     repo.commit("main goes on")
-    tree = make_tree(repo)
+    tree = make_tree(repo, continued=True)
     assert tree.linked.branch_created is False
     assert tree.inside.head == repo.git("rev-parse", "main~1")
 
@@ -137,7 +137,7 @@ def test_a_failed_attempt_keeps_an_existing_branch(
     repo.git("branch", f"ralph/{ID}")
     monkeypatch.setenv("PATH", shim_git(tmp_path / "shim", '*" reset "*) exit 1 ;;'))
     with pytest.raises(IsolationError):
-        make_tree(repo)
+        make_tree(repo, continued=True)
     assert repo.branches() == ["main", f"ralph/{ID}"]
 
 
@@ -145,7 +145,7 @@ def test_a_branch_that_is_checked_out_is_refused(repo: Repo) -> None:
     """Two worktrees on one branch would overwrite each other's commits."""
     repo.git("worktree", "add", "-q", "-b", f"ralph/{ID}", repo.path.parent / "other")
     with pytest.raises(BranchBusyError, match="other"):
-        make_tree(repo)
+        make_tree(repo, continued=True)
 
 
 def test_a_branch_in_the_way_is_named(repo: Repo) -> None:
@@ -252,11 +252,13 @@ def test_a_failed_removal_puts_the_worktree_back(
 def test_the_trash_is_emptied_in_the_background(tmp_path: Path) -> None:
     """Nobody waits for it, and it ends all the same."""
     trash = tmp_path / "trash"
-    (trash / "one" / "deep").mkdir(parents=True)
-    (trash / "-rf").touch()
-    (trash / "may-come-back.leaving").mkdir()
+    (trash / SESSION / "deep").mkdir(parents=True)
+    (trash / SESSION / "deep").chmod(0o500)
+    (trash / f"{SESSION}.leaving").mkdir()
+    (trash / "not-of-a-session").mkdir()
     worktree.empty_trash(trash)
-    eventually(lambda: [path.name for path in trash.iterdir()] == ["may-come-back.leaving"], "an empty trash")
+    eventually(lambda: not (trash / SESSION).exists(), "an empty trash")
+    assert sorted(path.name for path in trash.iterdir()) == [f"{SESSION}.leaving", "not-of-a-session"]
 
 
 @pytest.mark.parametrize(

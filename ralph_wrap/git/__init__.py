@@ -4,7 +4,7 @@ Every call scrubs the environment, runs without hooks, fsmonitor, pager and prom
 formats only. Paths are bytes inside git's answers and become ``str`` with ``surrogateescape``.
 """
 
-from ralph_wrap.git.command import Git, environment, finish, lines, run, start, text, with_config
+from ralph_wrap.git.command import Git, environment, finish, lines, run, run_again, start, text, with_config
 from ralph_wrap.git.objects import (
     agent_ids,
     commit_tree,
@@ -23,6 +23,7 @@ from ralph_wrap.git.repository import (
     ABSOLUTE_POINTERS,
     OLDEST,
     Repository,
+    file_system_config,
     is_ignored,
     is_registered,
     locate,
@@ -46,6 +47,7 @@ __all__ = [
     "delete_ref",
     "environment",
     "existing_commits",
+    "file_system_config",
     "finish",
     "is_branch_name",
     "is_ignored",
@@ -58,6 +60,7 @@ __all__ = [
     "refs",
     "resolve_commit",
     "run",
+    "run_again",
     "start",
     "start_status",
     "text",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -47,6 +48,8 @@ _ALWAYS = (
     *("-c", "core.quotePath=false"),
     *("-c", "gc.auto=0"),
     *("-c", "maintenance.auto=false"),
+    *("-c", "core.splitIndex=false"),
+    *("-c", "splitIndex.sharedIndexExpire=never"),
 )
 
 # A save is followed by a removal, so it must have reached the disk. core.fsync is git 2.36 and newer, which
@@ -58,7 +61,9 @@ DURABLE = (
 )
 
 
-PATIENCE = 900.0
+_PAUSES = (0.02, 0.1)  # seconds between attempts
+
+PATIENCE = 600.0
 """Seconds until a git command counts as hanging, in a filter or on a file system that is gone."""
 
 
@@ -74,6 +79,7 @@ class Git:
         common_dir: what *git_dir* shares, where its own word is not to be trusted either.
         work_tree: belongs to *git_dir*.
         index: index file to use instead of the repository's own.
+        config: pairs of ``-c`` and ``key=value`` for every command.
 
     """
 
@@ -83,6 +89,7 @@ class Git:
     common_dir: Path | None = None
     work_tree: Path | None = None
     index: Path | None = None
+    config: tuple[str, ...] = ()
 
 
 def environment(inherited: Mapping[str, str]) -> dict[str, str]:
@@ -131,6 +138,7 @@ def start(
         **git.env,
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_OPTIONAL_LOCKS": "0",
+        "GIT_NO_REPLACE_OBJECTS": "1",
         "GIT_EDITOR": "false",
         "GIT_PROGRESS_DELAY": "1",
         "LC_ALL": "C",
@@ -142,7 +150,9 @@ def start(
         "GIT_INDEX_FILE": git.index,
     }
     env |= {name: os.fspath(place) for name, place in places.items() if place is not None}
-    return process.Running(("git", *_ALWAYS, *config, *arguments), cwd=git.cwd, env=env, stdin=stdin)
+    return process.Running(
+        ("git", *_ALWAYS, *git.config, *config, *arguments), cwd=git.cwd, env=env, stdin=stdin
+    )
 
 
 def finish(running: process.Running, command: str, accept: Sequence[int] = (0,)) -> process.Completed:
@@ -177,6 +187,24 @@ def run(
     """
     with start(git, *arguments, config=config, stdin=stdin) as running:
         return finish(running, os.fspath(arguments[0]), accept)
+
+
+def run_again(git: Git, *arguments: str | os.PathLike[str], config: Sequence[str] = ()) -> process.Completed:
+    """Run a git command that looks at all worktrees, again if it fails.
+
+    In its first milliseconds a ``git worktree add`` of somebody else makes such commands fail: it has
+    registered its worktree, but not yet written the registration's ``commondir`` (measured).
+
+    Raises:
+        GitError: it fails each time.
+
+    """
+    for pause in _PAUSES:
+        try:
+            return run(git, *arguments, config=config)
+        except GitError:
+            time.sleep(pause)
+    return run(git, *arguments, config=config)
 
 
 def text(output: bytes) -> str:

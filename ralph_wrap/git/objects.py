@@ -103,11 +103,13 @@ def tree_of(git: Git, commit: str) -> str:
 
 
 def existing_commits(git: Git, oids: Iterable[str]) -> list[str]:
-    """Return those object ids that name a commit in the repository."""
+    """Return those object ids that name a commit, or a tag, in the repository."""
     question = "".join(f"{oid}\n" for oid in oids).encode()
     answer = run(git, "cat-file", "--batch-check=%(objectname) %(objecttype)", stdin=question)
     return [
-        oid for oid, _, kind in (line.partition(" ") for line in lines(answer.stdout)) if kind == "commit"
+        oid
+        for oid, _, kind in (line.partition(" ") for line in lines(answer.stdout))
+        if kind in {"commit", "tag"}
     ]
 
 

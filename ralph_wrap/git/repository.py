@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ralph_wrap.errors import GitError, GitTooOldError, IsolationError, NotARepositoryError
-from ralph_wrap.git.command import Git, finish, lines, run, start, text
+from ralph_wrap.git.command import Git, finish, lines, run, run_again, start, text
 
 OLDEST = (2, 15)
 """The oldest version that a session runs isolated with."""
@@ -107,7 +107,7 @@ def worktree_holding(git: Git, ref: str) -> str | None:
     ``-z`` is git 2.36 and newer, so a path that holds a newline comes back cut.
     """
     path = ""
-    for line in lines(run(git, "worktree", "list", "--porcelain").stdout):
+    for line in lines(run_again(git, "worktree", "list", "--porcelain").stdout):
         key, _, value = line.partition(" ")
         if key == "worktree":
             path = value
@@ -118,10 +118,18 @@ def worktree_holding(git: Git, ref: str) -> str | None:
 
 def is_registered(git: Git, path: Path) -> bool:
     """Tell whether the repository has a worktree registered at a path."""
-    listing = run(git, "worktree", "list", "--porcelain").stdout
+    listing = run_again(git, "worktree", "list", "--porcelain").stdout
     return b"worktree " + os.fsencode(path) + b"\n" in listing
 
 
 def is_ignored(git: Git, path: str) -> bool:
     """Tell whether a path that need not exist is ignored."""
     return run(git, "check-ignore", "-q", path, accept=(0, 1)).status == 0
+
+
+def file_system_config(git: Git) -> tuple[str, ...]:
+    """Return what the repository says of its file system: whether it knows executable files and symlinks."""
+    answer = run(git, "config", "--get-regexp", r"^core\.(filemode|symlinks)$", accept=(0, 1))
+    said = dict(line.partition(" ")[::2] for line in lines(answer.stdout))
+    settings = {"core.filemode": "true", "core.symlinks": "true"} | said
+    return tuple(part for key, value in settings.items() for part in ("-c", f"{key}={value}"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ _SUSPICIOUS = (
     *("-c", "core.checkStat=default"),
     *("-c", "core.untrackedCache=false"),
     *("-c", "core.ignoreStat=false"),
+    *(("-c", "core.ignoreCase=false") if sys.platform == "linux" else ()),
     *("-c", "core.safecrlf=false"),
     *("-c", "status.renames=false"),
     *("-c", "diff.renames=false"),

@@ -20,6 +20,7 @@ from ralph_wrap.errors import AgentError, AgentNotFoundError, RalphError
 from ralph_wrap.files import write_all
 from ralph_wrap.loop.policy import CUT_SHORT, Cut, End, Iteration, LoopResult, State, after
 from ralph_wrap.loop.terminal import find_terminal
+from ralph_wrap.offspring import UNKILLABLE_AFTER
 from ralph_wrap.signals import suspend
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from ralph_wrap.config import Settings
     from ralph_wrap.log import Log
+    from ralph_wrap.offspring import Offspring
     from ralph_wrap.relay import LineFinder, Relay
     from ralph_wrap.signals import Signals
 
@@ -56,7 +58,7 @@ class Stage:
     pristine: str
     begin: Callable[[int], None]
     spawned: Callable[[], None]
-    offspring: process.Offspring
+    offspring: Offspring
     end_leftovers: Callable[[float], object]
 
 
@@ -338,7 +340,7 @@ class _Ending:
             return True
         group.signal(signal.SIGKILL)
         self._killed = True
-        self.deadline = time.monotonic() + process.UNKILLABLE_AFTER
+        self.deadline = time.monotonic() + UNKILLABLE_AFTER
         return False
 
 

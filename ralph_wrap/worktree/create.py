@@ -54,6 +54,7 @@ class LinkedWorktree:
         branch: what was checked out in it.
         base: the commit it started from.
         branch_created: the branch did not exist before.
+        config: what the repository said of its file system before an agent could change that.
 
     """
 
@@ -63,6 +64,7 @@ class LinkedWorktree:
     branch: str
     base: str
     branch_created: bool
+    config: tuple[str, ...]
 
     def git(self, where: Git) -> Git:
         """Return git for this worktree, whatever its ``.git`` file says by now."""
@@ -72,6 +74,7 @@ class LinkedWorktree:
             git_dir=self.registration,
             common_dir=self.common_dir,
             work_tree=self.path,
+            config=self.config,
         )
 
 
@@ -82,6 +85,7 @@ def create(
     path: Path,
     branch: str,
     base: str,
+    continued: bool,
     reason: str,
     stopped: Callable[[], bool],
     progress: Callable[[str], None],
@@ -92,8 +96,9 @@ def create(
         where: git at the project root.
         repository: the project's repository.
         path: the new directory; it must not exist.
-        branch: checked out in it; created at *base* unless it exists.
+        branch: checked out in it; created at *base*.
         base: commit id.
+        continued: if the branch exists, go on with it.
         reason: why the registration is locked, for ``git worktree list``.
         stopped: tells that the session is to end; the checkout is then cut short.
         progress: told how far a checkout is that takes a second or more.
@@ -108,7 +113,7 @@ def create(
         with contextlib.ExitStack() as undo:
             try:
                 with repository_lock(repository.common_dir):
-                    worktree = _register(where, repository, path, branch, base, reason, undo)
+                    worktree = _register(where, repository, path, branch, base, continued, reason, undo)
                 _check_out(worktree.git(where), stopped, progress)
             except (GitError, OSError) as error:
                 # Before the undo: it makes room on a full disk.
@@ -130,6 +135,7 @@ def _register(
     path: Path,
     branch: str,
     base: str,
+    continued: bool,
     reason: str,
     undo: contextlib.ExitStack,
 ) -> LinkedWorktree:
@@ -138,6 +144,8 @@ def _register(
     if tip is None:
         git.create_ref(where, ref, base, f"ralph-wrap: {reason}")
         undo.callback(_delete_branch, where, repository, ref, base)
+    elif not continued:
+        raise IsolationError(f"branch {branch} exists already", "start again: another id will be found")
     elif holder := git.worktree_holding(where, ref):
         raise BranchBusyError(
             f"branch {branch} is checked out in {holder}", "name another branch, or end what works on it"
@@ -146,7 +154,9 @@ def _register(
     if os.path.lexists(path):
         raise IsolationError(f"{path} is there already", "move it away")
     undo.callback(_remove_attempt, where, repository, path)
-    git.run(where, "worktree", "add", "--no-checkout", "--lock", path, branch, config=git.ABSOLUTE_POINTERS)
+    git.run_again(
+        where, "worktree", "add", "--no-checkout", "--lock", path, branch, config=git.ABSOLUTE_POINTERS
+    )
     pointer = path / ".git"
     registration = Path(git.text(files.read(pointer)).removeprefix("gitdir: ").rstrip("\n")).resolve()
     # `worktree add --reason` is younger than --lock; the file is documented (gitrepository-layout(5)).
@@ -159,6 +169,7 @@ def _register(
         branch=branch,
         base=tip or base,
         branch_created=tip is None,
+        config=git.file_system_config(where),
     )
 
 

@@ -46,16 +46,18 @@ def ensure_ignored(where: Git, repository: Repository, rule: Ignore) -> Path | N
         )
     try:
         with repository_lock(repository.common_dir):
-            if git.is_ignored(where, probe):
-                return None
-            path.parent.mkdir(exist_ok=True)
-            files.replace(path, appended(path.read_bytes() if path.exists() else b""))
+            while not git.is_ignored(where, probe):
+                path.parent.mkdir(exist_ok=True)
+                before = files.state(path)
+                content = path.read_bytes() if path.exists() else b""
+                if files.replace(path, appended(content), unless_changed_since=before):
+                    return path
+            return None
     except OSError as error:
         raise IsolationError(
             f"the rule {RULE} cannot be added to {path}: {error.strerror}",
             "add the line by hand, or --ignore off",
         ) from error
-    return path
 
 
 def appended(content: bytes) -> bytes:

@@ -7,9 +7,9 @@ What is looked at, since each of it goes with the worktree and none of it is on 
 - an index that differs from the files: that commit's second parent, as ``git stash`` does, so that
   ``git stash apply --index ralph/<id>-wip`` brings both back;
 - commits of a detached HEAD: ``ralph/<id>-wip`` itself, or what it stands on;
-- commits that only the worktree's own bookkeeping knows (its reflog, a rebase in progress, the stash that
-  ``rebase --autostash`` made): ``refs/ralph/snapshots/<id>/<n>``;
-- repositories nested in the worktree, also in ignored directories: cannot be saved, so they are a problem.
+- commits that only the worktree's own bookkeeping knows (see ``commits``);
+- what git cannot save or does not even see (repositories nested in the worktree, also in ignored
+  directories, files below a submodule's path): a problem.
 
 Everything is done through a copy of the index, and with the repository named explicitly: the agent may
 have replaced the worktree's ``.git`` by then. A problem never stops the rest from being saved; whoever
@@ -23,18 +23,21 @@ import os
 import re
 import shutil
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ralph_wrap import files, git
+from ralph_wrap import git
+from ralph_wrap.errors import GitError
+from ralph_wrap.worktree.commits import save_commits, unreachable
 from ralph_wrap.worktree.walk import walk
 
 if TYPE_CHECKING:
     from ralph_wrap.git import Git, Status
     from ralph_wrap.worktree.create import LinkedWorktree
+    from ralph_wrap.worktree.walk import Walk
 
 _ATTEMPTS = 3  # at a picture of files that somebody goes on writing
 _NAMED = 3  # files that a problem names; the others are counted
-_BOOKKEEPING_LIMIT = 64 << 20  # bytes read of one file in the registration; a reflog of 300,000 entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +69,23 @@ class _Head:
 
 
 def save(
-    worktree: LinkedWorktree, where: Git, *, agent_id: str, session: str, dry_run: bool = False
+    worktree: LinkedWorktree,
+    where: Git,
+    index: Path,
+    *,
+    agent_id: str,
+    session: str,
+    commits_only: bool = False,
 ) -> Saved:
     """Save what would be lost with the worktree, and verify it.
 
     Arguments:
         worktree: whose work.
-        where: git at the project root.
+        where: git at the repository.
+        index: where a copy of the index can be made; nothing is there yet.
         agent_id: names the branch and the snapshots.
         session: named in the commit's message.
-        dry_run: only look; what would have to be saved is then a problem.
+        commits_only: do not save files; having to is then a problem.
 
     Raises:
         GitError: it cannot even be told what there is to save.
@@ -83,47 +93,85 @@ def save(
 
     """
     here = worktree.git(where)
-    with git.start_status(here) as asking, git.start(here, "ls-files", "-v", "-z") as flags:
-        walked = walk(worktree.path)
-        status_answer, flags_answer = asking.wait(), flags.wait()
+    scratch = dataclasses.replace(here, index=index)
+    problems: list[str] = []
+    status, walked = _look(worktree, here, scratch, problems)
     head = _head(here)
-    scratch = dataclasses.replace(here, index=worktree.registration / "ralph-wrap-index")
-    problems = [*walked.problems]
-    if (worktree.registration / "modules").exists():
-        problems.append("a submodule was initialised in it: its repository cannot be saved")
-    try:
-        if status_answer.status != 0 or flags_answer.status != 0:
-            problems.append("the index cannot be read; what was staged in it is not saved")
-            _fresh_index(scratch, head)
-            status = _status(scratch)
-        elif _lift_flags(worktree, scratch, flags_answer.stdout):
-            status = _status(scratch)
-        else:
-            status = git.parse_status(status_answer.stdout)
-        nested = sorted({*walked.repositories, *status.nested, *walked.bare_below(status.ignored)})
-        problems += [f"nested repository {path} cannot be saved" for path in nested]
-        branch = None
-        if not status.clean and dry_run:
-            problems.append(f"{len(status.changed) + len(status.untracked)} uncommitted paths")
-        elif not status.clean:
-            branch = _save_files(worktree, scratch, head, status, problems, agent_id, session)
-        snapshots: tuple[str, ...] = ()
-        if not dry_run:
-            if branch is None and head.detached and head.commit and _unreachable(here, [head.commit]):
-                branch = f"ralph/{agent_id}-wip"
-                git.create_ref(here, f"refs/heads/{branch}", head.commit, f"ralph-wrap: end of {session}")
-            snapshots = _save_commits(worktree, here, agent_id)
-    finally:
-        if scratch.index is not None:
-            scratch.index.unlink(missing_ok=True)
+    nested = sorted({*walked.repositories, *status.nested, *walked.bare_beside(status.ignored)})
+    problems += [f"nested repository {path} cannot be saved" for path in nested]
+    branch = None
+    if not status.clean and commits_only:
+        problems.append(f"{len(status.changed) + len(status.untracked)} uncommitted paths")
+    elif not status.clean:
+        branch = _save_files(worktree, scratch, head, status, problems, agent_id, session)
+    if branch is None and head.detached and head.commit and unreachable(here, [head.commit]):
+        branch = f"ralph/{agent_id}-wip"
+        git.create_ref(here, f"refs/heads/{branch}", head.commit, f"ralph-wrap: end of {session}")
     return Saved(
         branch=branch,
         paths=(*status.changed, *status.untracked),
-        snapshots=snapshots,
+        snapshots=save_commits(worktree.registration, here, agent_id, problems),
         ignored=status.ignored,
         ignored_files=walked.count_below(status.ignored),
         problems=tuple(problems),
     )
+
+
+def holds(worktree: LinkedWorktree, where: Git, index: Path, place: Path) -> bool:
+    """Tell whether everything in a worktree is still as it was saved.
+
+    Arguments:
+        worktree: saved without a problem.
+        where: git at the repository.
+        index: as it was given to :func:`save`.
+        place: where the worktree's directory is now.
+
+    Raises:
+        GitError: that cannot be told.
+
+    """
+    here = dataclasses.replace(worktree.git(where), cwd=place, work_tree=place)
+    if index.exists():
+        return not _not_in_index(dataclasses.replace(here, index=index))
+    return _status(here).clean
+
+
+def _look(worktree: LinkedWorktree, here: Git, scratch: Git, problems: list[str]) -> tuple[Status, Walk]:
+    with git.start_status(here) as asking, git.start(here, "ls-files", "-v", "-s", "-z") as entries:
+        walked = walk(worktree.path)
+        problems += walked.problems
+        problems += _unsaved_bookkeeping(worktree)
+        try:
+            answer = git.finish(asking, "status").stdout
+            listing = git.finish(entries, "ls-files").stdout
+        except GitError as error:
+            problems.append(f"the index cannot be read, what was staged in it is not saved: {error.message}")
+            head = git.resolve_commit(here, "HEAD")
+            git.run(scratch, "read-tree", *((head,) if head else ("--empty",)))
+            return _status(scratch), walked
+    for path in re.findall(rb"(?:\A|\0). 160000 [0-9a-f]+ \d\t([^\0]+)", listing):
+        directory = worktree.path / git.text(path)
+        if directory.is_dir() and not (directory / ".git").exists() and any(directory.iterdir()):
+            problems.append(f"git does not look at the files below the submodule's path {git.text(path)}")
+    if _lift_flags(worktree, scratch, listing):
+        return _status(scratch), walked
+    return git.parse_status(answer), walked
+
+
+def _unsaved_bookkeeping(worktree: LinkedWorktree) -> list[str]:
+    found = []
+    if (worktree.registration / "modules").exists():
+        found.append("a submodule was initialised in it: its repository cannot be saved")
+    if (worktree.registration / "rebase-apply" / "applying").exists():
+        found.append("git am is in progress: its patches cannot be saved")
+    try:
+        alternates = (worktree.common_dir / "objects" / "info" / "alternates").read_bytes()
+    except FileNotFoundError:
+        return found
+    borrowed = (worktree.common_dir / "objects" / git.text(line) for line in alternates.splitlines())
+    if any(place.resolve().is_relative_to(worktree.path) for place in borrowed):
+        found.append("the repository borrows objects from it")
+    return found
 
 
 def _head(here: Git) -> _Head:
@@ -139,28 +187,30 @@ def _status(here: Git) -> Status:
 def _copy_index(worktree: LinkedWorktree, scratch: Git) -> None:
     # copy2 keeps the time of last modification, by which git tells entries whose files may have changed in
     # the very moment the index was written. A newer copy would make it miss such changes.
-    if scratch.index is not None:
+    if scratch.index is not None and not scratch.index.exists():
         shutil.copy2(worktree.registration / "index", scratch.index)
 
 
-def _fresh_index(scratch: Git, head: _Head) -> None:
-    git.run(scratch, "read-tree", *((head.commit,) if head.commit else ("--empty",)))
-
-
-def _lift_flags(worktree: LinkedWorktree, scratch: Git, tagged: bytes) -> bool:
+def _lift_flags(worktree: LinkedWorktree, scratch: Git, listing: bytes) -> bool:
     """Make git look at files that it was told to take for unchanged; tell whether there are any.
 
-    ``git ls-files -v`` shows *assume unchanged* as a lower-case tag and *skip worktree* as S. An absent
-    file of the latter kind is outside of a sparse checkout, not deleted.
+    ``git ls-files -v`` shows *assume unchanged* as a lower-case tag and *skip worktree* as S. In a sparse
+    checkout an absent file of the latter kind is not deleted, but left out.
     """
-    entries = re.findall(rb"(?:\A|\0)([a-zS]) ([^\0]+)", tagged)
+    entries = re.findall(rb"(?:\A|\0)([a-zS]) \d+ [0-9a-f]+ \d\t([^\0]+)", listing)
     if not entries:
         return False
     _copy_index(worktree, scratch)
+    sparse = (
+        git.run(scratch, "config", "--bool", "--get", "core.sparseCheckout", accept=(0, 1)).stdout
+        == b"true\n"
+    )
     lifted = {
         "--no-assume-unchanged": [path for tag, path in entries if tag.islower()],
         "--no-skip-worktree": [
-            path for tag, path in entries if tag in b"sS" and os.path.lexists(worktree.path / git.text(path))
+            path
+            for tag, path in entries
+            if tag in b"sS" and (not sparse or os.path.lexists(worktree.path / git.text(path)))
         ],
     }
     for option, paths in lifted.items():
@@ -179,8 +229,7 @@ def _save_files(
     agent_id: str,
     session: str,
 ) -> str | None:
-    if scratch.index is not None and not scratch.index.exists():
-        _copy_index(worktree, scratch)
+    _copy_index(worktree, scratch)
     if status.unmerged:
         _resolve(scratch)
     index_tree = git.write_tree(scratch)
@@ -258,40 +307,3 @@ _OPERATIONS = {
 
 def _operation(worktree: LinkedWorktree) -> str | None:
     return next((name for file, name in _OPERATIONS.items() if (worktree.registration / file).exists()), None)
-
-
-def _save_commits(worktree: LinkedWorktree, here: Git, agent_id: str) -> tuple[str, ...]:
-    """Give a ref to each commit that only this worktree's bookkeeping names."""
-    tips = _unreachable(here, git.existing_commits(here, _named_objects(worktree, here)))
-    prefix = f"refs/ralph/snapshots/{agent_id}/"
-    first = 1 + max((int(ref.rpartition("/")[2]) for ref in git.refs(here, prefix)), default=0)
-    made = []
-    for number, tip in enumerate(tips, first):
-        git.create_ref(here, f"{prefix}{number}", tip, "ralph-wrap: on no branch")
-        made.append(f"{prefix}{number}")
-    return tuple(made)
-
-
-def _named_objects(worktree: LinkedWorktree, here: Git) -> set[str]:
-    """Return every object id in the registration: its reflog, pseudo refs, a rebase's notes."""
-    found: set[str] = set()
-    for path in worktree.registration.rglob("*"):
-        if path.is_file() and not path.is_symlink() and path.name not in {"index", "ralph-wrap-index"}:
-            found |= {
-                git.text(oid)
-                for oid in re.findall(rb"\b[0-9a-f]{40,64}\b", files.read(path, _BOOKKEEPING_LIMIT))
-            }
-    if (worktree.registration / "reftable").exists():
-        found |= set(git.lines(git.run(here, "reflog", "--format=%H", "HEAD", accept=(0, 128)).stdout))
-    return {oid for oid in found if oid.strip("0")}
-
-
-def _unreachable(here: Git, commits: list[str]) -> list[str]:
-    """Return those commits that no branch, tag, remote branch or snapshot holds, only the outermost."""
-    if not commits:
-        return []
-    held = ("--not", "--branches", "--tags", "--remotes", "--glob=refs/ralph/*")
-    answer = git.run(here, "rev-list", "--parents", "--stdin", *held, stdin="\n".join(commits).encode())
-    rows = [line.split() for line in git.lines(answer.stdout)]
-    inner = {parent for _, *parents in rows for parent in parents}
-    return [commit for commit, *_ in rows if commit not in inner]

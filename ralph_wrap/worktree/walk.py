@@ -30,10 +30,12 @@ class Walk:
     counts: dict[str, int]
     problems: tuple[str, ...]
 
-    def bare_below(self, ignored: tuple[str, ...]) -> list[str]:
-        """Return the bare repositories in ignored directories, which are saved by nothing."""
+    def bare_beside(self, ignored: tuple[str, ...]) -> list[str]:
+        """Return the bare repositories of which at least a part is ignored, and so saved by nothing."""
         below = _below(ignored)
-        return [path for path in self.bare if below(path)]
+        return [
+            path for path in self.bare if below(path) or any(part.startswith(f"{path}/") for part in ignored)
+        ]
 
     def count_below(self, ignored: tuple[str, ...]) -> int:
         """Count ignored files, those in ignored directories included."""
@@ -58,8 +60,13 @@ def walk(top: Path) -> Walk:
         directory = waiting.pop()
         names: set[str] = set()
         files = 0
+        place = f"{root}/{directory}"
+        if not os.access(place, os.R_OK | os.X_OK):
+            # Without the latter the names can be read, but git takes every file for unchanged.
+            problems.append(f"directory {directory or '.'} cannot be searched")
+            continue
         try:
-            with os.scandir(f"{root}/{directory}") as entries:
+            with os.scandir(place) as entries:
                 for entry in entries:
                     if entry.name == ".git":
                         if directory:

@@ -41,7 +41,7 @@ class Tree:
         """The same repository, seen from the worktree."""
         return Repo(self.path)
 
-    def finish(self, *, keep: bool = False, keep_dirty: bool = False) -> Outcome:
+    def finish(self, *, keep: str | None = None, keep_dirty: bool = False) -> Outcome:
         """End it as a session would."""
         return worktree.finish(
             self.linked,
@@ -60,8 +60,8 @@ def located(repo: Repo) -> tuple[Git, Repository]:
     return where, git.locate(where)
 
 
-def make_tree(repo: Repo) -> Tree:
-    """Make a worktree on a branch of its own."""
+def make_tree(repo: Repo, *, continued: bool = False) -> Tree:
+    """Make a worktree on a branch of its own, or on one that may be there."""
     where, repository = located(repo)
     (repo.path / ".ralph" / "run").mkdir(parents=True, exist_ok=True)
     assert repository.head is not None
@@ -71,6 +71,7 @@ def make_tree(repo: Repo) -> Tree:
         path=repo.path / ".ralph" / "worktrees" / SESSION,
         branch=f"ralph/{ID}",
         base=repository.head,
+        continued=continued,
         reason="a test",
         stopped=lambda: False,
         progress=lambda _: None,

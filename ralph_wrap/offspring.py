@@ -1,0 +1,161 @@
+"""What an agent has started and left behind: found, told, ended, reaped.
+
+Orphans come to us because we are a child subreaper. "Gone" means reaped: a zombie answers ``kill(pid, 0)``.
+Nothing here waits with ``waitpid(-1)``, which would steal the exit status of a child that somebody else waits
+for, who then reads 0.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from ralph_wrap.process import OWN_COMMAND
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+_PR_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>, prctl(2)
+UNKILLABLE_AFTER = 10.0
+"""Seconds after SIGKILL; what is there by then hangs in the kernel or belongs to another user."""
+_TICK = 0.01  # seconds between looks at a group that was told to end; nothing is told while an agent works
+
+
+class Ended(NamedTuple):
+    """How many processes were told to end, and the pids of those that outlived even SIGKILL."""
+
+    told: int
+    survivors: tuple[int, ...]
+
+
+class Offspring:
+    """The processes that an agent has started and left.
+
+    A session inside ours is one of them and ends like any other, by saving its work. Nobody but itself asks
+    its own commands to end: TERM in the middle of its ``git add`` would stop that.
+
+    Children that we had before the session are nobody's offspring but ours (``server & exec ralph-wrap``).
+
+    Arguments:
+        whole_process: all our new children are the agent's; its orphans come to us. Otherwise only processes
+            count that carry *mark* in their environment, children of ours or not.
+        mark: ``NAME=value``.
+
+    """
+
+    def __init__(self, *, whole_process: bool, mark: str) -> None:
+        self._whole_process = whole_process
+        self._mark = mark.encode()
+        self._before = frozenset(_children(os.getpid()))
+
+    def reap(self, agent: int) -> None:
+        """Collect orphans that came to us and have ended; *agent* is waited for by somebody else."""
+        if self._whole_process:
+            _reap([pid for pid in self._find() if pid != agent])
+
+    def signal(self, number: int, except_group: int) -> None:
+        """Send a signal to all of them but those of a process group, which was sent it already."""
+        for pid in _descendants(self._find()):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                if os.getpgid(pid) != except_group and not _is_own_command(pid):
+                    os.kill(pid, number)
+
+    def end(self, grace: float, urgent: Callable[[], bool], *, asked: bool) -> Ended:
+        """End them and everything below them: TERM, grace, then KILL until none is found any more.
+
+        Arguments:
+            grace: seconds between TERM and KILL.
+            urgent: tells that there is no time for any grace.
+            asked: they were sent a signal already; to a session, another one means to hurry.
+
+        """
+        told: set[int] = set()
+        deadline = time.monotonic() + grace
+        give_up = deadline + UNKILLABLE_AFTER
+        while roots := self._find():
+            hurry = urgent() or time.monotonic() >= deadline
+            for pid in _descendants(roots):
+                if hurry or (pid not in told and not _is_own_command(pid)):
+                    told.add(pid)
+                    with contextlib.suppress(ProcessLookupError, PermissionError):
+                        if hurry or not asked:
+                            os.kill(pid, signal.SIGKILL if hurry else signal.SIGTERM)
+                        os.kill(pid, signal.SIGCONT)  # a stopped process does not see TERM
+            _reap(roots)
+            # Asked anew each time: whoever is killed leaves its children to us.
+            if left := self._find():
+                if time.monotonic() >= give_up:
+                    return Ended(len(told), tuple(left))
+                time.sleep(_TICK)
+        return Ended(len(told), ())
+
+    def _find(self) -> Collection[int]:
+        if not self._whole_process:
+            return _marked(self._mark)
+        return [pid for pid in _children(os.getpid()) if pid not in self._before]
+
+
+def become_subreaper() -> None:
+    """Have orphans below us come to us instead of PID 1 (``prctl(2)``; Linux only).
+
+    A no-op elsewhere: there an agent's double-forked processes cannot be followed.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def _children(pid: int) -> list[int]:
+    """Return the direct children of a process, adopted ones included (``proc(5)``: task/*/children)."""
+    found: list[int] = []
+    with contextlib.suppress(OSError):  # it has ended, which Path.glob() of Python 3.11 raises, too
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(OSError, ValueError):
+                found += map(int, (task / "children").read_text().split())
+    return found
+
+
+def _descendants(pids: Collection[int]) -> list[int]:
+    """Return the given processes and everything below them, parents first."""
+    found: list[int] = []
+    waiting = list(pids)
+    while waiting:
+        pid = waiting.pop()
+        found.append(pid)
+        waiting += _children(pid)
+    return found
+
+
+def _environment_of(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return b""
+
+
+def _marked(mark: bytes) -> list[int]:
+    """Return every other process that was started with an environment variable of a given value.
+
+    Arguments:
+        mark: ``NAME=value``.
+
+    """
+    pids = (int(entry.name) for entry in Path("/proc").glob("[0-9]*"))
+    return [pid for pid in pids if pid != os.getpid() and mark in _environment_of(pid).split(b"\0")]
+
+
+def _is_own_command(pid: int) -> bool:
+    """Tell whether another ralph-wrap, which an agent of ours has started, runs this for its own use."""
+    return f"{OWN_COMMAND}=1".encode() in _environment_of(pid).split(b"\0")
+
+
+def _reap(pids: Collection[int]) -> None:
+    """Collect those of the given children that have ended."""
+    for pid in pids:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
