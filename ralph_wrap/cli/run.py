@@ -120,7 +120,8 @@ def run(
 ) -> None:
     """Run an agent in a loop, in a worktree of its own.
 
-    Every option is also RALPH_WRAP_<OPTION> in the environment and a key in .ralph/config.toml.
+    Every option is also RALPH_WRAP_<OPTION> in the environment and, but for the project,
+    a key in .ralph/config.toml.
     """
     given = locals()
     flags = {
