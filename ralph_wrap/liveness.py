@@ -9,8 +9,6 @@ from enum import Enum
 from functools import cache
 from pathlib import Path
 
-import psutil
-
 
 class Life(Enum):
     """What can be proved about the owner of a record."""
@@ -44,7 +42,7 @@ def myself() -> Identity:
     """Return the identity of this process."""
     return Identity(
         pid=os.getpid(),
-        start_time=psutil.Process().create_time(),
+        start_time=start_time(),
         boot_id=boot_id(),
         pid_namespace=_pid_namespace(),
         host=socket.gethostname(),
@@ -69,12 +67,21 @@ def judge(*, locked: bool, owner_boot_id: str, owner_host: str, boot_id: str, ho
     return Life.FOREIGN
 
 
+def start_time() -> float:
+    """Return when this process was started, in seconds since the epoch."""
+    import psutil  # noqa: PLC0415 -- slow, and most commands do not need it
+
+    return psutil.Process().create_time()
+
+
 @cache
 def boot_id() -> str:
     """Return what names the running kernel; where there is no such id, its boot time in seconds."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
+        import psutil  # noqa: PLC0415 -- slow, and Linux does not need it here
+
         return f"booted-{psutil.boot_time():.0f}"
 
 

@@ -1,4 +1,4 @@
-"""Narration on stderr and the event log, from one structlog pipeline.
+"""Narration on stderr, by structlog, and the event log.
 
 An event is a noun and a past verb (``worktree.removed``) with facts. All of them go to the session's
 ``events.jsonl``; those with a ``message`` are narrated as well: as a sentence on a terminal, else as one
@@ -11,15 +11,15 @@ import contextlib
 import json
 import os
 import select
+import sys
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-import structlog
-
 if TYPE_CHECKING:
-    from collections.abc import Mapping, MutableMapping
+    from collections.abc import Iterator, Mapping, MutableMapping
     from pathlib import Path
 
-    from structlog.typing import WrappedLogger
+    from structlog.typing import BindableLogger, WrappedLogger
 
 _BLOCKED_READER = 1000  # milliseconds to wait for somebody who has stopped reading our stderr
 _CHUNK = 4096  # bytes that fit into a pipe that poll() says has room (pipe(7): PIPE_BUF)
@@ -44,15 +44,20 @@ class Log:
         self._file = -1
         self._early: list[bytes] | None = []
         self._torn = False
-        self._logger = structlog.wrap_logger(
-            structlog.ReturnLogger(),
-            processors=[
-                structlog.processors.add_log_level,
-                structlog.processors.TimeStamper(fmt="iso", utc=True, key="at"),
-                self._record,
-                self._narrate,
-            ],
-        )
+        self._identity: Mapping[str, str] = {}
+        self._narrator: BindableLogger | None = None
+
+    def load(self, *unwanted: str) -> None:
+        """Load what narration needs: as slow as several git commands, so do it while waiting for one.
+
+        Arguments:
+            unwanted: modules to be spared that structlog loads only if they are there.
+
+        """
+        if self._narrator is None:
+            with _unloaded(*unwanted):
+                import structlog  # noqa: PLC0415 -- see above
+            self._narrator = structlog.wrap_logger(structlog.ReturnLogger(), processors=[self._narrate])
 
     def attach(self, path: Path, **identity: str) -> None:
         """Write events to a file from now on, those told already first.
@@ -62,7 +67,7 @@ class Log:
             identity: facts that belong to each event.
 
         """
-        self._logger = self._logger.bind(**identity)
+        self._identity = identity
         with contextlib.suppress(OSError):  # as with a disk that is full later
             self._file = os.open(
                 path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666
@@ -73,15 +78,15 @@ class Log:
 
     def event(self, event: str, message: str = "", **facts: Any) -> None:
         """Tell that something happened; with a message, also to whoever watches."""
-        self._logger.info(event, **_without_empty(message=message), **facts)
+        self._tell("info", event, "", **_without_empty(message=message), **facts)
 
     def warning(self, event: str, message: str, hint: str = "", **facts: Any) -> None:
         """Tell what somebody should know, and what to do about it."""
-        self._logger.warning(event, message=message, **_without_empty(hint=hint), **facts)
+        self._tell("warning", event, "", message=message, **_without_empty(hint=hint), **facts)
 
     def error(self, event: str, message: str, hint: str = "", **facts: Any) -> None:
         """Tell why this ends."""
-        self._logger.error(event, message=message, **_without_empty(hint=hint), **facts)
+        self._tell("error", event, "", message=message, **_without_empty(hint=hint), **facts)
 
     def block(self, event: str, message: str, text: str, **facts: Any) -> None:
         """Tell that something happened; on a terminal by several lines instead of one.
@@ -93,7 +98,7 @@ class Log:
             facts: what belongs to it.
 
         """
-        self._logger.info(event, message=message, text=text, **facts)
+        self._tell("info", event, text, message=message, **facts)
 
     def progress(self, text: str) -> None:
         """Show on one line of a terminal how far long work is; an empty text clears it."""
@@ -106,15 +111,18 @@ class Log:
             os.close(self._file)
             self._file = -1
 
-    def _record(
-        self, _logger: WrappedLogger, _method: str, event: MutableMapping[str, Any]
-    ) -> MutableMapping[str, Any]:
-        line = _object({name: fact for name, fact in event.items() if name != "text"})
+    def _tell(self, level: str, event: str, text: str, /, **facts: Any) -> None:
+        at = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+        told = {"at": at, "level": level, "event": event, **self._identity, **facts}
+        line = json.dumps(told, default=str).encode() + b"\n"
         if self._early is None:
             self._append(line)
         else:
             self._early.append(line)
-        return event
+        if "message" in facts:
+            self.load()
+            assert self._narrator is not None
+            getattr(self._narrator, level)(text=text, line=line, **told)
 
     def _append(self, line: bytes) -> None:
         if self._torn:  # the disk was full in the middle of the last one
@@ -127,11 +135,12 @@ class Log:
     def _narrate(
         self, _logger: WrappedLogger, _method: str, event: MutableMapping[str, Any]
     ) -> MutableMapping[str, Any]:
-        text = event.pop("text", None)
-        if self._terminal and text is not None:
-            self._write(f"{text}\n".encode(errors="backslashreplace"))
-        elif "message" in event:
-            self._write(_sentence(event, colour=self._colour) if self._terminal else _object(event))
+        if not self._terminal:
+            self._write(event["line"])
+        elif event["text"]:
+            self._write(f"{event['text']}\n".encode(errors="backslashreplace"))
+        else:
+            self._write(_sentence(event, colour=self._colour))
         return event
 
     def _write(self, line: bytes) -> None:
@@ -163,14 +172,21 @@ def _sentence(event: MutableMapping[str, Any], *, colour: bool) -> bytes:
     return text.encode(errors="backslashreplace")
 
 
-def _object(event: MutableMapping[str, Any]) -> bytes:
-    first = {name: event[name] for name in ("at", "level", "event")}
-    return json.dumps({**first, **event}, default=str).encode() + b"\n"
-
-
 def one_line(words: str) -> str:
     """Return text that stays on its line and does nothing to a terminal: names of files can hold anything."""
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in words)
+
+
+@contextlib.contextmanager
+def _unloaded(*names: str) -> Iterator[None]:
+    absent = [name for name in names if name not in sys.modules]
+    for name in absent:
+        sys.modules[name] = None  # type: ignore[assignment]  # documented: importing it then raises
+    try:
+        yield
+    finally:
+        for name in absent:
+            del sys.modules[name]
 
 
 def _without_empty(**facts: str) -> dict[str, str]:

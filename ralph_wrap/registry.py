@@ -140,11 +140,12 @@ class Registry:
             OSError: the registry cannot be written.
 
         """
-        there = {path.name.partition(".")[0] for path in self.agents.iterdir()}
-        names = [f"{number:04x}" for number in range(_IDS)]
-        free = sorted(set(names) - there - set(taken()))
-        random.shuffle(free)
-        for name in free:
+        had = {path.name.partition(".")[0] for path in self.agents.iterdir()}.union(taken())
+        first, step = random.randrange(_IDS), random.randrange(1, _IDS, 2)  # noqa: S311 -- spread, not secret
+        for turn in range(_IDS):  # an odd step meets each of them once
+            name = f"{(first + turn * step) % _IDS:04x}"
+            if name in had:
+                continue
             if claim := self._try(name, identity, now, agent):
                 # Between the look and the claim a whole session of that id may have come and gone.
                 if name not in taken(name):

@@ -201,6 +201,7 @@ class Session:
             environ={**self._environ, **prospect.identity},
             told=self._log,
             stopped=lambda: self._signals.stop.count > 0,
+            meanwhile=self._load_the_rest,
         )
         self._workspace = workspace = self._site.open(obstacle)
         if workspace.lock is not None:
@@ -260,6 +261,11 @@ class Session:
             self._claim.update(**changes)
         except OSError as error:
             self._log.event("record.not_written", reason=str(error))
+
+    def _load_the_rest(self) -> None:
+        # structlog loads rich for tracebacks that are not shown here, and ssl through asyncio: together a
+        # quarter of an idle session's memory. Another program may want both, so only if this one is ours.
+        self._log.load(*(("rich", "ssl") if self._whole_process else ()))
 
     def _note_agent(self) -> None:
         self._agent_started = True

@@ -73,6 +73,7 @@ class Site:
         environ: our environment.
         told: of everything that happens.
         stopped: tells that the session is to end.
+        meanwhile: called once while git checks the files out.
 
     """
 
@@ -84,6 +85,7 @@ class Site:
     environ: Mapping[str, str]
     told: Log
     stopped: Callable[[], bool]
+    meanwhile: Callable[[], object]
 
     def open(self, obstacle: IsolationError | None) -> Workspace:
         """Make a worktree, or fall back to the plain project root as the settings allow.
@@ -131,6 +133,7 @@ class Site:
             reason=f"ralph-wrap session {self.record.session}",
             stopped=self.stopped,
             progress=self.told.progress,
+            meanwhile=self.meanwhile,
         )
         self.told.event("workspace.created", path=os.fspath(tree.path), branch=tree.branch, base=tree.base)
         return Workspace(tree.path, tree=tree)

@@ -108,6 +108,7 @@ def test_a_signal_during_the_checkout_leaves_nothing(
             reason="a test",
             stopped=lambda: True,
             progress=lambda _: None,
+            meanwhile=lambda: None,
         )
     _nothing_left(repo)
 

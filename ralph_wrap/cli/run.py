@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import sys
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +15,7 @@ from ralph_wrap.cli.boundary import boundary
 from ralph_wrap.errors import RalphError, StoppedError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from ralph_wrap.signals import Signals
 
@@ -136,9 +135,9 @@ def run(
 def _run(
     signals: Signals | None, directory: Path, flags: Mapping[str, str | None], command: tuple[str, ...]
 ) -> int:
-    with _unloaded("rich", "ssl"):
-        from ralph_wrap import project  # noqa: PLC0415 -- what the command line does not need comes late
-        from ralph_wrap.session import Session  # noqa: PLC0415
+    from ralph_wrap import project  # noqa: PLC0415 -- what the command line does not need comes late
+    from ralph_wrap.session import Session  # noqa: PLC0415
+
     if not directory.is_dir():
         raise UsageError(
             f"project {directory} is not there, or no directory", "name a directory that is there"
@@ -150,20 +149,3 @@ def _run(
     with suppress(StoppedError), session:
         session.run()
     return session.report.exit_status if session.report else RalphError.exit_code
-
-
-@contextmanager
-def _unloaded(*names: str) -> Iterator[None]:
-    """Keep modules that others import only if they are there from being loaded.
-
-    structlog.dev loads rich for tracebacks that are not shown here, asyncio loads ssl for connections that
-    are not made: together a third of an idle session's memory (benchmarks/idle.py).
-    """
-    absent = [name for name in names if name not in sys.modules]
-    for name in absent:
-        sys.modules[name] = None  # type: ignore[assignment]  # documented: importing it then raises
-    try:
-        yield
-    finally:
-        for name in absent:
-            del sys.modules[name]

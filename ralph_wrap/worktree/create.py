@@ -89,6 +89,7 @@ def create(
     reason: str,
     stopped: Callable[[], bool],
     progress: Callable[[str], None],
+    meanwhile: Callable[[], object],
 ) -> LinkedWorktree:
     """Make a worktree with every file checked out.
 
@@ -102,6 +103,7 @@ def create(
         reason: why the registration is locked, for ``git worktree list``.
         stopped: tells that the session is to end; the checkout is then cut short.
         progress: told how far a checkout is that takes a second or more.
+        meanwhile: called once while git checks the files out.
 
     Raises:
         IsolationError: it cannot be had; nothing is left of the attempt.
@@ -114,7 +116,7 @@ def create(
             try:
                 with repository_lock(repository.common_dir):
                     worktree = _register(where, repository, path, branch, base, continued, reason, undo)
-                _check_out(worktree.git(where), stopped, progress)
+                _check_out(worktree.git(where), stopped, progress, meanwhile)
             except (GitError, OSError) as error:
                 # Before the undo: it makes room on a full disk.
                 raise IsolationError(
@@ -173,8 +175,11 @@ def _register(
     )
 
 
-def _check_out(here: Git, stopped: Callable[[], bool], progress: Callable[[str], None]) -> None:
+def _check_out(
+    here: Git, stopped: Callable[[], bool], progress: Callable[[str], None], meanwhile: Callable[[], object]
+) -> None:
     with git.start(here, "reset", "--hard", "--no-recurse-submodules", config=_PARALLEL_CHECKOUT) as running:
+        meanwhile()
         shown = ""
         while not running.ended(_STOP_LATENCY):
             if stopped():

@@ -75,6 +75,7 @@ def make_tree(repo: Repo, *, continued: bool = False) -> Tree:
         reason="a test",
         stopped=lambda: False,
         progress=lambda _: None,
+        meanwhile=lambda: None,
     )
     return Tree(repo, linked)
 
