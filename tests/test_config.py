@@ -59,14 +59,17 @@ class Place:
         return path
 
     def load(
-        self, flags: Mapping[str, str] | None = None, environ: Mapping[str, str] | None = None
+        self,
+        flags: Mapping[str, str] | None = None,
+        environ: Mapping[str, str] | None = None,
+        command: tuple[str, ...] = ("agent.sh",),
     ) -> Settings:
         """Return the settings of a session that is started here."""
-        return config.load(self.root, self.root, self.cwd, flags or {}, environ or {}, ("agent.sh",))
+        return config.load(self.root, self.root, self.cwd, flags or {}, environ or {}, command)
 
     def value(self, option: str, **sources: Mapping[str, str]) -> Any:
-        """Return one setting; a prompt file relative to the directory where both are."""
-        found = getattr(self.load(**sources), option)
+        """Return one setting, no command typed; a prompt file relative to the directory where both are."""
+        found = getattr(self.load(**sources, command=()), option)
         return found.relative_to(self.root) if isinstance(found, Path) else found
 
     def refused(
@@ -178,6 +181,17 @@ def test_nothing_given_is_the_default(place: Place) -> None:
     assert nothing == Settings(project=place.root, command=("agent.sh", "--fast"))
 
 
+@pytest.mark.parametrize(("flags", "agent"), [({}, ""), ({"agent": "three"}, "three")])
+def test_a_command_that_was_typed_beats_an_agent_that_was_not(
+    place: Place, flags: dict[str, str], agent: str
+) -> None:
+    """One that was typed beside it stays, for whoever looks at both to refuse."""
+    place.file('agent = "one"\nuntil = "x"\n')
+    loaded = place.load(flags, {"RALPH_WRAP_AGENT": "two"})
+    assert (loaded.command, loaded.agent, loaded.until) == (("agent.sh",), agent, "x")
+    assert place.load(flags, {"RALPH_WRAP_AGENT": "two"}, command=()).agent == (agent or "two")
+
+
 @pytest.mark.parametrize(
     ("line", "option", "value"),
     [
@@ -210,7 +224,8 @@ def test_a_prompt_and_a_prompt_file_are_one_choice(same: Place, stronger: str, k
     other = {"prompt": "prompt_file", "prompt_file": "prompt"}[kind]
     same.file(f'{other} = "two.md"\n')
     name = kind if stronger == "flags" else f"RALPH_WRAP_{kind.upper()}"
-    loaded = same.load(**{stronger: {name: "one.md"}})
+    given = {name: "one.md"}
+    loaded = same.load(given) if stronger == "flags" else same.load(environ=given)
     expected = {"prompt": ("one.md", None), "prompt_file": (None, same.root / "one.md")}[kind]
     assert (loaded.prompt, loaded.prompt_file) == expected
 

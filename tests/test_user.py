@@ -17,7 +17,7 @@ import pytest
 from ralph_wrap import user
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 
@@ -33,10 +33,12 @@ before = int(sys.argv[3])
 os.setresuid(before, before, before)
 try:
     environ = user.become_owner(Path(sys.argv[1]), os.environ)
+    if sys.argv[4] == "ensure":
+        environ = user.ensure_home(environ)
+        Path(environ["HOME"], "mine").touch()
 except errors.RalphError as error:
     print(json.dumps({"message": error.message, "hint": error.hint}))
     sys.exit()
-Path(environ["HOME"], "mine").touch()
 names = ("HOME", "USER", "LOGNAME", "KEPT")
 found = {name: environ[name] for name in names if name in environ}
 found |= {"uids": os.getresuid(), "gids": os.getresgid(), "groups": sorted(os.getgroups())}
@@ -58,20 +60,34 @@ def place() -> Iterator[Path]:
 
 
 @pytest.fixture
-def homes(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a place for homes that are made, and keep it and its stand-in out of the machine's own."""
-    path = place / "homes"
-    monkeypatch.setattr(user, "HOMES", path)
-    monkeypatch.setattr(tempfile, "tempdir", str(place / "stand-in"))
-    (place / "stand-in").mkdir()
+def temporary(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the directory for temporary files, also that of children."""
+    path = place / "tmp"
+    path.mkdir()
+    path.chmod(0o1777)
+    monkeypatch.setattr(tempfile, "tempdir", str(path))
+    monkeypatch.setenv("TMPDIR", str(path))
     return path
 
 
-def _become(project: Path, *under: str, start_as: int = 0, **environ: str) -> dict[str, Any]:
-    """Let a child become the owner of a project and return who it is then."""
+@pytest.fixture
+def homes(place: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a place for homes as the image makes it, and keep tests out of the machine's own."""
+    assert temporary.is_dir()
+    path = place / "homes"
+    path.mkdir()
+    path.chmod(0o1777)
+    monkeypatch.setattr(user, "HOMES", path)
+    return path
+
+
+def _become(
+    project: Path, *under: str, start_as: int = 0, step: str = "ensure", **environ: str
+) -> dict[str, Any]:
+    """Let a child become the owner of a project, with a home made or not, and return who it is then."""
     places = (os.fspath(project), os.fspath(project.with_name("homes")))
-    argv = (*under, sys.executable, "-c", CHILD, *places, str(start_as))
-    variables = {"USER": "root", "LOGNAME": "root", "KEPT": "yes", "TMPDIR": str(project.parent), **environ}
+    argv = (*under, sys.executable, "-c", CHILD, *places, str(start_as), step)
+    variables = {"USER": "root", "LOGNAME": "root", "KEPT": "yes", **environ}
     done = subprocess.run(argv, env={**os.environ, **variables}, capture_output=True, check=True, text=True)
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer
@@ -93,27 +109,27 @@ def _owner(path: Path) -> tuple[int, int, int]:
 
 
 @needs_root
-def test_root_becomes_the_owner_for_good(place: Path) -> None:
+def test_root_becomes_the_owner_for_good(place: Path, homes: Path) -> None:
     """User, group and no other group; names of root are gone; a home that can be written is made."""
     project = _owned(place / "project", UID, GID)
     assert _become(project, HOME="/root") == {
-        "HOME": str(place / "homes" / str(UID)),
+        "HOME": str(homes / str(UID)),
         "KEPT": "yes",
         "uids": [UID] * 3,
         "gids": [GID] * 3,
         "groups": [GID],
         "for good": True,
     }
-    assert _owner(place / "homes" / str(UID) / "mine")[:2] == (UID, GID)
+    assert _owner(homes / str(UID) / "mine")[:2] == (UID, GID)
 
 
 @needs_root
-def test_an_owner_with_a_name_gets_it(place: Path) -> None:
+def test_an_owner_with_a_name_gets_it(place: Path, homes: Path) -> None:
     """And the groups of that name, beside the group that the project has."""
     entry = pwd.getpwnam("nobody")
     project = _owned(place / "project", entry.pw_uid, GID)
     assert _become(project, HOME="/root") == {
-        "HOME": str(place / "homes" / str(entry.pw_uid)),
+        "HOME": str(homes / str(entry.pw_uid)),
         "USER": "nobody",
         "LOGNAME": "nobody",
         "KEPT": "yes",
@@ -144,7 +160,7 @@ def test_who_is_not_root_stays_who_he_is(place: Path) -> None:
 
 
 @needs_root
-def test_what_may_not_be_done_is_told(place: Path) -> None:
+def test_what_may_not_be_done_is_told(place: Path, homes: Path, temporary: Path) -> None:
     """A container without capabilities; no half-made home is left."""
     project = _owned(place / "project", UID, GID)
     helpless = ("setpriv", "--bounding-set=-all", "--inh-caps=-all")
@@ -152,7 +168,7 @@ def test_what_may_not_be_done_is_told(place: Path) -> None:
         "message": f"cannot become user id {UID}, who owns {project}: Operation not permitted",
         "hint": f"docker run --user {UID}:{GID}, or with the capabilities CHOWN, SETUID and SETGID",
     }
-    assert sorted(place.rglob("*")) == [place / "homes", project]
+    assert sorted(place.rglob("*")) == [homes, project, temporary]
 
 
 # The home
@@ -171,56 +187,114 @@ def test_my_home_is_the_given_one_or_that_of_my_name(
     path = str(tmp_path / given) if given else given
     environ = {"KEPT": "yes"} if path is None else {"KEPT": "yes", "HOME": path}
     home = path if is_kept else pwd.getpwuid(os.getuid()).pw_dir
-    assert user.with_home(environ, os.getuid(), os.getgid()) == {"KEPT": "yes", "HOME": home}
-    assert not homes.exists()
+    chosen = user.with_home(environ, os.getuid())
+    assert chosen == user.ensure_home(chosen) == {"KEPT": "yes", "HOME": home}
+    assert list(homes.iterdir()) == []
 
 
 @needs_root
-def test_another_users_own_home_is_kept(place: Path, homes: Path) -> None:
+def test_another_users_own_home_is_kept(place: Path) -> None:
     """It belongs to who we are about to become."""
     home = _owned(place / "home", UID, GID)
-    assert user.with_home({"HOME": str(home)}, UID, GID) == {"HOME": str(home)}
-    assert not homes.exists()
+    assert user.with_home({"HOME": str(home)}, UID) == {"HOME": str(home)}
+
+
+def test_a_home_that_is_not_one_of_ours_is_not_made(tmp_path: Path, homes: Path) -> None:
+    """Whoever names a directory that is absent finds it absent."""
+    environ = {"HOME": str(tmp_path / "absent")}
+    assert user.ensure_home(environ) == environ
+    assert not (tmp_path / "absent").exists()
+    assert list(homes.iterdir()) == []
+
+
+@needs_root
+def test_becoming_the_owner_makes_nothing(place: Path, homes: Path, temporary: Path) -> None:
+    """A run that is refused afterwards leaves no trace; the home is only chosen."""
+    project = _owned(place / "project", UID, GID)
+    assert _become(project, step="choose", HOME="/root")["HOME"] == str(homes / str(UID))
+    assert sorted(place.rglob("*")) == [homes, project, temporary]
 
 
 @needs_root
 @pytest.mark.parametrize("given", ["/root", "/", "/nonexistent", ""])
-def test_a_home_is_made_once(homes: Path, given: str) -> None:
-    """For who has none: a private directory, found again the next time."""
-    expected = {"HOME": str(homes / str(UID))}
-    assert user.with_home({"HOME": given}, UID, GID) == expected
-    assert _owner(homes / str(UID)) == (UID, GID, 0o700)
-    (homes / str(UID) / "settings").touch()
-    assert user.with_home({"HOME": given}, UID, GID) == expected
-    assert (homes / str(UID) / "settings").exists()
+@pytest.mark.parametrize("image", [True, False], ids=["in the image", "elsewhere"])
+def test_a_home_is_made_once(place: Path, homes: Path, temporary: Path, given: str, *, image: bool) -> None:
+    """For who has none: a private directory, found again the next time, also without the image's place."""
+    project = _owned(place / "project", UID, GID)
+    if not image:
+        homes.rmdir()
+    home = homes / str(UID) if image else temporary / f"ralph-wrap-home-{UID}"
+    assert _become(project, HOME=given)["HOME"] == str(home)
+    assert _owner(home) == (UID, GID, 0o700)
+    (home / "settings").touch()
+    assert _become(project, HOME=given)["HOME"] == str(home)
+    assert sorted(path.name for path in home.iterdir()) == ["mine", "settings"]
+    assert list(home.parent.iterdir()) == [home]
+
+
+def _directory(place: Path, _lure: Path) -> None:
+    place.mkdir()
+
+
+def _file(place: Path, _lure: Path) -> None:
+    place.touch()
+
+
+def _own_file(place: Path, _lure: Path) -> None:
+    place.touch()
+    os.chown(place, UID, GID)
+
+
+def _symlink(place: Path, lure: Path) -> None:
+    place.symlink_to(lure)
+
+
+def _dangling_symlink(place: Path, lure: Path) -> None:
+    place.symlink_to(lure / "absent")
 
 
 @needs_root
-@pytest.mark.parametrize("trap", ["directory", "file", "symlink"])
-def test_somebody_elses_directory_is_no_home(place: Path, homes: Path, trap: str) -> None:
-    """Whoever made it first could read what is put there; another one is made."""
-    homes.mkdir()
-    if trap == "symlink":
-        (homes / str(UID)).symlink_to(_owned(place / "lure", UID, GID))
-    elif trap == "file":
-        (homes / str(UID)).touch()
-    else:
-        (homes / str(UID)).mkdir()
-    home = Path(user.with_home({"HOME": "/root"}, UID, GID)["HOME"])
-    assert home.parent == place / "stand-in"
+@pytest.mark.parametrize(
+    "trap",
+    [_directory, _file, _own_file, _symlink, _dangling_symlink],
+    ids=lambda trap: trap.__name__.strip("_"),
+)
+@pytest.mark.parametrize("image", [True, False], ids=["in the image", "elsewhere"])
+def test_somebody_elses_directory_is_no_home(
+    place: Path, homes: Path, temporary: Path, trap: Callable[[Path, Path], None], *, image: bool
+) -> None:
+    """Whoever made it first could read what is put there; another one is made, and nothing in it."""
+    project, lure = _owned(place / "project", UID, GID), _owned(place / "lure", UID, GID)
+    if not image:
+        homes.rmdir()
+    trapped = homes / str(UID) if image else temporary / f"ralph-wrap-home-{UID}"
+    trap(trapped, lure)
+    before = _owner(trapped)
+    home = Path(_become(project, HOME="/root")["HOME"])
+    assert home.parent == temporary
     assert home.name.startswith(f"ralph-wrap-home-{UID}-")
     assert _owner(home) == (UID, GID, 0o700)
+    assert list(lure.iterdir()) == []
+    assert _owner(trapped) == before
+    assert not trapped.is_dir() or list(trapped.iterdir()) == []
 
 
 @needs_root
-def test_without_any_name_a_home_is_made_by_the_user_himself(place: Path) -> None:
+def test_a_place_for_homes_that_cannot_be_written_is_none(place: Path, homes: Path, temporary: Path) -> None:
+    """Somebody made it without the permissions that the image gives it."""
+    project = _owned(place / "project", UID, GID)
+    homes.chmod(0o755)
+    home = Path(_become(project, HOME="/root")["HOME"])
+    assert (home.parent, _owner(home)) == (temporary, (UID, GID, 0o700))
+
+
+@needs_root
+def test_without_any_name_a_home_is_made_by_the_user_himself(place: Path, homes: Path) -> None:
     """``docker run --user``: nobody was root, HOME is ``/``, and the image has a place for homes."""
     project = _owned(place / "project", UID, GID)
-    (place / "homes").mkdir()
-    (place / "homes").chmod(0o1777)
     found = _become(project, start_as=UID, HOME="/")
-    assert (found["HOME"], found["uids"]) == (str(place / "homes" / str(UID)), [UID] * 3)
-    assert _owner(place / "homes" / str(UID)) == (UID, 0, 0o700)
+    assert (found["HOME"], found["uids"]) == (str(homes / str(UID)), [UID] * 3)
+    assert _owner(homes / str(UID)) == (UID, 0, 0o700)
 
 
 def test_the_stand_in_for_an_identity_satisfies_git() -> None:

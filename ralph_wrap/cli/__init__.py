@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version as installed_version
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
@@ -28,6 +27,8 @@ app.command(rich_help_panel="Loops")(ps)
 
 def _show_version(value: bool) -> None:
     if value:
+        from importlib.metadata import version as installed_version  # noqa: PLC0415 -- as slow as Typer
+
         typer.echo(f"ralph-wrap {installed_version('ralph-wrap')}")
         raise typer.Exit
 

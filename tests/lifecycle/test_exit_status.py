@@ -114,12 +114,13 @@ def test_an_agent_that_is_gone_after_its_first_iteration_keeps_its_branch(repo: 
 
 
 def test_isolation_that_is_required_and_cannot_be_had_is_125(tmp_path: Path) -> None:
-    """Nothing but the session's records is left."""
+    """The agent does not run, and nothing but the session's records is left."""
     plain = tmp_path / "plain"
     plain.mkdir()
-    result = run(plain, "--isolation", "require", "--", "true")
+    result = run(plain, "--isolation", "require", "--", "touch", "ran")
     assert result.status == 125
     messages = [told["message"] for told in result.warnings]
     assert messages == [f"isolation is required: {plain} is not in a git repository"]
     assert result.report["exit_status"] == 125
     assert result.report["ended_by"] == "not-started"
+    assert [*plain.glob("*"), *plain.glob(".ralph/*")] == [plain / ".ralph", plain / ".ralph" / "run"]

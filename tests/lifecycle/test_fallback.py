@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.mounts import mounted, needs_mounts, read_only
 from tests.support.repo import Repo, make_repo
-from tests.support.sessions import PROGRAM, Result, Session, run
+from tests.support.sessions import Result, Session, run
 from tests.support.shim import path_without_git, shim_git
 
 if TYPE_CHECKING:
@@ -191,42 +191,9 @@ def test_a_second_session_in_the_plain_root_is_refused(tmp_path: Path, script: C
     assert run(project, "-n", "1", "--", script("pwd")).status == 0
 
 
-def test_isolation_required(tmp_path: Path, script: Callable[[str], str]) -> None:
-    """Then there is no falling back: 125, and the agent does not run."""
-    project = tmp_path / "project"
-    project.mkdir()
-    result = run(project, "--isolation", "require", "--", script("touch ran"))
-    assert result.status == 125
-    assert result.warnings[-1]["message"] == (f"isolation is required: {project} is not in a git repository")
-    assert not (project / "ran").exists()
-
-
 def test_isolation_off(repo: Repo, script: Callable[[str], str]) -> None:
     """No worktree, no branch, no rule, no warning."""
     result = run(repo.path, "-n", "1", "--isolation", "off", "--", script("pwd"))
     assert (result.status, result.stdout, result.warnings) == (0, os.fsencode(f"{repo.path}\n"), [])
     assert not (repo.path / ".gitignore").exists()
     _no_trace(repo)
-
-
-def test_on_a_terminal_there_is_one_warning_and_one_hint(
-    tmp_path: Path, script: Callable[[str], str]
-) -> None:
-    """Sentences for a person."""
-    project = tmp_path / "project"
-    project.mkdir()
-    done = subprocess.run(
-        ("script", "-qec", f"{PROGRAM} run -n 1 -- {script('pwd')}", "/dev/null"),
-        cwd=project,
-        capture_output=True,
-        check=True,
-        stdin=subprocess.DEVNULL,
-    )
-    lines = done.stdout.decode().splitlines()
-    assert [line for line in lines if "warning:" in line] == [
-        (
-            f"ralph-wrap: warning: no isolation: {project} is not in a git repository; "
-            f"working in {project} itself"
-        )
-    ]
-    assert len([line for line in lines if "hint:" in line]) == 1

@@ -19,12 +19,6 @@ CHANGE = 'echo "$RALPH_ITERATION" > counted'
 PROMISE = "<promise>COMPLETE</promise>"
 
 
-def _ending(result: Result) -> tuple[str, int, int]:
-    report = result.report
-    assert report["exit_status"] == result.status, result.stderr
-    return report["ended_by"], report["iterations"], result.status
-
-
 def _pauses(result: Result) -> list[float]:
     """Return the seconds from the end of each iteration to the start of the next one."""
     at = [
@@ -42,7 +36,7 @@ def _pauses(result: Result) -> list[float]:
 def test_the_loop_ends_after_as_many_iterations_as_asked(repo: Repo) -> None:
     """--max-iterations 3 runs the agent three times, in one and the same worktree."""
     result = run(repo.path, "-n", "3", *SH, 'echo "$RALPH_ITERATION" >> all; cat all')
-    assert _ending(result) == ("max-iterations", 3, 0)
+    assert result.ending == ("max-iterations", 3, 0)
     assert result.stdout == b"1\n1\n2\n1\n2\n3\n"
 
 
@@ -70,19 +64,19 @@ def test_no_limit_is_ended_by_a_promise_alone(repo: Repo) -> None:
     """With every limit at 0, what never changes and always fails goes on until the promise comes."""
     agent = f'[ "$RALPH_ITERATION" -lt 7 ] || echo "{PROMISE}"'
     result = run(repo.path, "-n", "0", "--max-failures", "0", "--max-stalls", "0", *SH, agent)
-    assert _ending(result) == ("promise", 7, 0)
+    assert result.ending == ("promise", 7, 0)
 
 
 def test_a_hundred_iterations_are_the_default_limit(repo: Repo) -> None:
     """Whoever sets no limit gets one."""
     result = run(repo.path, "--max-stalls", "0", "--isolation", "off", "--", "true")
-    assert _ending(result) == ("max-iterations", 100, 0)
+    assert result.ending == ("max-iterations", 100, 0)
 
 
 def test_failing_iterations_end_the_loop_with_longer_and_longer_waits(repo: Repo) -> None:
     """--max-failures 3 waits at least 1 s and 2 s, and hands on the last iteration's status."""
     result = run(repo.path, "--max-failures", "3", *SH, 'exit "$((40 + RALPH_ITERATION))"')
-    assert _ending(result) == ("max-failures", 3, 43)
+    assert result.ending == ("max-failures", 3, 43)
     first, second = _pauses(result)
     assert first >= 1.0
     assert second >= 2.0
@@ -92,14 +86,14 @@ def test_a_success_forgives_earlier_failures(repo: Repo) -> None:
     """Failures count in a row only."""
     agent = 'echo "$RALPH_ITERATION" > counted; [ "$RALPH_ITERATION" = 2 ]'
     result = run(repo.path, "--max-failures", "2", "-n", "3", *SH, agent)
-    assert _ending(result) == ("max-iterations", 3, 1)
+    assert result.ending == ("max-iterations", 3, 1)
 
 
 def test_iterations_that_change_nothing_end_the_loop(repo: Repo) -> None:
     """--max-stalls 3: one iteration that changes something, and three that do not."""
     agent = '[ "$RALPH_ITERATION" -gt 1 ] || echo changed > file.txt'
     result = run(repo.path, "--max-stalls", "3", *SH, agent)
-    assert _ending(result) == ("max-stalls", 4, 0)
+    assert result.ending == ("max-stalls", 4, 0)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +120,7 @@ def test_what_counts_as_a_change(repo: Repo, agent: str, *, stalls: bool) -> Non
     # The first iteration counts as a change in each case: what follows is compared with it.
     whole = f"mkdir -p ignored; [ -e start ] || echo > start; {agent}"
     result = run(repo.path, "--max-stalls", "2", "-n", "5", *SH, whole)
-    assert _ending(result) == (("max-stalls", 3, 0) if stalls else ("max-iterations", 5, 0))
+    assert result.ending == (("max-stalls", 3, 0) if stalls else ("max-iterations", 5, 0))
 
 
 def test_stalls_are_seen_without_a_repository(repo: Repo) -> None:
@@ -135,7 +129,7 @@ def test_stalls_are_seen_without_a_repository(repo: Repo) -> None:
     plain.mkdir()
     agent = '[ "$RALPH_ITERATION" -gt 2 ] || echo "$RALPH_ITERATION" > file'
     result = run(plain, "--max-stalls", "2", *SH, agent)
-    assert _ending(result) == ("max-stalls", 4, 0)
+    assert result.ending == ("max-stalls", 4, 0)
 
 
 @pytest.mark.parametrize(
@@ -157,39 +151,39 @@ def test_what_keeps_the_promise(repo: Repo, until: str | None, printed: str, *, 
     """A whole line of the agent's stdout, apart from white space around it."""
     options = () if until is None else ("--until", until)
     result = run(repo.path, "-n", "2", *options, *SH, f"printf '{printed}'")
-    assert _ending(result) == (("promise", 1, 0) if kept else ("max-iterations", 2, 0))
+    assert result.ending == (("promise", 1, 0) if kept else ("max-iterations", 2, 0))
 
 
 def test_a_promise_on_stderr_is_none(repo: Repo) -> None:
     """An agent's prompt or tool output there may hold the text."""
     result = run(repo.path, "-n", "1", *SH, f"echo '{PROMISE}' >&2")
-    assert _ending(result) == ("max-iterations", 1, 0)
+    assert result.ending == ("max-iterations", 1, 0)
 
 
 def test_half_a_promise_is_not_completed_by_the_next_iteration(repo: Repo) -> None:
     """Each iteration answers for itself."""
     agent = f"[ $RALPH_ITERATION = 1 ] && printf '{PROMISE[:9]}' || printf '{PROMISE[9:]}'"
     result = run(repo.path, "-n", "2", *SH, agent)
-    assert _ending(result) == ("max-iterations", 2, 0)
+    assert result.ending == ("max-iterations", 2, 0)
 
 
 def test_a_kept_promise_outweighs_the_exit_status(repo: Repo) -> None:
     """Promise and status 7 end the session with 0."""
     result = run(repo.path, *SH, f"echo '{PROMISE}'; exit 7")
-    assert _ending(result) == ("promise", 1, 0)
+    assert result.ending == ("promise", 1, 0)
 
 
 def test_a_promise_is_found_in_the_middle_of_much_output(repo: Repo) -> None:
     """Pieces of 64 KiB do not hide a line that lies across two of them."""
     agent = f"head -c 65530 /dev/zero | tr '\\0' x; echo; echo '{PROMISE}'; head -c 200000 /dev/zero"
     result = run(repo.path, "-n", "2", *SH, agent)
-    assert _ending(result) == ("promise", 1, 0)
+    assert result.ending == ("promise", 1, 0)
 
 
 def test_the_delay_lies_between_iterations(repo: Repo) -> None:
     """Three iterations have two pauses of at least --delay; there is none before or after."""
     result = run(repo.path, "-n", "3", "--delay", "400ms", *SH, CHANGE)
-    assert _ending(result) == ("max-iterations", 3, 0)
+    assert result.ending == ("max-iterations", 3, 0)
     pauses = _pauses(result)
     assert len(pauses) == 2
     assert min(pauses) >= 0.4
@@ -198,4 +192,4 @@ def test_the_delay_lies_between_iterations(repo: Repo) -> None:
 def test_a_long_delay_does_not_follow_the_last_iteration(repo: Repo) -> None:
     """A session that is to wait an hour between two iterations ends at once after its only one."""
     with Session(repo.path, "-n", "1", "--delay", "1h", "--", "true") as session:
-        assert _ending(session.finish()) == ("max-iterations", 1, 0)
+        assert session.finish().ending == ("max-iterations", 1, 0)

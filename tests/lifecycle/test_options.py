@@ -75,8 +75,9 @@ def test_drop_empty_deletes_only_a_branch_that_holds_nothing(repo: Repo, agent: 
     """A commit, uncommitted work, or a commit that was reset away: each keeps it."""
     result = run(repo.path, "-n", "1", "--drop-empty", *SH, agent)
     assert result.status == 0, result.stderr
-    assert f"ralph/{result.report['id']}" in repo.branches() or not stays
-    assert (result.report["branch"] is not None) == stays
+    branch, saved = result.report["branch"], result.report["saved"]
+    assert branch == (f"ralph/{result.report['id']}" if stays else None)
+    assert repo.branches() == ["main", *(name for name in (branch, saved) if name)]
     assert ("branch.deleted" in result.names) != stays
 
 

@@ -36,7 +36,12 @@ def test_bytes_pass_unchanged(repo: Repo, tmp_path: Path) -> None:
 
 def test_each_stream_goes_to_its_own_descriptor(repo: Repo) -> None:
     """And both of them into output.log, as they come."""
-    agent = "printf one; sleep 0.2; echo two >&2; sleep 0.2; printf three"
+    log = '"$RALPH_PROJECT/.ralph/run/sessions/$RALPH_SESSION_ID/output.log"'
+
+    def logged(word: str) -> str:
+        return f"until grep -q {word} {log}; do sleep 0.01; done"
+
+    agent = f"printf one; {logged('one')}; echo two >&2; {logged('two')}; printf three"
     result = run(repo.path, "-n", "1", *SH, agent)
     assert result.stdout == b"onethree"
     assert [line for line in result.stderr.splitlines() if not line.startswith('{"at"')] == ["two"]
@@ -191,10 +196,11 @@ def test_an_agent_may_close_its_output_and_live_on(repo: Repo, tmp_path: Path) -
 
 def test_much_output_at_the_very_end_is_not_lost(repo: Repo) -> None:
     """A slow reader gets everything although the agent is long gone."""
-    with Session(repo.path, "-n", "1", "--", "head", "-c", "60000", "/dev/zero") as session:
+    # More than our pipe holds, so that some of it waits; not more than both, so that the agent can end.
+    with Session(repo.path, "-n", "1", "--", "head", "-c", "100000", "/dev/zero") as session:
         session.wait_for("agent.exited")
         result = session.finish()
-    assert result.stdout == bytes(60_000)
+    assert result.stdout == bytes(100_000)
     assert "output.given_up" not in result.names
 
 

@@ -11,24 +11,17 @@ import pytest
 
 from tests.support.gate import Gate
 from tests.support.processes import STUBBORN, left, status_of
-from tests.support.sessions import PROGRAM, Session, read_events
+from tests.support.sessions import PROGRAM, Session, assert_ended_by, read_events
 from tests.support.wait import eventually, never, steady
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.support.repo import Repo
-    from tests.support.sessions import Result
 
 SH = ("--", "sh", "-c")
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 ROLES = ("agent", "child", "group", "session", "daemon")
-
-
-def assert_ended_by(result: Result, number: int) -> None:
-    """Check status and report."""
-    assert result.status == 128 + number, result.stderr
-    assert (result.report["exit_status"], result.report["ended_by"]) == (128 + number, "signal")
 
 
 def _pids(place: Path) -> list[int]:

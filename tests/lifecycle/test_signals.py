@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from typing import TYPE_CHECKING
@@ -10,26 +11,17 @@ import pytest
 
 from tests.support.gate import Gate
 from tests.support.processes import left
-from tests.support.sessions import Session
+from tests.support.sessions import Session, assert_ended_by, run
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.support.repo import Repo
-    from tests.support.sessions import Result
 
 SH = ("--", "sh", "-c")
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 each_signal = pytest.mark.parametrize("number", ENDING, ids=lambda number: number.name)
-
-
-def _assert_ended_by(result: Result, number: int) -> None:
-    """Check status, report, and the exit report on stderr."""
-    assert result.status == 128 + number, result.stderr
-    assert result.report["exit_status"] == 128 + number
-    assert [told["event"] for told in result.narration][-1] == "session.released"
-    assert [told for told in result.warnings if told["level"] == "error"] == []
 
 
 def _assert_nothing_but_records(repo: Repo, home: Path) -> None:
@@ -51,7 +43,7 @@ def test_before_registration(repo: Repo, tmp_path: Path, home: Path, number: sig
         session.send(number)
         gate.open()
         result = session.finish()
-    _assert_ended_by(result, number)
+    assert_ended_by(result, number)
     assert (result.report["ended_by"], result.report["iterations"]) == ("signal", 0)
     _assert_nothing_but_records(repo, home)
 
@@ -66,7 +58,7 @@ def test_during_creation(repo: Repo, tmp_path: Path, home: Path, number: signal.
         if at == "worktree add":
             gate.open()
         result = session.finish()
-    _assert_ended_by(result, number)
+    assert_ended_by(result, number)
     assert (result.report["ended_by"], result.report["iterations"]) == ("signal", 0)
     _assert_nothing_but_records(repo, home)
 
@@ -83,7 +75,7 @@ def test_while_the_agent_runs(repo: Repo, home: Path, number: signal.Signals) ->
         assert session.process.stdout.readline() == b"ready\n"
         session.send(number)
         result = session.finish()
-    _assert_ended_by(result, number)
+    assert_ended_by(result, number)
     assert (result.report["ended_by"], result.report["iterations"]) == ("signal", 1)
     assert repo.show(f"{result.report['saved']}:got") == f"{number.name}\n".encode()
     assert left(home) == {}
@@ -96,7 +88,7 @@ def test_between_iterations(repo: Repo, home: Path, number: signal.Signals) -> N
         session.wait_for("iteration.ended")
         session.send(number)
         result = session.finish()
-    _assert_ended_by(result, number)
+    assert_ended_by(result, number)
     assert (result.report["ended_by"], result.report["iterations"]) == ("signal", 1)
     assert repo.show(f"{result.report['saved']}:left") == b"left\n"
     assert left(home) == {}
@@ -114,7 +106,7 @@ def test_during_the_end(repo: Repo, tmp_path: Path, home: Path, number: signal.S
         session.send(number)
         gate.open()
         result = session.finish()
-    _assert_ended_by(result, number)
+    assert_ended_by(result, number, "max-iterations")
     assert result.report["iterations"] == 1
     assert repo.show(f"{result.report['saved']}:left") == b"left\n"
     assert result.report["kept"] is None
@@ -136,6 +128,25 @@ def test_ctrl_c_does_not_reach_our_git(repo: Repo, tmp_path: Path, at: str) -> N
             os.killpg(session.process.pid, signal.SIGINT)
         gate.open()
         result = session.finish()
-    _assert_ended_by(result, signal.SIGINT)
+    assert_ended_by(result, signal.SIGINT, "max-iterations")
     assert repo.show(f"{result.report['saved']}:left") == b"left\n"
     assert repo.worktrees() == []
+
+
+@pytest.mark.parametrize("milliseconds", [10, 40, 80, 120, 160, 200, 240, 280, 320, 400, 500, 700])
+def test_at_any_moment(repo: Repo, tmp_path: Path, home: Path, milliseconds: int) -> None:
+    """Wherever TERM finds it, even before its first instruction: nothing half-made, nothing lost."""
+    made = tmp_path / "made"
+    agent = f"echo left > left; touch {made}; exec sleep 1000"
+    under = ("timeout", "--foreground", "--preserve-status", f"{milliseconds / 1000}")
+    result = run(repo.path, *SH, agent, under=under)
+    assert result.status in {143, -signal.SIGTERM}, result.stderr
+    assert [told for told in result.warnings if told["level"] == "error"] == []
+    assert repo.worktrees() == []
+    assert list(repo.path.glob(".ralph/run/agents/*")) == []
+    reports = [json.loads(path.read_text()) for path in repo.path.glob(".ralph/run/sessions/*/report.json")]
+    named = {report[name] for report in reports for name in ("branch", "saved")}
+    assert set(repo.branches()) == {"main", *named} - {None}
+    if made.exists():
+        assert repo.show(f"{reports[0]['saved']}:left") == b"left\n"
+    assert left(home) == {}

@@ -38,11 +38,14 @@ def test_a_project_of_any_name(tmp_path: Path, script: Callable[[str], str], nam
     assert not list(repo.path.glob(".ralph/worktrees/*"))
 
 
-def test_a_sub_directory(repo: Repo, script: Callable[[str], str]) -> None:
+@pytest.mark.parametrize("by", ["cwd", "option"])
+def test_a_sub_directory(repo: Repo, script: Callable[[str], str], by: str) -> None:
     """The agent works in the same sub-directory, the worktree is the whole repository's."""
     repo.write("a/b/file", "x\n")
     repo.commit()
-    result = run(repo.path, "-n", "1", "-C", "a/b", "--", script("pwd"))
+    options = ("-C", "a/b") if by == "option" else ()
+    place = repo.path / "a" / "b" if by == "cwd" else repo.path
+    result = run(repo.path, "-n", "1", *options, "--", script("pwd"), cwd=place)
     assert _isolated(result, repo) == f"{result.report['workspace']}/a/b"
     assert not (repo.path / "a" / "b" / ".ralph").exists()
 
@@ -51,8 +54,9 @@ def test_a_sub_directory_that_is_not_committed(repo: Repo, script: Callable[[str
     """Then in the nearest one above it."""
     repo.write("a/file", "x\n")
     repo.commit()
-    (repo.path / "a" / "new").mkdir()
-    result = run(repo.path, "-n", "1", "-C", "a/new", "--", script("pwd"))
+    new = repo.path / "a" / "new" / "er"
+    new.mkdir(parents=True)
+    result = run(repo.path, "-n", "1", "--", script("pwd"), cwd=new)
     assert _isolated(result, repo) == f"{result.report['workspace']}/a"
 
 

@@ -60,6 +60,12 @@ class Result:
         return [event for event in self.narration if event["level"] != "info"]
 
     @property
+    def ending(self) -> tuple[str, int, int]:
+        """What ended it, after how many iterations, and the exit status, as the report also has it."""
+        assert self.report["exit_status"] == self.status, self.stderr
+        return self.report["ended_by"], self.report["iterations"], self.status
+
+    @property
     def output_log(self) -> bytes:
         """Its ``output.log``."""
         assert self.directory is not None, self.stderr
@@ -162,6 +168,21 @@ def command(*arguments: str | os.PathLike[str], cwd: Path, env: Mapping[str, str
         timeout=CAP,
     )
     return Result(done.returncode, done.stdout, done.stderr.decode(errors="replace"), None)
+
+
+def assert_ended_by(result: Result, number: int, ended_by: str = "signal") -> None:
+    """Check status, report, and the exit report on stderr of a session that a signal has ended.
+
+    Arguments:
+        result: of the session.
+        number: of the signal.
+        ended_by: why its loop ended; another reason if the signal came after that.
+
+    """
+    assert result.status == 128 + number, result.stderr
+    assert (result.report["exit_status"], result.report["ended_by"]) == (128 + number, ended_by)
+    assert [told["event"] for told in result.narration][-1] == "session.released"
+    assert [told for told in result.warnings if told["level"] == "error"] == []
 
 
 def read_events(directory: Path) -> list[dict[str, Any]]:

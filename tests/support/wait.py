@@ -1,4 +1,8 @@
-"""Waiting for something to become true; the only place in the tests that sleeps."""
+"""Waiting for something to become true; the only place where a test itself sleeps.
+
+The programs that tests run as agents (``stubborn.py``, ``talker.py``, shell scripts) cannot import this: they
+sleep by themselves, between two looks at a file, or to be an agent that takes its time.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-CAP = 20.0
+CAP = 10.0
 """Seconds until what was waited for counts as missing; generous, since it only passes in failing tests."""
 
 STEP = 0.01

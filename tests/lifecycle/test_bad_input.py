@@ -1,0 +1,242 @@
+"""Bad input: a clear error, the right exit status, and nothing created."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support.listing import listing
+from tests.support.sessions import command, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.repo import Repo
+    from tests.support.sessions import Result
+
+HELP = "see ralph-wrap run --help"
+
+
+def _refused(repo: Repo, *arguments: str | os.PathLike[str], **options: Any) -> Result:
+    """Run what is to be refused, and check that nothing was created or changed."""
+    before = listing(repo.path)
+    result = run(repo.path, *arguments, **options)
+    assert listing(repo.path) == before
+    assert not (repo.path.parent / "home" / "state").exists()
+    assert result.stdout == b""
+    return result
+
+
+def _told(result: Result) -> tuple[int, str, str]:
+    """Return status, message and hint of the one error that was told."""
+    (told,) = result.narration
+    assert (told["level"], len(result.stderr.splitlines())) == ("error", 1)
+    return result.status, told["message"], told["hint"]
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "--no-such-option",
+        *("--job=job.json", "--sparse=src", "--link=node_modules", "--max-cost=1", "--max-tokens=1"),
+        *("--on-leak=stop", "--preamble=on", "--raw"),
+    ],
+)
+def test_an_unknown_option(repo: Repo, option: str) -> None:
+    """Also what may come one day: it is not accepted and ignored."""
+    result = _refused(repo, option, "--", "true")
+    assert result.status == 2
+    assert f"No such option: {option.partition('=')[0]}" in result.stderr
+
+
+def test_an_unknown_command(repo: Repo) -> None:
+    """Not taken for an agent."""
+    result = command("no-such-command", cwd=repo.path)
+    assert result.status == 2
+    assert "No such command 'no-such-command'" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        *((name, "soon") for name in ("max-time", "iteration-timeout", "idle-timeout", "grace")),
+        *(("delay", value) for value in ("5x", "-5s", "", "1h30m", "1e3", "٣s", "5 s", "inf", "0x10")),
+    ],
+)
+def test_a_bad_duration(repo: Repo, option: str, value: str) -> None:
+    """It is echoed, with the option and examples."""
+    result = _refused(repo, f"--{option}={value}", "--", "true")
+    assert _told(result) == (2, f"--{option}: {value!r} is no duration (90s, 15m, 2h)", HELP)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        *((name, "-1") for name in ("max-iterations", "max-failures", "max-stalls")),
+        *(("max-iterations", value) for value in ("many", "1.5", "", "9999999999", "٣")),
+    ],
+)
+def test_a_bad_number(repo: Repo, option: str, value: str) -> None:
+    """Negative ones included."""
+    result = _refused(repo, f"--{option}", value, "--", "true")
+    assert _told(result) == (2, f"--{option}: {value!r} is no whole number of 0 or more", HELP)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "reason"),
+    [
+        ("isolation", "maybe", "is none of prefer, require, off"),
+        ("on-dirty", "stash", "is none of wip, keep"),
+        ("ignore", "nowhere", "is none of gitignore, exclude, off"),
+        ("hooks", "maybe", "is neither on nor off"),
+        ("isolation", "", "is none of prefer, require, off"),
+    ],
+)
+def test_a_bad_choice(repo: Repo, option: str, value: str, reason: str) -> None:
+    """The choices are named."""
+    result = _refused(repo, f"--{option}={value}", "--", "true")
+    assert _told(result) == (2, f"--{option}: {value!r} {reason}", HELP)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "reason"),
+    [
+        ("RALPH_WRAP_MAX_ITERATIONS", "-3", "is no whole number of 0 or more"),
+        ("RALPH_WRAP_DELAY", "soon", "is no duration (90s, 15m, 2h)"),
+        ("RALPH_WRAP_ISOLATION", "maybe", "is none of prefer, require, off"),
+        ("RALPH_KEEP_WORKTREES", "perhaps", "is neither on nor off"),
+    ],
+)
+def test_a_bad_variable(repo: Repo, variable: str, value: str, reason: str) -> None:
+    """It is named as it stands in the environment."""
+    result = _refused(repo, "--", "true", env={variable: value})
+    assert _told(result) == (2, f"{variable}: {value!r} {reason}", HELP)
+
+
+@pytest.mark.parametrize(
+    ("branch", "shown"),
+    [("a..b", "'a..b'"), ("-x", "'-x'"), ("", "''"), ("a b", "'a b'"), ("x.lock", "'x.lock'")],
+)
+def test_a_bad_branch_name(repo: Repo, branch: str, shown: str) -> None:
+    """Git's rules, and never an option."""
+    result = _refused(repo, f"--branch={branch}", "--", "true")
+    assert _told(result) == (2, f"{shown} cannot be the name of a branch", "see git help check-ref-format")
+
+
+@pytest.mark.parametrize("by", ["option", "variable"])
+def test_a_prompt_file_that_is_not_there(repo: Repo, tmp_path: Path, by: str) -> None:
+    """With its path as it is looked up."""
+    options = ("-f", "absent.md") if by == "option" else ()
+    env = {"RALPH_WRAP_PROMPT_FILE": "absent.md"} if by == "variable" else {}
+    result = _refused(repo, "-C", repo.path, *options, "--", "true", cwd=tmp_path, env=env)
+    assert _told(result) == (
+        2,
+        f"prompt file {tmp_path}/absent.md cannot be read: No such file or directory",
+        "name a file that is there",
+    )
+
+
+def test_a_prompt_file_that_is_a_directory(repo: Repo, tmp_path: Path) -> None:
+    """Seen before anything is made, not in the first iteration."""
+    result = _refused(repo, "-f", tmp_path, "--", "true")
+    assert _told(result) == (
+        2,
+        f"prompt file {tmp_path} cannot be read: Is a directory",
+        "name a file that is there",
+    )
+
+
+def test_two_prompts(repo: Repo) -> None:
+    """Neither is silently left out."""
+    repo.write("task", "x")
+    result = _refused(repo, "-p", "text", "-f", "task", "--", "true")
+    assert _told(result) == (2, "both a prompt and a prompt file are given (flags)", "give one of them")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "hint"),
+    [
+        ((), "no agent is given", "--agent NAME, or a command behind --"),
+        (("--",), "no agent is given", "--agent NAME, or a command behind --"),
+        (("-a", "hal", "-p", "x"), "unknown agent 'hal'", "known: claude; a command goes behind --"),
+        (("-a", "claude", "--", "x"), "both --agent claude and a command are given", "give one of them"),
+        (("-a", "claude"), "no prompt for claude", "--prompt, --prompt-file, or PROMPT.md in the project"),
+    ],
+)
+def test_no_agent_that_can_be_meant(repo: Repo, arguments: tuple[str, ...], message: str, hint: str) -> None:
+    """None, an unknown one, two, or one without what it needs."""
+    assert _told(_refused(repo, *arguments)) == (2, message, hint)
+
+
+@pytest.mark.parametrize("by", ["-C", "--project", "variable"])
+@pytest.mark.parametrize("kind", ["absent", "file"])
+def test_a_project_that_is_not_there(repo: Repo, tmp_path: Path, by: str, kind: str) -> None:
+    """Or is no directory."""
+    place = tmp_path / kind
+    if kind == "file":
+        place.touch()
+    options = () if by == "variable" else (by, place)
+    env = {"RALPH_WRAP_PROJECT": str(place)} if by == "variable" else {}
+    result = _refused(repo, *options, "--", "true", env=env)
+    assert _told(result) == (
+        2,
+        f"project {place} is not there, or no directory",
+        "name a directory that is there",
+    )
+    assert place.exists() == (kind == "file")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("delay = soon\n", " is not valid TOML: Invalid value (at line 1, column 9)"),
+        ("# one\n\ndelay = [\n", " is not valid TOML: Invalid value (at end of document)"),
+        ("a = 1\na = 2\n", " is not valid TOML: Cannot overwrite a value (at line 2, column 6)"),
+        ("max_iterations = 3\nspeed = 9\n", ", line 2, key speed: unknown key"),
+        ("\n\n[agents.mine]\ncommand = ['x']\n", ", line 3, key agents: unknown key"),
+        ('# x\ndelay = "soon"\n', ", line 2, key delay: 'soon' is no duration (90s, 15m, 2h)"),
+        ("max_failures = -1\n", ", line 1, key max_failures: '-1' is no whole number of 0 or more"),
+        ("max_failures = 1.5\n", ", line 1, key max_failures: '1.5' is no whole number of 0 or more"),
+        ("until = ['x']\n", ", line 1, key until: a single value is expected"),
+        ("hooks = 3\n", ", line 1, key hooks: '3' is neither on nor off"),
+        ('isolation = "maybe"\n', ", line 1, key isolation: 'maybe' is none of prefer, require, off"),
+        ("delay = nan\n", ", line 1, key delay: 'nan' is no duration (90s, 15m, 2h)"),
+        ("prompt = 2026-01-02\n", ", line 1, key prompt: a single value is expected"),
+        ("max_stalls = true\n", ", line 1, key max_stalls: 'True' is no whole number of 0 or more"),
+        ('"max_stalls" = "x"\n', ", line 1, key max_stalls: 'x' is no whole number of 0 or more"),
+    ],
+)
+def test_a_bad_configuration(repo: Repo, content: str, message: str) -> None:
+    """File, line and key are named."""
+    path = repo.write(".ralph/config.toml", content)
+    status, told, hint = _told(_refused(repo, "--", "true"))
+    assert (status, told) == (2, f"{path}{message}")
+    assert hint
+
+
+def test_a_configuration_that_is_not_text(repo: Repo) -> None:
+    """Bytes that are no UTF-8."""
+    path = repo.write(".ralph/config.toml", b'until = "\xff"\n')
+    status, told, _ = _told(_refused(repo, "--", "true"))
+    assert status == 2
+    assert told.startswith(f"{path} is not valid TOML: 'utf-8' codec can't decode byte 0xff in position 9")
+
+
+def test_a_configuration_that_is_a_directory(repo: Repo) -> None:
+    """It cannot be read, which is not the same as being absent."""
+    path = repo.path / ".ralph" / "config.toml"
+    path.mkdir(parents=True)
+    result = _refused(repo, "--", "true")
+    assert _told(result) == (2, f"{path} cannot be read: not a regular file", "chmod or remove it")
+
+
+def test_a_prompt_file_in_the_configuration_that_is_not_there(repo: Repo) -> None:
+    """Relative to the project root, where the file stands."""
+    repo.write(".ralph/config.toml", 'prompt_file = "absent.md"\n')
+    result = _refused(repo, "--", "true")
+    assert _told(result)[:2] == (
+        2,
+        f"prompt file {repo.path}/absent.md cannot be read: No such file or directory",
+    )
