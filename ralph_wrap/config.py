@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import tomllib
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -272,8 +273,6 @@ def _from_file(path: Path) -> dict[str, Any]:
         return {}
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", "chmod or remove it") from None
-    import tomllib  # noqa: PLC0415 -- few projects have the file, and every start would wait for it
-
     try:
         table = tomllib.loads(content.decode())
     except (ValueError, RecursionError) as error:  # not UTF-8, or not TOML, which names line and column

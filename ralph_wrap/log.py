@@ -55,7 +55,7 @@ class Log:
 
         """
         if self._narrator is None:
-            with _unloaded(*unwanted):
+            with _without(*unwanted):
                 import structlog  # noqa: PLC0415 -- see above
             self._narrator = structlog.wrap_logger(structlog.ReturnLogger(), processors=[self._narrate])
 
@@ -178,7 +178,7 @@ def one_line(words: str) -> str:
 
 
 @contextlib.contextmanager
-def _unloaded(*names: str) -> Iterator[None]:
+def _without(*names: str) -> Iterator[None]:
     absent = [name for name in names if name not in sys.modules]
     for name in absent:
         sys.modules[name] = None  # type: ignore[assignment]  # documented: importing it then raises

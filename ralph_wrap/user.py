@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ralph_wrap.errors import RalphError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 HOMES = Path("/var/lib/ralph-wrap/home")
 """Where users without a passwd entry get a home directory; the image makes it, sticky and writable."""
@@ -28,12 +28,15 @@ FALLBACK_IDENTITY = {
 """Who commits where git knows nobody."""
 
 
-def become_owner(project: Path, environ: Mapping[str, str]) -> dict[str, str]:
+def become_owner(
+    project: Path, environ: Mapping[str, str], before: Callable[[], object] = lambda: None
+) -> dict[str, str]:
     """Give up root for good if the project belongs to somebody else.
 
     Arguments:
         project: an existing directory.
         environ: our environment.
+        before: called right before the change: what only root may read can be loaded then.
 
     Returns:
         The environment to go on with: of the new user, with a ``HOME`` that can be written, or be made
@@ -51,6 +54,7 @@ def become_owner(project: Path, environ: Mapping[str, str]) -> dict[str, str]:
     if uid != 0 or owner.st_uid == 0:
         return with_home(environ, uid)
     uid, gid = owner.st_uid, owner.st_gid
+    before()
     try:
         return _become(uid, gid, environ)
     except OSError as error:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ralph_wrap import user
+from ralph_wrap import liveness, user
 from ralph_wrap.cli.boundary import answer, boundary
 from ralph_wrap.cli.run import Directory
 
@@ -30,7 +30,11 @@ def ps(
     from ralph_wrap.project import find  # noqa: PLC0415
 
     with boundary("ps", json=json):
-        environ = user.become_owner(project, os.environ) if project.is_dir() else os.environ
+        environ = (
+            user.become_owner(project, os.environ, before=liveness.start_time)
+            if project.is_dir()
+            else os.environ
+        )
         found = inventory.sessions(find(project, environ), environ, datetime.now(UTC), finished=every)
         if json:
             answer("ps", [dataclasses.asdict(entry) for entry in found])

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ralph_wrap import config, user
+from ralph_wrap import config, liveness, user
 from ralph_wrap.agents import with_agent
 from ralph_wrap.cli.boundary import boundary
 from ralph_wrap.errors import RalphError, StoppedError, UsageError
+from ralph_wrap.log import on_stderr
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -142,10 +143,17 @@ def _run(
         raise UsageError(
             f"project {directory} is not there, or no directory", "name a directory that is there"
         )
-    environ = user.become_owner(directory, os.environ)
+    log = on_stderr(os.environ)
+
+    def load_all() -> None:
+        # Python may be installed where only root can read.
+        log.load("rich", "ssl")
+        liveness.start_time()
+
+    environ = user.become_owner(directory, os.environ, before=load_all)
     place = project.find(directory, environ)
     settings = with_agent(config.load(directory, place.root, Path.cwd(), flags, environ, command))
-    session = Session(settings, environ=environ, place=place, signals=signals, whole_process=True)
+    session = Session(settings, environ=environ, place=place, log=log, signals=signals, whole_process=True)
     with suppress(StoppedError), session:
         session.run()
     return session.report.exit_status if session.report else RalphError.exit_code
