@@ -216,7 +216,7 @@ def test_no_write_from_outside_is_lost(tree: Tree) -> None:
     done = threading.Event()
 
     def write() -> None:
-        while not done.is_set() and len(written) < 500:
+        while not done.is_set() and len(written) < 100:
             name = f"late-{len(written)}"
             try:
                 (tree.path / name).write_text(name)
