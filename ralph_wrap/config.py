@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ralph_wrap import files
 from ralph_wrap.errors import UsageError
@@ -46,8 +44,7 @@ class Ignore(Enum):
     OFF = "off"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(NamedTuple):
     """Everything that decides how a session runs; times are seconds, 0 or ``None`` is no limit.
 
     Attributes:
@@ -74,6 +71,7 @@ class Settings:
         keep_worktree: never remove the worktree.
         drop_empty: delete the branch if the session left nothing at all.
         ignore: where the ignore rule goes.
+        background: nobody waits for it; its worktree stays, saved, until ``ralph-wrap rm``.
 
     """
 
@@ -99,6 +97,7 @@ class Settings:
     keep_worktree: bool = False
     drop_empty: bool = False
     ignore: Ignore = Ignore.GITIGNORE
+    background: bool = False
 
 
 _UNITS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -273,6 +272,8 @@ def _from_file(path: Path) -> dict[str, Any]:
         return {}
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", "chmod or remove it") from None
+    import tomllib  # noqa: PLC0415 -- few projects have the file, and every start would wait for it
+
     try:
         table = tomllib.loads(content.decode())
     except (ValueError, RecursionError) as error:  # not UTF-8, or not TOML, which names line and column

@@ -5,6 +5,8 @@
     RalphError                 125  failed
     ├── UsageError               2  usage
     ├── NotARepositoryError      3  not_a_repository
+    ├── NotFoundError            4  not_found     no such session
+    ├── RefusedError             5  refused       something was kept, because work would be lost
     ├── GitTooOldError           8  git_too_old
     ├── GitError               125  failed        a git command of ours failed
     ├── IsolationError         125  failed        no worktree to be had: a reason to fall back
@@ -53,6 +55,20 @@ class NotARepositoryError(RalphError):
 
     exit_code = 3
     code = "not_a_repository"
+
+
+class NotFoundError(RalphError):
+    """There is no such session."""
+
+    exit_code = 4
+    code = "not_found"
+
+
+class RefusedError(RalphError):
+    """Something was kept, because work would be lost with it."""
+
+    exit_code = 5
+    code = "refused"
 
 
 class GitTooOldError(RalphError):

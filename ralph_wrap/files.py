@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import fcntl
 import os
-import secrets
+import re
 import stat
 import time
 from pathlib import Path
@@ -29,6 +30,27 @@ def claim(path: Path, content: bytes) -> None:
         OSError: the file could not be written; nothing is left of it.
 
     """
+    # Written first, then linked: killed in between, whoever reads it must not find half of it.
+    temporary = _temporary(path)
+    try:
+        _write_new(temporary, content)
+        try:
+            path.hardlink_to(temporary)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            _write_new(path, content)
+    finally:
+        with contextlib.suppress(OSError):  # whoever releases a record removes what is left beside it
+            temporary.unlink()
+    try:
+        _sync_directory(path.parent)
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise
+
+
+def _write_new(path: Path, content: bytes) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
     try:
         write_all(descriptor, content)
@@ -39,6 +61,9 @@ def claim(path: Path, content: bytes) -> None:
     finally:
         os.close(descriptor)
 
+
+_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS}  # link(2): what file systems without links say
+_RANDOM = 8  # bytes in the name of a temporary file
 
 State = tuple[int, ...] | None
 """What changes whenever a file does; ``None`` if there is none."""
@@ -73,7 +98,7 @@ def replace(
         OSError: nothing has changed.
 
     """
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    temporary = _temporary(path)
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
     try:
         try:
@@ -95,11 +120,59 @@ def replace(
     return True
 
 
+def _temporary(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.urandom(_RANDOM).hex()}")
+
+
+def fill(path: Path, content: bytes) -> None:
+    """Make sure that a file is there and not empty; several may do so at once, with the same content.
+
+    Raises:
+        OSError: it cannot be written, or is a symlink.
+
+    """
+    if path.exists() and path.stat().st_size:
+        return
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+    try:
+        write_all(descriptor, content)
+    finally:
+        os.close(descriptor)
+
+
+def temporaries(path: Path) -> list[Path]:
+    """Return what was left beside a file by a :func:`replace` that was killed, or that still runs."""
+    name = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{{2 * _RANDOM}}}")
+    try:
+        return [entry for entry in path.parent.iterdir() if name.fullmatch(entry.name)]
+    except OSError:
+        return []
+
+
 def _sync_directory(directory: Path) -> None:
     """Make renames inside a directory durable (``fsync(2)``, notes on directories)."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_file_system(path: Path) -> None:
+    """Have everything on the disk that was written to the file system of a path, by whomever (``syncfs(2)``).
+
+    Raises:
+        OSError: not all of it could be written.
+
+    """
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        library = ctypes.CDLL(None, use_errno=True)
+        if not hasattr(library, "syncfs"):  # macOS
+            os.sync()
+        elif library.syncfs(descriptor) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), str(path))
     finally:
         os.close(descriptor)
 
@@ -153,24 +226,35 @@ def reopened_nonblocking(descriptor: int) -> int:
 class Lock:
     """A held ``flock(2)``: seen across containers on one kernel, freed by the kernel when its holder dies.
 
-    The descriptor is close-on-exec; a child that inherited it would hold the lock beyond our death.
+    The descriptor is close-on-exec; a child that inherits it holds the lock beyond our death.
     """
 
     def __init__(self, descriptor: int, path: Path) -> None:
         self._descriptor = descriptor
         self._path = path
 
+    @property
+    def inode(self) -> int:
+        """What tells the locked file from a copy of it."""
+        return os.fstat(self._descriptor).st_ino
+
+    @property
+    def descriptor(self) -> int:
+        """For a child that is to hold the lock as well."""
+        return self._descriptor
+
     def release(self, *, unlink: bool = False) -> None:
         """Free the lock; a second call does nothing.
 
         Arguments:
-            unlink: remove the file first, while it is still ours.
+            unlink: remove the file first, while it is still ours. One that cannot be removed harms nobody.
 
         """
         if self._descriptor < 0:
             return
         if unlink:
-            self._path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                self._path.unlink()
         os.close(self._descriptor)
         self._descriptor = -1
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import socket
-from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 
 class Life(Enum):
@@ -18,13 +17,12 @@ class Life(Enum):
     FOREIGN = "foreign"
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(NamedTuple):
     """A process, told apart from every other one that ever ran.
 
     Attributes:
         pid: its number in its own pid namespace.
-        start_time: seconds since the epoch, as the kernel remembers it.
+        start_time: when it was started (see :func:`start_time`).
         boot_id: the running kernel (``random(4)``: /proc/sys/kernel/random/boot_id).
         pid_namespace: where *pid* means something (``pid_namespaces(7)``).
         host: the host or container name.
@@ -42,36 +40,64 @@ def myself() -> Identity:
     """Return the identity of this process."""
     return Identity(
         pid=os.getpid(),
-        start_time=start_time(),
+        start_time=start_time(os.getpid()) or 0.0,
         boot_id=boot_id(),
-        pid_namespace=_pid_namespace(),
-        host=socket.gethostname(),
+        pid_namespace=pid_namespace(),
+        host=host(),
     )
 
 
-def judge(*, locked: bool, owner_boot_id: str, owner_host: str, boot_id: str, host: str) -> Life:
+def judge(
+    *, locked: bool, running: bool, owner_boot_id: str, owner_host: str, boot_id: str, host: str
+) -> Life:
     """Tell what is known of an owner from the lock it would hold, and from where it ran.
 
     Arguments:
         locked: somebody holds the owner's lock; the kernel frees it when its holder dies.
+        running: the owner's process is seen here (:func:`is_running`), whatever became of its lock's file.
         owner_boot_id: the kernel that the owner ran on.
         owner_host: the host or container name it had.
         boot_id: this kernel.
         host: this host or container name.
 
     """
-    if locked:
+    if locked or running:
         return Life.ALIVE
     if owner_boot_id == boot_id or owner_host == host:
         return Life.DEAD
     return Life.FOREIGN
 
 
-def start_time() -> float:
-    """Return when this process was started, in seconds since the epoch."""
-    import psutil  # noqa: PLC0415 -- slow, and most commands do not need it
+def is_running(identity: Identity) -> bool:
+    """Tell whether a process is seen here, and no zombie: same kernel, same pid namespace, same start."""
+    if (identity.boot_id, identity.pid_namespace) != (boot_id(), pid_namespace()):
+        return False
+    return start_time(identity.pid) == identity.start_time
 
-    return psutil.Process().create_time()
+
+def start_time(pid: int) -> float | None:
+    """Return when a process of this pid namespace was started; ``None`` if there is none, or a zombie.
+
+    Returns:
+        On Linux seconds since the boot (``proc(5)``: stat, field 22), which no change of the clock moves;
+        elsewhere seconds since the epoch.
+
+    """
+    try:
+        state, *fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None if Path("/proc/self/stat").exists() else _start_time_by_psutil(pid)
+    return None if state in {b"Z", b"X"} else int(fields[18]) / os.sysconf("SC_CLK_TCK")
+
+
+def _start_time_by_psutil(pid: int) -> float | None:
+    import psutil  # noqa: PLC0415 -- slow, and not needed where there is a /proc
+
+    try:
+        process = psutil.Process(pid)
+        return None if process.status() == psutil.STATUS_ZOMBIE else process.create_time()
+    except psutil.NoSuchProcess:
+        return None
 
 
 @cache
@@ -85,7 +111,13 @@ def boot_id() -> str:
         return f"booted-{psutil.boot_time():.0f}"
 
 
-def _pid_namespace() -> str:
+def host() -> str:
+    """Return the name of the host or container."""
+    return os.uname().nodename
+
+
+def pid_namespace() -> str:
+    """Return what names our pid namespace; empty where there are none."""
     try:
         return str(Path("/proc/self/ns/pid").readlink())
     except OSError:

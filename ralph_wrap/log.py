@@ -1,8 +1,8 @@
-"""Narration on stderr, by structlog, and the event log.
+"""Narration on stderr and the event log.
 
 An event is a noun and a past verb (``worktree.removed``) with facts. All of them go to the session's
-``events.jsonl``; those with a ``message`` are narrated as well: as a sentence on a terminal, else as one
-JSON object a line.
+``events.jsonl``; those with a ``message`` are narrated as well: on a terminal as a sentence, by structlog,
+else as the same line of JSON, which needs no more than the event log does.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import select
+import stat
 import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -34,28 +35,27 @@ class Log:
         descriptor: where narration goes; normally 2.
         colour: sentences may be coloured.
         terminal: narrate in sentences.
+        spared: modules that structlog loads only if they are there, and that are not for this process.
 
     """
 
-    def __init__(self, descriptor: int, *, terminal: bool, colour: bool) -> None:
+    def __init__(
+        self, descriptor: int, *, terminal: bool, colour: bool, spared: tuple[str, ...] = ()
+    ) -> None:
         self._descriptor = descriptor
         self._terminal = terminal
         self._colour = colour
+        self._spared = spared
         self._file = -1
         self._early: list[bytes] | None = []
         self._torn = False
         self._identity: Mapping[str, str] = {}
         self._narrator: BindableLogger | None = None
 
-    def load(self, *unwanted: str) -> None:
-        """Load what narration needs: as slow as several git commands, so do it while waiting for one.
-
-        Arguments:
-            unwanted: modules to be spared that structlog loads only if they are there.
-
-        """
-        if self._narrator is None:
-            with _without(*unwanted):
+    def load(self) -> None:
+        """Load what narration needs: as slow as several git commands, so do it while waiting for one."""
+        if self._terminal and self._narrator is None:
+            with _without(*self._spared):
                 import structlog  # noqa: PLC0415 -- see above
             self._narrator = structlog.wrap_logger(structlog.ReturnLogger(), processors=[self._narrate])
 
@@ -70,8 +70,12 @@ class Log:
         self._identity = identity
         with contextlib.suppress(OSError):  # as with a disk that is full later
             self._file = os.open(
-                path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666
+                path,
+                os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC,
+                0o666,
             )
+            if not stat.S_ISREG(os.fstat(self._file).st_mode):  # a FIFO, say, that somebody put there
+                self.close()
         early, self._early = self._early or [], None
         for line in early:
             self._append(line)
@@ -121,8 +125,10 @@ class Log:
             self._early.append(line)
         if "message" in facts:
             self.load()
-            assert self._narrator is not None
-            getattr(self._narrator, level)(text=text, line=line, **told)
+            if self._narrator is None:
+                self._write(line)
+            else:
+                getattr(self._narrator, level)(text=text, **told)
 
     def _append(self, line: bytes) -> None:
         if self._torn:  # the disk was full in the middle of the last one
@@ -135,9 +141,7 @@ class Log:
     def _narrate(
         self, _logger: WrappedLogger, _method: str, event: MutableMapping[str, Any]
     ) -> MutableMapping[str, Any]:
-        if not self._terminal:
-            self._write(event["line"])
-        elif event["text"]:
+        if event["text"]:
             self._write(f"{event['text']}\n".encode(errors="backslashreplace"))
         else:
             self._write(_sentence(event, colour=self._colour))
@@ -151,10 +155,23 @@ class Log:
                 line = line[os.write(self._descriptor, line[:_CHUNK]) :]
 
 
-def on_stderr(environ: Mapping[str, str]) -> Log:
-    """Return a log that narrates on our stderr: coloured on a terminal without NO_COLOR."""
+def traceback_of(error: BaseException) -> list[str]:
+    """Return where an error comes from, for an event."""
+    import traceback  # noqa: PLC0415 -- slow, and most sessions need none
+
+    return traceback.format_exception(error)
+
+
+def on_stderr(environ: Mapping[str, str], *, spared: tuple[str, ...] = ()) -> Log:
+    """Return a log that narrates on our stderr: coloured on a terminal without NO_COLOR.
+
+    Arguments:
+        environ: our environment.
+        spared: see :class:`Log`.
+
+    """
     terminal = os.isatty(2)
-    return Log(2, terminal=terminal, colour=terminal and not environ.get("NO_COLOR"))
+    return Log(2, terminal=terminal, colour=terminal and not environ.get("NO_COLOR"), spared=spared)
 
 
 _COLOURS = {"warning": "\x1b[33m", "error": "\x1b[31m", "hint": "\x1b[36m"}

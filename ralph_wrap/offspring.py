@@ -44,14 +44,17 @@ class Offspring:
 
     Arguments:
         whole_process: all our new children are the agent's; its orphans come to us. Otherwise only processes
-            count that carry *mark* in their environment, children of ours or not.
-        mark: ``NAME=value``.
+            count that carry the session in their environment, children of ours or not.
+        session: its id.
+        dead: nobody but us ends its own commands any more.
 
     """
 
-    def __init__(self, *, whole_process: bool, mark: str) -> None:
+    def __init__(self, *, whole_process: bool, session: str, dead: bool = False) -> None:
         self._whole_process = whole_process
-        self._mark = mark.encode()
+        self._marks = [f"RALPH_SESSION_ID={session}".encode()]
+        if dead:
+            self._marks.append(f"{OWN_COMMAND}={session}".encode())
         self._before = frozenset(_children(os.getpid()))
 
     def reap(self, agent: int) -> None:
@@ -63,7 +66,7 @@ class Offspring:
         """Send a signal to all of them but those of a process group, which was sent it already."""
         for pid in _descendants(self._find()):
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                if os.getpgid(pid) != except_group and not _is_own_command(pid):
+                if os.getpgid(pid) != except_group and not self._is_spared(pid):
                     os.kill(pid, number)
 
     def end(self, grace: float, urgent: Callable[[], bool], *, asked: bool) -> Ended:
@@ -81,7 +84,9 @@ class Offspring:
         while roots := self._find():
             hurry = urgent() or time.monotonic() >= deadline
             for pid in _descendants(roots):
-                if hurry or (pid not in told and not _is_own_command(pid)):
+                if pid == os.getpid():
+                    continue
+                if hurry or (pid not in told and not self._is_spared(pid)):
                     told.add(pid)
                     with contextlib.suppress(ProcessLookupError, PermissionError):
                         if hurry or not asked:
@@ -97,8 +102,18 @@ class Offspring:
 
     def _find(self) -> Collection[int]:
         if not self._whole_process:
-            return _marked(self._mark)
+            ours = _ancestors(os.getpid())  # we may be below a dead session's agent
+            return [pid for pid in _pids() if pid not in ours and self._is_marked(pid)]
         return [pid for pid in _children(os.getpid()) if pid not in self._before]
+
+    def _is_marked(self, pid: int) -> bool:
+        return not {*self._marks}.isdisjoint(_environment_of(pid))
+
+    def _is_spared(self, pid: int) -> bool:
+        """Tell whether another session runs this for its own use."""
+        environment = _environment_of(pid)
+        own = any(entry.startswith(f"{OWN_COMMAND}=".encode()) for entry in environment)
+        return own and {*self._marks[1:]}.isdisjoint(environment)
 
 
 def become_subreaper() -> None:
@@ -131,27 +146,27 @@ def _descendants(pids: Collection[int]) -> list[int]:
     return found
 
 
-def _environment_of(pid: int) -> bytes:
+def _ancestors(pid: int) -> set[int]:
+    """Return a process and everything above it (``proc(5)``: stat, field 4)."""
+    found = set()
+    while pid > 0:
+        found.add(pid)
+        try:
+            pid = int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
+        except (OSError, ValueError, IndexError):
+            break
+    return found
+
+
+def _environment_of(pid: int) -> list[bytes]:
     try:
-        return Path(f"/proc/{pid}/environ").read_bytes()
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:
-        return b""
+        return []
 
 
-def _marked(mark: bytes) -> list[int]:
-    """Return every other process that was started with an environment variable of a given value.
-
-    Arguments:
-        mark: ``NAME=value``.
-
-    """
-    pids = (int(entry.name) for entry in Path("/proc").glob("[0-9]*"))
-    return [pid for pid in pids if pid != os.getpid() and mark in _environment_of(pid).split(b"\0")]
-
-
-def _is_own_command(pid: int) -> bool:
-    """Tell whether another ralph-wrap, which an agent of ours has started, runs this for its own use."""
-    return f"{OWN_COMMAND}=1".encode() in _environment_of(pid).split(b"\0")
+def _pids() -> list[int]:
+    return [int(entry.name) for entry in Path("/proc").glob("[0-9]*")]
 
 
 def _reap(pids: Collection[int]) -> None:

@@ -12,8 +12,6 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
 
 
 OWN_COMMAND = "RALPH_WRAP_OWN_COMMAND"
-"""In the environment of our own commands, so that another ralph-wrap, whose offspring we are, spares them."""
+"""In the environment of our own commands: the session they work for, or 1. Other ralph-wraps spare them."""
 
 
 class Completed(NamedTuple):
@@ -37,6 +35,8 @@ def anonymous_file() -> int:
     """Return a descriptor of a new file without a name, in memory where the system can do that."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create("ralph-wrap", os.MFD_CLOEXEC)
+    import tempfile  # noqa: PLC0415 -- not needed on Linux
+
     with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())
 
@@ -70,7 +70,7 @@ class Running:
             self._popen = subprocess.Popen(
                 argv,
                 cwd=cwd,
-                env={**env, OWN_COMMAND: "1"},
+                env={OWN_COMMAND: "1", **env},
                 stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._errors,
@@ -149,8 +149,7 @@ def detach(argv: Sequence[str | os.PathLike[str]], *, cwd: Path, env: Mapping[st
     popen.returncode = 0  # or its __del__ warns about a child still running, which is what was asked for
 
 
-@dataclass(frozen=True, slots=True)
-class Streams:
+class Streams(NamedTuple):
     """The descriptors that become an agent's standard streams; ``None`` inherits ours."""
 
     stdin: int | None
@@ -166,6 +165,7 @@ class Group:
         cwd: its working directory.
         env: its whole environment.
         streams: its standard streams.
+        inherited: one more descriptor that it gets.
         terminal: descriptor of the controlling terminal whose foreground group it becomes.
 
     Raises:
@@ -180,6 +180,7 @@ class Group:
         cwd: Path,
         env: Mapping[str, str],
         streams: Streams,
+        inherited: int,
         terminal: int | None = None,
     ) -> None:
         def take_terminal() -> None:
@@ -198,6 +199,7 @@ class Group:
             stdout=streams.stdout,
             stderr=streams.stderr,
             process_group=0,
+            pass_fds=(inherited,),
             preexec_fn=None if terminal is None else take_terminal,  # noqa: PLW1509 -- we start no threads
         )
         self.pid = self._popen.pid

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import git
 from ralph_wrap.errors import GitTooOldError, IsolationError, NotARepositoryError, RalphError, UsageError
@@ -15,7 +13,7 @@ from ralph_wrap.git import Git, Repository
 from ralph_wrap.registry import Claim, Registry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 WORKTREES = Path(".ralph/worktrees")
 """Where the worktrees are, below the project root."""
@@ -24,8 +22,7 @@ _RUN = Path(".ralph/run")
 _SESSION_WORKTREE = re.compile(r"(.+)/\.ralph/worktrees/\d{8}T\d{6}Z-[0-9a-f]{4}", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class Project:
+class Project(NamedTuple):
     """Where a session works.
 
     Attributes:
@@ -80,13 +77,20 @@ def find(directory: Path, environ: Mapping[str, str]) -> Project:
     return Project(here, here, Path(), None, obstacle)
 
 
-def registries(project: Project, environ: Mapping[str, str]) -> list[Registry]:
-    """Return every place where sessions of this project may be registered, the normal one first."""
+def registries(project: Project, environ: Mapping[str, str]) -> Iterator[Registry]:
+    """Yield every place where sessions of this project may be registered, the normal one first."""
+    if not _symlink(project):
+        yield Registry(project.root / _RUN)
+    import hashlib  # noqa: PLC0415 -- seldom needed, and slow
+
     key = hashlib.sha256(os.fsencode(project.root)).hexdigest()[:16]
     state = environ.get("XDG_STATE_HOME") or f"{environ.get('HOME') or '/'}/.local/state"
-    places = [] if _symlink(project) else [project.root / _RUN]
-    places.append(Path(state, "ralph-wrap", key))
-    return [Registry(place) for place in places]
+    yield Registry(Path(state, "ralph-wrap", key))
+
+
+def has_ownerless(project: Project, environ: Mapping[str, str]) -> bool:
+    """Tell, in a few milliseconds, whether there may be sessions whose owner is dead."""
+    return any(registry.has_ownerless() for registry in registries(project, environ))
 
 
 def register(
@@ -126,5 +130,6 @@ def register(
 
 def _symlink(project: Project) -> Path | None:
     """Return which of our directories is a symlink: it may lead out, and git looks behind none."""
-    places = (project.root / ".ralph", project.root / _RUN, project.root / WORKTREES)
+    run = project.root / _RUN
+    places = (run.parent, run, project.root / WORKTREES, run / "agents", run / "sessions", run / "trash")
     return next((place for place in places if place.is_symlink()), None)

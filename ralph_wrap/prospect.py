@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import os
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import git, user
 from ralph_wrap.agents import look_up
+from ralph_wrap.config import Isolation
 from ralph_wrap.errors import UsageError
+from ralph_wrap.project import WORKTREES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,10 +17,10 @@ if TYPE_CHECKING:
     from ralph_wrap.config import Settings
     from ralph_wrap.git import Git
     from ralph_wrap.project import Project
+    from ralph_wrap.registry import Record
 
 
-@dataclass(frozen=True, slots=True)
-class Prospect:
+class Prospect(NamedTuple):
     """What is known before anything is made.
 
     Attributes:
@@ -43,19 +45,55 @@ def look_first(settings: Settings, place: Project, where: Git, environ: Mapping[
     if place.repository is None:
         return Prospect(None, {})
     base = place.repository.head
-    with git.start(where, "var", "GIT_COMMITTER_IDENT") as known:
-        if settings.branch is not None and not git.is_branch_name(where, settings.branch):
-            raise UsageError(
-                f"{settings.branch!r} cannot be the name of a branch", "see git help check-ref-format"
-            )
-        if settings.base != "head":
-            base = git.resolve_commit(where, settings.base)
-            if base is None:
-                raise UsageError(
-                    f"base {settings.base!r} names no commit", "git log --oneline --all lists them"
-                )
-        identity = user.FALLBACK_IDENTITY if known.wait().status != 0 else {}
-        return Prospect(base, identity)
+    if settings.branch is not None and not git.is_branch_name(where, settings.branch):
+        raise UsageError(
+            f"{settings.branch!r} cannot be the name of a branch", "see git help check-ref-format"
+        )
+    if settings.base != "head":
+        base = git.resolve_commit(where, settings.base)
+        if base is None:
+            raise UsageError(f"base {settings.base!r} names no commit", "git log --oneline --all lists them")
+    return Prospect(base, committer(place, where))
+
+
+def planned(record: Record, settings: Settings, place: Project, prospect: Prospect, agent: str) -> Record:
+    """Add to a record what a sweep needs to know if its session is killed at any later moment.
+
+    Arguments:
+        record: just made.
+        settings: of the session.
+        place: the project.
+        prospect: what is known of it.
+        agent: what it runs, for people.
+
+    """
+    record = record._replace(
+        agent=agent,
+        keep_worktree=settings.keep_worktree,
+        on_dirty=settings.on_dirty.value,
+        drop_empty=settings.drop_empty,
+        background=settings.background,
+        workspace=os.fspath(place.checkout),
+    )
+    if settings.isolation is Isolation.OFF or place.repository is None or prospect.base is None:
+        return record
+    return record._replace(
+        branch=settings.branch or f"ralph/{record.id}",
+        base=prospect.base,
+        workspace=os.fspath(place.root / WORKTREES / record.session),
+        file_mode=place.repository.file_mode,
+        symlinks=place.repository.symlinks,
+    )
+
+
+def committer(place: Project, where: Git) -> Mapping[str, str]:
+    """Return environment variables that name a committer, where git knows none."""
+    if place.repository is None:
+        return {}
+    # The environment beats the configuration, also with a name that is empty, which git refuses.
+    overridden = any(name.startswith(("GIT_AUTHOR_", "GIT_COMMITTER_")) for name in where.env)
+    known = (place.repository.names_committer and not overridden) or git.knows_committer(where)
+    return {} if known else user.FALLBACK_IDENTITY
 
 
 def taken_ids(place: Project, where: Git, agent_id: str = "") -> set[str]:

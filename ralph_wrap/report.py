@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import shlex
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ralph_wrap import files
 from ralph_wrap.log import one_line
+from ralph_wrap.registry import started
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from ralph_wrap.registry import Record
+    from ralph_wrap.worktree import Outcome
 
 VERSION = 1
 """Of ``report.json``."""
@@ -21,8 +25,7 @@ VERSION = 1
 _NAMED = 10  # ignored files that are named; the others are counted
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionReport:
+class SessionReport(NamedTuple):
     """How a session ended. ``None`` where something does not apply or was not looked at.
 
     Attributes:
@@ -31,7 +34,8 @@ class SessionReport:
         agent: what it ran.
         started: UTC, ISO 8601.
         ended: the same.
-        ended_by: promise, max-iterations, max-failures, max-stalls, max-time, signal, not-started, error.
+        ended_by: promise, max-iterations, max-failures, max-stalls, max-time, stop, signal, not-started,
+            error, killed.
         exit_status: of ``ralph-wrap run``.
         error: what went wrong, where an error ended it.
         iterations: how many were started.
@@ -74,30 +78,87 @@ class SessionReport:
     leaks: tuple[str, ...] | None = None
     fallback: str | None = None
 
+    @classmethod
+    def of(
+        cls, record: Record, *, ended_by: str, exit_status: int, commits: int | None, iterations: int
+    ) -> SessionReport:
+        """Return the report of a session that ends now.
+
+        Arguments:
+            record: of the session.
+            ended_by: see above.
+            exit_status: see above.
+            commits: on its branch; ``None`` if there is no such branch.
+            iterations: how many were started.
+
+        """
+        return cls(
+            id=record.id,
+            session=record.session,
+            agent=record.agent,
+            started=started(record.session).isoformat(),
+            ended=datetime.now(UTC).isoformat(timespec="seconds"),
+            ended_by=ended_by,
+            exit_status=exit_status,
+            iterations=iterations,
+            commits=commits,
+            branch=record.branch if commits is not None else None,
+            base=record.base,
+            workspace=record.workspace,
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Return what stands in ``report.json``."""
-        return {"version": VERSION, **dataclasses.asdict(self)}
+        return {"version": VERSION, **self._asdict()}
 
     def to_json(self) -> bytes:
         """Return ``report.json``."""
         return json.dumps(self.to_dict(), indent=1).encode() + b"\n"
 
 
-def ignored_removed(files: int, paths: Sequence[str]) -> dict[str, Any]:
-    """Return the report's account of ignored files."""
-    return {"files": files, "paths": list(paths[:_NAMED])}
+def with_outcome(report: SessionReport, outcome: Outcome) -> SessionReport:
+    """Return a report that tells what became of the worktree."""
+    saved = outcome.saved
+    if saved is None:
+        return report._replace(kept=outcome.kept)
+    ignored = {"files": saved.ignored_files, "paths": list(saved.ignored[:_NAMED])}
+    return report._replace(
+        saved=saved.branch,
+        saved_paths=saved.paths if saved.branch else (),
+        snapshots=saved.snapshots,
+        kept=outcome.kept,
+        ignored_removed=None if outcome.kept else ignored,
+    )
 
 
-def banner(
-    *, session: str, branch: str | None, base: str | None, workspace: Path, log: Path, agent: str
-) -> str:
-    """Return what a person sees when a session starts."""
+def read(path: Path) -> SessionReport | None:
+    """Read a report, whatever somebody made of the file; ``None`` if it is none of this version."""
+    try:
+        loaded = json.loads(files.read(path))
+        if not isinstance(loaded, dict) or loaded.pop("version", None) != VERSION:
+            return None
+        return SessionReport(**{name: loaded[name] for name in SessionReport._fields if name in loaded})
+    except (OSError, ValueError, TypeError, RecursionError):
+        return None
+
+
+def banner(record: Record, output: str) -> str:
+    """Return what a person sees when a session starts.
+
+    Arguments:
+        record: of the session.
+        output: path of its ``output.log``.
+
+    """
     rows = [
-        ("session", session),
-        ("branch", f"{branch} from {(base or '')[:12]}" if branch else "none: not isolated"),
-        ("workspace", os.fspath(workspace)),
-        ("agent", agent),
-        ("output", os.fspath(log)),
+        ("session", record.session),
+        (
+            "branch",
+            f"{record.branch} from {(record.base or '')[:12]}" if record.branch else "none: not isolated",
+        ),
+        ("workspace", record.workspace or ""),
+        ("agent", record.agent),
+        ("output", output),
     ]
     return _table("ralph-wrap: session started", rows)
 
@@ -121,10 +182,10 @@ def summary(report: SessionReport, root: Path, log: Path) -> str:
     if report.branch and report.commits:
         rows.append(("review", f"git -C {where} log -p {(report.base or '')[:12]}..{report.branch}"))
     if report.saved and report.saved_paths:
-        rows.append(("", f"git -C {where} diff {report.saved}^ {report.saved}"))
+        label = "" if report.commits else "review"
+        rows.append((label, f"git -C {where} diff {report.saved}^ {report.saved}"))
     if report.kept and report.workspace:
-        place = shlex.quote(report.workspace)
-        rows.append(("remove", f"git -C {where} worktree remove --force --force {place}"))
+        rows.append(("remove", f"ralph-wrap rm -C {where} {report.id}"))
     return _table(f"ralph-wrap: {ending(report)}", rows)
 
 

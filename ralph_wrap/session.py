@@ -17,24 +17,19 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import dataclasses
 import errno
 import os
 import shlex
 import threading
-import traceback
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self
 
-from ralph_wrap import files, git, liveness, offspring, project, user, worktree
+from ralph_wrap import files, git, liveness, offspring, process, project, request, user, worktree
 from ralph_wrap.config import Settings
 from ralph_wrap.errors import GitError, RalphError
-from ralph_wrap.log import Log, on_stderr
-from ralph_wrap.loop import Driver, LoopResult, Stage
-from ralph_wrap.prospect import look_first, taken_ids
-from ralph_wrap.registry import started
-from ralph_wrap.relay import LineFinder, Relay
-from ralph_wrap.report import SessionReport, banner, ending, ignored_removed, summary
+from ralph_wrap.log import Log, on_stderr, traceback_of
+from ralph_wrap.prospect import look_first, planned, taken_ids
+from ralph_wrap.report import SessionReport, banner, ending, summary, with_outcome
 from ralph_wrap.signals import Signals
 from ralph_wrap.workspace import Site, Workspace
 
@@ -42,7 +37,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
 
+    from ralph_wrap.loop import LoopResult, Stage
     from ralph_wrap.project import Project
+    from ralph_wrap.registry import Record
+    from ralph_wrap.relay import Relay
     from ralph_wrap.worktree import LinkedWorktree, Outcome
 
 _READER_PATIENCE = 60.0  # seconds to wait at the end for whoever reads our stdout
@@ -89,6 +87,7 @@ class Session:
         whole_process: bool = False,
     ) -> None:
         self._settings = settings
+        self._name = settings.agent or shlex.join(settings.command)
         self._environ = dict(os.environ if environ is None else environ)
         self._place = place
         self._log = log or on_stderr(self._environ)
@@ -139,16 +138,20 @@ class Session:
             AgentError: the agent cannot be executed.
 
         """
-        self._note(state="running")
+        from ralph_wrap.loop import Driver  # noqa: PLC0415 -- see load_the_rest
+        from ralph_wrap.relay import LineFinder, Relay  # noqa: PLC0415
+
         answer = LineFinder(self._settings.until)
         output_log = self._claim.directory / "output.log"
+        lock = self._claim.lock_for_agents()
+        self._stack.callback(lock.release, unlink=True)
         self._relay = Relay(output_log, (1, 2), answer.feed, self._tell_trouble)
         self._stack.callback(
             self._step,
             "end the agent's processes",
             lambda: self._end_leftovers(self._settings.grace, asked=False),
         )
-        driver = Driver(self._settings, self._stage(), self._relay, answer, self._signals, self._log)
+        driver = Driver(self._settings, self._stage(lock), self._relay, answer, self._signals, self._log)
         self._result = driver.run()
         return self._result
 
@@ -175,33 +178,31 @@ class Session:
                 liveness.myself(),
                 lambda name="": taken_ids(place, where, name),
                 datetime.now(UTC),
-                self._name,
+                lambda record: planned(record, self._settings, place, prospect, self._name),
             ),
         )
         self._stack.callback(
             self._step, "empty the trash", lambda: worktree.empty_trash(self._claim.registry.trash)
         )
         self._stack.callback(self._step, "tell how it ended", self._tell_end)
-        self._stack.callback(self._step, "release the record", self._claim.release)
+        self._stack.callback(self._step, "release the record", self._release)
         self._stack.callback(self._step, "write the report", self._write_report)
         record = self._claim.record
         self._log.attach(
             self._claim.directory / "events.jsonl", agent_id=record.id, session_id=record.session
         )
         self._log.event("session.registered", pid=record.pid, project=os.fspath(place.root))
-        self._offspring = offspring.Offspring(
-            whole_process=self._whole_process, mark=f"RALPH_SESSION_ID={record.session}"
-        )
+        self._offspring = offspring.Offspring(whole_process=self._whole_process, session=record.session)
         self._site = Site(
             settings=self._settings,
             place=place,
-            where=dataclasses.replace(where, env={**where.env, **prospect.identity}),
+            where=where._replace(env={**where.env, **prospect.identity, process.OWN_COMMAND: record.session}),
             base=prospect.base,
             record=record,
             environ={**self._environ, **prospect.identity},
             told=self._log,
             stopped=lambda: self._signals.stop.count > 0,
-            meanwhile=self._load_the_rest,
+            meanwhile=lambda: load_the_rest(self._log),
         )
         self._workspace = workspace = self._site.open(obstacle)
         if workspace.lock is not None:
@@ -209,33 +210,38 @@ class Session:
         if (tree := workspace.tree) is not None:
             self._stack.callback(self._step, "drop an unused branch", lambda: self._drop_unused_branch(tree))
             self._stack.callback(self._step, "remove the worktree", lambda: self._leave(tree))
-        self._note(branch=workspace.branch, base=workspace.base, workspace=os.fspath(workspace.path))
+        self._hand_over()
         self._introduce()
 
-    @property
-    def _name(self) -> str:
-        return self._settings.agent or shlex.join(self._settings.command)
+    def _hand_over(self) -> None:
+        """Write down that somebody may work in the workspace from now on, before anybody can."""
+        now = self._record_of(self.workspace)
+        if self.workspace.tree is None:
+            self._note(state="running", branch=None, base=None, workspace=now.workspace)
+            return
+        try:
+            self._claim.update(state="running", branch=now.branch, base=now.base, workspace=now.workspace)
+        except OSError as error:
+            # Should we be killed, a sweep would take the agent's work for a checkout that was cut short.
+            raise RalphError(
+                f"the session's record cannot be written: {error.strerror}", "is the disk full?"
+            ) from error
 
     def _introduce(self) -> None:
-        workspace = self.workspace
-        log = self._claim.directory / "output.log"
+        record = self._record_of(self.workspace)
+        output = os.fspath(self._claim.directory / "output.log")
         self._log.block(
             "session.started",
-            f"session {self._claim.record.session} works in {workspace.path}",
-            banner(
-                session=self._claim.record.session,
-                branch=workspace.branch,
-                base=workspace.base,
-                workspace=workspace.path,
-                log=log,
-                agent=self._name,
-            ),
-            branch=workspace.branch,
-            workspace=os.fspath(workspace.path),
-            output=os.fspath(log),
+            f"session {record.session} works in {record.workspace}",
+            banner(record, output),
+            branch=record.branch,
+            workspace=record.workspace,
+            output=output,
         )
 
-    def _stage(self) -> Stage:
+    def _stage(self, lock: files.Lock) -> Stage:
+        from ralph_wrap.loop import Stage  # noqa: PLC0415 -- see load_the_rest
+
         workspace = self.workspace
         place = self._site.place
         cwd = workspace.path / place.prefix
@@ -243,8 +249,10 @@ class Session:
             cwd = cwd.parent
         here = None
         if place.repository is not None:
-            here = dataclasses.replace(self._site.where, cwd=workspace.path)
+            here = self._site.where._replace(cwd=workspace.path)
         return Stage(
+            directory=self._claim.directory,
+            inherited=lock.descriptor,
             cwd=cwd,
             environ=self._site.agent_environment(workspace),
             fingerprint=lambda: worktree.fingerprint(here, workspace.path),
@@ -258,20 +266,18 @@ class Session:
     def _note(self, **changes: Any) -> None:
         """Write to the record; a full disk must not end the loop."""
         try:
-            self._claim.update(**changes)
+            self._claim.update(sync=False, **changes)
         except OSError as error:
             self._log.event("record.not_written", reason=str(error))
-
-    def _load_the_rest(self) -> None:
-        # structlog loads rich for tracebacks that are not shown here, and ssl through asyncio: together a
-        # quarter of an idle session's memory. Another program may want both, so only if this one is ours.
-        self._log.load(*(("rich", "ssl") if self._whole_process else ()))
 
     def _note_agent(self) -> None:
         self._agent_started = True
 
     def _end_leftovers(self, grace: float, *, asked: bool) -> None:
-        ended = self._offspring.end(grace, lambda: self._signals.stop.count > 1, asked=asked)
+        def urgent() -> bool:
+            return self._signals.stop.count > 1 or request.is_urgent(self._claim.directory)
+
+        ended = self._offspring.end(grace, urgent, asked=asked)
         if ended.told:
             self._log.event("processes.ended", count=ended.told)
         self._survivors = ended.survivors
@@ -281,7 +287,20 @@ class Session:
 
     def _leave(self, tree: LinkedWorktree) -> None:
         self._note(state="ending")
-        self._outcome = self._site.leave(tree, self._claim.registry.trash, self._survivors)
+        # Without an agent's work there is nothing for anybody to come back to.
+        settings = self._settings._replace(background=self._settings.background and self._agent_started)
+        self._outcome = self._site._replace(settings=settings).leave(
+            tree,
+            self._claim.registry.trash,
+            self._survivors,
+            hurry=lambda: self._signals.stop.terms > 1,
+        )
+
+    def _release(self) -> None:
+        if self._outcome is not None and self._outcome.later:
+            self._claim.leave()
+        else:
+            self._claim.release()
 
     def _drop_unused_branch(self, tree: LinkedWorktree) -> None:
         if self._outcome is not None and (self._settings.drop_empty or not self._agent_started):
@@ -291,7 +310,7 @@ class Session:
         if isinstance(self._failure, RalphError):
             self._log.event("session.failed", reason=self._failure.message, hint=self._failure.hint)
         elif self._failure is not None:
-            self._log.event("session.failed", traceback=traceback.format_exception(self._failure))
+            self._log.event("session.failed", traceback=traceback_of(self._failure))
         self.report = self._make_report()
         if self._claim.directory.is_symlink():
             raise OSError(errno.ELOOP, "somebody put a symlink in its place", str(self._claim.directory))
@@ -301,46 +320,38 @@ class Session:
         if self._relay is not None:
             self._give_readers_time(self._relay)
         if self.report is not None and self._place is not None:
-            output_log = self._claim.directory / "output.log"
-            text = summary(self.report, self._place.root, output_log)
+            text = summary(self.report, self._place.root, self._claim.directory / "output.log")
             self._log.block("session.released", ending(self.report), text, **self.report.to_dict())
         self._log.close()
 
+    def _record_of(self, workspace: Workspace | None) -> Record:
+        """Return our record with the workspace that we have, which may not be the one that was planned."""
+        if workspace is None:
+            return self._claim.record._replace(branch=None, base=None, workspace=None)
+        return self._claim.record._replace(
+            branch=workspace.branch, base=workspace.base, workspace=os.fspath(workspace.path)
+        )
+
     def _make_report(self) -> SessionReport:
-        record = self._claim.record
-        outcome = self._outcome
-        saved = outcome.saved if outcome else None
         workspace = self._workspace
         tree = workspace.tree if workspace else None
-        commits = kept = None
+        commits = None
         if tree is not None:
-            kept = outcome.kept if outcome else "it could not be finished, see events.jsonl"
             with contextlib.suppress(GitError, OSError):
                 commits = git.count_commits(self._site.where, tree.base, f"refs/heads/{tree.branch}")
         ended_by, status = self._ending()  # last: a signal may have come until now
-        return SessionReport(
-            id=record.id,
-            session=record.session,
-            agent=record.agent,
-            started=started(record.session).isoformat(),
-            ended=datetime.now(UTC).isoformat(timespec="seconds"),
+        report = SessionReport.of(
+            self._record_of(workspace),
             ended_by=ended_by,
             exit_status=status,
-            error=str(self._failure) if self._failure else None,
-            iterations=record.iteration if self._agent_started else 0,
             commits=commits,
-            branch=tree.branch if tree and commits is not None else None,
-            base=tree.base if tree else None,
-            saved=saved.branch if saved else None,
-            saved_paths=saved.paths if saved and saved.branch else (),
-            snapshots=saved.snapshots if saved else (),
-            workspace=record.workspace,
-            kept=kept,
-            ignored_removed=None
-            if kept or saved is None
-            else ignored_removed(saved.ignored_files, saved.ignored),
+            iterations=self._claim.record.iteration if self._agent_started else 0,
+        )._replace(
+            error=str(self._failure) if self._failure else None,
+            kept="it could not be finished, see events.jsonl" if tree else None,
             fallback=workspace.fallback if workspace else None,
         )
+        return with_outcome(report, self._outcome) if self._outcome else report
 
     def _ending(self) -> tuple[str, int]:
         """Return how the loop ended, and our exit status, which a later signal still decides."""
@@ -377,5 +388,13 @@ class Session:
                 "step.failed",
                 f"could not {name}: {error}",
                 "the work is where it was; see events.jsonl",
-                traceback=traceback.format_exception(error),
+                traceback=traceback_of(error),
             )
+
+
+def load_the_rest(log: Log) -> None:
+    """Load what is needed only once there is a worktree: while git makes it."""
+    import ralph_wrap.loop  # noqa: PLC0415
+    import ralph_wrap.relay  # noqa: F401, PLC0415
+
+    log.load()

@@ -25,6 +25,7 @@ class StopRequest:
     Attributes:
         first: the first signal, ``None`` while nobody has asked.
         count: how many signals came.
+        terms: how many of them were TERM. A second one comes from PID 1 when the container's time runs out.
         suspended: somebody typed Ctrl-Z and nothing was done about it yet.
 
     """
@@ -32,11 +33,13 @@ class StopRequest:
     def __init__(self) -> None:
         self.first: int | None = None
         self.count = 0
+        self.terms = 0
         self.suspended = False
 
     def record(self, number: int) -> None:
         """Count one more."""
         self.count += 1
+        self.terms += number == signal.SIGTERM
         if self.first is None:
             self.first = number
 

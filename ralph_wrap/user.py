@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import pwd
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,7 +33,7 @@ def become_owner(
     """Give up root for good if the project belongs to somebody else.
 
     Arguments:
-        project: an existing directory.
+        project: a directory; if it is not there, nothing changes.
         environ: our environment.
         before: called right before the change: what only root may read can be loaded then.
 
@@ -49,11 +48,9 @@ def become_owner(
     # A sub-directory may belong to somebody else than the repository that it is in.
     project = project.resolve()
     root = next((place for place in (project, *project.parents) if (place / ".git").exists()), project)
-    owner = root.stat()
-    uid, gid = os.geteuid(), os.getegid()
-    if uid != 0 or owner.st_uid == 0:
-        return with_home(environ, uid)
-    uid, gid = owner.st_uid, owner.st_gid
+    if os.geteuid() != 0 or not root.exists() or root.stat().st_uid == 0:
+        return with_home(environ, os.geteuid())
+    uid, gid = root.stat().st_uid, root.stat().st_gid
     before()
     try:
         return _become(uid, gid, environ)
@@ -99,19 +96,23 @@ def ensure_home(environ: Mapping[str, str]) -> dict[str, str]:
     """
     home = Path(environ.get("HOME", ""))
     uid = os.geteuid()
-    if home not in _places(uid):
+    if home.name not in {str(uid), f"ralph-wrap-home-{uid}"} or home not in _places(uid):
         return dict(environ)
     try:
         home.mkdir(mode=0o700)
     except OSError:
         # Somebody else's directory of that name is not used: it could be a trap.
         if home.is_symlink() or not home.is_dir() or not _belongs_to(home, uid):
+            import tempfile  # noqa: PLC0415 -- see _places
+
             home = Path(tempfile.mkdtemp(prefix=f"ralph-wrap-home-{uid}-"))
     return {**environ, "HOME": str(home)}
 
 
 def _places(uid: int) -> list[Path]:
     """Return where the home of a user without one may be, the best first."""
+    import tempfile  # noqa: PLC0415 -- slow, and most users have a home
+
     places = [HOMES / str(uid)] if HOMES.is_dir() else []
     return [*places, Path(tempfile.gettempdir(), f"ralph-wrap-home-{uid}")]
 

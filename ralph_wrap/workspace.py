@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shlex
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import files, git, project, worktree
 from ralph_wrap.config import Isolation, OnDirty
@@ -32,8 +30,7 @@ _HOOKS_OFF = ("core.hooksPath", "/dev/null")
 _HOOKS_OFF_SINCE = (2, 31)  # GIT_CONFIG_COUNT: configuration for one process tree, without writing a file
 
 
-@dataclass(frozen=True, slots=True)
-class Workspace:
+class Workspace(NamedTuple):
     """Where an agent works.
 
     Attributes:
@@ -60,8 +57,7 @@ class Workspace:
         return self.tree.base if self.tree else None
 
 
-@dataclass(frozen=True, slots=True)
-class Site:
+class Site(NamedTuple):
     """Where and for whom a workspace is made, and left again.
 
     Attributes:
@@ -170,19 +166,30 @@ class Site:
                 with contextlib.suppress(OSError):
                     if (
                         isinstance(record, Record)
+                        and record.id != self.record.id
                         and record.workspace == os.fspath(root)
                         and registry.is_locked(record.id)
                     ):
                         return f"session {record.session}"
         return "another session"
 
-    def leave(self, tree: LinkedWorktree, trash: Path, survivors: Sequence[int]) -> Outcome:
+    def leave(
+        self,
+        tree: LinkedWorktree,
+        trash: Path,
+        survivors: Sequence[int],
+        *,
+        unstarted: bool = False,
+        hurry: Callable[[], bool] = lambda: False,
+    ) -> Outcome:
         """Save and remove a session's worktree, and tell what became of it.
 
         Arguments:
             tree: the worktree.
             trash: where it goes.
             survivors: processes of the agent that could not be ended.
+            unstarted: no agent has worked in it.
+            hurry: asked after the save; whoever has no time then leaves the removal to the next start.
 
         """
         settings = self.settings
@@ -197,17 +204,24 @@ class Site:
             trash=trash,
             keep=keep,
             keep_dirty=settings.on_dirty is OnDirty.KEEP,
+            keep_saved=f"until ralph-wrap rm {self.record.id}" if settings.background else None,
+            unstarted=unstarted,
+            hurry=hurry,
         )
+        if survivors:
+            outcome = outcome._replace(asked=False)
         path = os.fspath(tree.path)
         if outcome.saved and outcome.saved.branch:
             self.told.event("work.saved", branch=outcome.saved.branch, paths=list(outcome.saved.paths))
         if outcome.saved and outcome.saved.snapshots:
             self.told.event("commits.kept", refs=list(outcome.saved.snapshots))
-        if outcome.kept:
+        if outcome.later:
+            self.told.warning("worktree.left", f"worktree left: {path} ({outcome.kept})", path=path)
+        elif outcome.kept:
             self.told.warning(
                 "worktree.kept",
                 f"worktree kept: {path} ({outcome.kept})",
-                f"to remove it: git worktree remove --force --force {shlex.quote(path)}",
+                f"to save what can be saved, and remove it: ralph-wrap rm {self.record.id}",
                 path=path,
             )
         else:

@@ -9,7 +9,14 @@ import pytest
 from ralph_wrap import errors
 from ralph_wrap.errors import GitError, RalphError
 
-STATUSES = {"usage": 2, "not_a_repository": 3, "git_too_old": 8, "failed": 125}
+STATUSES = {
+    "usage": 2,
+    "not_a_repository": 3,
+    "not_found": 4,
+    "refused": 5,
+    "git_too_old": 8,
+    "failed": 125,
+}
 """The rows of the contract's table that can happen so far; the agent's own statuses are in AGENT."""
 
 AGENT = {"AgentError": 126, "AgentNotFoundError": 127}

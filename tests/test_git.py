@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -42,9 +43,20 @@ def _git(directory: Path) -> Git:
 
 def _repository(repo: Repo, **differences: object) -> Repository:
     """Return what is to be found in a scratch repository, but for the version of git."""
-    expected = {"root": repo.path, "common_dir": repo.path / ".git", "prefix": Path(), "head": repo.head}
+    expected: dict[str, Any] = {
+        "root": repo.path,
+        "common_dir": repo.path / ".git",
+        "prefix": Path(),
+        "head": repo.head,
+    }
     version = git.parse_version(repo.git("version").encode())
-    return Repository(**{**expected, **differences}, git_version=version)  # type: ignore[arg-type]
+    return Repository(
+        **{**expected, **differences},
+        git_version=version,
+        file_mode=True,
+        symlinks=True,
+        names_committer=False,
+    )
 
 
 def _refusal(directory: Path) -> tuple[type[RalphError], str, str]:

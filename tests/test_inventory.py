@@ -6,6 +6,8 @@ import dataclasses
 import json
 import os
 import signal
+import subprocess
+import time
 from datetime import UTC, datetime, timedelta
 from itertools import product
 from pathlib import Path
@@ -13,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ralph_wrap import project
+from ralph_wrap import liveness, project
 from ralph_wrap.inventory import Verdict, classify
 from ralph_wrap.liveness import Identity, myself
 from ralph_wrap.registry import Claim, Record, Registry
 from tests.support.listing import listing
 from tests.support.processes import end_all
 from tests.support.sessions import Session, command
+from tests.support.wait import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -52,12 +55,69 @@ def test_every_record_has_its_verdict(state: str, locked: bool, same_boot: bool,
     """By its lock, then by whether it is finished, then by where its owner ran."""
     record = Record("a3f2", "s", 1, 1.0, "boot", "pid:[1]", "box", state=state)
     boot_id, host = "boot" if same_boot else "later", "box" if same_host else "bus"
-    assert classify(record, locked=locked, boot_id=boot_id, host=host) is _verdict(
+    assert classify(record, locked=locked, running=False, boot_id=boot_id, host=host) is _verdict(
         state, locked=locked, same_boot=same_boot, same_host=same_host
     )
 
 
+@pytest.fixture
+def zombie() -> Iterator[Identity]:
+    """Yield a process that has ended, and that nobody has waited for."""
+    with subprocess.Popen(("sleep", "60")) as process:
+        started = liveness.start_time(process.pid)
+        assert started is not None
+        process.kill()
+        eventually(lambda: liveness.start_time(process.pid) is None, "its end")
+        yield myself()._replace(pid=process.pid, start_time=started)
+
+
+OTHER_CONTAINER = {"pid_namespace": "pid:[1]", "host": "0f1e2d3c4b5a"}
+OTHER_MACHINE = {**OTHER_CONTAINER, "boot_id": "that-kernel"}
+CASES: dict[str, tuple[bool, dict[str, Any], Verdict]] = {
+    "two containers on one project, the other one lives": (True, OTHER_CONTAINER, Verdict.LIVE),
+    "two containers on one project, the other one is gone": (False, OTHER_CONTAINER, Verdict.ORPHAN),
+    "the same pid in another container": (False, {**OTHER_CONTAINER, "pid": os.getpid()}, Verdict.ORPHAN),
+    "a container's session, seen from the host": (True, OTHER_CONTAINER, Verdict.LIVE),
+    "a pid that another process has by now": (False, {"start_time": 0.5}, Verdict.ORPHAN),
+    "a process that lives, and whose lock was replaced": (False, {}, Verdict.LIVE),
+    "a rebooted host": (False, {"boot_id": "that-kernel", "pid": 1}, Verdict.ORPHAN),
+    "a container of a host that was rebooted": (False, OTHER_MACHINE, Verdict.FOREIGN),
+    "a session on another machine whose lock is seen": (True, OTHER_MACHINE, Verdict.LIVE),
+    "a session on another machine whose lock is not seen": (False, OTHER_MACHINE, Verdict.FOREIGN),
+    "a record copied from another machine": (False, {**OTHER_MACHINE, "pid": os.getpid()}, Verdict.FOREIGN),
+    "a process of unknown start, as a clock that jumped made it once": (
+        False,
+        {"start_time": time.time()},
+        Verdict.ORPHAN,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_known_case_has_its_verdict(case: str) -> None:
+    """Those that other programs get wrong, with this process and this kernel as what is here."""
+    locked, differences, verdict = CASES[case]
+    assert _seen_from_here(myself()._replace(**differences), locked=locked) is verdict
+
+
+def test_a_zombie_is_dead(zombie: Identity) -> None:
+    """Although it answers kill(pid, 0)."""
+    os.kill(zombie.pid, 0)
+    assert _seen_from_here(zombie, locked=False) is Verdict.ORPHAN
+
+
+def _seen_from_here(owner: Identity, *, locked: bool) -> Verdict:
+    record = Record("a3f2", "s", **owner._asdict(), state="running")
+    running = liveness.is_running(owner)
+    here = myself()
+    return classify(record, locked=locked, running=running, boot_id=here.boot_id, host=here.host)
+
+
 # The listing
+
+
+DEAD = myself()._replace(start_time=0.5)
+"""An owner whose pid is another process's by now."""
 
 
 @dataclasses.dataclass
@@ -70,7 +130,7 @@ class Yard:
     def _record(self, agent_id: str, age: str, owner: Identity, **fields: Any) -> Record:
         began = datetime.now(UTC) - AGES[age]
         session = f"{began:%Y%m%dT%H%M%SZ}-{agent_id}"
-        return Record(agent_id, session, **{**dataclasses.asdict(owner), "agent": "claude", **fields})
+        return Record(agent_id, session, **{**owner._asdict(), "agent": "claude", **fields})
 
     def left(self, agent_id: str, age: str, owner: Identity, **fields: Any) -> None:
         """Leave a record whose lock nobody holds."""
@@ -87,7 +147,10 @@ class Yard:
     def live(self, agent_id: str, age: str, **fields: Any) -> None:
         """Be the owner of a session."""
         others = {f"{number:04x}" for number in range(1 << 16)} - {agent_id}
-        claim = self.home.claim(myself(), lambda _="": others, datetime.now(UTC) - AGES[age], "claude")
+        began = datetime.now(UTC) - AGES[age]
+        claim = self.home.claim(
+            myself(), lambda _="": others, began, lambda new: new._replace(agent="claude")
+        )
         self.claims.append(claim)
         claim.update(**fields)
 
@@ -125,7 +188,7 @@ def full(repo: Repo, yard: Callable[[Path], Yard]) -> Repo:
     work = {"branch": "ralph/a3f2", "base": base, "workspace": "/w/a3f2", "iteration": 12, "state": "running"}
     sessions.live("a3f2", "3h", **work)
     gone = {"branch": "ralph/0b0b", "base": base, "workspace": "/w/0b0b", "iteration": 1, "state": "ending"}
-    sessions.left("0b0b", "2d", myself(), **gone)
+    sessions.left("0b0b", "2d", DEAD, **gone)
     sessions.left("f0f0", "5m", ELSEWHERE, agent="sh -c 'a\n\x1b[2J'")
     sessions.unreadable("dead")
     sessions.finished("e0e0", "2d", branch="main", base=base, workspace="/w/e0e0", iteration=3)
@@ -220,9 +283,9 @@ def test_ps_outside_of_a_repository(tmp_path: Path, yard: Callable[[Path], Yard]
 def test_ps_knows_the_place_for_projects_that_cannot_be_written(repo: Repo) -> None:
     """Sessions that had to register in the user's own directory belong to the project all the same."""
     place = project.find(repo.path, os.environ)
-    sessions = Yard(project.registries(place, os.environ)[1])
+    sessions = Yard([*project.registries(place, os.environ)][1])
     sessions.home.prepare()
-    sessions.left("a3f2", "2d", myself())
+    sessions.left("a3f2", "2d", DEAD)
     result = command("ps", cwd=repo.path / ".git" / "..")
     assert result.stdout.decode().splitlines()[1].split() == [
         "a3f2",

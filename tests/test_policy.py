@@ -47,6 +47,12 @@ ENDS: list[tuple[dict[str, int], State, Iteration, End | GoOn]] = [
     ({}, State(), Iteration(3, promised=True), End("promise", 0)),
     ({"max_iterations": 1, "max_failures": 1}, State(), Iteration(3, promised=True), End("promise", 0)),
     ({}, State(), Iteration(124, promised=True, cut=Cut.MAX_TIME), End("promise", 0)),
+    # Somebody has asked for no further iteration: nothing else counts, but a kept promise is still told.
+    ({}, State(), Iteration(0, last=True), End("stop", 0)),
+    ({}, State(), Iteration(3, promised=True, last=True), End("promise", 0)),
+    ({}, State(), Iteration(143, cut=Cut.STOP, last=True), End("stop", 0)),
+    ({"max_iterations": 1, "max_failures": 1}, State(), Iteration(3, last=True), End("stop", 0)),
+    ({}, State(), Iteration(124, cut=Cut.MAX_TIME, last=True), End("stop", 0)),
     # The time of the whole loop.
     ({}, State(), Iteration(124, cut=Cut.MAX_TIME), End("max-time", 124)),
     ({"max_iterations": 1}, State(), Iteration(124, cut=Cut.MAX_TIME), End("max-time", 124)),
@@ -103,7 +109,18 @@ def test_failures_wait_longer_and_longer(failures: int, pause: float) -> None:
     assert decision == GoOn(0.5 + pause)
 
 
-@given(st.lists(st.builds(Iteration, st.integers(0, 255), changed=st.sampled_from([True, False, None]))))
+@given(
+    st.lists(
+        st.builds(
+            Iteration,
+            st.integers(0, 255),
+            changed=st.sampled_from([True, False, None]),
+            promised=st.just(False),
+            cut=st.none(),
+            last=st.just(False),
+        )
+    )
+)
 def test_a_limited_loop_ends(iterations: list[Iteration]) -> None:
     """Whatever its iterations are like, never later than at the limit, and only once."""
     state = State()

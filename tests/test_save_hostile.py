@@ -325,7 +325,7 @@ def test_a_project_of_somebody_else_with_a_directory_of_root(
 def test_an_id_whose_branch_appears_after_the_look(repo: Repo, script: Callable[[str], str]) -> None:
     """Without --branch a session never goes on with somebody's branch."""
     repo.git("branch", f"ralph/{ID}")
-    with pytest.raises(IsolationError, match="exists already"):
+    with pytest.raises(IsolationError, match="already exists"):
         make_tree(repo)
     assert repo.git("rev-parse", f"ralph/{ID}") == repo.head
     assert git.agent_ids(f"refs/heads/ralph/{ID}\n".encode()) == {ID}

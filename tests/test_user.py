@@ -25,7 +25,7 @@ UID, GID = 54321, 54322
 """Somebody without a passwd entry."""
 
 CHILD = """
-import json, os, sys
+import json, os, sys, tempfile
 from pathlib import Path
 from ralph_wrap import errors, user
 user.HOMES = Path(sys.argv[2])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import shutil
 from pathlib import Path
@@ -42,7 +41,7 @@ def with_agent(settings: Settings) -> Settings:
         raise UsageError(
             f"no prompt for {settings.agent}", "--prompt, --prompt-file, or PROMPT.md in the project"
         )
-    return dataclasses.replace(settings, command=_KNOWN[settings.agent].command)
+    return settings._replace(command=_KNOWN[settings.agent].command)
 
 
 def look_up(command: Sequence[str], environ: Mapping[str, str]) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import process
 from ralph_wrap.errors import GitError
@@ -67,8 +66,7 @@ PATIENCE = 600.0
 """Seconds until a git command counts as hanging, in a filter or on a file system that is gone."""
 
 
-@dataclass(frozen=True, slots=True)
-class Git:
+class Git(NamedTuple):
     """Where git runs: every function of this module takes one.
 
     Attributes:
@@ -78,7 +76,7 @@ class Git:
             its worktree and lead us into another repository.
         common_dir: what *git_dir* shares, where its own word is not to be trusted either.
         work_tree: belongs to *git_dir*.
-        index: index file to use instead of the repository's own.
+        index_file: index file to use instead of the repository's own.
         config: pairs of ``-c`` and ``key=value`` for every command.
 
     """
@@ -88,7 +86,7 @@ class Git:
     git_dir: Path | None = None
     common_dir: Path | None = None
     work_tree: Path | None = None
-    index: Path | None = None
+    index_file: Path | None = None
     config: tuple[str, ...] = ()
 
 
@@ -147,7 +145,7 @@ def start(
         "GIT_DIR": git.git_dir,
         "GIT_COMMON_DIR": git.common_dir,
         "GIT_WORK_TREE": git.work_tree,
-        "GIT_INDEX_FILE": git.index,
+        "GIT_INDEX_FILE": git.index_file,
     }
     env |= {name: os.fspath(place) for name, place in places.items() if place is not None}
     return process.Running(

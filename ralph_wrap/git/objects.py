@@ -21,6 +21,11 @@ def resolve_commit(git: Git, revision: str) -> str | None:
     return lines(answer.stdout)[0] if answer.status == 0 else None
 
 
+def knows_committer(git: Git) -> bool:
+    """Tell whether git can say who commits here."""
+    return run(git, "var", "GIT_COMMITTER_IDENT", accept=(0, 128)).status == 0
+
+
 def is_branch_name(git: Git, name: str) -> bool:
     """Tell whether git would take this as the name of a branch."""
     return (
@@ -65,6 +70,16 @@ def create_ref(git: Git, ref: str, oid: str, reason: str) -> None:
     run(git, "update-ref", "-m", reason, ref, oid, "0" * len(oid), config=DURABLE)
 
 
+def move_ref(git: Git, ref: str, before: str, oid: str, reason: str) -> None:
+    """Have a ref that still holds *before* hold *oid*.
+
+    Raises:
+        GitError: it holds something else.
+
+    """
+    run(git, "update-ref", "-m", reason, ref, oid, before, config=DURABLE)
+
+
 def delete_ref(git: Git, ref: str, oid: str) -> None:
     """Delete a ref that still holds *oid*.
 
@@ -100,6 +115,14 @@ def tree_of(git: Git, commit: str) -> str:
 
     """
     return lines(run(git, "rev-parse", "--verify", f"{commit}^{{tree}}").stdout)[0]
+
+
+def parents(git: Git, revision: str) -> list[str]:
+    """Return the ids of a commit and of its parents, in order; none if there is no such commit."""
+    answer = run(git, "rev-parse", "--quiet", "--verify", f"{revision}^{{commit}}", accept=(0, 1, 128))
+    if answer.status != 0:
+        return []
+    return lines(run(git, "rev-parse", revision, f"{revision}^@").stdout)
 
 
 def existing_commits(git: Git, oids: Iterable[str]) -> list[str]:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from ralph_wrap.errors import GitError, GitTooOldError, IsolationError, NotARepositoryError
-from ralph_wrap.git.command import Git, finish, lines, run, run_again, start, text
+from ralph_wrap.git.command import Git, lines, run, run_again, start, text
 
 OLDEST = (2, 15)
 """The oldest version that a session runs isolated with."""
 
 
-@dataclass(frozen=True, slots=True)
-class Repository:
+class Repository(NamedTuple):
     """What a directory belongs to.
 
     Attributes:
@@ -24,6 +23,9 @@ class Repository:
         prefix: the directory's place below *root*.
         head: the commit at HEAD, ``None`` before the first commit.
         git_version: of the git that answers here.
+        file_mode: its file system knows executable files (git-config(1): core.fileMode).
+        symlinks: it knows symlinks (core.symlinks).
+        names_committer: its configuration says who commits.
 
     """
 
@@ -32,6 +34,9 @@ class Repository:
     prefix: Path
     head: str | None
     git_version: tuple[int, ...]
+    file_mode: bool
+    symlinks: bool
+    names_committer: bool
 
 
 def parse_version(output: bytes) -> tuple[int, ...]:
@@ -52,38 +57,65 @@ def locate(git: Git) -> Repository:
     """
     # Paths may hold newlines. rev-parse repeats an option that it does not know, which separates them.
     between = "--ralph-wrap-separator"
+    places = ("--show-toplevel", between, "--git-common-dir", between, "--show-prefix", between)
     with (
         start(git, "version") as version,
-        start(git, "rev-parse", "--is-bare-repository", "--is-inside-work-tree") as kind,
-        start(
-            git, "rev-parse", "--show-toplevel", between, "--git-common-dir", between, "--show-prefix"
-        ) as places,
-        start(git, "rev-parse", "--quiet", "--verify", "HEAD^{commit}") as head,
+        start(git, "rev-parse", *places, "HEAD^{commit}") as answering,
+        start(git, "config", "-z", "--get-regexp", _ASKED) as configured,
     ):
         git_version = parse_version(version.wait().stdout)
         if git_version < OLDEST:
             number = ".".join(map(str, git_version))
             raise GitTooOldError(f"git {number} is older than 2.15", "install git 2.15 or newer")
-        answer = kind.wait()
-        if answer.status != 0:
-            raise _no_repository(git, text(answer.stderr))
-        bare, inside = lines(answer.stdout)
-        if bare == "true":
-            raise IsolationError(
-                f"{git.cwd} is a bare repository: it has no checkout to work in",
-                "name a checkout of it with --project",
-            )
-        if inside != "true":
-            raise IsolationError(f"{git.cwd} is inside a .git directory", "name the checkout with --project")
-        top, common, prefix = text(finish(places, "rev-parse").stdout).split(f"{between}\n")
-        found = head.wait()
-        return Repository(
-            root=Path(top[:-1]).resolve(),
-            common_dir=(git.cwd / common[:-1]).resolve(),
-            prefix=Path(prefix[:-1]),
-            head=lines(found.stdout)[0] if found.status == 0 else None,
-            git_version=git_version,
+        answer = answering.wait()
+        config = _parse_config(configured.wait().stdout)
+    if answer.status != 0:
+        _require_checkout(git)
+        answer = run(git, "rev-parse", *places)  # there is no commit yet
+    top, common, prefix, head = text(answer.stdout).split(f"{between}\n")
+    return Repository(
+        root=Path(top[:-1]).resolve(),
+        common_dir=(git.cwd / common[:-1]).resolve(),
+        prefix=Path(prefix[:-1]),
+        head=head.strip() or None,
+        git_version=git_version,
+        file_mode=config.get("core.filemode", "true") not in _NO,
+        symlinks=config.get("core.symlinks", "true") not in _NO,
+        names_committer=all(any(map(str.isalnum, config.get(key, ""))) for key in _COMMITTER),
+    )
+
+
+_NO = {"false", "no", "off", "0", ""}  # git-config(1): boolean
+_COMMITTER = ("user.name", "user.email")
+_ASKED = r"^(core\.(filemode|symlinks)|user\.(name|email))$"
+
+
+def _parse_config(output: bytes) -> dict[str, str]:
+    entries = (text(entry).partition("\n") for entry in output.split(b"\0") if entry)
+    # "[core] symlinks" without a value is true
+    return {key: value if newline else "true" for key, newline, value in entries}
+
+
+def file_system_config(*, file_mode: bool, symlinks: bool) -> tuple[str, ...]:
+    """Return arguments that tell git what a file system knows, whatever the configuration says by now."""
+    return (
+        *("-c", f"core.filemode={'true' if file_mode else 'false'}"),
+        *("-c", f"core.symlinks={'true' if symlinks else 'false'}"),
+    )
+
+
+def _require_checkout(git: Git) -> None:
+    answer = run(git, "rev-parse", "--is-bare-repository", "--is-inside-work-tree", accept=(0, 128))
+    if answer.status != 0:
+        raise _no_repository(git, text(answer.stderr))
+    bare, inside = lines(answer.stdout)
+    if bare == "true":
+        raise IsolationError(
+            f"{git.cwd} is a bare repository: it has no checkout to work in",
+            "name a checkout of it with --project",
         )
+    if inside != "true":
+        raise IsolationError(f"{git.cwd} is inside a .git directory", "name the checkout with --project")
 
 
 def _no_repository(git: Git, stderr: str) -> Exception:
@@ -125,11 +157,3 @@ def is_registered(git: Git, path: Path) -> bool:
 def is_ignored(git: Git, path: str) -> bool:
     """Tell whether a path that need not exist is ignored."""
     return run(git, "check-ignore", "-q", path, accept=(0, 1)).status == 0
-
-
-def file_system_config(git: Git) -> tuple[str, ...]:
-    """Return what the repository says of its file system: whether it knows executable files and symlinks."""
-    answer = run(git, "config", "--get-regexp", r"^core\.(filemode|symlinks)$", accept=(0, 1))
-    said = dict(line.partition(" ")[::2] for line in lines(answer.stdout))
-    settings = {"core.filemode": "true", "core.symlinks": "true"} | said
-    return tuple(part for key, value in settings.items() for part in ("-c", f"{key}={value}"))

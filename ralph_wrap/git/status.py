@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git.command import DURABLE, Git, run, start, text
@@ -29,8 +28,7 @@ _SUSPICIOUS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(NamedTuple):
     """The answer of ``git status``: paths relative to the top level, a trailing slash marks a directory.
 
     Attributes:

@@ -1,7 +1,7 @@
 """Run the agent again and again, and obey the policy.
 
-While an agent works, the driver waits in one ``poll(2)`` for output, signals, the agent's end and the next
-time limit: without any of them it does not wake up.
+While an agent works, the driver waits in one ``poll(2)`` for output, signals, requests to stop, the agent's
+end and the next time limit. Without any of them it wakes up only to look for such a request, now and then.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ import os
 import select
 import signal
 import time
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import process
 from ralph_wrap.errors import AgentError, AgentNotFoundError, RalphError
@@ -21,6 +20,7 @@ from ralph_wrap.files import write_all
 from ralph_wrap.loop.policy import CUT_SHORT, Cut, End, Iteration, LoopResult, State, after
 from ralph_wrap.loop.terminal import find_terminal
 from ralph_wrap.offspring import UNKILLABLE_AFTER
+from ralph_wrap.request import How, Requests
 from ralph_wrap.signals import suspend
 
 if TYPE_CHECKING:
@@ -33,14 +33,16 @@ if TYPE_CHECKING:
     from ralph_wrap.signals import Signals
 
 _TYPED = {128 + signal.SIGINT, 128 + signal.SIGQUIT}  # exit statuses after Ctrl-C and Ctrl-\\
+_ASKED = {Cut.SIGNAL, Cut.STOP}  # somebody wants the end, whatever the agent has said until then
 _LONGEST_POLL = 86400.0  # seconds; poll(2) counts milliseconds in an int, which ends after 24 days
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
+class Stage(NamedTuple):
     """What an agent is run with; the same for every iteration.
 
     Attributes:
+        directory: the session's own, where requests to stop come.
+        inherited: a descriptor that it, and what it starts, keep open.
         cwd: its working directory.
         environ: its environment.
         fingerprint: tells one state of the workspace from another; empty if it cannot be told.
@@ -52,6 +54,8 @@ class Stage:
 
     """
 
+    directory: Path
+    inherited: int
     cwd: Path
     environ: Mapping[str, str]
     fingerprint: Callable[[], str]
@@ -63,7 +67,7 @@ class Stage:
 
 
 class Driver:
-    """Runs iterations until the policy, a signal or a time limit ends them.
+    """Runs iterations until the policy, a signal, a request to stop or a time limit ends them.
 
     Arguments:
         settings: the limits, the command, the prompt.
@@ -90,6 +94,7 @@ class Driver:
         self._answer = answer
         self._signals = signals
         self._stop = signals.stop
+        self._requests = Requests(stage.directory, log)
         self._log = log
         self._deadline = time.monotonic() + settings.max_time if settings.max_time else None
         self._terminal = find_terminal(settings)
@@ -101,6 +106,10 @@ class Driver:
             AgentError: the agent could not be executed.
 
         """
+        with self._requests:
+            return self._run()
+
+    def _run(self) -> LoopResult:
         settings = self._settings
         state = State()
         status = 0
@@ -111,19 +120,23 @@ class Driver:
             number = state.iterations + 1
             if self._stop.count:
                 return self._signalled(state.iterations)
+            if self._requests.look():
+                return LoopResult("stop", 0, state.iterations)
             if self._deadline and time.monotonic() >= self._deadline:
                 return LoopResult("max-time", status, state.iterations)
             iteration = self._iterate(number)
+            iteration = iteration._replace(last=self._requests.look() is not None)
             status = iteration.status
             now = ""
             if (
                 before
+                and not iteration.last
                 and number != settings.max_iterations
                 and not iteration.promised
                 and iteration.cut is None
             ):
                 now = self._stage.fingerprint()
-                iteration = replace(iteration, changed=now != before if now else None)
+                iteration = iteration._replace(changed=now != before if now else None)
             self._tell_ended(number, iteration)
             if iteration.cut is Cut.SIGNAL:
                 return self._signalled(number)
@@ -163,7 +176,7 @@ class Driver:
             self._stage.end_leftovers(ending.grace_left)
         self._relay.drain()
         self._log.event("agent.exited", pid=group.pid, status=iteration.status)
-        return replace(iteration, promised=self._answer.finish() and iteration.cut is not Cut.SIGNAL)
+        return iteration._replace(promised=self._answer.finish() and iteration.cut not in _ASKED)
 
     def _spawn(self, stdin: int | None, number: int) -> process.Group:
         streams = process.Streams(stdin, *self._relay.writing_ends)
@@ -177,6 +190,7 @@ class Driver:
                 cwd=cwd,
                 env={**self._stage.environ, "RALPH_ITERATION": str(number), "PWD": str(cwd)},
                 streams=streams,
+                inherited=self._stage.inherited,
                 terminal=self._terminal.descriptor,
             )
         except FileNotFoundError:
@@ -207,12 +221,16 @@ class Driver:
     def _watch(self, group: process.Group, ending: _Ending) -> Iteration:
         begun = self._relay.last_output = time.monotonic()
         heard = 0
+        obeyed: How | None = None
         while (status := group.poll()) is None:
             limits = self._limits(begun)
             if self._stop.count > heard:
                 heard = self._stop.count
                 self._forward(group)
                 ending.ask(Cut.SIGNAL, self._settings.grace if heard == 1 else 0.0)
+            elif (how := self._requests.look()) is not obeyed and how is not How.AFTER_ITERATION:
+                obeyed = how
+                self._obey(how, group, ending)
             elif ending.cut is None and (due := _due(limits)):
                 self._log.warning("limit.reached", f"{due.value} reached: the agent is asked to end")
                 self._tell(group, signal.SIGTERM)
@@ -228,9 +246,15 @@ class Driver:
             self._stop.record(status - 128)
             self._stage.offspring.signal(status - 128, except_group=group.pid)
             ending.ask(Cut.SIGNAL, self._settings.grace)
-        if ending.cut in {None, Cut.SIGNAL}:
+        if ending.cut is None or ending.cut in _ASKED:
             return Iteration(status, cut=ending.cut)
         return Iteration(CUT_SHORT, cut=ending.cut)
+
+    def _obey(self, how: How | None, group: process.Group, ending: _Ending) -> None:
+        if how is How.SOON and ending.cut is None:  # a session inside ours would be hurried by a second one
+            self._tell(group, signal.SIGTERM)
+        cut = Cut.SIGNAL if ending.cut is Cut.SIGNAL else Cut.STOP
+        ending.ask(cut, self._settings.grace if how is How.SOON else 0.0)
 
     def _limits(self, begun: float) -> dict[Cut, float]:
         """Return when each time limit ends an iteration that began at a time."""
@@ -272,17 +296,16 @@ class Driver:
             self._terminal.suspend_with(group)
 
     def _wait(self, deadlines: Collection[float], group: process.Group | None = None) -> None:
-        """Wait for output, a signal, the agent's end or the first deadline, and move output."""
+        """Wait for output, a signal, a request, the agent's end or the first deadline, and move output."""
         poll = select.poll()
-        for descriptor in (self._signals.wakeup, group.pidfd if group else -1):
+        for descriptor in (self._signals.wakeup, self._requests.descriptor, group.pidfd if group else -1):
             if descriptor >= 0:
                 poll.register(descriptor, select.POLLIN)
         for descriptor, events in self._relay.interest().items():
             poll.register(descriptor, events)
-        timeout = None
-        if deadlines:
-            timeout = min(max(0.0, min(deadlines) - time.monotonic()), _LONGEST_POLL) * 1000 + 1
-        ready = {descriptor for descriptor, _ in poll.poll(timeout)}
+        first = min([*deadlines, self._requests.due])
+        timeout = min(max(0.0, first - time.monotonic()), _LONGEST_POLL)
+        ready = {descriptor for descriptor, _ in poll.poll(timeout * 1000 + 1)}
         self._signals.drain()
         self._relay.handle(ready)
 
@@ -290,7 +313,7 @@ class Driver:
         end = time.monotonic() + seconds
         if self._deadline:
             end = min(end, self._deadline)
-        while not self._stop.count and time.monotonic() < end:
+        while not self._stop.count and not self._requests.look() and time.monotonic() < end:
             self._wait([end])
             if self._stop.suspended:
                 self._stop.suspended = False
@@ -328,9 +351,10 @@ class _Ending:
 
     def ask(self, cut: Cut, grace: float) -> None:
         """Note that the agent was asked to end; asked again, the sooner end counts."""
-        self.cut = cut
+        end = time.monotonic() + grace
         if not self._killed:
-            self.deadline = time.monotonic() + grace
+            self.deadline = min(self.deadline, end) if self.cut else end
+        self.cut = cut
 
     def escalate(self, group: process.Group) -> bool:
         """Do what is due; tell whether there is nothing left to do."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from ralph_wrap.config import Settings
@@ -24,10 +23,10 @@ class Cut(Enum):
     IDLE_TIMEOUT = "idle-timeout"
     MAX_TIME = "max-time"
     SIGNAL = "signal"
+    STOP = "stop"
 
 
-@dataclass(frozen=True, slots=True)
-class Iteration:
+class Iteration(NamedTuple):
     """How one run of the agent ended.
 
     Attributes:
@@ -35,6 +34,7 @@ class Iteration:
         promised: its answer held the promise.
         changed: HEAD or a file changed; ``None`` if nobody looked.
         cut: what ended it from outside.
+        last: somebody has asked for no further one (``ralph-wrap stop``).
 
     """
 
@@ -42,10 +42,10 @@ class Iteration:
     promised: bool = False
     changed: bool | None = None
     cut: Cut | None = None
+    last: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(NamedTuple):
     """Where a loop stands between two iterations."""
 
     iterations: int = 0
@@ -53,23 +53,20 @@ class State:
     stalls: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class GoOn:
+class GoOn(NamedTuple):
     """Run another iteration after a pause in seconds."""
 
     pause: float
 
 
-@dataclass(frozen=True, slots=True)
-class End:
+class End(NamedTuple):
     """End the loop: by what (``ended_by`` in the report), and with which exit status."""
 
     ended_by: str
     status: int
 
 
-@dataclass(frozen=True, slots=True)
-class LoopResult:
+class LoopResult(NamedTuple):
     """How a loop ended.
 
     Attributes:
@@ -95,8 +92,8 @@ def after(settings: Settings, state: State, iteration: Iteration) -> tuple[State
         failures=state.failures + 1 if failed else 0,
         stalls=state.stalls + 1 if iteration.changed is False else 0,
     )
-    if iteration.promised:
-        return state, End("promise", 0)
+    if iteration.promised or iteration.last:
+        return state, End("promise" if iteration.promised else "stop", 0)
     if iteration.cut is Cut.MAX_TIME:
         return state, End("max-time", CUT_SHORT)
     if settings.max_failures and state.failures >= settings.max_failures:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 from ralph_wrap import files, git
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ralph_wrap.git import Git
 
 _LARGEST = 64 << 20  # bytes read of one file; a reflog of 300,000 entries
@@ -32,6 +34,16 @@ def save_commits(registration: Path, here: Git, agent_id: str, problems: list[st
 
     """
     tips = unreachable(here, git.existing_commits(here, _named_objects(registration, here, problems)))
+    return make_snapshots(here, agent_id, tips)
+
+
+def make_snapshots(here: Git, agent_id: str, tips: Sequence[str]) -> tuple[str, ...]:
+    """Give a ref ``refs/ralph/snapshots/<id>/<n>`` to each commit, and return those refs.
+
+    Raises:
+        GitError: a ref cannot be made.
+
+    """
     prefix = f"refs/ralph/snapshots/{agent_id}/"
     numbers = [ref.removeprefix(prefix) for ref in git.refs(here, prefix)]
     first = 1 + max((int(number) for number in numbers if number.isdecimal()), default=0)

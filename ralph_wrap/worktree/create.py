@@ -21,9 +21,8 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import files, git
 from ralph_wrap.errors import BranchBusyError, GitError, IsolationError, StoppedError
@@ -43,8 +42,7 @@ _PARALLEL_CHECKOUT = (
 _STOP_LATENCY = 0.1  # seconds until a signal ends a running checkout
 
 
-@dataclass(frozen=True, slots=True)
-class LinkedWorktree:
+class LinkedWorktree(NamedTuple):
     """A worktree that we made.
 
     Attributes:
@@ -68,8 +66,7 @@ class LinkedWorktree:
 
     def git(self, where: Git) -> Git:
         """Return git for this worktree, whatever its ``.git`` file says by now."""
-        return replace(
-            where,
+        return where._replace(
             cwd=self.path,
             git_dir=self.registration,
             common_dir=self.common_dir,
@@ -142,12 +139,16 @@ def _register(
     undo: contextlib.ExitStack,
 ) -> LinkedWorktree:
     ref = f"refs/heads/{branch}"
-    tip = git.refs(where, ref).get(ref)
+    tip = git.refs(where, ref).get(ref) if continued else None
     if tip is None:
-        git.create_ref(where, ref, base, f"ralph-wrap: {reason}")
+        try:
+            git.create_ref(where, ref, base, f"ralph-wrap: {reason}")
+        except GitError as error:
+            # Killed after it was done. Any other failure may mean that the branch is somebody else's.
+            if error.status < 0 and git.refs(where, ref).get(ref) == base:
+                undo.callback(_delete_branch, where, repository, ref, base)
+            raise
         undo.callback(_delete_branch, where, repository, ref, base)
-    elif not continued:
-        raise IsolationError(f"branch {branch} exists already", "start again: another id will be found")
     elif holder := git.worktree_holding(where, ref):
         raise BranchBusyError(
             f"branch {branch} is checked out in {holder}", "name another branch, or end what works on it"
@@ -171,7 +172,7 @@ def _register(
         branch=branch,
         base=tip or base,
         branch_created=tip is None,
-        config=git.file_system_config(where),
+        config=git.file_system_config(file_mode=repository.file_mode, symlinks=repository.symlinks),
     )
 
 

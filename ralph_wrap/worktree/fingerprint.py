@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 from pathlib import Path
@@ -38,19 +37,23 @@ def fingerprint(here: Git | None, top: Path) -> str:
             status = git.parse_status(git.finish(asking, "status").stdout)
     except (GitError, OSError):
         return ""
-    return _digest(head, top, sorted({*status.changed, *status.untracked}))
+    return (
+        pristine(head) if status.clean else _digest(head, top, sorted({*status.changed, *status.untracked}))
+    )
 
 
 def pristine(head: str) -> str:
     """Return the fingerprint of a worktree just checked out at a commit."""
-    return _digest(head, Path(), ())
+    return head
 
 
 def _digest(head: str, top: Path, paths: Iterable[str], *, largest: int = _HASHED) -> str:
-    digest = hashlib.sha1(head.encode(), usedforsecurity=False)
+    import hashlib  # noqa: PLC0415 -- slow, and the first iteration need not wait for it
+
+    digest = hashlib.sha1(usedforsecurity=False)
     for path in paths:
         digest.update(b"\0" + os.fsencode(path) + b"\0" + _content(top / path, largest))
-    return digest.hexdigest()
+    return f"{head} {digest.hexdigest()}"
 
 
 def _content(path: Path, largest: int) -> bytes:

@@ -60,6 +60,19 @@ def ensure_ignored(where: Git, repository: Repository, rule: Ignore) -> Path | N
         ) from error
 
 
+def tidy(repository: Repository) -> None:
+    """Remove what an :func:`ensure_ignored` that was killed has left beside the files that it writes.
+
+    Raises:
+        OSError: it cannot be removed.
+
+    """
+    with repository_lock(repository.common_dir):
+        for path in (repository.root / ".gitignore", repository.common_dir / "info" / "exclude"):
+            for leftover in files.temporaries(path):
+                leftover.unlink()
+
+
 def appended(content: bytes) -> bytes:
     """Return a ``.gitignore`` with the rule added, its line ends and its missing last newline respected."""
     newline = (

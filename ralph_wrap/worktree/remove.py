@@ -3,8 +3,8 @@
 Why this order:
 
 1. **Ownership.** The worktree's ``.git`` names the registration, and the registration names the directory
-   back. Read anew each time. A directory that somebody put in its place, or a worktree that was moved
-   away, fails this and stays.
+   back, and the repository. Read anew each time. A directory that somebody put in its place, or a worktree
+   that was moved away, fails this and stays.
 2. **Nothing running inside.** A process that works in it would write after the save. Mount points inside
    would be emptied with it.
 3. **Save and verify** (see ``save``).
@@ -20,21 +20,21 @@ skips 1 or 2.
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
 import errno
 import os
 import re
-import tempfile
-from dataclasses import dataclass
+import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import files, git, occupancy, process
+from ralph_wrap.errors import GitError
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.save import Saved, holds, save
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from ralph_wrap.git import Git
     from ralph_wrap.worktree.create import LinkedWorktree
@@ -46,18 +46,21 @@ _LEAVING = ".leaving"
 _IN_TRASH = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{4}")
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """How a worktree ended.
 
     Attributes:
         saved: what was saved, ``None`` if that was not tried or could not be told.
         kept: why the worktree is still there, ``None`` if it is gone.
+        asked: it is kept because somebody wanted that, not because it could not be saved.
+        later: it was saved and may go, but there was no time for that.
 
     """
 
     saved: Saved | None
     kept: str | None
+    asked: bool = False
+    later: bool = False
 
 
 def finish(
@@ -69,6 +72,9 @@ def finish(
     trash: Path,
     keep: str | None,
     keep_dirty: bool,
+    keep_saved: str | None = None,
+    unstarted: bool = False,
+    hurry: Callable[[], bool] = lambda: False,
 ) -> Outcome:
     """Save what a worktree holds, then remove it.
 
@@ -80,24 +86,37 @@ def finish(
         trash: directory on the worktree's file system.
         keep: why it is to be left in place, as it is; ``None`` if it is not.
         keep_dirty: leave it in place if it holds uncommitted work, instead of saving that.
+        keep_saved: why it is to be left in place once it is saved; ``None`` if it is not.
+        unstarted: no agent has worked in it: files that are missing were never checked out.
+        hurry: asked after the save; whoever has no time then leaves the removal to others.
 
     """
     if keep is not None:
-        return Outcome(None, keep)
+        return Outcome(None, keep, asked=True)
     saved = None
     try:
         if reason := _not_removable(worktree, worktree.path):
             return Outcome(None, reason)
         # Not the project root: an agent may have deleted or replaced that, too.
-        where = dataclasses.replace(where, cwd=worktree.common_dir)
-        with tempfile.TemporaryDirectory(
-            prefix="ralph-wrap-", dir=worktree.registration, ignore_cleanup_errors=True
-        ) as scratch:
-            index = Path(scratch, "index")
-            saved = save(worktree, where, index, agent_id=agent_id, session=session, commits_only=keep_dirty)
+        where = where._replace(cwd=worktree.common_dir)
+        with _scratch(worktree.registration) as scratch:
+            index = scratch / "index"
+            saved = save(
+                worktree,
+                where,
+                index,
+                agent_id=agent_id,
+                session=session,
+                commits_only=keep_dirty,
+                unstarted=unstarted,
+            )
             if saved.problems:
-                return Outcome(saved, "; ".join(saved.problems))
-            return Outcome(saved, _remove(worktree, where, index, trash / session))
+                return Outcome(saved, "; ".join(saved.problems), asked=keep_dirty and not saved.clean)
+            _sync(worktree.common_dir)
+            if keep_saved is None and not hurry():
+                return Outcome(saved, _remove(worktree, where, index, trash / session, saved))
+            reason = keep_saved or "there was no time to remove it; the next start does"
+            return Outcome(saved, reason, asked=keep_saved is not None, later=keep_saved is None)
     except Exception as error:  # noqa: BLE001 -- whatever it is: without a full save there is no removal
         return Outcome(saved, f"it cannot be {'removed' if saved else 'saved'}: {error}")
 
@@ -116,11 +135,22 @@ def drop_branch(worktree: LinkedWorktree, where: Git, outcome: Outcome) -> bool:
         return False
     if outcome.saved.branch or outcome.saved.snapshots:
         return False
-    ref = f"refs/heads/{worktree.branch}"
-    with repository_lock(worktree.common_dir):
-        if git.refs(where, ref).get(ref) != worktree.base:
+    return drop_branch_at(where, worktree.common_dir, worktree.branch, worktree.base)
+
+
+def drop_branch_at(where: Git, common_dir: Path, branch: str, base: str) -> bool:
+    """Delete a branch that is still where it began, and tell whether that was so.
+
+    Raises:
+        GitError: it has moved in this very moment; it stays.
+        OSError: the repository cannot be locked.
+
+    """
+    ref = f"refs/heads/{branch}"
+    with repository_lock(common_dir):
+        if git.refs(where, ref).get(ref) != base or git.worktree_holding(where, ref):
             return False
-        git.delete_ref(where, ref, worktree.base)
+        git.delete_ref(where, ref, base)
     return True
 
 
@@ -133,8 +163,28 @@ def empty_trash(trash: Path) -> None:
     """
     if trash.is_symlink():
         raise OSError(errno.ELOOP, "the trash is a symlink", str(trash))
-    if leftovers := sorted(path for path in trash.iterdir() if _IN_TRASH.fullmatch(path.name)):
+    if leftovers := sorted(
+        path for path in trash.iterdir() if _IN_TRASH.fullmatch(path.name) and not path.is_symlink()
+    ):
         _delete(leftovers)
+
+
+def _sync(common_dir: Path) -> None:
+    """Have on the disk what the agent has committed without syncing it: its files are about to go."""
+    places = (common_dir, common_dir / "objects")
+    for place in {place.stat().st_dev: place for place in places}.values():
+        files.sync_file_system(place)
+
+
+@contextlib.contextmanager
+def _scratch(registration: Path) -> Iterator[Path]:
+    """Yield a new directory in the registration, which git deletes with it."""
+    directory = registration / f"ralph-wrap-{os.urandom(4).hex()}"
+    directory.mkdir()
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _not_removable(worktree: LinkedWorktree, place: Path) -> str | None:
@@ -154,38 +204,76 @@ def _is_ours(worktree: LinkedWorktree) -> bool:
     try:
         pointer = git.text(files.read(worktree.path / ".git")).removeprefix("gitdir: ").rstrip("\n")
         back = Path(git.text(files.read(registration / "gitdir")).removesuffix("\n"))
+        # Refs are written where this file leads, whatever GIT_COMMON_DIR says. Without it they are written
+        # into the registration: what is saved there goes with it.
+        common = git.text(files.read(registration / "commondir")).removesuffix("\n")
     except OSError:
         return False
     return (
         (worktree.path / pointer).resolve() == registration
         and registration.parent == worktree.common_dir / "worktrees"
         and back.resolve() == worktree.path / ".git"
+        and (registration / common).resolve() == worktree.common_dir
+        # Git would wait for the other end of a FIFO.
+        and not any(_is_replaced(registration / name) for name in ("HEAD", "index"))
     )
 
 
-def _remove(worktree: LinkedWorktree, where: Git, index: Path, aside: Path) -> str | None:
+def _is_replaced(path: Path) -> bool:
+    return os.path.lexists(path) and (path.is_symlink() or not path.is_file())
+
+
+def leaving_places(path: Path, aside: Path) -> tuple[Path, Path]:
+    """Return where a worktree may be that is on its way out but may still come back."""
+    return aside.with_name(f"{aside.name}{_LEAVING}"), path.with_name(f"{aside.name}{_LEAVING}")
+
+
+def _remove(worktree: LinkedWorktree, where: Git, index: Path, aside: Path, saved: Saved) -> str | None:
     with repository_lock(worktree.common_dir):
         if reason := _not_removable(worktree, worktree.path):
             return reason
-        leaving = _move(worktree.path, aside.with_name(f"{aside.name}{_LEAVING}"))
+        leaving = _move(worktree.path, *leaving_places(worktree.path, aside))
         try:
             # Nobody finds it by its name any more, so what is looked at now is the last state there is.
-            if occupancy.occupants(leaving) or not holds(worktree, where, index, leaving):
+            if occupancy.occupants(leaving) or not holds(worktree, where, index, leaving, saved):
                 leaving.rename(worktree.path)
                 return "something was changed in it while it was being removed"
-            git.run_again(where, "worktree", "remove", "--force", "--force", worktree.path)
+            _drop_registration(worktree, where)
         except BaseException:
             if not worktree.path.exists():
                 leaving.rename(worktree.path)
             raise
-    if leaving.parent == aside.parent:
-        leaving.rename(aside)
-    else:
-        _delete([leaving])
+    # Nothing that fails from here on keeps it: without its registration it cannot come back.
+    with contextlib.suppress(OSError):
+        if leaving.parent == aside.parent:
+            leaving = leaving.rename(aside)  # whoever empties the trash next deletes it
+    with contextlib.suppress(OSError):
+        if leaving != aside:
+            _delete([leaving])
     return None
 
 
-def _move(path: Path, aside: Path) -> Path:
+def _drop_registration(worktree: LinkedWorktree, where: Git) -> None:
+    """Have git forget a worktree, and finish that if git is killed at it.
+
+    Raises:
+        GitError: it is registered as before.
+
+    """
+    try:
+        git.run_again(where, "worktree", "remove", "--force", "--force", worktree.path)
+    except GitError:
+        if not is_half_dropped(worktree.registration):
+            raise
+        shutil.rmtree(worktree.registration, ignore_errors=True)
+
+
+def is_half_dropped(registration: Path) -> bool:
+    """Tell whether git has begun to delete a registration, which it does file by file, or is done with it."""
+    return not all((registration / name).exists() for name in ("HEAD", "commondir", "gitdir", "index"))
+
+
+def _move(path: Path, aside: Path, beside: Path) -> Path:
     """Rename a worktree into the trash, or beside itself if that is on another file system."""
     if not aside.parent.is_symlink():
         try:
@@ -194,10 +282,11 @@ def _move(path: Path, aside: Path) -> Path:
         except OSError as error:
             if error.errno != errno.EXDEV:
                 raise
-    return path.rename(path.with_name(aside.name))
+    return path.rename(beside)
 
 
 def _delete(paths: Sequence[Path]) -> None:
-    # A directory without write permission (Go's module cache) keeps its files from being deleted.
-    script = 'chmod -R u+rwx -- "$@"; rm -rf -- "$@"'
+    # A directory without write permission (Go's module cache) keeps its files from being deleted. Only
+    # directories: a file may have another name elsewhere, by a hard link, and share its mode with it.
+    script = 'find "$@" -type d ! -perm -700 -exec chmod u+rwx {} ";"; rm -rf -- "$@"'
     process.detach(("sh", "-c", script, "sh", *paths), cwd=paths[0].parent, env=os.environ)

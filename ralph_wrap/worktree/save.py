@@ -18,17 +18,15 @@ gets a result with problems must not remove the worktree.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import git
 from ralph_wrap.errors import GitError
-from ralph_wrap.worktree.commits import save_commits, unreachable
+from ralph_wrap.worktree.commits import make_snapshots, save_commits, unreachable
 from ralph_wrap.worktree.walk import walk
 
 if TYPE_CHECKING:
@@ -40,8 +38,7 @@ _ATTEMPTS = 3  # at a picture of files that somebody goes on writing
 _NAMED = 3  # files that a problem names; the others are counted
 
 
-@dataclass(frozen=True, slots=True)
-class Saved:
+class Saved(NamedTuple):
     """What a worktree held besides its branch.
 
     Attributes:
@@ -51,6 +48,7 @@ class Saved:
         ignored: ignored files and directories (with a slash), which are not saved.
         ignored_files: how many files those are.
         problems: what could not be saved, one line each; empty if the worktree may go.
+        missing: files that were never checked out.
 
     """
 
@@ -60,10 +58,15 @@ class Saved:
     ignored: tuple[str, ...]
     ignored_files: int
     problems: tuple[str, ...]
+    missing: tuple[str, ...] = ()
+
+    @property
+    def clean(self) -> bool:
+        """Nothing was uncommitted."""
+        return not self.paths
 
 
-@dataclass(frozen=True, slots=True)
-class _Head:
+class _Head(NamedTuple):
     commit: str | None
     detached: bool
 
@@ -76,6 +79,7 @@ def save(
     agent_id: str,
     session: str,
     commits_only: bool = False,
+    unstarted: bool = False,
 ) -> Saved:
     """Save what would be lost with the worktree, and verify it.
 
@@ -86,6 +90,7 @@ def save(
         agent_id: names the branch and the snapshots.
         session: named in the commit's message.
         commits_only: do not save files; having to is then a problem.
+        unstarted: no agent has worked in it: files that are missing were never checked out.
 
     Raises:
         GitError: it cannot even be told what there is to save.
@@ -93,10 +98,18 @@ def save(
 
     """
     here = worktree.git(where)
-    scratch = dataclasses.replace(here, index=index)
+    scratch = here._replace(index_file=index)
     problems: list[str] = []
-    status, walked = _look(worktree, here, scratch, problems)
     head = _head(here)
+    if unstarted:
+        git.run(scratch, "read-tree", head.commit or "HEAD")
+        found = _status(scratch)
+        missing = tuple(path for path in found.unstaged if not os.path.lexists(worktree.path / path))
+        if {*found.changed, *found.untracked} == {*missing}:
+            return Saved(
+                None, (), save_commits(worktree.registration, here, agent_id, problems), (), 0, (), missing
+            )
+    status, walked = _look(worktree, here, scratch, problems)
     nested = sorted({*walked.repositories, *status.nested, *walked.bare_beside(status.ignored)})
     problems += [f"nested repository {path} cannot be saved" for path in nested]
     branch = None
@@ -105,8 +118,7 @@ def save(
     elif not status.clean:
         branch = _save_files(worktree, scratch, head, status, problems, agent_id, session)
     if branch is None and head.detached and head.commit and unreachable(here, [head.commit]):
-        branch = f"ralph/{agent_id}-wip"
-        git.create_ref(here, f"refs/heads/{branch}", head.commit, f"ralph-wrap: end of {session}")
+        branch = _name(here, agent_id, head.commit, session)
     return Saved(
         branch=branch,
         paths=(*status.changed, *status.untracked),
@@ -117,7 +129,7 @@ def save(
     )
 
 
-def holds(worktree: LinkedWorktree, where: Git, index: Path, place: Path) -> bool:
+def holds(worktree: LinkedWorktree, where: Git, index: Path, place: Path, saved: Saved) -> bool:
     """Tell whether everything in a worktree is still as it was saved.
 
     Arguments:
@@ -125,14 +137,15 @@ def holds(worktree: LinkedWorktree, where: Git, index: Path, place: Path) -> boo
         where: git at the repository.
         index: as it was given to :func:`save`.
         place: where the worktree's directory is now.
+        saved: what :func:`save` returned.
 
     Raises:
         GitError: that cannot be told.
 
     """
-    here = dataclasses.replace(worktree.git(where), cwd=place, work_tree=place)
+    here = worktree.git(where)._replace(cwd=place, work_tree=place)
     if index.exists():
-        return not _not_in_index(dataclasses.replace(here, index=index))
+        return {*_not_in_index(here._replace(index_file=index))} <= {*saved.missing}
     return _status(here).clean
 
 
@@ -187,8 +200,8 @@ def _status(here: Git) -> Status:
 def _copy_index(worktree: LinkedWorktree, scratch: Git) -> None:
     # copy2 keeps the time of last modification, by which git tells entries whose files may have changed in
     # the very moment the index was written. A newer copy would make it miss such changes.
-    if scratch.index is not None and not scratch.index.exists():
-        shutil.copy2(worktree.registration / "index", scratch.index)
+    if scratch.index_file is not None and not scratch.index_file.exists():
+        shutil.copy2(worktree.registration / "index", scratch.index_file)
 
 
 def _lift_flags(worktree: LinkedWorktree, scratch: Git, listing: bytes) -> bool:
@@ -235,6 +248,7 @@ def _save_files(
     index_tree = git.write_tree(scratch)
     for _ in range(_ATTEMPTS):
         failure = git.add_all(scratch, exclude=status.nested)
+        _unlock(scratch)
         left = _not_in_index(scratch)
         if failure is not None:
             _add_what_can_be(scratch, left)
@@ -249,16 +263,48 @@ def _save_files(
     if tree == head_tree == index_tree:
         return None
     parents = [head.commit] if head.commit else []
-    if index_tree != tree:
-        parents.append(git.commit_tree(scratch, index_tree, parents, f"ralph: index of session {session}\n"))
-    message = f"ralph: saved work of session {session}\n\nWhat was not committed when the session ended.\n"
-    if operation := _operation(worktree):
-        message += f"A {operation} was in progress.\n"
+    trees = [tree, *([head_tree] if head_tree else []), *([index_tree] if index_tree != tree else [])]
     branch = f"ralph/{agent_id}-wip"
-    commit = git.commit_tree(scratch, tree, parents, message)
-    git.create_ref(scratch, f"refs/heads/{branch}", commit, f"ralph-wrap: end of {session}")
-    if missing := git.missing_objects(scratch, f"refs/heads/{branch}", head.commit):
+    if not _is_saved_already(scratch, branch, trees, head.commit):
+        if index_tree != tree:
+            parents.append(
+                git.commit_tree(scratch, index_tree, parents, f"ralph: index of session {session}\n")
+            )
+        message = (
+            f"ralph: saved work of session {session}\n\nWhat was not committed when the session ended.\n"
+        )
+        if operation := _operation(worktree):
+            message += f"A {operation} was in progress.\n"
+        branch = _name(scratch, agent_id, git.commit_tree(scratch, tree, parents, message), session)
+    if missing := git.missing_objects(scratch, branch, head.commit):
         problems.append(f"{branch} lacks {missing} objects")
+    return branch
+
+
+def _is_saved_already(here: Git, branch: str, trees: list[str], head: str | None) -> bool:
+    """Tell whether somebody who died after it has saved the same: files, HEAD and index."""
+    commits = git.parents(here, f"refs/heads/{branch}")
+    if not commits or (head is not None and head not in commits):
+        return False
+    return [git.tree_of(here, commit) for commit in commits] == trees
+
+
+def _name(here: Git, agent_id: str, commit: str, session: str) -> str:
+    """Make ``ralph/<id>-wip`` name a commit, and return what names it now.
+
+    What the branch named before gets a snapshot; if somebody works on it, the commit gets one instead.
+    """
+    branch = f"ralph/{agent_id}-wip"
+    ref = f"refs/heads/{branch}"
+    reason = f"ralph-wrap: end of {session}"
+    before = git.refs(here, ref).get(ref)
+    if before is None:
+        git.create_ref(here, ref, commit, reason)
+    elif before != commit:
+        if git.worktree_holding(here, ref):
+            return make_snapshots(here, agent_id, [commit])[0]
+        make_snapshots(here, agent_id, [before])
+        git.move_ref(here, ref, before, commit, reason)
     return branch
 
 
@@ -270,11 +316,21 @@ def _not_in_index(scratch: Git) -> list[str]:
 
 def _add_what_can_be(scratch: Git, paths: list[str]) -> None:
     """Add as many of these files as possible: one that cannot be stored makes git give up on all of them."""
-    if not paths or git.add(scratch, paths) is None or len(paths) == 1:
+    if not paths:
+        return
+    failure = git.add(scratch, paths)
+    _unlock(scratch)
+    if failure is None or len(paths) == 1:
         return
     middle = len(paths) // 2
     _add_what_can_be(scratch, paths[:middle])
     _add_what_can_be(scratch, paths[middle:])
+
+
+def _unlock(scratch: Git) -> None:
+    """Remove the lock that a git has left which was killed (out of memory); this index is ours alone."""
+    if scratch.index_file is not None:
+        scratch.index_file.with_name(f"{scratch.index_file.name}.lock").unlink(missing_ok=True)
 
 
 def _resolve(scratch: Git) -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -13,8 +12,7 @@ if TYPE_CHECKING:
 _BARE = {"HEAD", "objects", "refs"}  # what makes a directory a repository (gitrepository-layout(5))
 
 
-@dataclass(frozen=True, slots=True)
-class Walk:
+class Walk(NamedTuple):
     """What is in a directory tree; every path is relative to its top.
 
     Attributes:

@@ -26,7 +26,8 @@ def running(home: Path) -> dict[int, str]:
 
 def left(home: Path) -> dict[int, str]:
     """Return what runs once a session has ended; the deletion of its worktree may go on."""
-    return {pid: command for pid, command in running(home).items() if not command.startswith("rm -rf ")}
+    deleting = ("rm -rf ", "find ", 'sh -c find "$@" -type d ')
+    return {pid: command for pid, command in running(home).items() if not command.startswith(deleting)}
 
 
 def end_all(home: Path) -> None:

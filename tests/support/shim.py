@@ -33,3 +33,30 @@ def path_without_git(directory: Path) -> str:
         assert found is not None
         (directory / name).symlink_to(found)
     return str(directory)
+
+
+def deadly_git(directory: Path) -> str:
+    """Make a git that dies of SIGKILL when the environment says so, and return the PATH that finds it first.
+
+    ``DEADLY`` is ``git-before`` (it does anything), ``git-after`` (it has done it), or ``git-middle``:
+    then it dies by :func:`deadly_filter`, or, where it starts another git, by that.
+    """
+    killer = directory.with_name(f"{directory.name}-exec") / "git"
+    killer.parent.mkdir()
+    killer.write_text("#!/bin/sh\nkill -9 $PPID\n")
+    killer.chmod(0o755)
+    cases = f"""*)
+    case $DEADLY in
+        git-before) kill -9 $$ ;;
+        git-after) unset DEADLY; "$REAL" "$@"; kill -9 $$ ;;
+        git-middle) case " $* " in *" worktree add "*) export GIT_EXEC_PATH={killer.parent} ;; esac ;;
+    esac ;;"""
+    return shim_git(directory, cases)
+
+
+def deadly_filter(path: Path) -> str:
+    """Make a filter driver (gitattributes(5)) that kills the git which runs it, and return its command."""
+    # Without anything special in it git executes it by itself, so that git is its parent.
+    path.write_text('#!/bin/sh\n[ "$DEADLY" = git-middle ] && kill -9 $PPID\nexec cat\n')
+    path.chmod(0o755)
+    return os.fspath(path)

@@ -1,0 +1,135 @@
+"""What changes in directories, told by the kernel where it can (``inotify(7)``), and files that grow.
+
+Not every file system tells of everything: a change made on another machine, or on the other side of some
+mounts, comes without a word. So nobody here waits for an event alone: a watch has a descriptor for
+``poll(2)``, and whoever polls it looks for himself every now and then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import select
+import stat
+import sys
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# <sys/inotify.h>
+MODIFIED = 0x2
+"""A file was written to."""
+LEFT = 0x40 | 0x200
+"""A file was moved away (IN_MOVED_FROM) or deleted (IN_DELETE)."""
+CAME = 0x80 | 0x100
+"""A file was moved in (IN_MOVED_TO) or made (IN_CREATE). Writing to one that is there is neither."""
+_ONLY_DIRECTORY = 0x01000000
+_DONT_FOLLOW = 0x02000000
+
+_EVENTS = 1 << 14  # bytes; each event has at most 16 and a name of 255
+_PIECE = 1 << 16  # bytes of a file at once
+
+
+class Watch:
+    """Looks out for changes of files in directories, until its context is left.
+
+    Arguments:
+        directories: where to look; a symlink, or one that is not there, is not watched.
+        events: which changes, added up.
+
+    Attributes:
+        descriptor: readable when something has changed; -1 where the system does not tell (no Linux, or
+            too many watches: ``/proc/sys/fs/inotify/max_user_instances``).
+
+    """
+
+    def __init__(self, *directories: Path, events: int) -> None:
+        self.descriptor = -1
+        if sys.platform == "linux":
+            library = ctypes.CDLL(None, use_errno=True)
+            self.descriptor = library.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
+            for directory in directories if self.descriptor >= 0 else ():
+                mask = events | _ONLY_DIRECTORY | _DONT_FOLLOW
+                library.inotify_add_watch(self.descriptor, os.fsencode(directory), mask)
+
+    def changed(self) -> bool:
+        """Tell, without waiting, whether something has changed since this was asked last."""
+        told = False
+        with contextlib.suppress(BlockingIOError):
+            while self.descriptor >= 0 and os.read(self.descriptor, _EVENTS):
+                told = True
+        return told
+
+    def wait(self, seconds: float, reader: int = -1) -> bool:
+        """Wait for a change, or for so many seconds.
+
+        Arguments:
+            seconds: to wait at most.
+            reader: a descriptor that we write to; whoever reads it may go away.
+
+        Returns:
+            Whether *reader* is still there.
+
+        """
+        poll = select.poll()
+        if self.descriptor >= 0:
+            poll.register(self.descriptor, select.POLLIN)
+        if reader >= 0:
+            poll.register(reader, 0)  # POLLERR and POLLHUP are told all the same
+        gone = any(descriptor == reader for descriptor, _ in poll.poll(seconds * 1000))
+        self.changed()
+        return not gone
+
+    def close(self) -> None:
+        """Watch no longer."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Growing:
+    """A regular file that somebody appends to, or may yet make; no symlink is followed to it.
+
+    Arguments:
+        path: the file.
+
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor = -1
+
+    def read(self) -> bytes:
+        """Return what has come since the last call, a piece at a time; nothing if there is nothing yet.
+
+        Raises:
+            OSError: it cannot be read, or is no regular file.
+
+        """
+        if self._descriptor < 0:
+            try:
+                # O_NONBLOCK: opening a FIFO that somebody put there must not hang.
+                self._descriptor = os.open(
+                    self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+                )
+            except FileNotFoundError:
+                return b""
+            if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
+                raise OSError(errno.EINVAL, "not a regular file", str(self._path))
+        return os.read(self._descriptor, _PIECE)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)

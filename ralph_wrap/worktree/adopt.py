@@ -1,0 +1,127 @@
+"""Find again what a dead session has left of its worktree: whole, half-made or half-removed.
+
+What can be found, by how far its owner had come (``create`` and ``remove`` tell the steps):
+
+- a registration without a way back (``gitdir``), or a directory without a ``.git`` file: killed in the middle
+  of ``git worktree add``. Only before any agent ran is that taken apart;
+- both, naming each other: a worktree, however much of it is checked out;
+- the directory in the trash, still registered: it had been saved, but the last look at it is missing. It goes
+  back to its place, and everything is done anew;
+- the directory in the trash, not registered any more, or no more than half: the last look was taken. It is
+  deleted;
+- a registration that names the same place under another path: made where the project is mounted elsewhere.
+  Its owner is dead, so it is given our path.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+from ralph_wrap import files, git
+from ralph_wrap.worktree.create import LinkedWorktree
+from ralph_wrap.worktree.lock import repository_lock
+from ralph_wrap.worktree.remove import is_half_dropped, leaving_places
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ralph_wrap.git import Repository
+    from ralph_wrap.registry import Record
+
+_TAIL = 4  # parts of a path: .ralph/worktrees/<session>/.git
+
+
+def adopt(repository: Repository, record: Record, *, path: Path, trash: Path) -> LinkedWorktree | None:
+    """Return the worktree of a dead session, ``None`` if there is none (any more).
+
+    Arguments:
+        repository: the project's.
+        record: of the session; its lock is ours.
+        path: where the worktree is.
+        trash: where it goes on its way out.
+
+    Raises:
+        OSError: something cannot be read or moved; nothing is lost.
+
+    """
+    assert record.branch is not None
+    assert record.base is not None
+    with repository_lock(repository.common_dir):
+        registration = _find(repository.common_dir, path)
+        named = registration or repository.common_dir / "worktrees" / path.name
+        if _leaving(path, trash / record.session) and is_half_dropped(named) and not named.is_symlink():
+            shutil.rmtree(named, ignore_errors=True)
+            registration = None
+        if registration is None and record.state != "starting":
+            _require_none(repository.common_dir / "worktrees" / path.name)
+        for leaving in _leaving(path, trash / record.session):
+            leaving.rename(path if registration else trash / record.session)
+        if registration and record.state == "starting" and _is_hollow(path):
+            shutil.rmtree(registration)
+            registration = None
+        if registration is None:
+            if record.state == "starting":
+                _take_apart(repository.common_dir, path)
+            return None
+    return LinkedWorktree(
+        path=path,
+        registration=registration,
+        common_dir=repository.common_dir,
+        branch=record.branch,
+        base=record.base,
+        # A branch of any other name may be somebody's own.
+        branch_created=record.branch == f"ralph/{record.id}",
+        config=git.file_system_config(file_mode=record.file_mode, symlinks=record.symlinks),
+    )
+
+
+def _leaving(path: Path, aside: Path) -> list[Path]:
+    """Return where a worktree is that is on its way out."""
+    if os.path.lexists(path):
+        return []
+    places = leaving_places(path, aside)
+    return [place for place in places if place.is_dir() and not place.is_symlink()][:1]
+
+
+def _find(common_dir: Path, path: Path) -> Path | None:
+    """Return the registration that names a directory, also by the path it has on another mount."""
+    tail = os.fsencode("/" + "/".join((path / ".git").parts[-_TAIL:]) + "\n")
+    for back in sorted(common_dir.glob("worktrees/*/gitdir")):
+        try:
+            content = files.read(back)
+        except OSError:
+            continue
+        ours = os.fsencode(path / ".git") + b"\n"
+        if content == ours:
+            return back.parent
+        if content.endswith(tail):
+            files.replace(back, ours)
+            return back.parent
+    return None
+
+
+def _require_none(registration: Path) -> None:
+    """Make sure that there is no registration at all: one that cannot be read must not pass for none."""
+    if os.path.lexists(registration):
+        raise OSError(errno.EINVAL, "it does not say whose registration it is", str(registration))
+
+
+def _is_hollow(path: Path) -> bool:
+    """Tell whether a directory is not there or holds nothing but a ``.git`` file, written or half-written."""
+    if path.is_symlink() or not path.is_dir():
+        return not os.path.lexists(path)
+    return {*path.iterdir()} <= {path / ".git", *files.temporaries(path / ".git")}
+
+
+def _take_apart(common_dir: Path, path: Path) -> None:
+    """Remove what ``git worktree add`` had begun with when it was killed, before it could hold anything."""
+    begun = common_dir / "worktrees" / path.name
+    if begun.is_dir() and not begun.is_symlink() and not (begun / "index").exists():
+        shutil.rmtree(begun)
+    if path.is_dir() and _is_hollow(path):
+        for entry in path.iterdir():
+            entry.unlink()
+        path.rmdir()

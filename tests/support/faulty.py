@@ -1,0 +1,187 @@
+"""Run ralph-wrap, and have something happen to it at a chosen point of its life.
+
+A point is: right before each change of the file system and each start of a process (Python's audit events,
+https://docs.python.org/3/library/audit_events.html), right after each of our own commands, and right before
+and after each logged event. Where an operation is to fail, only what can fail counts, and each write to a
+file and each ``fsync`` as well; where git is to be killed, each start of git. Counted from 1.
+
+Usage: ``faulty.py FILE FAULT N ARGUMENT…`` or ``faulty.py serve``. Each point is appended to FILE by name. At
+N the process is killed (``kill``), the operation fails (``ENOSPC``, ``EIO``, …), git is told what to meet by
+its environment (``git-…``, see ``shim.deadly_git``), or nothing happens (``count``).
+
+``serve`` loads the program once and forks for each command, which saves four fifths of the time that a short
+command takes. It reads one JSON object a line (cwd, env, output, fault, arguments) and answers the status.
+"""
+
+from __future__ import annotations
+
+import atexit
+import errno
+import functools
+import gc
+import json
+import os
+import signal
+import stat
+import sys
+from contextlib import suppress
+from importlib import import_module
+from typing import Any, NoReturn
+
+import typer.main
+
+from ralph_wrap import process
+from ralph_wrap.__main__ import main
+from ralph_wrap.log import Log
+
+_CHANGES = {
+    *("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate"),
+    *("os.chmod", "os.chown", "os.utime", "fcntl.flock", "subprocess.Popen", "shutil.rmtree"),
+}
+_PRELOADED = ("ralph_wrap.cli.start", "ralph_wrap.loop", "ralph_wrap.relay", "ralph_wrap.sweep", "hashlib")
+_WARMING = (("sweep", "--dry-run"), ("run", "--no-such-option"))  # change nothing, and load what others load
+_write, _fsync = os.write, os.fsync
+
+
+class Points:
+    """Counts points, and does what was asked for at one of them."""
+
+    def __init__(self, path: str, fault: str, number: int) -> None:
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        self._fault = fault
+        self._number = number
+        self._count = 0
+        self.fails = fault in errno.errorcode.values()
+        self.of_git = fault.startswith("git-")
+
+    def reach(self, name: str, *, can_fail: bool) -> None:
+        """Be at a point."""
+        if self.of_git or (self.fails and not can_fail):
+            return
+        if not self._is_chosen(name):
+            return
+        if self._fault == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.fails:
+            number = getattr(errno, self._fault)
+            raise OSError(number, os.strerror(number), name)
+
+    def start_git(self, words: str) -> dict[str, str]:
+        """Be at a start of git, and return what is added to its environment."""
+        return {"DEADLY": self._fault} if self.of_git and self._is_chosen(words) else {}
+
+    def _is_chosen(self, name: str) -> bool:
+        self._count += 1
+        _write(self._descriptor, f"{name}\n".encode(errors="replace"))
+        return self._count == self._number
+
+    def audit(self, event: str, arguments: tuple[Any, ...]) -> None:
+        """Be told of everything that Python does."""
+        if event == "open":
+            path, _, flags = arguments
+            if (
+                isinstance(path, str)
+                and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+                and path != os.devnull
+            ):
+                self.reach(f"open {path}", can_fail=True)
+        elif event == "subprocess.Popen":
+            words = [os.fsdecode(word) for word in arguments[1]]
+            self.reach(f"start {' '.join(words[-6:])}", can_fail=False)
+        elif event in _CHANGES:
+            self.reach(f"{event} {arguments[0]}", can_fail=event != "fcntl.flock")
+
+
+def inject(points: Points) -> None:
+    """Have every point of this process go through *points*."""
+    tell, wait, start = Log._tell, process.Running.wait, process.Running.__init__  # noqa: SLF001
+
+    def telling(self: Log, level: str, event: str, text: str, /, **facts: Any) -> None:
+        points.reach(f"before {event}", can_fail=False)
+        tell(self, level, event, text, **facts)
+        points.reach(f"after {event}", can_fail=False)
+
+    def waiting(self: process.Running, timeout: float | None = None) -> process.Completed:
+        completed = wait(self, timeout)
+        points.reach("a command has ended", can_fail=False)
+        return completed
+
+    def starting(self: process.Running, argv: Any, *, env: Any, **options: Any) -> None:
+        # What comes before the sub-command is the same for all of them, but for pairs of -c.
+        words = " ".join(map(os.fsdecode, argv))
+        start(self, argv, env={**env, **points.start_git(words)}, **options)
+
+    def writing(descriptor: int, content: Any, /) -> int:
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            points.reach("write", can_fail=True)
+        return _write(descriptor, content)
+
+    def syncing(descriptor: int) -> None:
+        points.reach("fsync", can_fail=True)
+        _fsync(descriptor)
+
+    Log._tell = telling  # type: ignore[method-assign]  # noqa: SLF001
+    process.Running.wait = waiting  # type: ignore[method-assign]
+    process.Running.__init__ = starting  # type: ignore[method-assign]
+    if points.fails:
+        os.write = writing
+        os.fsync = syncing  # type: ignore[assignment]
+    sys.addaudithook(points.audit)
+
+
+def _serve() -> list[str]:
+    """Fork for each command; return, in the fork, what it is to be run with."""
+    for name in _PRELOADED:
+        import_module(name)
+    _warm_up()
+    gc.freeze()  # or each fork copies what it only looks through
+    while line := sys.stdin.buffer.readline():
+        asked = json.loads(line)
+        if child := os.fork():
+            print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)  # noqa: T201
+            continue
+        for number, name in enumerate((os.devnull, f"{asked['output']}.1", f"{asked['output']}.2")):
+            os.dup2(os.open(name, os.O_RDWR if not number else os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+        os.chdir(asked["cwd"])
+        os.environ.clear()
+        os.environ.update(asked["env"])
+        return [*asked["fault"], *asked["arguments"]]
+    os._exit(0)
+
+
+def _warm_up() -> None:
+    typer.main.get_command = functools.cache(typer.main.get_command)  # they are the same for each command
+    kept = os.dup(1), os.dup(2)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    os.dup2(1, 2)
+    for arguments in _WARMING:
+        sys.argv = ["ralph-wrap", *arguments]
+        with suppress(SystemExit):
+            main()
+    sys.stdout.flush()
+    for number, descriptor in enumerate(kept, 1):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+
+
+def _main(where: str, fault: str, number: str, *arguments: str) -> None:
+    sys.argv = ["ralph-wrap", *arguments]
+    inject(Points(where, fault, int(number)))
+    main()
+
+
+def _end(how: SystemExit) -> NoReturn:
+    """End a fork as the interpreter would, but for taking everything apart, which is half of the time."""
+    atexit._run_exitfuncs()  # noqa: SLF001
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(how.code if isinstance(how.code, int) else 0 if how.code is None else 1)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["serve"]:
+        try:
+            _main(*_serve())
+        except SystemExit as how:
+            _end(how)
+    _main(*sys.argv[1:])

@@ -1,0 +1,184 @@
+"""The request to end a session, and whatever somebody made of its file."""
+
+from __future__ import annotations
+
+import json
+import os
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from ralph_wrap.log import Log
+from ralph_wrap.request import EVERY, How, NoRequestError, Requests, ask, is_urgent, read
+from tests.support.sessions import read_events
+from tests.support.wait import eventually, never
+
+GARBAGE: dict[str, bytes] = {
+    "empty": b"",
+    "no JSON": b"now\n",
+    "half": b'{"version": 1, "how": "no',
+    "not UTF-8": b'{"version": 1, "how": "\xff"}',
+    "a list": b"[]",
+    "a text": b'"now"',
+    "null": b"null",
+    "deep": b"[" * 3000,
+    "huge": json.dumps({"version": 1, "how": "now", "padding": "x" * 100_000}).encode(),
+    "newer": b'{"version": 2, "how": "now"}',
+    "no version": b'{"how": "now"}',
+    "no how": b'{"version": 1}',
+    "another how": b'{"version": 1, "how": "later"}',
+    "a list as how": b'{"version": 1, "how": ["now"]}',
+}
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Path:
+    """Return a session's own directory."""
+    directory = tmp_path / "sessions" / "one"
+    directory.mkdir(parents=True)
+    return directory
+
+
+@pytest.fixture
+def log(session: Path) -> Log:
+    """Return its log, which narrates nowhere."""
+    log = Log(os.open(os.devnull, os.O_WRONLY), terminal=False, colour=False)
+    log.attach(session / "events.jsonl")
+    return log
+
+
+def _told(session: Path) -> list[str]:
+    return [event["event"] for event in read_events(session)]
+
+
+@pytest.mark.parametrize(("first", "second"), list(product(How, How)))
+def test_the_strongest_request_stands(session: Path, first: How, second: How) -> None:
+    """Whatever comes after it, and both who ask are told."""
+    strongest = max(first, second, key=lambda how: how.strength)
+    assert ask(session, first) is first
+    assert ask(session, second) is strongest
+    assert read(session) is strongest
+    assert is_urgent(session) == (strongest is How.NOW)
+
+
+def test_strength() -> None:
+    """The order in which one replaces another."""
+    assert sorted(How, key=lambda how: how.strength) == [How.AFTER_ITERATION, How.SOON, How.NOW]
+
+
+def test_nobody_has_asked(session: Path, log: Log) -> None:
+    """Then there is nothing, and nothing is told."""
+    with Requests(session, log) as requests:
+        assert requests.look() is None
+    assert (read(session), is_urgent(session), _told(session)) == (None, False, [])
+
+
+@pytest.mark.parametrize("how", How)
+def test_a_request_is_heard_once(session: Path, log: Log, how: How) -> None:
+    """Whether it came before the session looked or after."""
+    with Requests(session, log) as requests:
+        requests.look()
+        ask(session, how)
+        assert [requests.look(), requests.look()] == [how, how]
+    ((event, told),) = [(entry["event"], entry["how"]) for entry in read_events(session)]
+    assert (event, told) == ("stop.requested", how.value)
+    with Requests(session, log) as requests:
+        assert requests.look() is how
+
+
+def test_a_stronger_request_is_heard(session: Path, log: Log) -> None:
+    """A weaker one, whoever wrote it, is not."""
+    with Requests(session, log) as requests:
+        for how, then in ((How.SOON, How.SOON), (How.NOW, How.NOW)):
+            ask(session, how)
+            assert requests.look() is then
+        (session / "stop").unlink()
+        ask(session, How.AFTER_ITERATION)
+        assert requests.look() is How.NOW
+    assert _told(session) == ["stop.requested", "stop.requested"]
+
+
+@pytest.mark.parametrize("content", GARBAGE.values(), ids=GARBAGE)
+def test_garbage_is_told_once(session: Path, log: Log, content: bytes) -> None:
+    """It stops nothing and crashes nothing, and a request in its place is heard."""
+    path = session / "stop"
+    with Requests(session, log, every=0.0) as requests:
+        path.write_bytes(content)
+        assert [requests.look(), requests.look()] == [None, None]
+        assert not is_urgent(session)
+        with pytest.raises(NoRequestError):
+            read(session)
+        assert _told(session) == ["stop.not_understood"]
+        assert path.read_bytes() == content
+        ask(session, How.SOON)
+        assert requests.look() is How.SOON
+
+
+def test_keys_of_later_versions_do_not_matter(session: Path) -> None:
+    """Negative control: the rest is a request."""
+    (session / "stop").write_text('{"version": 1, "how": "now", "invented_later": [1]}')
+    assert read(session) is How.NOW
+
+
+@pytest.mark.parametrize("kind", ["directory", "fifo", "link", "dangling"])
+def test_what_is_no_file_is_told_and_not_followed(session: Path, log: Log, tmp_path: Path, kind: str) -> None:
+    """Nothing hangs; a good request behind a link is none, and is not overwritten by one."""
+    path, good = session / "stop", tmp_path / "good"
+    good.write_text('{"version": 1, "how": "now"}')
+    before = good.read_bytes()
+    if kind == "directory":
+        path.mkdir()
+    elif kind == "fifo":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(good if kind == "link" else tmp_path / "absent")
+    with Requests(session, log) as requests:
+        assert requests.look() is None
+    assert _told(session) == ["stop.not_understood"]
+    if kind == "directory":
+        with pytest.raises(OSError, match="directory"):
+            ask(session, How.SOON)
+        assert list(session.glob(".stop.*")) == []
+    else:
+        assert ask(session, How.SOON) is read(session) is How.SOON
+    assert (good.read_bytes(), (tmp_path / "absent").exists()) == (before, False)
+
+
+@pytest.mark.parametrize("which", ["the session's directory", "the one of all sessions"])
+def test_no_request_leaves_the_registry(session: Path, tmp_path: Path, which: str) -> None:
+    """A directory that an agent has replaced by a symlink is not written to."""
+    outside = tmp_path / "outside"
+    (outside / "one").mkdir(parents=True)
+    place = session if which.startswith("the session") else session.parent
+    place.rename(tmp_path / "moved")
+    place.symlink_to(outside / "one" if place == session else outside)
+    with pytest.raises(OSError, match="symlink"):
+        ask(session, How.NOW)
+    assert [path for path in outside.rglob("*") if path.is_file()] == []
+
+
+def _replaced(session: Path) -> None:
+    """Put another directory in the place of a session's: the kernel goes on telling of the first."""
+    session.rename(session.with_name("before"))
+    session.mkdir()
+
+
+def test_a_request_is_seen_where_nothing_is_told(session: Path, log: Log) -> None:
+    """By a look at the file every so often."""
+    with Requests(session, log, every=0.2) as requests:
+        _replaced(session)
+        requests.look()
+        ask(session, How.SOON)
+        assert not requests.look()
+        eventually(requests.look, "the request")
+
+
+def test_nobody_looks_more_often_than_that(session: Path, log: Log) -> None:
+    """Negative control: with the usual time, nothing is seen so soon, and the next look is due in time."""
+    with Requests(session, log) as requests:
+        _replaced(session)
+        requests.look()
+        ask(session, How.SOON)
+        never(requests.look, "seen although nothing was told")
+    assert EVERY == 30.0

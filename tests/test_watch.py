@@ -1,0 +1,108 @@
+"""What the kernel tells of a directory, and files that grow."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ralph_wrap.watch import CAME, LEFT, MODIFIED, Growing, Watch
+
+WRITES: dict[str, tuple[Callable[[Path], object], set[int]]] = {
+    "made": (lambda place: (place / "new").touch(), {CAME}),
+    "moved in": (lambda place: (place.parent / "outside").rename(place / "new"), {CAME}),
+    "written": (lambda place: (place / "there").write_text("more"), {MODIFIED}),
+    "moved away": (lambda place: (place / "there").rename(place.parent / "gone"), {LEFT}),
+    "deleted": (lambda place: (place / "there").unlink(), {LEFT}),
+    "read": (lambda place: (place / "there").read_text(), set()),
+}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """Return a directory with a file in it, and one beside it."""
+    directory = tmp_path / "watched"
+    directory.mkdir()
+    (directory / "there").write_text("x")
+    (tmp_path / "outside").touch()
+    return directory
+
+
+@pytest.mark.parametrize("events", [CAME, MODIFIED, LEFT])
+@pytest.mark.parametrize("write", WRITES)
+def test_only_what_was_asked_for_is_told(place: Path, write: str, events: int) -> None:
+    """So that a session's own writes to its logs do not wake it."""
+    do, told = WRITES[write]
+    with Watch(place, events=events) as watch:
+        assert not watch.changed()
+        do(place)
+        assert watch.changed() == (events in told)
+        assert not watch.changed()
+
+
+def test_several_directories_are_watched_at_once(place: Path) -> None:
+    """A change in any of them is told."""
+    other = place.parent / "other"
+    other.mkdir()
+    with Watch(place, other, events=CAME) as watch:
+        (other / "new").touch()
+        assert watch.changed()
+
+
+def test_a_wait_ends_with_a_change(place: Path) -> None:
+    """And not only with its time, which would be the end of this test."""
+    with Watch(place, events=CAME) as watch:
+        (place / "new").touch()
+        assert watch.wait(1000)
+
+
+def test_a_wait_ends_when_the_reader_goes_away(place: Path) -> None:
+    """Without anything written to him."""
+    reading, writing = os.pipe()
+    with Watch(place, events=CAME) as watch:
+        assert watch.wait(0, reader=writing)
+        os.close(reading)
+        assert not watch.wait(1000, reader=writing)
+    os.close(writing)
+
+
+@pytest.mark.parametrize("kind", ["absent", "link", "file"])
+def test_what_cannot_be_watched_is_silent(place: Path, kind: str) -> None:
+    """A symlink is not followed; nothing is raised."""
+    target = place.parent / "odd"
+    if kind == "link":
+        target.symlink_to(place)
+    elif kind == "file":
+        target.touch()
+    with Watch(target, events=CAME) as watch:
+        (place / "new").touch()
+        assert not watch.changed()
+        assert watch.wait(0)
+
+
+def test_a_file_is_read_as_it_grows(place: Path) -> None:
+    """From before it is there, each byte once."""
+    path = place / "log"
+    with Growing(path) as log:
+        assert log.read() == b""
+        path.write_bytes(b"one")
+        assert (log.read(), log.read()) == (b"one", b"")
+        with path.open("ab") as file:
+            file.write(b"two")
+        assert (log.read(), log.read()) == (b"two", b"")
+
+
+@pytest.mark.parametrize("kind", ["link", "fifo", "directory"])
+def test_nothing_but_a_file_is_read(place: Path, kind: str) -> None:
+    """Nothing hangs, nothing is followed."""
+    path = place / "log"
+    if kind == "link":
+        path.symlink_to(place / "there")
+    elif kind == "fifo":
+        os.mkfifo(path)
+    else:
+        path.mkdir()
+    with Growing(path) as log, pytest.raises(OSError, match=r"link|regular|directory"):
+        log.read()
