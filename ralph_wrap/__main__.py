@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from ralph_wrap.signals import Signals
+if TYPE_CHECKING:
+    from ralph_wrap.signals import Signals
 
 
 def main() -> NoReturn:
     """Run the command line and exit."""
     _fill_standard_descriptors()
+    if sys.argv[1:2] == ["init"]:
+        _be_init()
+    from ralph_wrap.signals import Signals  # noqa: PLC0415 -- init, which stays small, has its own
+
     if sys.argv[1:2] == ["run"]:
         # Before the slow imports: a signal in that time must end a session as any other does.
         with Signals() as signals:
@@ -26,6 +31,14 @@ def _fill_standard_descriptors() -> None:
             os.fstat(descriptor)
         except OSError:
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the agent would lack it, too
+
+
+def _be_init() -> None:
+    """Be PID 1, and end with it; return for what Typer has to say, which stays in memory."""
+    from ralph_wrap import init  # noqa: PLC0415 -- for this command only
+
+    if options := init.read(sys.argv[2:], os.environ):
+        sys.exit(init.run(options))
 
 
 def _run(signals: Signals | None) -> NoReturn:

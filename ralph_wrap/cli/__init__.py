@@ -2,47 +2,64 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, NoReturn
+import os
+import sys
+from typing import TYPE_CHECKING, Any, NoReturn
 
-import typer
-
-from ralph_wrap.cli.ps import ps
-from ralph_wrap.cli.run import run
+from ralph_wrap.cli import quick
+from ralph_wrap.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ralph_wrap.signals import Signals
 
-app = typer.Typer(
-    name="ralph-wrap",
-    help="Run coding agents in a loop, each in its own git worktree, and never lose their work.",
-    add_completion=False,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-# The command begins with the first word that is no option of ours: its own options are not for us.
-app.command(rich_help_panel="Loops", context_settings={"allow_interspersed_args": False})(run)
-app.command(rich_help_panel="Loops")(ps)
-
-
-def _show_version(value: bool) -> None:
-    if value:
-        from importlib.metadata import version as installed_version  # noqa: PLC0415 -- as slow as Typer
-
-        typer.echo(f"ralph-wrap {installed_version('ralph-wrap')}")
-        raise typer.Exit
-
-
-@app.callback()
-def _common(
-    _version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
-    ] = False,
-) -> None:
-    pass
+_NAME = "ralph-wrap"
 
 
 def main(signals: Signals | None) -> NoReturn:
     """Run the command line of this process, which ends with it."""
-    app(obj=signals, prog_name="ralph-wrap")
-    raise AssertionError("Typer ends the process")
+    typed = quick.read(sys.argv[1:], os.environ)
+    if typed is not None:
+        from ralph_wrap.cli.start import spawn, start  # noqa: PLC0415 -- what other commands do not need
+
+        if typed.verb == "spawn":
+            sys.exit(spawn(typed.project, typed.flags, typed.command))
+        sys.exit(start(signals, typed.project, typed.flags, typed.command))
+    import typer  # noqa: PLC0415 -- slow
+
+    from ralph_wrap.cli.app import app  # noqa: PLC0415 -- loads every command
+
+    mistake: Any = typer.BadParameter.__base__  # UsageError, which Typer has no public name for
+    try:
+        status = app(obj=signals, prog_name=_NAME, standalone_mode=False)
+    except mistake as error:
+        if len(sys.argv) == 1:  # the help was asked for, and shown
+            sys.exit(UsageError.exit_code)
+        if tool := _asked_for_json(typer.main.get_command(app), sys.argv[1:]):
+            from ralph_wrap.cli.boundary import refuse  # noqa: PLC0415 -- not for those that work
+
+            message = " ".join(error.format_message().split())
+            refuse(tool, UsageError(message, f"see {_NAME} {tool} --help"))
+            sys.exit(UsageError.exit_code)
+        app(obj=signals, prog_name=_NAME)  # reads it once more, to say the same in words
+    sys.exit(status)
+
+
+def _asked_for_json(command: Any, arguments: Sequence[str]) -> str:
+    """Return which command was asked for JSON, empty if none was, or one that has none.
+
+    Arguments:
+        command: all of them, as Typer made it.
+        arguments: without the program's name; not all of Typer's errors know the command.
+
+    """
+    ours = [*arguments][: [*arguments, "--"].index("--")]
+    path = []
+    for word in ours:
+        if word not in getattr(command, "commands", ()):
+            break
+        path.append(word)
+        command = command.commands[word]
+    has_json = any(known.name == "json" for known in command.params)
+    return " ".join(path) if has_json and "--json" in ours else ""

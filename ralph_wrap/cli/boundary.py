@@ -5,16 +5,17 @@ from __future__ import annotations
 import json as json_format
 import os
 import sys
-import traceback
 from contextlib import contextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-import typer
-
+from ralph_wrap import user
 from ralph_wrap.errors import RalphError
+from ralph_wrap.log import Log, on_stderr
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 VERSION = 1
 """Of the JSON envelope."""
@@ -33,17 +34,49 @@ def boundary(tool: str, *, json: bool) -> Iterator[None]:
         yield
     except RalphError as error:
         if json:
-            failure = {"code": error.code, "message": error.message, "hint": error.hint}
-            _print({"version": VERSION, "success": False, "tool": tool, "error": failure})
+            refuse(tool, error)
         else:
             _complain(error)
-        raise typer.Exit(error.exit_code) from None
-    except (typer.Exit, typer.Abort):
-        raise
+        raise SystemExit(error.exit_code) from None
     except Exception as error:  # noqa: BLE001 -- a bug: its status must not look like an agent's
         _complain(RalphError(f"ralph-wrap failed: {error!r}", "please report this, with the traceback below"))
+        import traceback  # noqa: PLC0415 -- not for those that work
+
         traceback.print_exc()
-        raise typer.Exit(RalphError.exit_code) from None
+        raise SystemExit(RalphError.exit_code) from None
+
+
+_SELDOM_USED = (
+    "ralph_wrap.loop",
+    "ralph_wrap.relay",
+    "ralph_wrap.sweep",
+    "hashlib",
+    "tempfile",
+    "tomllib",
+    "traceback",
+)
+
+
+def become_owner(project: Path, log: Log) -> dict[str, str]:
+    """Give up root if the project is somebody else's, and return the environment to go on with.
+
+    What is otherwise loaded when it is needed is loaded before: Python may stand where only root can read.
+
+    Arguments:
+        project: the directory that was named.
+        log: what its narration needs is loaded, too.
+
+    Raises:
+        RalphError: the change was refused.
+
+    """
+
+    def load_everything() -> None:
+        log.load()
+        for name in _SELDOM_USED:
+            import_module(name)
+
+    return user.become_owner(project, os.environ, before=load_everything)
 
 
 def answer(tool: str, data: Any) -> None:
@@ -51,11 +84,22 @@ def answer(tool: str, data: Any) -> None:
     _print({"version": VERSION, "success": True, "tool": tool, "data": data})
 
 
+def refuse(tool: str, error: RalphError, **answered: Any) -> None:
+    """Print the envelope around an error.
+
+    Arguments:
+        tool: the command.
+        error: why it does not end with 0.
+        answered: ``data``, where there is an answer all the same.
+
+    """
+    failure = {"code": error.code, "message": error.message, "hint": error.hint}
+    _print({"version": VERSION, "success": False, "tool": tool, "error": failure, **answered})
+
+
 def _print(envelope: dict[str, Any]) -> None:
     sys.stdout.write(json_format.dumps(envelope) + "\n")
 
 
 def _complain(error: RalphError) -> None:
-    from ralph_wrap.log import on_stderr  # noqa: PLC0415 -- slow, and only needed when something went wrong
-
     on_stderr(os.environ).error("error.raised", error.message, error.hint, code=error.code)

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import os
-from contextlib import suppress
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ralph_wrap import config, liveness, user
-from ralph_wrap.agents import with_agent
-from ralph_wrap.cli.boundary import boundary
-from ralph_wrap.errors import RalphError, StoppedError, UsageError
-from ralph_wrap.log import on_stderr
+from ralph_wrap import config
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from ralph_wrap.signals import Signals
 
 _NUMBER = "N"
 _TIME = "DURATION"
@@ -124,36 +117,25 @@ def run(
     a key in .ralph/config.toml.
     """
     given = locals()
-    flags = {
+    from ralph_wrap.cli.start import start  # noqa: PLC0415 -- --help does not need it
+
+    raise typer.Exit(start(context.obj, project, _flags(given), tuple(command or ())))
+
+
+@wraps(run, assigned=("__annotations__",))  # the options
+def spawn(project: Path, command: list[str] | None, **given: Any) -> None:
+    """Run an agent in a loop in the background, and print the session's id.
+
+    ralph-wrap logs -f ID follows it. Its worktree stays, with everything in it saved, until ralph-wrap rm ID.
+    """
+    from ralph_wrap.cli.start import spawn as start_in_background  # noqa: PLC0415 -- as above
+
+    raise typer.Exit(start_in_background(project, _flags(given), tuple(command or ())))
+
+
+def _flags(given: Mapping[str, Any]) -> dict[str, str | None]:
+    return {
         name: value if value is None or isinstance(value, str) else "on"
         for name, value in given.items()
         if name in config.OPTIONS
     }
-    with boundary("run", json=False):
-        raise typer.Exit(_run(context.obj, project, flags, tuple(command or ())))
-
-
-def _run(
-    signals: Signals | None, directory: Path, flags: Mapping[str, str | None], command: tuple[str, ...]
-) -> int:
-    from ralph_wrap import project  # noqa: PLC0415 -- what the command line does not need comes late
-    from ralph_wrap.session import Session  # noqa: PLC0415
-
-    if not directory.is_dir():
-        raise UsageError(
-            f"project {directory} is not there, or no directory", "name a directory that is there"
-        )
-    log = on_stderr(os.environ)
-
-    def load_all() -> None:
-        # Python may be installed where only root can read.
-        log.load("rich", "ssl")
-        liveness.start_time()
-
-    environ = user.become_owner(directory, os.environ, before=load_all)
-    place = project.find(directory, environ)
-    settings = with_agent(config.load(directory, place.root, Path.cwd(), flags, environ, command))
-    session = Session(settings, environ=environ, place=place, log=log, signals=signals, whole_process=True)
-    with suppress(StoppedError), session:
-        session.run()
-    return session.report.exit_status if session.report else RalphError.exit_code

@@ -182,7 +182,7 @@ def test_a_project_that_is_not_there(repo: Repo, tmp_path: Path, by: str, kind: 
     result = _refused(repo, *options, "--", "true", env=env)
     assert _told(result) == (
         2,
-        f"project {place} is not there, or no directory",
+        f"project {place}: {'No such file or directory' if kind == 'absent' else 'not a directory'}",
         "name a directory that is there",
     )
     assert place.exists() == (kind == "file")

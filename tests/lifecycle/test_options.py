@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
-import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.support.listing import listing
-from tests.support.sessions import Session, run
+from tests.support.sessions import Session, command, run
 from tests.support.wait import eventually
 
 if TYPE_CHECKING:
@@ -26,7 +24,7 @@ def _kept(result: Result, repo: Repo) -> Path:
     (warning,) = (told for told in result.warnings if told["event"] == "worktree.kept")
     path = Path(result.report["workspace"])
     assert repo.worktrees() == [str(path)]
-    assert warning["hint"] == f"to remove it: git worktree remove --force --force {shlex.quote(str(path))}"
+    assert warning["hint"] == f"to save what can be saved, and remove it: ralph-wrap rm {result.report['id']}"
     return path
 
 
@@ -41,9 +39,10 @@ def test_a_worktree_is_kept_as_it_is_when_that_is_asked_for(repo: Repo, by: str)
     assert (result.report["kept"], result.report["saved"]) == ("it was asked for", None)
     assert repo.branches() == ["main", result.report["branch"]]
     (warning,) = result.warnings
-    command = warning["hint"].removeprefix("to remove it: ")
-    subprocess.run(("sh", "-c", command), cwd=repo.path, check=True)
+    hint = warning["hint"].removeprefix("to save what can be saved, and remove it: ralph-wrap ")
+    assert command(*hint.split(), cwd=repo.path).status == 0
     assert not path.exists()
+    assert repo.show(f"{result.report['branch']}-wip:left") == b"left\n"
 
 
 def test_on_dirty_keep_keeps_a_worktree_with_uncommitted_work(repo: Repo) -> None:

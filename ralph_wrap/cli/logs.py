@@ -1,0 +1,37 @@
+"""``ralph-wrap logs``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ralph_wrap.cli.boundary import become_owner, boundary
+from ralph_wrap.cli.run import Directory
+from ralph_wrap.log import on_stderr
+
+_READER_LEFT = 141  # as a shell counts a program that SIGPIPE has ended, which Python ignores
+
+
+def logs(
+    session: Annotated[str, typer.Argument(metavar="ID", help="An agent id or a session id.")],
+    project: Directory = Path(),
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on until the session has ended.")
+    ] = False,
+    events: Annotated[bool, typer.Option("--events", help="The event log, a line of JSON each.")] = False,
+) -> None:
+    """Print the agent's output, or the event log, of a session."""
+    from ralph_wrap import logs as use_case  # noqa: PLC0415 -- not for --help
+    from ralph_wrap import project as places  # noqa: PLC0415
+
+    with boundary("logs", json=False):
+        log = on_stderr(os.environ)
+        environ = become_owner(project, log)
+        place = places.find(project, environ)
+        try:
+            use_case.logs(place, environ, session, events=events, follow=follow, to=1)
+        except BrokenPipeError:
+            raise SystemExit(_READER_LEFT) from None

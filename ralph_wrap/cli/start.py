@@ -1,0 +1,143 @@
+"""Run a session as it was asked for on the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ralph_wrap import config, project
+from ralph_wrap.agents import with_agent
+from ralph_wrap.cli.boundary import become_owner, boundary
+from ralph_wrap.errors import RalphError, StoppedError
+from ralph_wrap.log import on_stderr
+from ralph_wrap.session import Session
+from ralph_wrap.signals import Signals
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ralph_wrap.log import Log
+    from ralph_wrap.project import Project
+
+
+def _sweep(place: Project, environ: Mapping[str, str], signals: Signals | None, told: Log) -> None:
+    """Finish what dead sessions have left, if there are any: what cannot be finished stops no new one."""
+    if not project.has_ownerless(place, environ):
+        return
+    from ralph_wrap.sweep import kept, sweep  # noqa: PLC0415 -- seldom needed
+
+    swept = sweep(place, environ, stopped=lambda: signals is not None and signals.stop.count > 0)
+    for entry in swept:
+        if entry.verdict in {"foreign", "unknown"} and entry.action == "left":
+            told.warning(
+                "session.left",
+                f"session {entry.session or entry.id} is {entry.verdict}, and not touched",
+                f"if it is foreign and known to be dead: ralph-wrap sweep --adopt {entry.id}",
+            )
+    if error := kept(swept):
+        told.warning("sweep.incomplete", error.message, error.hint)
+
+
+def start(
+    signals: Signals | None,
+    directory: Path,
+    flags: Mapping[str, str | None],
+    command: tuple[str, ...],
+    *,
+    background: bool = False,
+) -> int:
+    """Run a session and return the exit status.
+
+    Arguments:
+        signals: entered handlers.
+        directory: the project that was named.
+        flags: options as they were typed; ``None`` if they were not.
+        command: what was typed behind the options.
+        background: nobody waits for the session.
+
+    """
+    # structlog loads rich for tracebacks that are not shown here, and ssl through asyncio: together a quarter
+    # of an idle session's memory.
+    log = on_stderr(os.environ, spared=("rich", "ssl"))
+
+    with boundary("run", json=False):
+        environ = become_owner(directory, log)
+        place = project.find(directory, environ)
+        _sweep(place, environ, signals, log)
+        settings = with_agent(config.load(directory, place.root, Path.cwd(), flags, environ, command))
+        session = Session(
+            settings._replace(background=background),
+            environ=environ,
+            place=place,
+            log=log,
+            signals=signals,
+            whole_process=True,
+        )
+        with suppress(StoppedError), session:
+            session.run()
+        return session.report.exit_status if session.report else RalphError.exit_code
+
+
+def spawn(directory: Path, flags: Mapping[str, str | None], command: tuple[str, ...]) -> int:
+    """Run a session in the background, print its id once it has begun, and return the exit status.
+
+    Arguments:
+        directory: the project that was named.
+        flags: options as they were typed; ``None`` if they were not.
+        command: what was typed behind the options.
+
+    """
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(reading)
+        _be_in_background(writing, directory, flags, command)
+    os.close(writing)
+    told = on_stderr(os.environ)
+    try:
+        if agent_id := _relay_until_begun(reading, told):
+            print(agent_id)  # noqa: T201 -- the answer
+            return 0
+    except KeyboardInterrupt:
+        os.kill(pid, signal.SIGTERM)
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return status if status >= 0 else 128 - status
+
+
+def _be_in_background(
+    stderr: int, directory: Path, flags: Mapping[str, str | None], command: tuple[str, ...]
+) -> NoReturn:
+    """Be the session, in a kernel session of its own, so that no terminal's end reaches it (setsid(2))."""
+    status: Any = RalphError.exit_code
+    try:
+        os.setsid()
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for descriptor, source in enumerate((nothing, nothing, stderr)):
+            os.dup2(source, descriptor)
+        os.close(nothing)
+        os.close(stderr)
+        with Signals() as signals:
+            status = start(signals, directory, flags, command, background=True)
+    except SystemExit as ended:
+        status = ended.code
+    finally:
+        os._exit(status)  # what is left of the stack is the parent's
+
+
+def _relay_until_begun(reading: int, told: Log) -> str | None:
+    """Tell again what a session tells; return its id once it has begun, ``None`` if it ends before."""
+    with os.fdopen(reading, "rb") as lines:
+        for line in lines:
+            try:
+                event = json.loads(line)
+                tell = {"warning": told.warning, "error": told.error}.get(event["level"], told.event)
+                tell(event["event"], event["message"], **{"hint": event["hint"]} if "hint" in event else {})
+                if event["event"] == "session.started":
+                    return str(event["agent_id"])
+            except (ValueError, TypeError, KeyError):
+                os.write(2, line)  # a traceback
+    return None

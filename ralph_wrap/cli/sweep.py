@@ -1,0 +1,43 @@
+"""``ralph-wrap sweep``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ralph_wrap.cli.boundary import answer, become_owner, boundary, refuse
+from ralph_wrap.cli.run import Directory
+from ralph_wrap.log import on_stderr
+
+
+def sweep(
+    project: Directory = Path(),
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be done.")] = False,
+    adopt: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ID", help="A foreign session that is known to be dead. May be repeated."),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Finish what dead sessions have left: save, remove, release."""
+    from ralph_wrap import sweep as use_case  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.project import find  # noqa: PLC0415
+
+    with boundary("sweep", json=json):
+        environ = become_owner(project, on_stderr(os.environ))
+        swept = use_case.sweep(find(project, environ), environ, dry_run=dry_run, adopted=adopt or ())
+        data = [entry._asdict() for entry in swept]
+        if not json:
+            for entry in swept:
+                words = [entry.session or entry.id, entry.verdict, entry.action, entry.saved, entry.note]
+                typer.echo("  ".join(word for word in words if word))
+        if error := use_case.kept(swept):
+            if not json:
+                raise error
+            refuse("sweep", error, data=data)
+            raise SystemExit(error.exit_code)
+        if json:
+            answer("sweep", data)

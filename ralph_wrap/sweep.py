@@ -1,0 +1,216 @@
+"""Finish what dead sessions have left: end their processes, save, remove, release.
+
+For each record whose owner is provably dead, in an order that bears being killed at any point and done anew:
+
+1. **Take its place.** Its lock becomes ours, and the record is read again under it: of any number of sweeps,
+   and of the session itself if it lives after all, only one goes on.
+2. **End what it has left running**: processes that carry its id in their environment, its agent's and its
+   own git commands. Nobody else's.
+3. **Save and remove**, as its own end would have: the same code with the settings that stand in its record.
+4. **Report, then release**: the report of an owner that had come so far is kept.
+
+Live, foreign and unknown sessions are never touched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, NamedTuple
+
+from ralph_wrap import files, inventory, offspring, project, worktree
+from ralph_wrap.errors import NotFoundError, RefusedError
+from ralph_wrap.inventory import Verdict
+from ralph_wrap.log import on_stderr
+from ralph_wrap.registry import Record, Unreadable
+from ralph_wrap.remains import Remains
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping
+
+    from ralph_wrap.log import Log
+    from ralph_wrap.project import Project
+    from ralph_wrap.registry import Claim, Registry
+    from ralph_wrap.worktree import Outcome
+
+_GRACE = 2.0  # seconds between TERM and KILL for what a dead session has left running
+_EVENTS_READ = 1 << 20  # bytes: an agent starts early
+
+
+class Swept(NamedTuple):
+    """What became of one session that is not finished.
+
+    Attributes:
+        id: agent id.
+        session: session id, ``None`` if its record cannot be read.
+        verdict: what was known of it.
+        action: ``finished``, ``kept`` (so is its worktree: not all of it could be saved), ``left`` (not
+            ours to touch), ``failed``, or, in a dry run, ``would finish``.
+        saved: the branch that holds what was uncommitted.
+        note: why, in words.
+
+    """
+
+    id: str
+    session: str | None
+    verdict: str
+    action: str
+    saved: str | None = None
+    note: str | None = None
+
+
+def sweep(
+    place: Project,
+    environ: Mapping[str, str],
+    *,
+    dry_run: bool = False,
+    adopted: Collection[str] = (),
+    stopped: Callable[[], bool] = lambda: False,
+) -> list[Swept]:
+    """Finish every orphan of a project.
+
+    Arguments:
+        place: the project.
+        environ: our environment.
+        dry_run: touch nothing, tell what would be done.
+        adopted: agent ids of foreign sessions that the user knows to be dead.
+        stopped: asked before each; what is left then is left to the next sweep.
+
+    Raises:
+        NotFoundError: no session that is not finished has an id that is to be adopted.
+        RefusedError: such a session is alive, or its record cannot be read.
+
+    """
+    found = [(home, record) for home in project.registries(place, environ) for record in home.unfinished()]
+    verdicts = [_verdict(home, record) for home, record in found]
+    _check_adopted(
+        adopted, {record.id: verdict for (_, record), verdict in zip(found, verdicts, strict=True)}
+    )
+    swept = []
+    for (home, record), verdict in zip(found, verdicts, strict=True):
+        dead = verdict is Verdict.ORPHAN or (verdict is Verdict.FOREIGN and record.id in adopted)
+        if isinstance(record, Unreadable):
+            swept.append(Swept(record.id, None, verdict.value, "left", note=record.reason))
+        elif not dead and not (verdict is Verdict.FINISHED and home.has(record.id)):
+            if verdict is not Verdict.LIVE:
+                swept.append(Swept(record.id, record.session, verdict.value, "left"))
+        elif dry_run:
+            swept.append(Swept(record.id, record.session, verdict.value, "would finish"))
+        elif not stopped():
+            swept += _finish(place, environ, home, record, verdict)
+    if not dry_run:
+        _tidy(place, environ)
+    return swept
+
+
+def _tidy(place: Project, environ: Mapping[str, str]) -> None:
+    """Remove what holds nothing of anybody's work; what cannot be removed harms nobody."""
+    with contextlib.suppress(OSError):
+        if place.repository is not None:
+            worktree.tidy(place.repository)
+        for home in project.registries(place, environ):
+            if home.directory.is_dir():
+                home.tidy()
+                worktree.empty_trash(home.trash)
+
+
+def kept(swept: Collection[Swept]) -> RefusedError | None:
+    """Return the error that says what could not be finished, ``None`` if all could."""
+    left = [entry for entry in swept if entry.action in {"kept", "failed"}]
+    if not left:
+        return None
+    return RefusedError(
+        "; ".join(f"{entry.session}: {entry.note}" for entry in left),
+        "nothing is lost: what could not be saved is still in the worktree",
+    )
+
+
+def _verdict(home: Registry, record: Record | Unreadable) -> Verdict:
+    if isinstance(record, Unreadable):
+        return Verdict.UNKNOWN
+    try:
+        return inventory.verdict_on(record, home)
+    except OSError:
+        return Verdict.UNKNOWN
+
+
+def _check_adopted(adopted: Collection[str], verdicts: Mapping[str, Verdict]) -> None:
+    for agent_id in adopted:
+        if agent_id not in verdicts:
+            raise NotFoundError(f"no session {agent_id} that is not finished", "ralph-wrap ps lists them")
+        if verdicts[agent_id] in {Verdict.LIVE, Verdict.UNKNOWN}:
+            raise RefusedError(
+                f"session {agent_id} is {verdicts[agent_id].value}: it cannot be adopted",
+                "only a foreign session can be declared dead",
+            )
+
+
+def _finish(
+    place: Project, environ: Mapping[str, str], home: Registry, record: Record, verdict: Verdict
+) -> Iterator[Swept]:
+    session = record.session
+    try:
+        claim = home.take_over(record)
+        if claim is None:
+            if home.has(record.id):
+                yield Swept(record.id, session, verdict.value, "left", note="somebody else has its lock now")
+            return
+        log = on_stderr(environ)
+        log.attach(claim.directory / "events.jsonl", agent_id=record.id, session_id=session)
+        try:
+            outcome = _end(place, environ, claim, log)
+        finally:
+            claim.leave()
+            log.close()
+    except Exception as error:  # noqa: BLE001 -- one session's remains must not keep the others, or a start
+        action = "kept" if isinstance(error, RefusedError) else "failed"
+        yield Swept(record.id, session, verdict.value, action, note=str(error))
+        return
+    saved = outcome.saved.branch if outcome and outcome.saved else None
+    if outcome and outcome.kept and not outcome.asked:
+        yield Swept(record.id, session, verdict.value, "kept", saved, outcome.kept)
+    else:
+        yield Swept(record.id, session, verdict.value, "finished", saved, outcome.kept if outcome else None)
+
+
+def _end(place: Project, environ: Mapping[str, str], claim: Claim, log: Log) -> Outcome | None:
+    """End a dead session whose place we have taken; return what became of its worktree."""
+    record = claim.record
+    log.event("session.found_dead", f"session {record.session} is dead: finishing it", state=record.state)
+    left = offspring.Offspring(whole_process=False, session=record.session, dead=True)
+    ended = left.end(_GRACE, lambda: False, asked=False)
+    if ended.told:
+        log.event("processes.ended", count=ended.told)
+    if claim.has_agents():
+        raise RefusedError(
+            "processes of its agent run where they are not seen from here, perhaps in another container",
+            "ralph-wrap sweep there, or end that container",
+        )
+    remains = Remains(place, environ, claim.registry, record, log)
+    tree = remains.worktree()
+    outcome = remains.leave(tree, ended.survivors) if tree else None
+    if record.drop_empty or not _agent_started(claim):
+        remains.drop_unused_branch(tree, outcome)
+    remains.write_report(outcome)
+    claim.release()
+    log.event("session.swept", _told(record, outcome))
+    return outcome
+
+
+def _agent_started(claim: Claim) -> bool:
+    """Tell whether its agent was seen to start; only a branch that nothing came of is at stake."""
+    if claim.record.state == "starting":
+        return False
+    try:
+        events = files.read(claim.directory / "events.jsonl", _EVENTS_READ)
+    except OSError:
+        return True
+    return b'"event": "agent.started"' in events
+
+
+def _told(record: Record, outcome: Outcome | None) -> str:
+    words = f"session {record.session} is finished"
+    if outcome and outcome.saved and outcome.saved.branch:
+        words += f": saved on {outcome.saved.branch}"
+    if outcome and outcome.kept:
+        words += f"; worktree kept ({outcome.kept})"
+    return words
