@@ -76,8 +76,22 @@ class Box:
         try:
             return eventually(look, what)
         except AssertionError as error:
-            error.add_note(self.container.logs().decode())
+            error.add_note(self.log())
             raise
+
+    def log(self) -> str:
+        """Return what PID 1 wrote, and the commands that were started and not run."""
+        return self.container.logs().decode()
+
+    def end(self, seconds: int = 10) -> int:
+        """Do `docker stop`, by default with its own time-out, and return the exit status of the container."""
+        self.container.stop(timeout=seconds)
+        return self.wait()
+
+    def wait(self) -> int:
+        """Return the exit status of the container once it has ended."""
+        status: int = self.container.wait(timeout=60)["StatusCode"]
+        return status
 
     def record(self) -> dict[str, Any]:
         """Return the record of the one session that is live in the project."""
@@ -94,5 +108,17 @@ class Box:
 class StartBox(Protocol):
     """What starts the containers of one test."""
 
-    def __call__(self, project: Path, *, mode: str = "rw", user: str = "") -> Box:
-        """Mount the project with `mode` `rw` or `ro`; `user` is that of `docker run --user`."""
+    def __call__(
+        self,
+        project: Path,
+        *command: str,
+        mode: str = "rw",
+        user: str = "",
+        init: bool = False,
+        entrypoint: str | None = None,
+        memory: str | None = None,
+    ) -> Box:
+        """Do `docker run --user USER --entrypoint ENTRYPOINT [--init] IMAGE COMMAND...`.
+
+        The project is mounted with `mode` `rw` or `ro`; `memory` is the limit, without swap.
+        """

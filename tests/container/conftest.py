@@ -2,11 +2,13 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import docker
 import pytest
+from docker.errors import NotFound
+from docker.models.containers import Container
 
 from tests.container import image as ralph_image
 from tests.container.box import PROJECT, Box, StartBox
@@ -36,16 +38,34 @@ def start_box(engine: docker.DockerClient, image: str) -> Iterator[StartBox]:
     """Return a function that starts containers, all of which are removed after the test."""
     with ExitStack() as stack:
 
-        def start(project: Path, *, mode: str = "rw", user: str = "") -> Box:
+        def start(
+            project: Path,
+            *command: str,
+            mode: str = "rw",
+            user: str = "",
+            init: bool = False,
+            entrypoint: str | None = None,
+            memory: str | None = None,
+        ) -> Box:
             container = engine.containers.create(
                 image,
+                list(command) or None,
+                entrypoint=entrypoint,
+                init=init,
                 volumes={str(project): {"bind": PROJECT, "mode": mode}},
                 user=user,
+                mem_limit=memory,
+                memswap_limit=memory,
                 network_mode="none",
                 labels=["ralph-wrap-test"],
             )
-            stack.callback(container.remove, force=True, v=True)
+            stack.callback(_remove, container)
             container.start()
             return Box(engine, container, project)
 
         yield start
+
+
+def _remove(container: Container) -> None:
+    with suppress(NotFound):  # the test has
+        container.remove(force=True, v=True)
