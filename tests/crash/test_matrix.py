@@ -1,0 +1,77 @@
+"""The crash matrix: SIGKILL at every point of a session's life, a sweep, and the proof of what is left."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.crash.world import WORK, World
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.preloaded import Preloaded
+
+SHARDS = 8
+"""Tests that share the points of one kind of work, so that several cores do."""
+
+
+def _reference(tmp_path: Path, home: Path, program: Preloaded, kind: str) -> tuple[World, World, list[str]]:
+    """Return a fresh world, one in which a session has ended well, and the points of that session."""
+    fresh = World.make(tmp_path / "fresh", home, program, kind)
+    ended = fresh.copy(tmp_path / "ended")
+    assert ended.run().status == 0
+    return fresh, ended, ended.reached
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("shard", range(SHARDS))
+@pytest.mark.parametrize("kind", WORK)
+def test_a_session_killed_at_any_point_loses_nothing(
+    tmp_path: Path, home: Path, program: Preloaded, kind: str, shard: int
+) -> None:
+    """What it had done is on its branches, byte for byte as at its own end; nothing else is left of it."""
+    fresh, ended, points = _reference(tmp_path, home, program, kind)
+    expected, untouched = ended.work(), fresh.repo.fingerprint()
+    assert ended.remains() == {}
+    for number in range(1 + shard, len(points) + 1, SHARDS):
+        world = fresh.copy(tmp_path / f"killed-{number}")
+        at = f"point {number}: {points[number - 1]}"
+        assert world.run("kill", number).status == -signal.SIGKILL, at
+        agent_started = world.agent_started
+        swept = world.sweep()
+        assert swept.status == 0, f"{at}\n{swept.stdout!r} {swept.stderr}"
+        assert world.remains() == {}, at
+        assert world.repo.fingerprint() == untouched, at
+        if agent_started:
+            assert world.work() == expected, at
+        else:
+            assert world.work() == {}, at
+
+
+@pytest.mark.parametrize("kind", WORK)
+def test_the_matrix_has_enough_points(tmp_path: Path, home: Path, program: Preloaded, kind: str) -> None:
+    """At least 150 in all, and each git command and each event is among them."""
+    _, _, points = _reference(tmp_path, home, program, kind)
+    assert len(points) * len(WORK) >= 150
+    names = "\n".join(points)
+    for command in (
+        "worktree add",
+        "reset --hard",
+        "write-tree",
+        "commit-tree",
+        "update-ref",
+        "worktree remove",
+    ):
+        assert command in names
+    for event in (
+        "session.registered",
+        "agent.started",
+        "work.saved",
+        "worktree.removed",
+        "session.released",
+    ):
+        assert f"before {event}" in points
+        assert f"after {event}" in points

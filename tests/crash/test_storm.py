@@ -1,0 +1,165 @@
+"""A storm: many sessions, signals, kills, sweeps, and what people do on the host meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.processes import left
+from tests.support.sessions import PROGRAM, command
+from tests.support.wait import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.support.repo import Repo
+
+SECONDS = 60.0
+SESSIONS = 32
+SEED = 20261121
+_STEP = 0.05  # seconds between two actions
+
+AGENT = """
+n=0
+while [ $n -lt 400 ]; do
+    n=$((n + 1)); file=work-$RALPH_SESSION_ID-$n
+    echo "$RALPH_SESSION_ID $n" > part; mv part $file
+    echo $file >> {journal}/$RALPH_SESSION_ID       # from here on it must not be lost
+    [ $((n % 5)) -ne 0 ] || { git add -A && git commit -qm "step $n"; }
+    sleep 0.1
+done
+"""
+ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGKILL, signal.SIGKILL)
+
+
+class Storm:
+    """What goes on in one repository; the choice of actions follows from the seed alone."""
+
+    def __init__(self, repo: Repo, journal: Path, agent: str) -> None:
+        self._repo = repo
+        self._random = Random(SEED)  # noqa: S311 -- the same storm each time
+        self._agent = agent
+        self._journal = journal
+        self._sessions: list[subprocess.Popen[bytes]] = []
+        self._others: list[subprocess.Popen[bytes]] = []
+        self.commits = 0
+        self.started = 0
+
+    def rage(self) -> None:
+        """Start sessions and let the storm loose on them."""
+        actions = [self._end_one] * 6 + [self._sweep] * 3 + [self._kill_a_sweep]
+        actions += [self._commit, self._collect_garbage, self._prune, self._fetch]
+        end = time.monotonic() + SECONDS
+        while time.monotonic() < end:
+            self._sessions = [one for one in self._sessions if one.poll() is None]
+            self._others = [one for one in self._others if one.poll() is None]
+            if len(self._sessions) < SESSIONS:
+                self._start()
+            else:
+                self._random.choice(actions)()
+            time.sleep(_STEP)
+
+    def calm(self) -> None:
+        """End every session that is left, and wait for everything."""
+        for one in self._sessions:
+            one.terminate()
+        for one in (*self._sessions, *self._others):
+            one.wait(120)
+
+    def _launch(self, *argv: str | os.PathLike[str]) -> subprocess.Popen[bytes]:
+        nothing = subprocess.DEVNULL
+        return subprocess.Popen(argv, cwd=self._repo.path, stdin=nothing, stdout=nothing, stderr=nothing)
+
+    def _start(self) -> None:
+        self.started += 1
+        options = ("--isolation", "require", "--max-iterations", "1", "--grace", "1s")
+        self._sessions.append(self._launch(PROGRAM, "run", *options, "--", self._agent))
+
+    def _end_one(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self._random.choice(self._sessions).send_signal(self._random.choice(ENDING))
+
+    def _sweep(self) -> None:
+        if len(self._others) < 4:
+            self._others.append(self._launch(PROGRAM, "sweep"))
+
+    def _kill_a_sweep(self) -> None:
+        if self._others:
+            self._others[0].kill()
+
+    def _commit(self) -> None:
+        self._repo.write(f"main-{self.commits}", "x\n")
+        self._repo.git("add", f"main-{self.commits}")
+        for _ in range(20):  # git itself fails while somebody registers a worktree (measured)
+            if (
+                subprocess.run(
+                    ("git", "commit", "-qm", "main"), cwd=self._repo.path, check=False, capture_output=True
+                ).returncode
+                == 0
+            ):
+                self.commits += 1
+                return
+        raise AssertionError("no commit in the main checkout")
+
+    def _collect_garbage(self) -> None:
+        self._others.append(self._launch("git", "gc", "--quiet"))
+
+    def _prune(self) -> None:
+        self._repo.git("worktree", "prune", check=False)
+
+    def _fetch(self) -> None:
+        self._others.append(self._launch("git", "fetch", "--quiet", "origin"))
+
+
+def _kept(repo: Repo) -> set[str]:
+    """Return the names of agents' files on branches and hidden refs, and of those still in a worktree."""
+    found = {path.name for path in repo.path.glob(".ralph/worktrees/*/work-*")}
+    for ref in repo.git("for-each-ref", "--format=%(refname)", "refs/heads/ralph/", "refs/ralph/").split():
+        found |= {name for name in repo.git("ls-tree", "--name-only", ref).split("\n") if name}
+    return found
+
+
+@pytest.mark.timeout(400)
+def test_nothing_is_lost_in_a_storm(
+    repo: Repo, home: Path, tmp_path: Path, script: Callable[[str], str]
+) -> None:
+    """Every file that an agent had finished is there afterwards; nothing else is left of any session."""
+    journal = tmp_path / "journal"
+    journal.mkdir()
+    repo.write(".gitignore", ".ralph/worktrees/\n")
+    repo.commit("rule")
+    repo.git("clone", "--quiet", "--bare", repo.path, tmp_path / "origin.git")
+    repo.git("remote", "add", "origin", tmp_path / "origin.git")
+    before = repo.fingerprint()
+    storm = Storm(repo, journal, script(AGENT.replace("{journal}", os.fspath(journal))))
+    try:
+        storm.rage()
+    finally:
+        storm.calm()
+    eventually(lambda: command("sweep", cwd=repo.path).status == 0, "a sweep that finds nothing wrong", 60)
+    written = {name for path in journal.iterdir() for name in path.read_text().split()}
+    assert storm.started > SESSIONS, "nothing was ended"
+    assert len(written) > storm.started, "the agents did nothing"
+    kept = _kept(repo)
+    assert written - kept == set(), f"seed {SEED}"
+    reports = [json.loads(path.read_text()) for path in repo.path.glob(".ralph/run/sessions/*/report.json")]
+    assert {report["ended_by"] for report in reports} >= {"signal", "killed"}
+    assert [report["kept"] for report in reports if report["kept"]] == []
+    assert [*repo.path.glob(".ralph/run/agents/*"), *repo.path.glob(".ralph/worktrees/*")] == []
+    assert repo.worktrees() == []
+    eventually(lambda: left(home) == {}, "everything to be gone")
+    after = repo.fingerprint()
+    assert {key: after[key] for key in ("stash", "config", "hooks", "fsck", "HEAD")} == {
+        key: before[key] for key in ("stash", "hooks", "fsck", "config", "HEAD")
+    }
+    assert repo.git("rev-list", "--count", "main") == str(2 + storm.commits)
+    assert repo.git("status", "--porcelain") == ""

@@ -1,0 +1,76 @@
+"""A session that was killed, and then the sweep too, at every point of its life: the next one finishes it."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.crash.world import World
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.preloaded import Preloaded
+
+# Where the session dies: (kind of work, the point before which comes the one, how many points after it).
+MOMENTS = {
+    "the registration is half made": ("dirty", "open", "/.locked.", 0),
+    "no agent has started yet": ("merge", "before iteration.started", "", 0),
+    "the agent is done": ("dirty", "after agent.exited", "", 0),
+    "in the middle of the save": ("merge", "start commit-tree ", "", 0),
+    "renamed aside": ("merge", "os.rename", "/.ralph/worktrees/", 1),
+    "the registration is dropped": ("dirty", "os.rename", ".leaving", 0),
+    "the record is to be moved": ("merge", "after worktree.removed", "", 5),
+}
+SHARDS = 2
+
+
+def moment_of(points: list[str], moment: str) -> int:
+    """Return the number of the point at which a moment comes."""
+    _, beginning, part, later = MOMENTS[moment]
+    fitting = [number for number, name in enumerate(points, 1) if name.startswith(beginning) and part in name]
+    assert fitting, f"no point is {moment}"
+    return fitting[0] + later
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("shard", range(SHARDS))
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_sweep_killed_at_any_point_leaves_the_rest_to_the_next_one(
+    tmp_path: Path, home: Path, program: Preloaded, moment: str, shard: int
+) -> None:
+    """After the second sweep, work and remains are what the session's own end would have left."""
+    fresh = World.make(tmp_path / "fresh", home, program, MOMENTS[moment][0])
+    untouched = fresh.repo.fingerprint()
+    ended = fresh.copy(tmp_path / "ended")
+    assert ended.run().status == 0
+    world = fresh.copy(tmp_path / "world")
+    assert world.run("kill", moment_of(ended.reached, moment)).status == -signal.SIGKILL
+    expected = ended.work() if world.agent_started else {}
+    aside = world.put_aside()
+    assert world.sweep().status == 0
+    points = world.reached
+    for number in range(1 + shard, len(points) + 1, SHARDS):
+        at = f"point {number}: {points[number - 1]}"
+        world.remains()  # waits for what is deleted in the background
+        world.bring_back(aside)
+        assert world.sweep("kill", number).status == -signal.SIGKILL, at
+        swept = world.sweep()
+        assert swept.status == 0, f"{at}\n{swept.stdout!r} {swept.stderr}"
+        assert world.remains() == {}, at
+        assert world.repo.fingerprint() == untouched, at
+        assert world.work() == expected, at
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_each_moment_leaves_something_to_sweep(
+    tmp_path: Path, home: Path, program: Preloaded, moment: str
+) -> None:
+    """Negative control: before any sweep, the proof fails."""
+    world = World.make(tmp_path / "world", home, program, MOMENTS[moment][0])
+    ended = world.copy(tmp_path / "ended")
+    assert ended.run().status == 0
+    assert world.run("kill", moment_of(ended.reached, moment)).status == -signal.SIGKILL
+    assert world.remains(wait=False) != {}
