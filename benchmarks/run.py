@@ -1,4 +1,4 @@
-"""Measure what is claimed, side by side with bare git: `python benchmarks/run.py [start|end|many|idle]…`.
+"""Measure what is claimed, side by side with bare git: `run.py [start|end|many|idle|stop]…`.
 
 The exit status is 1 when a limit is missed.
 """
@@ -16,18 +16,25 @@ import end
 import idle
 import many
 import start
+import stop
 from scenarios import scratch
 
 if TYPE_CHECKING:
     from types import FrameType
 
-CLAIMS = {"start": start.measure, "end": end.measure, "many": many.measure, "idle": idle.measure}
+CLAIMS = {
+    "start": start.measure,
+    "end": end.measure,
+    "many": many.measure,
+    "idle": idle.measure,
+    "stop": stop.measure,
+}
 
 
 def main() -> int:
     """Measure, print a line for each claim, and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("claims", nargs="*", metavar="start|end|many|idle", help="default: all")
+    parser.add_argument("claims", nargs="*", metavar="start|end|many|idle|stop", help="default: all")
     parser.add_argument("--files", type=int, metavar="N", help="measure on a repository of N files")
     parser.add_argument("--repeat", type=int, metavar="N", help="measure N times instead of several")
     parser.add_argument(

@@ -154,13 +154,22 @@ class Waiting:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.terminate()  # a session then ends what it has started
-        self._process.communicate()
+        if self._process.poll() is None:
+            self._process.terminate()  # a session then ends what it has started
+            self._process.communicate()
 
     @property
     def pid(self) -> int:
         """Of the process."""
         return self._process.pid
+
+    def terminate(self) -> None:
+        """Send TERM."""
+        self._process.terminate()
+
+    def wait(self) -> None:
+        """Wait for the end, whatever its status."""
+        self._process.communicate(timeout=_PATIENCE)
 
     def wait_until_ready(self) -> str:
         """Wait for the line "ready" and return what was printed before it."""
