@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from enum import Enum
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
+
+_INITIAL_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO, <linux/proc_ns.h>: that of the host
 
 
 class Life(Enum):
@@ -122,3 +125,19 @@ def pid_namespace() -> str:
         return str(Path("/proc/self/ns/pid").readlink())
     except OSError:
         return ""
+
+
+def is_of_host(pid_namespace: str) -> bool:
+    """Tell whether a pid namespace is the first one of its kernel, which lives as long as that."""
+    return pid_namespace == _INITIAL_PID_NAMESPACE
+
+
+def sees(namespace: str) -> bool:
+    """Tell whether the processes of a pid namespace are seen from ours: the same, or one below it."""
+    if namespace == pid_namespace() or is_of_host(pid_namespace()):
+        return True
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if str((entry / "ns" / "pid").readlink()) == namespace:
+                return True
+    return False

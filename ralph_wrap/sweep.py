@@ -15,9 +15,10 @@ Live, foreign and unknown sessions are never touched.
 from __future__ import annotations
 
 import contextlib
+import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import files, inventory, offspring, project, worktree
+from ralph_wrap import files, inventory, liveness, offspring, project, worktree
 from ralph_wrap.errors import NotFoundError, RefusedError
 from ralph_wrap.inventory import Verdict
 from ralph_wrap.log import on_stderr
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from ralph_wrap.worktree import Outcome
 
 _GRACE = 2.0  # seconds between TERM and KILL for what a dead session has left running
+_LAST_BREATH = 2.0  # seconds for a process that was killed to let go of its files
+_TICK = 0.05  # seconds between two looks
 _EVENTS_READ = 1 << 20  # bytes: an agent starts early
 
 
@@ -176,24 +179,64 @@ def _end(place: Project, environ: Mapping[str, str], claim: Claim, log: Log) -> 
     """End a dead session whose place we have taken; return what became of its worktree."""
     record = claim.record
     log.event("session.found_dead", f"session {record.session} is dead: finishing it", state=record.state)
-    left = offspring.Offspring(whole_process=False, session=record.session, dead=True)
-    ended = left.end(_GRACE, lambda: False, asked=False)
-    if ended.told:
-        log.event("processes.ended", count=ended.told)
-    if claim.has_agents():
-        raise RefusedError(
-            "processes of its agent run where they are not seen from here, perhaps in another container",
-            "ralph-wrap sweep there, or end that container",
-        )
+    _require_seen(claim)
+    survivors = _end_leftovers(claim, log)
     remains = Remains(place, environ, claim.registry, record, log)
     tree = remains.worktree()
-    outcome = remains.leave(tree, ended.survivors) if tree else None
+    outcome = remains.leave(tree, survivors) if tree else None
     if record.drop_empty or not _agent_started(claim):
         remains.drop_unused_branch(tree, outcome)
     remains.write_report(outcome)
     claim.release()
     log.event("session.swept", _told(record, outcome))
     return outcome
+
+
+def _require_seen(claim: Claim) -> None:
+    """Make sure that what a dead session's agent may have left running is seen from here, or gone for sure.
+
+    Raises:
+        RefusedError: it is not.
+        OSError: that cannot be told.
+
+    """
+    record = claim.record
+    if record.boot_id != liveness.boot_id() or liveness.sees(record.pid_namespace):
+        return
+    if liveness.is_of_host(record.pid_namespace):
+        raise RefusedError(
+            "it ran on the host, whose processes are not seen from here", "ralph-wrap sweep, on the host"
+        )
+    if claim.registry.has_container(record):
+        raise RefusedError(
+            "the container that it ran in lives, and its processes are not seen from here",
+            "ralph-wrap sweep there, or end that container",
+        )
+
+
+def _end_leftovers(claim: Claim, log: Log) -> tuple[int, ...]:
+    """End what a dead session has left running; return the pids of what outlives even SIGKILL.
+
+    Raises:
+        RefusedError: something runs that cannot be found.
+        OSError: that cannot be told.
+
+    """
+    left = offspring.Offspring(whole_process=False, session=claim.record.session, dead=True)
+    deadline = time.monotonic() + _LAST_BREATH
+    while True:
+        ended = left.end(_GRACE, lambda: False, asked=False)
+        if ended.told:
+            log.event("processes.ended", count=ended.told)
+        if ended.survivors or not claim.has_agents():
+            return ended.survivors
+        # Who is dying, or is between fork(2) and execve(2), has the lock but shows no environment.
+        if time.monotonic() >= deadline:
+            raise RefusedError(
+                "processes of its agent run where they are not seen from here, perhaps in another container",
+                "ralph-wrap sweep there, or end that container",
+            )
+        time.sleep(_TICK)
 
 
 def _agent_started(claim: Claim) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ralph_wrap import liveness
 from tests.support.gate import Gate
 from tests.support.listing import listing
 from tests.support.mounts import mounted, needs_mounts
@@ -54,6 +55,20 @@ def test_an_orphan_is_finished(repo: Repo) -> None:
     gone = (left.record, left.lock, left.worktree, left.registration)
     assert [path for path in gone if path.exists()] == []
     assert json.loads((left.directory / "record.json").read_text())["state"] == "finished"
+
+
+@needs_mounts
+def test_what_ran_on_the_host_is_left_to_the_host(repo: Repo) -> None:
+    """From inside a container nobody sees what an agent has left running there."""
+    if not liveness.is_of_host(liveness.pid_namespace()):
+        pytest.skip("this is a container itself")
+    left = orphan(repo, work="echo new > new")
+    inside = ("unshare", "--pid", "--fork", "--mount-proc", PROGRAM, "sweep")
+    swept = subprocess.run(inside, cwd=repo.path, capture_output=True, text=True, check=False)
+    assert (swept.returncode, "it ran on the host" in swept.stderr) == (5, True), swept.stderr
+    assert (left.worktree / "new").exists()
+    assert sweep(repo).status == 0
+    assert not left.worktree.exists()
 
 
 def test_the_report_of_an_orphan_tells_that_it_was_killed(repo: Repo) -> None:

@@ -7,6 +7,7 @@ it finds, waits for anybody, or believes what the process itself does not confir
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -153,6 +154,47 @@ def registered(project: str, table: Mapping[int, Process]) -> dict[int, str]:
                 fits = isinstance(session, str) and _SESSION.fullmatch(session)
                 found[owner.pid] = str(session) if fits else ""
     return found
+
+
+def hold_lock(project: str) -> bool:
+    """Hold, until we end, the lock that tells a sweep elsewhere that this container lives.
+
+    A sweep in another container does not see what runs here. That a session's own lock is free proves its
+    owner dead, not the processes that it has left.
+
+    Arguments:
+        project: as in :func:`registered`.
+
+    Returns:
+        Whether it is held; not where no session has made the directory for it yet.
+
+    """
+    run = os.path.dirname(_directory(os.path.abspath(project)))
+    opened: list[int] = []
+    try:
+        number = re.sub(r"\D", "", os.readlink("/proc/self/ns/pid"))
+        # Step by step: an agent can put a symlink in the place of each.
+        for step in (os.path.dirname(os.path.dirname(run)), ".ralph", "run", "containers"):
+            flags = os.O_RDONLY | os.O_DIRECTORY | (os.O_NOFOLLOW if opened else 0)
+            opened.append(os.open(step, flags, dir_fd=opened[-1] if opened else None))
+        owner = os.fstat(opened[-1])
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+        lock = os.open(f"{number}.lock", flags, 0o666, dir_fd=opened[-1])
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.fchown(lock, owner.st_uid, owner.st_gid)
+            there = os.stat(f"{number}.lock", dir_fd=opened[-1], follow_symlinks=False)
+            held = os.path.samestat(os.fstat(lock), there)  # a sweep may have removed it just before
+        except OSError:
+            held = False
+        if not held:
+            os.close(lock)
+    except OSError:
+        return False
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+    return held
 
 
 def _directory(project: str) -> str:

@@ -21,6 +21,7 @@ _SECOND = 3 / 8
 """Share of the time-out after which hold-outs are told again: most of it is for saving without a grace."""
 
 _LOOK = 1.0  # seconds: who comes late is told within this time, though nobody ends
+_NEXT_LOOK = 30.0  # seconds: the project may have got its directory for our lock by then
 _LOOK_BLIND = 0.1  # the same where no descriptor tells of an end (an old kernel, no descriptor left)
 
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
@@ -62,6 +63,7 @@ class Supervisor:
         self._hurried = False  # somebody waits for our end, and will not wait long
         self._rounds = 0  # how often all were told
         self._watched: dict[int, _Watched] = {}
+        self._tells_life = not self._everybody  # nobody is to take our end for that of the container
         if not self._everybody:
             say("not the init of a container: at the end only its own and the project's registered sessions")
         self._start_sweep()
@@ -71,6 +73,7 @@ class Supervisor:
     def turn(self) -> None:
         """Wait for the next thing to do, and do it."""
         pidfds = [watched.pidfd for watched in self._watched.values() if watched.pidfd >= 0]
+        self._tells_life = self._tells_life or container.hold_lock(self._project)
         for number in self._signals.wait(pidfds, self._patience()):
             self._take(number)
         self._reap()
@@ -87,7 +90,7 @@ class Supervisor:
 
     def _patience(self) -> float | None:
         if self._ending is None:
-            return None
+            return None if self._tells_life else _NEXT_LOOK
         due = self._stop_timeout * (_SECOND if self._rounds == 1 else 1)
         blind = any(watched.pidfd < 0 for watched in self._watched.values())
         return max(0.0, min(self._ending + due - time.monotonic(), _LOOK_BLIND if blind else _LOOK))

@@ -33,6 +33,7 @@ _IDS = 1 << 16
 _LOOKS = 10
 _PAUSE = 0.01  # seconds between them
 _ID = re.compile(r"[0-9a-f]{4}")
+_NAMESPACE = re.compile(r"pid:\[([0-9]{1,20})\]")  # namespaces(7)
 
 
 class Registry(NamedTuple):
@@ -60,6 +61,11 @@ class Registry(NamedTuple):
         """Where worktrees go on their way out."""
         return self.directory / "trash"
 
+    @property
+    def containers(self) -> Path:
+        """Where each container's ``ralph-wrap init`` holds a lock as long as it lives."""
+        return self.directory / "containers"
+
     def prepare(self) -> None:
         """Make the directories.
 
@@ -67,7 +73,7 @@ class Registry(NamedTuple):
             OSError: they cannot be made or written to.
 
         """
-        for directory in (self.directory, self.agents, self.sessions, self.trash):
+        for directory in (self.directory, self.agents, self.sessions, self.trash, self.containers):
             directory.mkdir(parents=True, exist_ok=True)
             if directory.is_symlink():  # it could lead us to write and delete anywhere
                 raise OSError(errno.ELOOP, "it is a symlink", str(directory))
@@ -160,12 +166,15 @@ class Registry(NamedTuple):
         return claim
 
     def tidy(self) -> None:
-        """Remove the locks, and the empty directories, of sessions that were killed without a record.
+        """Remove the locks of containers that are gone, and of sessions that were killed without a record.
 
         Raises:
             OSError: one of them cannot be removed.
 
         """
+        for path in self.containers.glob("*.lock"):
+            if lock := files.try_lock(path):
+                lock.release(unlink=True)
         for path in self._locks():
             if self.has(path.stem) or (lock := files.try_lock(path)) is None:
                 continue
@@ -185,6 +194,16 @@ class Registry(NamedTuple):
             return not all(map(_is_owned, self._locks()))
         except OSError:
             return False
+
+    def has_container(self, record: Record) -> bool:
+        """Tell whether the container that a session ran in is known to live: its PID 1 holds a lock.
+
+        Raises:
+            OSError: that cannot be told.
+
+        """
+        number = _NAMESPACE.fullmatch(record.pid_namespace)
+        return number is not None and files.is_locked(self.containers / f"{number[1]}.lock")
 
     def _locks(self) -> list[Path]:
         # Only names that can be ours: a sweep removes what it finds, and looks for directories by the name.

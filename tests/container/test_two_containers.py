@@ -1,0 +1,75 @@
+"""Two containers on one project: neither sees the processes of the other."""
+
+import shutil
+
+import pytest
+
+from tests.container.box import Box, StartBox
+from tests.support.repo import Repo
+
+pytestmark = [
+    pytest.mark.container,
+    pytest.mark.timeout(120, func_only=True),  # the first test of a worker may wait for the image to be built
+]
+
+# Leaves a process with no environment and no inherited descriptor, which writes once more when it is told.
+LEAVING = """
+python3 -c 'import subprocess; subprocess.Popen(
+    ["/bin/sh", "-c",
+     "echo early >late.txt; until [ -e ../../run/go ]; do sleep 0.05; done; echo late >>late.txt; sleep 600"],
+    close_fds=True, env={})'
+echo $$ >agent.pid
+exec sleep 600
+"""
+
+
+def die(box: Box, repo: Repo) -> None:
+    """Start a session in a container, and kill it and its agent, but not what that has left."""
+    box.run("ralph-wrap", "run", "--max-iterations=1", "--drop-empty", "--", "true")  # makes .ralph/run
+    box.container.kill("HUP")
+    containers = repo.path / ".ralph" / "run" / "containers"
+    box.eventually(lambda: [*containers.glob("*.lock")], "PID 1 to take its lock")
+    box.start("ralph-wrap", "run", "--", "/bin/sh", "-c", LEAVING)
+    worktrees = repo.path / ".ralph" / "worktrees"
+    box.eventually(lambda: [*worktrees.glob("*/agent.pid")] and [*worktrees.glob("*/late.txt")], "the agent")
+    [pid_file] = worktrees.glob("*/agent.pid")
+    box.eventually(pid_file.read_text, "its pid")
+    killed = box.run("sh", "-c", f"kill -KILL {box.record()['pid']} {pid_file.read_text()}")
+    assert killed.status == 0, killed.stderr
+
+
+def test_a_sweep_leaves_what_another_container_may_work_in(start_box: StartBox, repo: Repo) -> None:
+    """As long as that container lives, nobody else takes the worktree away from under its processes."""
+    box, other = start_box(repo.path), start_box(repo.path)
+    die(box, repo)
+    swept = other.run("ralph-wrap", "sweep")
+    assert (swept.status, "the container that it ran in lives" in swept.stderr) == (5, True), swept.stderr
+    [worktree] = repo.path.glob(".ralph/worktrees/*")
+    (repo.path / ".ralph" / "run" / "go").touch()
+    box.eventually(lambda: (worktree / "late.txt").read_text() == "early\nlate\n", "it to go on writing")
+
+    box.container.kill()
+    box.container.wait()
+    swept = other.run("ralph-wrap", "sweep")
+    assert swept.status == 0, swept.stderr
+    assert repo.git("show", f"ralph/{worktree.name[-4:]}-wip:late.txt") == "early\nlate"
+    assert not worktree.exists()
+    locks = [*repo.path.glob(".ralph/run/containers/*")]
+    assert len(locks) == 1, "only that of the container that lives is left"
+
+
+def test_without_that_lock_the_worktree_would_go(start_box: StartBox, repo: Repo) -> None:
+    """Negative control: the other one cannot tell, and takes it away from under a process that waits."""
+    box, other = start_box(repo.path), start_box(repo.path)
+    die(box, repo)
+    shutil.rmtree(repo.path / ".ralph" / "run" / "containers")
+    assert other.run("ralph-wrap", "sweep").status == 0
+    assert [*repo.path.glob(".ralph/worktrees/*")] == []
+
+
+def test_a_sweep_in_the_same_container_ends_what_it_sees(start_box: StartBox, repo: Repo) -> None:
+    """There the lock of PID 1 is no obstacle: a process that works in the worktree is seen, and named."""
+    box = start_box(repo.path)
+    die(box, repo)
+    swept = box.run("ralph-wrap", "sweep")
+    assert (swept.status, "processes work in it: sh (" in swept.stderr) == (5, True), swept.stderr
