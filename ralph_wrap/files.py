@@ -44,7 +44,7 @@ def claim(path: Path, content: bytes) -> None:
         with contextlib.suppress(OSError):  # whoever releases a record removes what is left beside it
             temporary.unlink()
     try:
-        _sync_directory(path.parent)
+        fsync(path.parent)
     except OSError:
         path.unlink(missing_ok=True)
         raise
@@ -116,7 +116,7 @@ def replace(
         temporary.unlink(missing_ok=True)
         raise
     if sync:
-        _sync_directory(path.parent)
+        fsync(path.parent)
     return True
 
 
@@ -149,13 +149,19 @@ def temporaries(path: Path) -> list[Path]:
         return []
 
 
-def _sync_directory(directory: Path) -> None:
-    """Make renames inside a directory durable (``fsync(2)``, notes on directories)."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def fsync(*paths: Path) -> None:
+    """Have files, or the entries of directories, on the disk (``fsync(2)``: neither brings the other).
+
+    Raises:
+        OSError: one of them could not be opened or written, or is a symlink.
+
+    """
+    for path in paths:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def sync_file_system(path: Path) -> None:

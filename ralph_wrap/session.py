@@ -266,7 +266,7 @@ class Session:
     def _note(self, **changes: Any) -> None:
         """Write to the record; a full disk must not end the loop."""
         try:
-            self._claim.update(sync=False, **changes)
+            self._claim.update(**changes)
         except OSError as error:
             self._log.event("record.not_written", reason=str(error))
 

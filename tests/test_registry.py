@@ -80,7 +80,7 @@ def _all(home: Registry) -> list[str]:
     return sorted(str(path.relative_to(home.directory)) for path in home.directory.rglob("*"))
 
 
-EMPTY = [".gitignore", "agents", "sessions", "trash"]
+EMPTY = [".gitignore", "agents", "containers", "sessions", "trash"]
 
 
 # Ids

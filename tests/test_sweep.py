@@ -71,6 +71,19 @@ def test_what_ran_on_the_host_is_left_to_the_host(repo: Repo) -> None:
     assert not left.worktree.exists()
 
 
+@needs_mounts
+def test_a_trash_on_another_file_system_is_no_obstacle(repo: Repo) -> None:
+    """What was set aside beside the worktrees, and let go by git, is deleted there."""
+    left = orphan(repo, work="echo new > new")
+    aside = left.worktree.with_name(f"{left.session}.leaving")
+    left.worktree.rename(aside)
+    shutil.rmtree(left.registration)
+    with mounted(repo.path / ".ralph" / "run" / "trash", "-t", "tmpfs", "tmpfs"):
+        assert sweep(repo).status == 0
+        eventually(lambda: not aside.exists(), "what was set aside to go")
+    assert not left.record.exists()
+
+
 def test_the_report_of_an_orphan_tells_that_it_was_killed(repo: Repo) -> None:
     """And what became of its work."""
     left = orphan(repo)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -51,6 +52,23 @@ def test_a_worktree_works_under_another_path(repo: Repo, tmp_path: Path) -> None
     moved = Repo(elsewhere / tree.path.relative_to(repo.path))
     assert moved.git("status", "--porcelain") == "?? new"
     assert moved.git("rev-parse", "HEAD") == tree.linked.base
+
+
+def test_what_names_a_worktree_outlives_a_power_failure(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Git syncs none of it: empty files would tell nobody whose worktree it was."""
+    synced: set[Path] = set()
+    fsync = os.fsync
+
+    def noting(descriptor: int) -> None:
+        synced.add(Path(f"/proc/self/fd/{descriptor}").readlink())
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noting)
+    tree = make_tree(repo)
+    registration = tree.linked.registration
+    files = {registration / name for name in ("HEAD", "commondir", "gitdir", "locked")} | {tree.path / ".git"}
+    directories = {registration, registration.parent, tree.path, tree.path.parent}
+    assert files | directories <= synced
 
 
 def test_no_tracking_is_configured(repo: Repo) -> None:

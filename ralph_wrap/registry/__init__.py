@@ -281,19 +281,15 @@ class Claim:
         self.record = record
         self.directory = registry.sessions / record.session
 
-    def update(self, *, sync: bool = True, **changes: Any) -> None:
-        """Write changed fields.
-
-        Arguments:
-            sync: have them on the disk when this returns: a sweep after a power failure relies on them.
-            changes: the fields.
+    def update(self, **changes: Any) -> None:
+        """Write changed fields; a sweep after a power failure relies on them.
 
         Raises:
             OSError: the old record stands.
 
         """
         changed = self.record._replace(**changes)
-        files.replace(self._path, changed.to_json(), sync=sync)
+        files.replace(self._path, changed.to_json())
         self.record = changed
 
     def lock_for_agents(self) -> files.Lock:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from ralph_wrap import files, git
 from ralph_wrap.worktree.create import LinkedWorktree
 from ralph_wrap.worktree.lock import repository_lock
-from ralph_wrap.worktree.remove import is_half_dropped, leaving_places
+from ralph_wrap.worktree.remove import discard, is_half_dropped, leaving_places
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,7 +58,10 @@ def adopt(repository: Repository, record: Record, *, path: Path, trash: Path) ->
         if registration is None and record.state != "starting":
             _require_none(repository.common_dir / "worktrees" / path.name)
         for leaving in _leaving(path, trash / record.session):
-            leaving.rename(path if registration else trash / record.session)
+            if registration:
+                leaving.rename(path)
+            else:
+                discard(leaving, trash / record.session)
         if registration and record.state == "starting" and _is_hollow(path):
             shutil.rmtree(registration)
             registration = None

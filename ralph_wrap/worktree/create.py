@@ -113,7 +113,7 @@ def create(
             try:
                 with repository_lock(repository.common_dir):
                     worktree = _register(where, repository, path, branch, base, continued, reason, undo)
-                _check_out(worktree.git(where), stopped, progress, meanwhile)
+                _check_out(worktree, where, stopped, progress, meanwhile)
             except (GitError, OSError) as error:
                 # Before the undo: it makes room on a full disk.
                 raise IsolationError(
@@ -177,9 +177,15 @@ def _register(
 
 
 def _check_out(
-    here: Git, stopped: Callable[[], bool], progress: Callable[[str], None], meanwhile: Callable[[], object]
+    worktree: LinkedWorktree,
+    where: Git,
+    stopped: Callable[[], bool],
+    progress: Callable[[str], None],
+    meanwhile: Callable[[], object],
 ) -> None:
+    here = worktree.git(where)
     with git.start(here, "reset", "--hard", "--no-recurse-submodules", config=_PARALLEL_CHECKOUT) as running:
+        _sync_names(worktree)
         meanwhile()
         shown = ""
         while not running.ended(_STOP_LATENCY):
@@ -191,6 +197,14 @@ def _check_out(
         if shown:
             progress("")
         git.finish(running, "reset --hard")
+
+
+def _sync_names(worktree: LinkedWorktree) -> None:
+    """Have on the disk what says whose worktree it is; git syncs none of it, and power may fail."""
+    registration = worktree.registration
+    named = (registration / name for name in ("HEAD", "commondir", "gitdir", "locked"))
+    files.fsync(worktree.path / ".git", worktree.path, worktree.path.parent)
+    files.fsync(*named, registration, registration.parent)
 
 
 def _remove_attempt(where: Git, repository: Repository, path: Path) -> None:

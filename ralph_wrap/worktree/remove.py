@@ -243,14 +243,24 @@ def _remove(worktree: LinkedWorktree, where: Git, index: Path, aside: Path, save
             if not worktree.path.exists():
                 leaving.rename(worktree.path)
             raise
-    # Nothing that fails from here on keeps it: without its registration it cannot come back.
-    with contextlib.suppress(OSError):
-        if leaving.parent == aside.parent:
-            leaving = leaving.rename(aside)  # whoever empties the trash next deletes it
-    with contextlib.suppress(OSError):
-        if leaving != aside:
-            _delete([leaving])
+    discard(leaving, aside)
     return None
+
+
+def discard(leaving: Path, aside: Path) -> None:
+    """Give up a worktree that has no registration any more, so that nothing that fails here keeps it.
+
+    Arguments:
+        leaving: one of its :func:`leaving_places`.
+        aside: where it is in the trash, which whoever empties that next deletes.
+
+    """
+    if leaving.parent == aside.parent:
+        with contextlib.suppress(OSError):
+            leaving.rename(aside)
+            return
+    with contextlib.suppress(OSError):
+        _delete([leaving])
 
 
 def _drop_registration(worktree: LinkedWorktree, where: Git) -> None:
