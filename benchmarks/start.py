@@ -1,7 +1,12 @@
-"""From the start of the process to the agent's first instruction, against bare `git worktree add`."""
+"""From the start of the process to the agent's first instruction, against bare `git worktree add`.
+
+Beside it stands what no start can beat: git's own parallel checkout, with the workers that ours has.
+"""
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -30,6 +35,11 @@ def _measure(directory: Path, files: int, repeat: int) -> Verdict:
     repository = make_repository(directory, files)
     agent = repository.script("agent", STAMP)
     bare = repository.script("bare", f'git worktree add -b "$1" "../$1" && cd "../$1" && exec {agent}')
+    parallel = repository.script(
+        "parallel",
+        'git worktree add --no-checkout -b "$1" "../$1" && cd "../$1"\n'
+        f"git -c checkout.workers={2 * (os.cpu_count() or 1)} reset --quiet --hard && exec {agent}",
+    )
     numbers = count()
 
     def ours() -> float:
@@ -37,9 +47,12 @@ def _measure(directory: Path, files: int, repeat: int) -> Verdict:
         repository.settle()
         return run.stamp - run.begun
 
-    def theirs() -> float:
-        run = repository.run(bare, f"bare-{next(numbers)}")
+    def script(path: str) -> float:
+        run = repository.run(path, f"other-{next(numbers)}")
         repository.settle()
         return run.stamp - run.begun
 
-    return compare(f"start, {files:,} files", limit, *in_turns(repeat, ours, theirs))
+    mine, theirs, least = in_turns(repeat, ours, lambda: script(bare), lambda: script(parallel))
+    verdict = compare(f"start, {files:,} files", limit, mine, theirs)
+    bound = compare("git's own parallel checkout alone", limit, least, theirs)
+    return replace(verdict, detail=f"{verdict.detail}; {bound.claim}: {bound.value:.2f}x")
