@@ -5,8 +5,10 @@
     RalphError                 125  failed
     ├── UsageError               2  usage
     ├── NotARepositoryError      3  not_a_repository
-    ├── NotFoundError            4  not_found     no such session
+    ├── NotFoundError            4  not_found     no such session, branch, path, base
     ├── RefusedError             5  refused       something was kept, because work would be lost
+    ├── ConflictError            6  conflict      it is there already, or somebody else has it
+    ├── NotOursError             7  not_ours      not made by ralph-wrap: not touched
     ├── GitTooOldError           8  git_too_old
     ├── GitError               125  failed        a git command of ours failed
     ├── IsolationError         125  failed        no worktree to be had: a reason to fall back
@@ -58,7 +60,7 @@ class NotARepositoryError(RalphError):
 
 
 class NotFoundError(RalphError):
-    """There is no such session."""
+    """There is no such session, branch, path or base."""
 
     exit_code = 4
     code = "not_found"
@@ -69,6 +71,20 @@ class RefusedError(RalphError):
 
     exit_code = 5
     code = "refused"
+
+
+class ConflictError(RalphError):
+    """What is to be made is there already, or what is to be changed is somebody else's at this moment."""
+
+    exit_code = 6
+    code = "conflict"
+
+
+class NotOursError(RalphError):
+    """It was not made by ralph-wrap, so it is not touched."""
+
+    exit_code = 7
+    code = "not_ours"
 
 
 class GitTooOldError(RalphError):

@@ -5,14 +5,22 @@ What may be removed, and when, is decided in this package and nowhere else.
 
 from ralph_wrap.worktree.adopt import adopt
 from ralph_wrap.worktree.create import LinkedWorktree, create
+from ralph_wrap.worktree.find import OURS, find
 from ralph_wrap.worktree.fingerprint import fingerprint, pristine
+from ralph_wrap.worktree.hooks import tidy_hooks
 from ralph_wrap.worktree.ignore import RULE, ensure_ignored, tidy
 from ralph_wrap.worktree.lock import repository_lock
-from ralph_wrap.worktree.remove import Outcome, drop_branch, drop_branch_at, empty_trash, finish
+from ralph_wrap.worktree.losses import Losses
+from ralph_wrap.worktree.make import make
+from ralph_wrap.worktree.mark import Mark, marked, write_mark
+from ralph_wrap.worktree.remove import Outcome, drop_branch, drop_branch_at, empty_trash, finish, remove
 
 __all__ = [
+    "OURS",
     "RULE",
     "LinkedWorktree",
+    "Losses",
+    "Mark",
     "Outcome",
     "adopt",
     "create",
@@ -20,9 +28,15 @@ __all__ = [
     "drop_branch_at",
     "empty_trash",
     "ensure_ignored",
+    "find",
     "fingerprint",
     "finish",
+    "make",
+    "marked",
     "pristine",
+    "remove",
     "repository_lock",
     "tidy",
+    "tidy_hooks",
+    "write_mark",
 ]

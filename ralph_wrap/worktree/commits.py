@@ -33,8 +33,22 @@ def save_commits(registration: Path, here: Git, agent_id: str, problems: list[st
         GitError: a ref cannot be made.
 
     """
-    tips = unreachable(here, git.existing_commits(here, _named_objects(registration, here, problems)))
-    return make_snapshots(here, agent_id, tips)
+    return make_snapshots(here, agent_id, unheld(registration, here, problems))
+
+
+def unheld(registration: Path, here: Git, problems: list[str]) -> list[str]:
+    """Return the commits that the registration names and nothing else holds, only the outermost.
+
+    Arguments:
+        registration: ``.git/worktrees/<name>``.
+        here: git in the worktree.
+        problems: gets a line for what cannot be looked at.
+
+    Raises:
+        GitError: that cannot be told.
+
+    """
+    return unreachable(here, git.existing_commits(here, _named_objects(registration, here, problems)))
 
 
 def make_snapshots(here: Git, agent_id: str, tips: Sequence[str]) -> tuple[str, ...]:

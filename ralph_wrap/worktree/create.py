@@ -87,6 +87,7 @@ def create(
     stopped: Callable[[], bool],
     progress: Callable[[str], None],
     meanwhile: Callable[[], object],
+    registered: Callable[[LinkedWorktree], object] = lambda _: None,
 ) -> LinkedWorktree:
     """Make a worktree with every file checked out.
 
@@ -101,6 +102,7 @@ def create(
         stopped: tells that the session is to end; the checkout is then cut short.
         progress: told how far a checkout is that takes a second or more.
         meanwhile: called once while git checks the files out.
+        registered: called under the repository's lock before anybody else can see the worktree.
 
     Raises:
         IsolationError: it cannot be had; nothing is left of the attempt.
@@ -113,6 +115,7 @@ def create(
             try:
                 with repository_lock(repository.common_dir):
                     worktree = _register(where, repository, path, branch, base, continued, reason, undo)
+                    registered(worktree)
                 _check_out(worktree, where, stopped, progress, meanwhile)
             except (GitError, OSError) as error:
                 # Before the undo: it makes room on a full disk.

@@ -29,8 +29,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import files, git, occupancy, process
-from ralph_wrap.errors import GitError
+from ralph_wrap.errors import GitError, RefusedError
 from ralph_wrap.worktree.lock import repository_lock
+from ralph_wrap.worktree.losses import Losses, losses
 from ralph_wrap.worktree.save import Saved, holds, save
 
 if TYPE_CHECKING:
@@ -119,6 +120,40 @@ def finish(
             return Outcome(saved, reason, asked=keep_saved is not None, later=keep_saved is None)
     except Exception as error:  # noqa: BLE001 -- whatever it is: without a full save there is no removal
         return Outcome(saved, f"it cannot be {'removed' if saved else 'saved'}: {error}")
+
+
+def remove(
+    worktree: LinkedWorktree, where: Git, trash: Path, name: str, check: Callable[[Losses], None]
+) -> Losses:
+    """Remove a worktree without saving anything; its branch stays.
+
+    Arguments:
+        worktree: which one.
+        where: git in the repository.
+        trash: directory on the worktree's file system.
+        name: of the directory in the trash, formed like the id of a session.
+        check: raises an error if the worktree is not to go with all that would be lost.
+
+    Returns:
+        What was lost; only if that is nothing, it was made sure of at the last moment.
+
+    Raises:
+        RefusedError: it is not the one that was made, somebody works in it, or it was changed by now.
+        RalphError: what *check* raises, or git.
+        OSError: something of it cannot be read or moved.
+
+    """
+    if reason := _not_removable(worktree, worktree.path):
+        raise RefusedError(f"{worktree.path} stays: {reason}")
+    where = where._replace(cwd=worktree.common_dir)
+    with _scratch(worktree.registration) as scratch:
+        found = losses(worktree, where, scratch / "index")
+        check(found)
+        _sync(worktree.common_dir)
+        nothing = Saved(None, (), (), found.ignored, found.ignored_files, ()) if found.none else None
+        if reason := _remove(worktree, where, scratch / "index", trash / name, nothing):
+            raise RefusedError(f"{worktree.path} stays: {reason}")
+    return found
 
 
 def drop_branch(worktree: LinkedWorktree, where: Git, outcome: Outcome) -> bool:
@@ -228,14 +263,18 @@ def leaving_places(path: Path, aside: Path) -> tuple[Path, Path]:
     return aside.with_name(f"{aside.name}{_LEAVING}"), path.with_name(f"{aside.name}{_LEAVING}")
 
 
-def _remove(worktree: LinkedWorktree, where: Git, index: Path, aside: Path, saved: Saved) -> str | None:
+def _remove(
+    worktree: LinkedWorktree, where: Git, index: Path, aside: Path, saved: Saved | None
+) -> str | None:
+    """Remove a worktree that holds no more than what was saved, or, without that, whatever it holds."""
     with repository_lock(worktree.common_dir):
         if reason := _not_removable(worktree, worktree.path):
             return reason
         leaving = _move(worktree.path, *leaving_places(worktree.path, aside))
         try:
             # Nobody finds it by its name any more, so what is looked at now is the last state there is.
-            if occupancy.occupants(leaving) or not holds(worktree, where, index, leaving, saved):
+            changed = saved is not None and not holds(worktree, where, index, leaving, saved)
+            if changed or occupancy.occupants(leaving):
                 leaving.rename(worktree.path)
                 return "something was changed in it while it was being removed"
             _drop_registration(worktree, where)

@@ -109,9 +109,8 @@ def save(
             return Saved(
                 None, (), save_commits(worktree.registration, here, agent_id, problems), (), 0, (), missing
             )
-    status, walked = _look(worktree, here, scratch, problems)
-    nested = sorted({*walked.repositories, *status.nested, *walked.bare_beside(status.ignored)})
-    problems += [f"nested repository {path} cannot be saved" for path in nested]
+    status, walked = look(worktree, here, scratch, problems)
+    problems += [f"nested repository {path} cannot be saved" for path in nested(status, walked)]
     branch = None
     if not status.clean and commits_only:
         problems.append(f"{len(status.changed) + len(status.untracked)} uncommitted paths")
@@ -149,7 +148,20 @@ def holds(worktree: LinkedWorktree, where: Git, index: Path, place: Path, saved:
     return _status(here).clean
 
 
-def _look(worktree: LinkedWorktree, here: Git, scratch: Git, problems: list[str]) -> tuple[Status, Walk]:
+def look(worktree: LinkedWorktree, here: Git, scratch: Git, problems: list[str]) -> tuple[Status, Walk]:
+    """Return what a worktree holds besides its HEAD, whatever flags hide it.
+
+    Arguments:
+        worktree: which one.
+        here: git in it.
+        scratch: the same with the copy of the index, which is made if it is needed.
+        problems: gets a line for all that git does not see or cannot save.
+
+    Raises:
+        GitError: it cannot be told.
+        OSError: the same.
+
+    """
     with git.start_status(here) as asking, git.start(here, "ls-files", "-v", "-s", "-z") as entries:
         walked = walk(worktree.path)
         problems += walked.problems
@@ -169,6 +181,11 @@ def _look(worktree: LinkedWorktree, here: Git, scratch: Git, problems: list[str]
     if _lift_flags(worktree, scratch, listing):
         return _status(scratch), walked
     return git.parse_status(answer), walked
+
+
+def nested(status: Status, walked: Walk) -> list[str]:
+    """Return the repositories in a worktree that are not its own."""
+    return sorted({*walked.repositories, *status.nested, *walked.bare_beside(status.ignored)})
 
 
 def _unsaved_bookkeeping(worktree: LinkedWorktree) -> list[str]:
@@ -273,8 +290,8 @@ def _save_files(
         message = (
             f"ralph: saved work of session {session}\n\nWhat was not committed when the session ended.\n"
         )
-        if operation := _operation(worktree):
-            message += f"A {operation} was in progress.\n"
+        if unfinished := operation(worktree):
+            message += f"A {unfinished} was in progress.\n"
         branch = _name(scratch, agent_id, git.commit_tree(scratch, tree, parents, message), session)
     if missing := git.missing_objects(scratch, branch, head.commit):
         problems.append(f"{branch} lacks {missing} objects")
@@ -361,5 +378,6 @@ _OPERATIONS = {
 }
 
 
-def _operation(worktree: LinkedWorktree) -> str | None:
+def operation(worktree: LinkedWorktree) -> str | None:
+    """Return what git is in the middle of in a worktree."""
     return next((name for file, name in _OPERATIONS.items() if (worktree.registration / file).exists()), None)

@@ -1,0 +1,67 @@
+"""Find a worktree that bears our mark, by its directory; whatever else is there is named, and not touched."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from ralph_wrap import files, git
+from ralph_wrap.errors import ConflictError, NotFoundError, NotOursError
+from ralph_wrap.worktree.create import LinkedWorktree
+from ralph_wrap.worktree.mark import Mark, read_mark
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OURS = "ralph-wrap"
+"""How the reason of every registration begins that we lock."""
+
+
+def find(common_dir: Path, path: Path) -> tuple[LinkedWorktree, Mark]:
+    """Return the worktree in a directory, and its mark.
+
+    Arguments:
+        common_dir: of the repository that it has to belong to.
+        path: the directory, absolute.
+
+    Raises:
+        NotFoundError: there is no worktree.
+        NotOursError: it is the main checkout, belongs to another repository, or bears no mark.
+        ConflictError: somebody else has locked it.
+
+    """
+    if not os.path.lexists(path):
+        raise NotFoundError(f"{path} is not there", "ralph-wrap worktree list")
+    path = path.resolve()
+    pointer = path / ".git"
+    if pointer.is_dir() and not pointer.is_symlink():
+        raise NotOursError(f"{path} is a main checkout, no worktree")
+    try:
+        content = git.text(files.read(pointer))
+    except OSError:
+        raise NotFoundError(f"{path} is not a worktree", "ralph-wrap worktree list") from None
+    registration = (path / content.removeprefix("gitdir: ").rstrip("\n")).resolve()
+    if registration.parent != common_dir / "worktrees":
+        raise NotOursError(f"{path} belongs to another repository", "call it there")
+    mark = read_mark(registration)
+    if mark is None:
+        raise NotOursError(
+            f"{path} was not made by ralph-wrap worktree",
+            "of a session: ralph-wrap rm; else: git worktree remove",
+        )
+    locked = registration / "locked"
+    if locked.exists() and not git.text(files.read(locked)).startswith(OURS):
+        reason = git.text(files.read(locked)).strip() or "no reason given"
+        raise ConflictError(f"{path} is locked: {reason}", f"git worktree unlock {path}")
+    return (
+        LinkedWorktree(
+            path=path,
+            registration=registration,
+            common_dir=common_dir,
+            branch=mark.branch,
+            base=mark.base,
+            branch_created=mark.branch_created,
+            config=git.file_system_config(file_mode=mark.file_mode, symlinks=mark.symlinks),
+        ),
+        mark,
+    )

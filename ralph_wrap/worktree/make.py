@@ -1,0 +1,71 @@
+"""Make a worktree that is no session's: for other programs, and for whoever enters one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ralph_wrap.worktree.create import LinkedWorktree, create
+from ralph_wrap.worktree.find import OURS
+from ralph_wrap.worktree.hooks import require_switchable, switch_off, tidy_hooks
+from ralph_wrap.worktree.lock import repository_lock
+from ralph_wrap.worktree.mark import Mark, write_mark
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ralph_wrap.git import Git, Repository
+
+
+def make(
+    where: Git, repository: Repository, path: Path, mark: Mark, *, continued: bool = False
+) -> LinkedWorktree:
+    """Make a worktree that bears a mark.
+
+    Arguments:
+        where: git at the project root.
+        repository: the project's.
+        path: the new directory; it must not exist.
+        mark: what it is made for; whether its branch was created is found out.
+        continued: if the branch exists, go on with it.
+
+    Raises:
+        IsolationError: it cannot be had; nothing is left of the attempt.
+        BranchBusyError: the branch is checked out in another worktree.
+        RefusedError: hooks cannot be switched off here.
+
+    """
+    if mark.hooks_off:
+        require_switchable(where, repository)
+
+    def complete(tree: LinkedWorktree) -> None:
+        write_mark(
+            tree.registration,
+            mark._replace(
+                base=tree.base,
+                branch_created=tree.branch_created,
+                file_mode=repository.file_mode,
+                symlinks=repository.symlinks,
+            ),
+        )
+        if mark.hooks_off:
+            switch_off(where, tree)
+
+    try:
+        return create(
+            where,
+            repository,
+            path=path,
+            branch=mark.branch,
+            base=mark.base,
+            continued=continued,
+            reason=f"{OURS} worktree {mark.branch}",
+            stopped=lambda: False,
+            progress=lambda _: None,
+            meanwhile=lambda: None,
+            registered=complete,
+        )
+    except BaseException:
+        if mark.hooks_off:
+            with repository_lock(repository.common_dir):
+                tidy_hooks(repository.common_dir)
+        raise
