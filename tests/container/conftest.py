@@ -13,6 +13,8 @@ from docker.models.containers import Container
 from tests.container import image as ralph_image
 from tests.container.box import PROJECT, Box, StartBox
 
+pytest.register_assert_rewrite("tests.container.workers")  # else what it compares is not shown
+
 
 @pytest.fixture(scope="session")
 def engine() -> Iterator[docker.DockerClient]:

@@ -1,0 +1,428 @@
+"""A session that a test can kill, rob and copy, and what the contract says of it.
+
+The owner is a child that only sleeps; what a session does for itself, the test does in its stead, with the
+functions that a session does it with. Everything that is to be expected is computed from what was done to the
+session, nothing is read back from where it is to be found.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ralph_wrap import liveness
+from ralph_wrap.inventory import Verdict
+from tests.support.listing import listing
+from tests.support.trees import on_disk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ralph_wrap.files import Lock
+    from ralph_wrap.log import Log
+    from ralph_wrap.registry import Claim
+    from ralph_wrap.workspace import Site, Workspace
+    from ralph_wrap.worktree import LinkedWorktree
+    from tests.support.repo import Repo
+
+REWRITINGS: dict[str, dict[str, Any]] = {
+    "written on another machine": {"boot_id": "another boot", "host": "another host"},
+    "written before a reboot": {"boot_id": "another boot"},
+    "written in another container": {"pid_namespace": "pid:[1]", "host": "another host"},
+    "of a pid that was reused": {"pid": os.getpid(), "start_time": 0.5},
+}
+"""What somebody may make of a record that can be read all the same."""
+
+SPOILINGS = ("garbage", "empty", "half", "newer", "another's", "a directory", "a link", "gone")
+"""What else somebody may make of it."""
+
+INNER = "inner"
+"""A repository in a worktree, which cannot be saved."""
+
+
+def sleeper(**options: Any) -> subprocess.Popen[bytes]:
+    """Start a process that does nothing."""
+    return subprocess.Popen(("sleep", "600"), **options)
+
+
+def end(process: subprocess.Popen[bytes] | None) -> None:
+    """End a process; ``None`` is none."""
+    if process is not None:
+        process.kill()
+        process.wait()
+
+
+class Fate(NamedTuple):
+    """What becomes of a session that somebody finishes.
+
+    Attributes:
+        action: as a sweep names it.
+        saved: what is uncommitted gets a branch.
+        removed: so is the worktree.
+        released: its record leaves.
+        dropped: its branch is deleted.
+
+    """
+
+    action: str
+    saved: bool = False
+    removed: bool = False
+    released: bool = True
+    dropped: bool = False
+
+
+@dataclass(eq=False)
+class Mortal:
+    """A session, and all that is to be known of it.
+
+    Attributes:
+        repo: its project.
+        attic: a directory of its own for what was taken away.
+        owner: its process.
+        claim: its record and lock.
+        site: where and how it works.
+        log: its event log.
+        workspace: where it works; ``None`` if it was killed before there was one.
+        worktree: there is one.
+        begun: an agent has started in it.
+        files: what the worktree holds, by path.
+        head: the same of its last commit.
+        tips: commits that must never be lost, the last one of its own last.
+        moved: its branch is not where it began.
+        wip: there is a branch with its saved work.
+        branch: there is a branch.
+        nested: there is a repository in its worktree.
+        alive: its owner is.
+        record: ``own``, or how it was spoiled.
+        rewritten: what somebody has changed in its record.
+        lock: ``own``, ``copied``, ``away``, or ``gone`` for good.
+        site_of: what was done to its worktree: ``own``, ``away``, ``renamed`` or ``unregistered``.
+        elsewhere: held by a process of its agent that is not seen from here.
+        left: processes that its agent has left running.
+        occupant: somebody's process that works in its worktree.
+        ended: it is finished, and its record has left.
+
+    """
+
+    repo: Repo
+    attic: Path
+    owner: subprocess.Popen[bytes]
+    claim: Claim
+    site: Site
+    log: Log
+    workspace: Workspace | None = None
+    worktree: bool = False
+    begun: bool = False
+    files: dict[str, bytes] = field(default_factory=dict)
+    head: dict[str, bytes] = field(default_factory=dict)
+    tips: list[str] = field(default_factory=list)
+    moved: bool = False
+    wip: bool = False
+    branch: bool = False
+    nested: bool = False
+    alive: bool = True
+    record: str = "own"
+    rewritten: dict[str, Any] = field(default_factory=dict)
+    lock: str = "own"
+    site_of: str = "own"
+    elsewhere: Lock | None = None
+    left: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    occupant: subprocess.Popen[bytes] | None = None
+    ended: bool = False
+
+    def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:  # what Hypothesis asks for
+        printer.text(f"<{self.session}>")
+
+    # Names and places
+
+    @property
+    def id(self) -> str:
+        """The agent id."""
+        return self.claim.record.id
+
+    @property
+    def session(self) -> str:
+        """The session id."""
+        return self.claim.record.session
+
+    @property
+    def branch_name(self) -> str:
+        """What it works on, if it has a worktree."""
+        return f"ralph/{self.id}"
+
+    @property
+    def wip_name(self) -> str:
+        """Where its work is saved."""
+        return f"ralph/{self.id}-wip"
+
+    @property
+    def record_path(self) -> Path:
+        """Its record, until it has ended."""
+        return self.claim.registry.agents / f"{self.id}.json"
+
+    @property
+    def lock_path(self) -> Path:
+        """Its lock."""
+        return self.record_path.with_suffix(".lock")
+
+    @property
+    def path(self) -> Path:
+        """Its worktree."""
+        return self.repo.path / ".ralph" / "worktrees" / self.session
+
+    @property
+    def place(self) -> Path:
+        """Where its worktree is by now."""
+        return self.attic / "worktree" if self.site_of == "away" else self.path
+
+    @property
+    def registration(self) -> Path:
+        """Its worktree in the repository."""
+        return self.repo.path / ".git" / "worktrees" / self.session
+
+    @property
+    def registered(self) -> Path:
+        """Where that is by now."""
+        if self.site_of == "unregistered":
+            return self.attic / "registration"
+        return self.registration.with_name(f"renamed-{self.id}") if self.site_of == "renamed" else self.registration
+
+    def belongings(self) -> dict[str, object]:
+        """Return everything that a sweep could change, by path."""
+        found: dict[str, object] = {}
+        ours = [] if self.ended else [self.record_path, self.lock_path]  # of another session by now, perhaps
+        for path in (*ours, self.claim.directory, self.place, self.registered):
+            if path.is_dir() and not path.is_symlink():
+                found |= {f"{path}/{name}": entry for name, entry in listing(path).items()}
+            elif os.path.lexists(path):
+                there = path.lstat()
+                content = os.fsencode(path.readlink()) if path.is_symlink() else path.read_bytes()
+                found[os.fspath(path)] = there.st_ino, there.st_mode, there.st_mtime_ns, content
+        return found | {f"pid {process.pid}": process.poll() for process in self.left}
+
+    def contents(self) -> dict[str, bytes]:
+        """Return the files of its worktree."""
+        found = on_disk(self.place).items()
+        return {os.fsdecode(path): content for path, (_, content) in found if not path.startswith(b"inner/")}
+
+    # What is to be expected
+
+    @property
+    def locked(self) -> bool:
+        """Its owner holds the lock that is seen."""
+        return self.alive and self.lock == "own"
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """What an inventory says of it; ``None`` if it cannot know of it."""
+        if self.ended or self.record == "gone":
+            return None
+        if self.record != "own" or self.lock in {"away", "gone"}:
+            return Verdict.UNKNOWN
+        if self.locked:
+            return Verdict.LIVE
+        if self.claim.record.state == "finished":
+            return Verdict.FINISHED
+        if self.alive and not {"boot_id", "pid_namespace", "start_time"} & {*self.rewritten}:
+            return Verdict.LIVE
+        if self.lock == "copied" or {"boot_id", "host"} <= {*self.rewritten}:
+            return Verdict.FOREIGN
+        return Verdict.ORPHAN
+
+    @property
+    def dirty(self) -> bool:
+        """Something is uncommitted that could be saved."""
+        return self.files != self.head
+
+    def leaving(self) -> Fate:
+        """Return what becomes of its worktree, whoever finishes it."""
+        record = self.claim.record
+        if record.keep_worktree:
+            return Fate("finished")
+        if self.site_of != "own" or self.occupant is not None:
+            return Fate("kept")
+        kept_dirty = record.on_dirty == "keep" and (self.dirty or self.nested)
+        saved = self.dirty and not kept_dirty
+        if kept_dirty or self.nested or record.background:
+            return Fate("finished" if kept_dirty or not self.nested else "kept", saved)
+        unused = not saved and not self.moved and (record.drop_empty or not self.begun)
+        return Fate("finished", saved, removed=True, dropped=unused)
+
+    def swept(self) -> Fate:
+        """Return what becomes of it in a sweep that takes it for dead."""
+        if self.elsewhere is not None:
+            return Fate("kept", released=False)
+        if not self.worktree:
+            unused = self.branch and not self.moved and not self.wip
+            return Fate("finished", dropped=unused and (self.claim.record.drop_empty or not self.begun))
+        if self.site_of == "unregistered":
+            return Fate("kept", released=False)
+        return self.leaving()
+
+    def meet(self, fate: Fate) -> None:
+        """Take note of what has become of it."""
+        self.wip |= fate.saved
+        self.branch &= not fate.dropped
+        self.worktree &= not fate.removed
+        self.ended |= fate.released
+        if fate.released:
+            self.lock = "gone"
+
+    # What its owner does
+
+    @property
+    def tree(self) -> LinkedWorktree | None:
+        """Its worktree, as its owner knows it."""
+        return self.workspace.tree if self.workspace else None
+
+    def write_record(self, **changes: Any) -> None:
+        """Have the owner write its record, whatever somebody has made of it."""
+        with contextlib.suppress(IsADirectoryError) if self.record == "a directory" else contextlib.nullcontext():
+            self.claim.update(**changes)
+            self.record, self.rewritten = "own", {}
+
+    def leave(self, *, hurry: bool = False) -> Fate:
+        """Save and remove the worktree as its owner."""
+        if self.tree is None:
+            return Fate("finished")
+        expected = self.leaving()
+        if hurry and expected.removed:
+            expected = expected._replace(removed=False, dropped=False)
+        outcome = self.site.leave(self.tree, self.claim.registry.trash, (), hurry=lambda: hurry)
+        assert (bool(outcome.saved and outcome.saved.branch), outcome.kept is None) == expected[1:3], outcome
+        if self.claim.record.drop_empty or not self.begun:
+            self.site.drop_branch(self.tree, outcome)
+        return expected
+
+    def end(self) -> Fate:
+        """End properly."""
+        fate = self.leave()._replace(released=self.record != "a directory")
+        if fate.released:
+            self.claim.release()
+        else:  # nothing may be deleted that is not known
+            with contextlib.suppress(IsADirectoryError):
+                self.claim.release()
+        self.perish()
+        return fate
+
+    def perish(self) -> None:
+        """Have the owner die at once."""
+        end(self.owner)
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Give back what the kernel takes from a dead process."""
+        self.claim.leave()
+        self.log.close()
+        if self.workspace and self.workspace.lock:
+            self.workspace.lock.release()
+        self.alive = False
+
+    def close(self) -> None:
+        """End every process and free every lock."""
+        for process in (self.owner, self.occupant, *self.left):
+            end(process)
+        if self.elsewhere:
+            self.elsewhere.release()
+        self.let_go()
+
+    # What anybody does
+
+    def rewrite(self, changes: dict[str, Any]) -> None:
+        """Change what stands in the record."""
+        self.rewritten |= changes
+        self.restore()
+
+    def spoil(self, how: str) -> None:
+        """Make something of the record that cannot be read."""
+        content = self._content()
+        away = self.attic / "record.json"
+        away.write_bytes(content)
+        self._clear(self.record_path)
+        if how == "a directory":
+            self.record_path.mkdir()
+        elif how == "a link":
+            self.record_path.symlink_to(away)
+        elif how != "gone":
+            self.record_path.write_bytes(
+                {
+                    "garbage": b"garbage",
+                    "empty": b"",
+                    "half": content[: len(content) // 2],
+                    "newer": json.dumps(json.loads(content) | {"version": 2}).encode(),
+                    "another's": json.dumps(json.loads(content) | {"id": "ffff"}).encode(),
+                }[how]
+            )
+        self.record = how
+
+    def restore(self) -> None:
+        """Put a record that can be read in its place."""
+        self._clear(self.record_path)
+        self.record_path.write_bytes(self._content())
+        self.record = "own"
+
+    def _content(self) -> bytes:
+        return json.dumps(json.loads(self.claim.record.to_json()) | self.rewritten).encode()
+
+    @staticmethod
+    def _clear(path: Path) -> None:
+        if path.is_dir() and not path.is_symlink():
+            path.rmdir()
+        else:
+            path.unlink(missing_ok=True)
+
+    def move_lock(self, to: str) -> None:
+        """Take the lock away, put a copy in its place, or bring it back."""
+        away = self.attic / "lock"
+        if to == "own":
+            away.rename(self.lock_path)
+        elif self.lock == "own":
+            self.lock_path.rename(away)
+        if to == "copied":
+            shutil.copy2(away, self.lock_path)
+        elif to == "away":
+            self.lock_path.unlink(missing_ok=True)
+        self.lock = to
+
+    def move_worktree(self, to: str) -> None:
+        """Move the worktree or its registration, or bring both back."""
+        before = self.place, self.registered
+        self.site_of = to
+        for old, new in zip(before, (self.place, self.registered), strict=True):
+            old.rename(new)
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a file of the worktree."""
+        (self.place / name).write_bytes(content)
+        self.files[name] = content
+
+    def delete(self, name: str) -> None:
+        """Delete a file of the worktree."""
+        (self.place / name).unlink()
+        del self.files[name]
+
+    def commit(self, message: str, *, amend: bool = False) -> None:
+        """Commit all that the worktree holds."""
+        inside = type(self.repo)(self.place)
+        inside.git("add", "--all", "--", ".", f":!{INNER}")
+        inside.git("commit", "--quiet", "--allow-empty", "--message", message, *["--amend"] * amend)
+        self.tips.append(inside.head)
+        self.head = dict(self.files)
+        self.moved = True
+
+    def orphaned_paths(self) -> Iterator[Path]:
+        """Yield what must be on disk by now, and nothing else of it."""
+        if not self.ended and self.record != "gone":
+            yield self.record_path
+        if self.lock in {"own", "copied"}:
+            yield self.lock_path
+        if self.worktree:
+            yield from (self.place, self.registered)
+        if self.ended:
+            yield self.claim.directory / "record.json"
