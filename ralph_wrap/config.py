@@ -189,6 +189,11 @@ _READERS: dict[str, Callable[[str], Any]] = {
 }
 OPTIONS = tuple(_READERS)
 """Every option that is also ``RALPH_WRAP_<OPTION>`` and a key of the configuration file."""
+_PREFIX = "RALPH_WRAP_"
+_OTHERS = ("project", "stop_timeout")  # variables that are read elsewhere
+_OWN = "OWN_COMMAND"  # set for git commands of ours, and so for whatever those start
+OF_A_WORKTREE = ("base", "branch", "on_dirty", "keep_worktree", "drop_empty", "ignore")
+"""Options that change nothing where there is none."""
 
 
 def load(
@@ -254,8 +259,28 @@ def _from_flags(flags: Mapping[str, str | None]) -> dict[str, Any]:
     }
 
 
+def unknown_variables(environ: Mapping[str, str]) -> dict[str, str | None]:
+    """Return the variables that look like ours and that nothing of ours reads, each with the nearest that is.
+
+    Arguments:
+        environ: our environment.
+
+    """
+    known = [name.upper() for name in (*_READERS, *_OTHERS)]
+    ours = {
+        name.removeprefix(_PREFIX) for name, value in environ.items() if value and name.startswith(_PREFIX)
+    }
+    unknown = sorted(ours - {*known, _OWN})
+    if not unknown:
+        return {}
+    import difflib  # noqa: PLC0415 -- seldom needed, and every start would wait for it
+
+    nearest = {name: difflib.get_close_matches(name, known, 1) for name in unknown}
+    return {_PREFIX + name: _PREFIX + near[0] if near else None for name, near in nearest.items()}
+
+
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
-    names = {f"RALPH_WRAP_{name.upper()}": name for name in _READERS} | {
+    names = {f"{_PREFIX}{name.upper()}": name for name in _READERS} | {
         "RALPH_KEEP_WORKTREES": "keep_worktree"
     }
     return {

@@ -9,7 +9,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import git, liveness, project, registry
+from ralph_wrap import git, liveness, project, registry, report
 from ralph_wrap.errors import NotFoundError, UsageError
 from ralph_wrap.liveness import Life
 from ralph_wrap.registry import Record, Unreadable
@@ -48,6 +48,10 @@ class Entry(NamedTuple):
         ahead: commits on *branch* since the session began.
         workspace: where it works.
         note: why the record cannot be read.
+        ended_by: from the report of a finished session, as the next three; ``None`` if that cannot be read.
+        exit_status: of ``ralph-wrap run``.
+        saved: the branch that holds what was uncommitted.
+        kept: why its worktree is still there.
 
     """
 
@@ -61,6 +65,10 @@ class Entry(NamedTuple):
     ahead: int | None
     workspace: str | None
     note: str | None
+    ended_by: str | None = None
+    exit_status: int | None = None
+    saved: str | None = None
+    kept: str | None = None
 
 
 class Found(NamedTuple):
@@ -220,9 +228,11 @@ def sessions(place: Project, environ: Mapping[str, str], now: datetime, *, finis
             entry = _entry(found, home, place, environ, now)
             # A record that is gone by now was released since it was read: it is among the finished ones.
             if home.has(found.id) and (finished or entry.verdict != Verdict.FINISHED.value):
-                entries.append(entry)
+                entries.append(_with_end(entry, home))
         if finished:
-            entries += [_entry(found, None, place, environ, now) for found in home.finished()]
+            entries += [
+                _with_end(_entry(found, None, place, environ, now), home) for found in home.finished()
+            ]
     return sorted(entries, key=lambda entry: (entry.session or "", entry.id))
 
 
@@ -274,6 +284,17 @@ def _entry(
         workspace=found.workspace,
         note=None,
     )
+
+
+def _with_end(entry: Entry, home: Registry) -> Entry:
+    """Add how a session has ended, if it has, and as far as its report can be read."""
+    if entry.verdict != Verdict.FINISHED.value or entry.session is None:
+        return entry
+    told = report.read(home.sessions / entry.session / "report.json")
+    known = told.to_dict() if told else {}  # whatever somebody made of the file
+    kinds = {"ended_by": str, "exit_status": int, "saved": str, "kept": str}
+    fitting = {name: known[name] for name, kind in kinds.items() if isinstance(known.get(name), kind)}
+    return entry._replace(**fitting)
 
 
 def _unknown(agent_id: str, reason: str) -> Entry:

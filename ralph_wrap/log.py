@@ -36,16 +36,26 @@ class Log:
         colour: sentences may be coloured.
         terminal: narrate in sentences.
         spared: modules that structlog loads only if they are there, and that are not for this process.
+        also: names of events that are narrated without a message, too, unless on a terminal.
 
     """
 
     def __init__(
-        self, descriptor: int, *, terminal: bool, colour: bool, spared: tuple[str, ...] = ()
+        self,
+        descriptor: int,
+        *,
+        terminal: bool,
+        colour: bool,
+        spared: tuple[str, ...] = (),
+        also: tuple[str, ...] = (),
     ) -> None:
         self._descriptor = descriptor
         self._terminal = terminal
         self._colour = colour
         self._spared = spared
+        self._also = () if terminal else also
+        self._beside = -1
+        self._seen = 0
         self._file = -1
         self._early: list[bytes] | None = []
         self._torn = False
@@ -80,6 +90,17 @@ class Log:
         for line in early:
             self._append(line)
 
+    def share_terminal(self, output: Path) -> None:
+        """Begin on a new line from now on, if what somebody else prints has not ended its last one.
+
+        Arguments:
+            output: what that is, as far as it has come; it is shown on our stdout and stderr.
+
+        """
+        if self._terminal and _is_same_terminal(1, self._descriptor):
+            with contextlib.suppress(OSError):
+                self._beside = os.open(output, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+
     def event(self, event: str, message: str = "", **facts: Any) -> None:
         """Tell that something happened; with a message, also to whoever watches."""
         self._tell("info", event, "", **_without_empty(message=message), **facts)
@@ -111,9 +132,10 @@ class Log:
 
     def close(self) -> None:
         """Close the event log."""
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
+        for descriptor in (self._file, self._beside):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._file = self._beside = -1
 
     def _tell(self, level: str, event: str, text: str, /, **facts: Any) -> None:
         at = datetime.now(UTC).isoformat().replace("+00:00", "Z")
@@ -123,7 +145,7 @@ class Log:
             self._append(line)
         else:
             self._early.append(line)
-        if "message" in facts:
+        if "message" in facts or event in self._also:
             self.load()
             if self._narrator is None:
                 self._write(line)
@@ -141,11 +163,19 @@ class Log:
     def _narrate(
         self, _logger: WrappedLogger, _method: str, event: MutableMapping[str, Any]
     ) -> MutableMapping[str, Any]:
-        if event["text"]:
-            self._write(f"{event['text']}\n".encode(errors="backslashreplace"))
-        else:
-            self._write(_sentence(event, colour=self._colour))
+        text = f"{event['text']}\n".encode(errors="backslashreplace")
+        self._write(self._line_end() + (text if event["text"] else _sentence(event, colour=self._colour)))
         return event
+
+    def _line_end(self) -> bytes:
+        """Return what ends the line that others have begun on our terminal."""
+        if self._beside < 0:
+            return b""
+        with contextlib.suppress(OSError):
+            seen, self._seen = self._seen, os.fstat(self._beside).st_size
+            if self._seen > seen and os.pread(self._beside, 1, self._seen - 1) != b"\n":
+                return b"\n"
+        return b""
 
     def _write(self, line: bytes) -> None:
         poll = select.poll()
@@ -162,16 +192,25 @@ def traceback_of(error: BaseException) -> list[str]:
     return traceback.format_exception(error)
 
 
-def on_stderr(environ: Mapping[str, str], *, spared: tuple[str, ...] = ()) -> Log:
+def _is_same_terminal(one: int, other: int) -> bool:
+    try:
+        return os.isatty(one) and os.path.samestat(os.fstat(one), os.fstat(other))
+    except OSError:
+        return False
+
+
+def on_stderr(environ: Mapping[str, str], *, spared: tuple[str, ...] = (), also: tuple[str, ...] = ()) -> Log:
     """Return a log that narrates on our stderr: coloured on a terminal without NO_COLOR.
 
     Arguments:
         environ: our environment.
         spared: see :class:`Log`.
+        also: see :class:`Log`.
 
     """
     terminal = os.isatty(2)
-    return Log(2, terminal=terminal, colour=terminal and not environ.get("NO_COLOR"), spared=spared)
+    colour = terminal and not environ.get("NO_COLOR")
+    return Log(2, terminal=terminal, colour=colour, spared=spared, also=also)
 
 
 _COLOURS = {"warning": "\x1b[33m", "error": "\x1b[31m", "hint": "\x1b[36m"}

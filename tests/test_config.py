@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +14,7 @@ import pytest
 from ralph_wrap import config
 from ralph_wrap.config import Ignore, Isolation, OnDirty, Settings, duration
 from ralph_wrap.errors import UsageError
+from ralph_wrap.process import OWN_COMMAND
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -211,6 +214,43 @@ def test_the_file_may_use_the_types_of_toml(place: Place, line: str, option: str
 def test_worktrees_are_kept_by_the_variable_of_the_contract(place: Place, given: str, value: object) -> None:
     """RALPH_KEEP_WORKTREES has no WRAP in its name and is a plural."""
     assert place.load(environ={"RALPH_KEEP_WORKTREES": given}).keep_worktree is value
+
+
+# Variables that nobody reads
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("RALPH_WRAP_MAX_ITERATION", "RALPH_WRAP_MAX_ITERATIONS"),
+        ("RALPH_WRAP_MAXITERATIONS", "RALPH_WRAP_MAX_ITERATIONS"),
+        ("RALPH_WRAP_ISOLATE", "RALPH_WRAP_ISOLATION"),
+        ("RALPH_WRAP_PROJEKT", "RALPH_WRAP_PROJECT"),
+        ("RALPH_WRAP_until", None),
+        ("RALPH_WRAP_ZZZ", None),
+        ("RALPH_WRAP_", None),
+    ],
+)
+def test_a_misspelt_variable_is_found(name: str, nearest: str | None) -> None:
+    """With what it may have been meant to be."""
+    assert config.unknown_variables({name: "3", "RALPH_WRAP_DELAY": "1s"}) == {name: nearest}
+
+
+def test_variables_that_somebody_reads_or_sets_are_known() -> None:
+    """Those of options, of other commands, and of our own git; empty ones count as not given."""
+    known = {f"RALPH_WRAP_{option.upper()}": "x" for option in config.OPTIONS}
+    others = {"RALPH_WRAP_PROJECT": "/x", "RALPH_WRAP_STOP_TIMEOUT": "8s", OWN_COMMAND: "1"}
+    foreign = {"RALPH_WRAPPER": "x", "RALPH_AGENT_ID": "a3f2", "RALPH_WRAP_BRANHC": ""}
+    assert config.unknown_variables({**known, **others, **foreign}) == {}
+
+
+@pytest.mark.parametrize(("name", "loaded"), [("RALPH_WRAP_DELAY", False), ("RALPH_WRAP_DELAI", True)])
+def test_looking_for_them_costs_nothing(name: str, *, loaded: bool) -> None:
+    """What compares words is loaded only for those who have something to compare."""
+    code = f"import sys; from ralph_wrap import config; config.unknown_variables({{{name!r}: '1'}})"
+    code += "; print('difflib' in sys.modules)"
+    done = subprocess.run((sys.executable, "-c", code), check=True, capture_output=True, text=True)
+    assert done.stdout == f"{loaded}\n"
 
 
 # Prompts

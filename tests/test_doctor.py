@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ralph_wrap import files, init, offspring, project
+from ralph_wrap.agents import KNOWN
 from ralph_wrap.doctor import Check, Diagnosis, container, examine, probes, storage
 from tests.support.listing import listing
 from tests.support.mounts import mounted, needs_mounts, read_only
@@ -40,7 +41,7 @@ IN_THE_REPOSITORY = [
     *("ignore rule", "committer", "disk"),
 ]
 OF_THE_MACHINE = ["file events", "subreaper", "mounts", "PID 1", "stop time-out"]
-AGENTS = [f"agent {name}" for name in ("claude", "codex", "opencode", "gemini", "aider")]
+AGENTS = [f"agent {name}" for name in KNOWN]
 
 HOST = "pid:[4026531836]"
 OWN = "pid:[4026532201]"
@@ -803,16 +804,19 @@ def test_the_default_time_is_that_of_our_init(box: World) -> None:
 # Agents and Python
 
 
-def test_agents_need_not_be_there(repo: Repo, host: Path, tmp_path: Path) -> None:
-    """Which ones are is told, with what installs the others."""
-    claude = tmp_path / "bin" / "claude"
+@pytest.mark.parametrize("name", KNOWN)
+def test_agents_need_not_be_there(repo: Repo, host: Path, tmp_path: Path, name: str) -> None:
+    """Which ones are is told, with what installs the others: those that --agent takes, and no more."""
+    program = tmp_path / "bin" / name
     path = path_without_git(tmp_path / "bin")
-    claude.write_text("#!/bin/sh\n")
-    claude.chmod(0o755)
     found = examine(repo.path, with_environ(PATH=path), host)
-    assert told(found, "agent claude") == ("ok", str(claude))
-    assert [told(found, name) for name in AGENTS[1:]] == [("note", "not installed")] * 4
-    assert checked(found, "agent codex").fix == "npm install -g @openai/codex"
+    assert [check.check for check in found.checks if check.check.startswith("agent ")] == AGENTS
+    assert told(found, f"agent {name}") == ("note", "not installed")
+    assert checked(found, f"agent {name}").fix == KNOWN[name].install
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    found = examine(repo.path, with_environ(PATH=path), host)
+    assert told(found, f"agent {name}") == ("ok", str(program))
 
 
 def test_python_is_told(repo: Repo, host: Path) -> None:

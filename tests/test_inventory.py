@@ -19,9 +19,12 @@ from ralph_wrap import liveness, project
 from ralph_wrap.inventory import Verdict, classify
 from ralph_wrap.liveness import Identity, myself
 from ralph_wrap.registry import Claim, Record, Registry
+from ralph_wrap.report import SessionReport
 from tests.support.listing import listing
 from tests.support.processes import end_all
-from tests.support.sessions import Session, command
+from tests.support.sessions import PROGRAM, Session, command
+from tests.support.shim import shim_git
+from tests.support.terminal import Terminal
 from tests.support.wait import eventually
 
 if TYPE_CHECKING:
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 AGES = {"2d": timedelta(days=2, hours=1), "3h": timedelta(hours=3, minutes=30), "5m": timedelta(seconds=330)}
 ELSEWHERE = Identity(7, 1.0, "another boot", "pid:[1]", "another host")
 HEADER = "ID  VERDICT  AGENT  ITERATION  AGE  BRANCH  AHEAD  WORKSPACE\n"
+HEADER_OF_ALL = HEADER.replace("WORKSPACE", "ENDED BY  STATUS  SAVED  WORKSPACE  KEPT")
 NOT_JSON = "not a record of this version: Expecting value: line 1 column 1 (char 0)"
 
 
@@ -138,11 +142,13 @@ class Yard:
         (self.home.agents / f"{agent_id}.json").write_bytes(record.to_json())
         (self.home.agents / f"{agent_id}.lock").touch()
 
-    def finished(self, agent_id: str, age: str, **fields: Any) -> None:
-        """Leave a session that has ended well."""
+    def finished(self, agent_id: str, age: str, **fields: Any) -> Path:
+        """Leave a session that has ended well, and return where its report belongs."""
         record = self._record(agent_id, age, myself(), state="finished", **fields)
-        (self.home.sessions / record.session).mkdir()
-        (self.home.sessions / record.session / "record.json").write_bytes(record.to_json())
+        directory = self.home.sessions / record.session
+        directory.mkdir()
+        (directory / "record.json").write_bytes(record.to_json())
+        return directory / "report.json"
 
     def live(self, agent_id: str, age: str, **fields: Any) -> None:
         """Be the owner of a session."""
@@ -191,8 +197,24 @@ def full(repo: Repo, yard: Callable[[Path], Yard]) -> Repo:
     sessions.left("0b0b", "2d", DEAD, **gone)
     sessions.left("f0f0", "5m", ELSEWHERE, agent="sh -c 'a\n\x1b[2J'")
     sessions.unreadable("dead")
-    sessions.finished("e0e0", "2d", branch="main", base=base, workspace="/w/e0e0", iteration=3)
+    path = sessions.finished("e0e0", "2d", branch="main", base=base, workspace="/w/e0e0", iteration=3)
+    path.write_bytes(_report(kept="a file cannot\nbe read").to_json())
     return repo
+
+
+def _report(**differences: Any) -> SessionReport:
+    """Return how a session has ended that a signal ended, and that left something."""
+    return SessionReport(
+        id="e0e0",
+        session="e0e0",
+        agent="claude",
+        started="2026-01-02T03:04:05+00:00",
+        ended="2026-01-02T03:05:05+00:00",
+        ended_by="signal",
+        exit_status=143,
+        iterations=3,
+        saved="ralph/e0e0-wip",
+    )._replace(**differences)
 
 
 SHOWN = f"""\
@@ -203,14 +225,29 @@ a3f2  live     claude          12         3h   ralph/a3f2  2      /w/a3f2
 f0f0  foreign  sh -c 'a??[2J'  0          5m   -           -      -
 """
 
-SHOWN_WITH_FINISHED = f"""\
-ID    VERDICT   AGENT           ITERATION  AGE  BRANCH      AHEAD  WORKSPACE
-dead  unknown   -               -          -    -           -      {NOT_JSON}
-0b0b  orphan    claude          1          2d   ralph/0b0b  -      /w/0b0b
-e0e0  finished  claude          3          2d   main        0      /w/e0e0
-a3f2  live      claude          12         3h   ralph/a3f2  2      /w/a3f2
-f0f0  foreign   sh -c 'a??[2J'  0          5m   -           -      -
-"""
+UNFINISHED = "-         -       -             "
+
+SHOWN_WITH_FINISHED = "".join(
+    f"{known}  {ended}  {workspace:{len(NOT_JSON)}}  {kept}\n"
+    for known, ended, workspace, kept in (
+        (
+            "ID    VERDICT   AGENT           ITERATION  AGE  BRANCH      AHEAD",
+            "ENDED BY  STATUS  SAVED         ",
+            "WORKSPACE",
+            "KEPT",
+        ),
+        ("dead  unknown   -               -          -    -           -    ", UNFINISHED, NOT_JSON, "-"),
+        ("0b0b  orphan    claude          1          2d   ralph/0b0b  -    ", UNFINISHED, "/w/0b0b", "-"),
+        (
+            "e0e0  finished  claude          3          2d   main        0    ",
+            "signal    143     ralph/e0e0-wip",
+            "/w/e0e0",
+            "a file cannot?be read",
+        ),
+        ("a3f2  live      claude          12         3h   ralph/a3f2  2    ", UNFINISHED, "/w/a3f2", "-"),
+        ("f0f0  foreign   sh -c 'a??[2J'  0          5m   -           -    ", UNFINISHED, "-", "-"),
+    )
+)
 
 
 def test_ps_shows_what_is_not_finished(full: Repo) -> None:
@@ -238,7 +275,20 @@ def _envelope(stdout: bytes) -> dict[str, Any]:
 
 
 def _row(agent_id: str, verdict: str, **known: object) -> dict[str, object]:
-    unknown = dict.fromkeys(("agent", "iteration", "branch", "ahead", "workspace", "note"))
+    unknown = dict.fromkeys(
+        (
+            "agent",
+            "iteration",
+            "branch",
+            "ahead",
+            "workspace",
+            "note",
+            "ended_by",
+            "exit_status",
+            "saved",
+            "kept",
+        )
+    )
     session = None if verdict == "unknown" else agent_id
     return {**unknown, "id": agent_id, "session": session, "verdict": verdict, **known}
 
@@ -254,6 +304,83 @@ def test_ps_json_is_the_envelope(full: Repo) -> None:
     ]
     expected = {"version": 1, "success": True, "tool": "ps", "data": data}
     assert (_envelope(result.stdout), result.status, result.stderr) == (expected, 0, "")
+
+
+def _how_it_ended(repo: Repo) -> dict[str, Any]:
+    """Return what ``ps --all --json`` tells of the end of the only finished session."""
+    data = json.loads(command("ps", "--all", "--json", cwd=repo.path).stdout)["data"]
+    (row,) = (row for row in data if row["verdict"] == "finished")
+    return {name: row[name] for name in ("ended_by", "exit_status", "saved", "kept")}
+
+
+UNTOLD = {"ended_by": None, "exit_status": None, "saved": None, "kept": None}
+
+
+def test_ps_all_tells_how_a_session_ended(full: Repo) -> None:
+    """As its report does."""
+    assert _how_it_ended(full) == {
+        "ended_by": "signal",
+        "exit_status": 143,
+        "saved": "ralph/e0e0-wip",
+        "kept": "a file cannot\nbe read",
+    }
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        None,
+        b"garbage",
+        b"[]",
+        b'{"version": 1}',
+        _report().to_json().replace(b'"version": 1', b'"version": 2'),
+        _report(ended_by=7, exit_status="0", saved=["x"], kept={}).to_json(),
+    ],
+    ids=["none", "garbage", "no object", "half of one", "a newer one", "wrong kinds"],
+)
+def test_a_report_that_cannot_be_read_tells_nothing(
+    repo: Repo, yard: Callable[[Path], Yard], content: bytes | None
+) -> None:
+    """The session is listed all the same."""
+    path = yard(repo.path).finished("e0e0", "2d")
+    if content is not None:
+        path.write_bytes(content)
+    assert _how_it_ended(repo) == UNTOLD
+
+
+def test_the_ends_of_sessions_cost_no_git(full: Repo, tmp_path: Path) -> None:
+    """As many calls as without them: one for the repository, one for each branch that is counted."""
+    calls = tmp_path / "calls"
+    path = shim_git(tmp_path / "bin", f"*) echo x >> {calls} ;;")
+    command("ps", "--all", cwd=full.path, env={"PATH": path})
+    told = len(calls.read_text())
+    for report in full.path.glob(".ralph/run/sessions/*/report.json"):
+        report.unlink()
+    calls.unlink()
+    command("ps", "--all", cwd=full.path, env={"PATH": path})
+    assert len(calls.read_text()) == told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "remark"),
+    [
+        (("ps",), "no sessions that are not finished: --all lists the others"),
+        (("ps", "--all"), "no sessions"),
+        (("ps", "--json"), None),
+        (("sweep",), "no dead sessions"),
+        (("sweep", "--json"), None),
+    ],
+)
+def test_a_person_is_told_that_there_is_nothing(
+    repo: Repo, tmp_path: Path, arguments: tuple[str, ...], remark: str | None
+) -> None:
+    """On a terminal, by stderr; what a program reads is as it was."""
+    out = tmp_path / "out"
+    with Terminal("sh", "-c", f'"$@" > {out}', "sh", PROGRAM, *arguments, cwd=repo.path) as terminal:
+        assert terminal.finish() == 0
+    assert terminal.words == (f"ralph-wrap: {remark}\n" if remark else "")
+    silent = command(*arguments, cwd=repo.path)
+    assert (silent.stdout, silent.stderr) == (out.read_bytes(), "")
 
 
 def test_ps_changes_nothing(full: Repo) -> None:
@@ -276,7 +403,7 @@ def test_ps_outside_of_a_repository(tmp_path: Path, yard: Callable[[Path], Yard]
     )
     assert (result.status, result.stdout.decode(), result.stderr) == (0, table, "")
     result = command("ps", "--all", cwd=empty)
-    assert (result.status, result.stdout.decode(), result.stderr) == (0, HEADER, "")
+    assert (result.status, result.stdout.decode(), result.stderr) == (0, HEADER_OF_ALL, "")
     assert list(empty.iterdir()) == []
 
 

@@ -103,6 +103,17 @@ def test_a_person_is_told_by_sentences() -> None:
     )
 
 
+def test_more_events_may_be_told_to_a_program() -> None:
+    """To one that waits for something that no person reads; never on a terminal."""
+    reading, writing = os.pipe()
+    with FileIO(reading) as reader, FileIO(writing, "w"):
+        for terminal in (False, True):
+            teller = Log(writing, terminal=terminal, colour=False, also=("silent.happened",))
+            teller.event("silent.happened", count=1)
+            teller.event("other.happened", count=1)
+        assert [_timeless(line) for line in _read(reader).splitlines()] == EVENTS[:1]
+
+
 def test_colours_mark_the_labels_only() -> None:
     """Where they are allowed."""
     with _told(terminal=True, colour=True) as (teller, reader):

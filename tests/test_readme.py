@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -131,6 +132,38 @@ def test_the_commands_for_afterwards_run_as_they_stand(repo: Repo, script: Calla
         b"one\nleft\n",
         b"new\n",
     ]
+
+
+def test_a_finished_sessions_directory_may_be_deleted(repo: Repo, script: Callable[[str], str]) -> None:
+    """Nobody misses it: what was saved stays, and nothing is said of it."""
+    [line] = [line for line in README.split("\n") if "`rm -r .ralph/run/sessions/<session>`" in line]
+    agent = script("echo new > new")
+    gone, other = (run(repo.path, "-n", "1", "--", agent).report for _ in range(2))
+    typed = re.findall(r"`(rm -r [^`]*)`", line)[0].replace("<session>", gone["session"])
+    subprocess.run(("sh", "-c", typed), cwd=repo.path, check=True)
+    shown = command("ps", "--all", "--json", cwd=repo.path)
+    assert [(entry["id"], entry["kept"]) for entry in json.loads(shown.stdout)["data"]] == [
+        (other["id"], None)
+    ]
+    swept = command("sweep", cwd=repo.path)
+    assert (swept.status, swept.stdout, swept.stderr) == (0, b"", "")
+    assert repo.show(f"{gone['saved']}:new") == b"new\n"
+    assert run(repo.path, "-n", "1", "--", agent).warnings == []
+
+
+def test_saved_work_has_a_second_parent_where_not_all_was_staged(
+    repo: Repo, script: Callable[[str], str]
+) -> None:
+    """Always a single commit, whatever the iterations."""
+    parents = []
+    for then in ("git add -A", "true"):
+        agent = script(f"echo $RALPH_ITERATION >> new; {then}")
+        report = run(repo.path, "-n", "2", "--ignore", "exclude", "--", agent).report
+        parents.append(len(repo.git("log", "-1", "--format=%P", report["saved"]).split()))
+        assert (
+            repo.git("rev-list", "--first-parent", "--count", f"{report['base']}..{report['saved']}") == "1"
+        )
+    assert parents == [1, 2]
 
 
 def test_saved_work_comes_back_as_described(repo: Repo, script: Callable[[str], str]) -> None:

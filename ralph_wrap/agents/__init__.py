@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
 
     from ralph_wrap.config import Settings
 
-_KNOWN = {agent.name: agent for agent in (CLAUDE,)}
+KNOWN = {agent.name: agent for agent in (CLAUDE,)}
+"""By the names that ``--agent`` takes."""
 
 
 def with_agent(settings: Settings) -> Settings:
@@ -32,16 +34,16 @@ def with_agent(settings: Settings) -> Settings:
         return settings
     if not settings.agent:
         raise UsageError("no agent is given", "--agent NAME, or a command behind --")
-    if settings.agent not in _KNOWN:
+    if settings.agent not in KNOWN:
         raise UsageError(
             f"unknown agent {settings.agent!r}",
-            f"known: {', '.join(sorted(_KNOWN))}; a command goes behind --",
+            f"known: {', '.join(sorted(KNOWN))}; a command goes behind --",
         )
     if settings.prompt is None and settings.prompt_file is None:
         raise UsageError(
             f"no prompt for {settings.agent}", "--prompt, --prompt-file, or PROMPT.md in the project"
         )
-    return settings._replace(command=_KNOWN[settings.agent].command)
+    return settings._replace(command=KNOWN[settings.agent].command)
 
 
 def look_up(command: Sequence[str], environ: Mapping[str, str]) -> None:
@@ -60,11 +62,16 @@ def look_up(command: Sequence[str], environ: Mapping[str, str]) -> None:
     path = environ.get("PATH", os.defpath)
     if shutil.which(program, path=path):
         return
-    if shutil.which(program, os.F_OK, path) or Path(program).is_dir():
-        raise AgentError(
-            f"agent command {program} cannot be run: not an executable file", f"chmod +x {program}"
-        )
-    raise AgentNotFoundError(f"agent command {program} was not found", "install it, or name its path")
+    there = shutil.which(program, os.F_OK, path)
+    if there or Path(program).is_dir():
+        hint = f"chmod +x {shlex.quote(there)}" if there and Path(there).is_file() else "name a file"
+        raise AgentError(f"agent command {program} cannot be run: not an executable file", hint)
+    hint = "name a file that is there"
+    if "/" not in program:
+        hint = f"install it, or name its path: ralph-wrap run -- /path/to/{program}"
+    if program in KNOWN:
+        hint = f"{KNOWN[program].install}, or name its path: ralph-wrap run -- /path/to/{shlex.join(command)}"
+    raise AgentNotFoundError(f"agent command {program} was not found", hint)
 
 
-__all__ = ["look_up", "with_agent"]
+__all__ = ["KNOWN", "look_up", "with_agent"]

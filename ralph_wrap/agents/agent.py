@@ -11,8 +11,10 @@ class Agent(NamedTuple):
     Attributes:
         name: as in ``--agent NAME``.
         command: for unattended work, the prompt on its standard input.
+        install: the command line that installs it.
 
     """
 
     name: str
     command: tuple[str, ...]
+    install: str

@@ -2,4 +2,4 @@
 
 from ralph_wrap.agents.agent import Agent
 
-CLAUDE = Agent("claude", ("claude", "-p"))
+CLAUDE = Agent("claude", ("claude", "-p"), "npm install -g @anthropic-ai/claude-code")

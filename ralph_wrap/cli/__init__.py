@@ -42,6 +42,9 @@ def main(signals: Signals | None) -> NoReturn:
             message = " ".join(error.format_message().split())
             refuse(tool, UsageError(message, f"see {_NAME} {tool} --help"))
             sys.exit(UsageError.exit_code)
+        if not sys.stderr.isatty():  # boxes are for people
+            error.show()
+            sys.exit(error.exit_code)
         app(obj=signals, prog_name=_NAME)  # reads it once more, to say the same in words
     sys.exit(status)
 

@@ -50,6 +50,7 @@ _SELDOM_USED = (
     "ralph_wrap.loop",
     "ralph_wrap.relay",
     "ralph_wrap.sweep",
+    "difflib",
     "hashlib",
     "tempfile",
     "tomllib",
@@ -95,6 +96,12 @@ def refuse(tool: str, error: RalphError, **answered: Any) -> None:
     """
     failure = {"code": error.code, "message": error.message, "hint": error.hint}
     _print({"version": VERSION, "success": False, "tool": tool, "error": failure, **answered})
+
+
+def remark(message: str) -> None:
+    """Say to a person what an empty answer means; programs see that it is empty."""
+    if os.isatty(2):
+        on_stderr(os.environ).event("answer.empty", message)
 
 
 def _print(envelope: dict[str, Any]) -> None:

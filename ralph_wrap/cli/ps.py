@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ralph_wrap.cli.boundary import answer, become_owner, boundary
+from ralph_wrap.cli.boundary import answer, become_owner, boundary, remark
 from ralph_wrap.cli.run import Directory
 from ralph_wrap.log import on_stderr
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 _CLEAR = "\x1b[H\x1b[2J"  # ECMA-48: CUP, ED
 _EVERY = 2.0  # seconds
-_COLUMNS = ("ID", "VERDICT", "AGENT", "ITERATION", "AGE", "BRANCH", "AHEAD", "WORKSPACE")
+_ENDED = ("ENDED BY", "STATUS", "SAVED", "KEPT")
 
 
 def ps(
@@ -40,11 +41,22 @@ def ps(
         def look() -> list[Entry]:
             return inventory.sessions(find(project, environ), environ, datetime.now(UTC), finished=every)
 
-        show = _show_json if json else _show_table
+        show = partial(_show, json=json, ended=every)
         if watch:
             _watch(look, show)
         else:
-            show(look())
+            show(found := look())
+            if not found and not json:
+                remark(
+                    "no sessions" if every else "no sessions that are not finished: --all lists the others"
+                )
+
+
+def _show(entries: list[Entry], *, json: bool, ended: bool) -> None:
+    if json:
+        answer("ps", [entry._asdict() for entry in entries])
+    else:
+        typer.echo(table(entries, ended=ended))
 
 
 def _watch(look: Callable[[], list[Entry]], show: Callable[[list[Entry]], None]) -> None:
@@ -68,37 +80,18 @@ def _watch(look: Callable[[], list[Entry]], show: Callable[[list[Entry]], None])
                 return
 
 
-def _show_json(entries: list[Entry]) -> None:
-    answer("ps", [entry._asdict() for entry in entries])
-
-
-def _show_table(entries: list[Entry]) -> None:
-    typer.echo(table(entries))
-
-
-def table(entries: list[Entry]) -> str:
-    """Return the sessions as aligned columns."""
-    rows = [_COLUMNS, *(_row(entry) for entry in entries)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
+def table(entries: list[Entry], *, ended: bool = False) -> str:
+    """Return the sessions as aligned columns; if asked for, with how they have ended."""
+    columns = [column for column in _CELLS if ended or column not in _ENDED]
+    rows = [columns, *([_shown(_CELLS[column](entry)) for column in columns] for entry in entries)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     )
 
 
-def _row(entry: Entry) -> tuple[str, ...]:
-    cells = (
-        entry.id,
-        entry.verdict,
-        entry.agent,
-        entry.iteration,
-        None if entry.age is None else _age(entry.age),
-        entry.branch,
-        entry.ahead,
-        entry.note or entry.workspace,
-    )
-    return tuple(
-        "-" if cell is None else "".join(c if c.isprintable() else "?" for c in str(cell)) for cell in cells
-    )
+def _shown(cell: object) -> str:
+    return "-" if cell is None else "".join(c if c.isprintable() else "?" for c in str(cell))
 
 
 def _age(seconds: int) -> str:
@@ -106,3 +99,19 @@ def _age(seconds: int) -> str:
         if seconds >= length:
             return f"{seconds // length}{unit}"
     return f"{seconds}s"
+
+
+_CELLS: dict[str, Callable[[Entry], object]] = {
+    "ID": lambda entry: entry.id,
+    "VERDICT": lambda entry: entry.verdict,
+    "AGENT": lambda entry: entry.agent,
+    "ITERATION": lambda entry: entry.iteration,
+    "AGE": lambda entry: None if entry.age is None else _age(entry.age),
+    "BRANCH": lambda entry: entry.branch,
+    "AHEAD": lambda entry: entry.ahead,
+    "ENDED BY": lambda entry: entry.ended_by,
+    "STATUS": lambda entry: entry.exit_status,
+    "SAVED": lambda entry: entry.saved,
+    "WORKSPACE": lambda entry: entry.note or entry.workspace,
+    "KEPT": lambda entry: entry.kept,
+}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ralph_wrap import config, project
 from ralph_wrap.agents import with_agent
 from ralph_wrap.cli.boundary import become_owner, boundary
+from ralph_wrap.config import Isolation
 from ralph_wrap.errors import RalphError, StoppedError
 from ralph_wrap.log import on_stderr
 from ralph_wrap.session import Session
@@ -20,8 +21,12 @@ from ralph_wrap.signals import Signals
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ralph_wrap.config import Settings
     from ralph_wrap.log import Log
     from ralph_wrap.project import Project
+
+_BEGUN = ("agent.started", "iteration.ended")
+"""Events after which it is known whether the agent could be started; the second one without a prompt."""
 
 
 def _sweep(place: Project, environ: Mapping[str, str], signals: Signals | None, told: Log) -> None:
@@ -40,6 +45,20 @@ def _sweep(place: Project, environ: Mapping[str, str], signals: Signals | None, 
             )
     if error := kept(swept):
         told.warning("sweep.incomplete", error.message, error.hint)
+
+
+def _warn(settings: Settings, flags: Mapping[str, str | None], environ: Mapping[str, str], told: Log) -> None:
+    """Tell what was given and changes nothing."""
+    for name, near in config.unknown_variables(environ).items():
+        nearest = f"the nearest known name is {near}" if near else "ralph-wrap run --help lists the options"
+        told.warning("variable.ignored", f"{name} is unknown and changes nothing; {nearest}")
+    if settings.isolation is Isolation.OFF:
+        typed = [name for name in config.OF_A_WORKTREE if flags.get(name) is not None]
+        if typed:
+            names = ", ".join(f"--{name.replace('_', '-')}" for name in typed)
+            told.warning(
+                "option.ignored", f"{names}: no effect with isolation off, where there is no worktree"
+            )
 
 
 def start(
@@ -62,13 +81,14 @@ def start(
     """
     # structlog loads rich for tracebacks that are not shown here, and ssl through asyncio: together a quarter
     # of an idle session's memory.
-    log = on_stderr(os.environ, spared=("rich", "ssl"))
+    log = on_stderr(os.environ, spared=("rich", "ssl"), also=_BEGUN if background else ())
 
     with boundary("run", json=False):
         environ = become_owner(directory, log)
         place = project.find(directory, environ)
         _sweep(place, environ, signals, log)
         settings = with_agent(config.load(directory, place.root, Path.cwd(), flags, environ, command))
+        _warn(settings, flags, environ, log)
         session = Session(
             settings._replace(background=background),
             environ=environ,
@@ -83,7 +103,9 @@ def start(
 
 
 def spawn(directory: Path, flags: Mapping[str, str | None], command: tuple[str, ...]) -> int:
-    """Run a session in the background, print its id once it has begun, and return the exit status.
+    """Run a session in the background, print its id once its agent runs, and return the exit status.
+
+    A session that ends before that was started for nothing: its errors and its exit status are ours.
 
     Arguments:
         directory: the project that was named.
@@ -98,13 +120,16 @@ def spawn(directory: Path, flags: Mapping[str, str | None], command: tuple[str, 
         _be_in_background(writing, directory, flags, command)
     os.close(writing)
     told = on_stderr(os.environ)
+    agent_id, begun = None, False
     try:
-        if agent_id := _relay_until_begun(reading, told):
-            print(agent_id)  # noqa: T201 -- the answer
-            return 0
+        agent_id, begun = _relay_until_begun(reading, told)
     except KeyboardInterrupt:
         os.kill(pid, signal.SIGTERM)
-    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    status = 0
+    if not begun:
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if agent_id and status == 0:
+        print(agent_id)  # noqa: T201 -- the answer
     return status if status >= 0 else 128 - status
 
 
@@ -128,16 +153,19 @@ def _be_in_background(
         os._exit(status)  # what is left of the stack is the parent's
 
 
-def _relay_until_begun(reading: int, told: Log) -> str | None:
-    """Tell again what a session tells; return its id once it has begun, ``None`` if it ends before."""
+def _relay_until_begun(reading: int, told: Log) -> tuple[str | None, bool]:
+    """Tell again what a session tells; return its id, and whether its agent was started before it ended."""
+    agent_id = None
     with os.fdopen(reading, "rb") as lines:
         for line in lines:
             try:
                 event = json.loads(line)
+                if event["event"] in _BEGUN and agent_id:
+                    return agent_id, True
                 tell = {"warning": told.warning, "error": told.error}.get(event["level"], told.event)
                 tell(event["event"], event["message"], **{"hint": event["hint"]} if "hint" in event else {})
                 if event["event"] == "session.started":
-                    return str(event["agent_id"])
+                    agent_id = str(event["agent_id"])
             except (ValueError, TypeError, KeyError):
                 os.write(2, line)  # a traceback
-    return None
+    return agent_id, False

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ralph_wrap.cli.boundary import answer, become_owner, boundary, refuse
+from ralph_wrap.cli.boundary import answer, become_owner, boundary, refuse, remark
 from ralph_wrap.cli.run import Directory
 from ralph_wrap.log import on_stderr
 
@@ -34,6 +34,8 @@ def sweep(
             for entry in swept:
                 words = [entry.session or entry.id, entry.verdict, entry.action, entry.saved, entry.note]
                 typer.echo("  ".join(word for word in words if word))
+            if not swept:
+                remark("no dead sessions")
         if error := use_case.kept(swept):
             if not json:
                 raise error

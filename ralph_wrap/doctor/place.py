@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ralph_wrap import git, project, worktree
+from ralph_wrap.agents import KNOWN
 from ralph_wrap.config import Ignore
 from ralph_wrap.doctor.check import Check, failed, fine, noted
 from ralph_wrap.errors import GitError, GitTooOldError
@@ -25,13 +26,6 @@ if TYPE_CHECKING:
 _HOOKS_OFF_SINCE = (2, 31)  # GIT_CONFIG_COUNT
 _REPOSITORY = ("", "objects", "refs", "refs/heads", "refs/heads/ralph", "worktrees", "logs/refs/heads/ralph")
 _STATE = (".ralph", ".ralph/run", ".ralph/run/agents", ".ralph/run/sessions", ".ralph/run/trash")
-_AGENTS = {
-    "claude": "npm install -g @anthropic-ai/claude-code",
-    "codex": "npm install -g @openai/codex",
-    "opencode": "npm install -g opencode-ai",
-    "gemini": "npm install -g @google/gemini-cli",
-    "aider": "pip install aider-chat",
-}
 
 
 def git_version(place: Project, environ: Mapping[str, str]) -> Check:
@@ -158,10 +152,10 @@ def ignore_rule(place: Project, repository: Repository, rule: Ignore, environ: M
 
 def agents(environ: Mapping[str, str]) -> Iterator[Check]:
     """Tell which agents are installed; none of them has to be."""
-    for name, fix in _AGENTS.items():
-        path = shutil.which(name, path=environ.get("PATH", os.defpath))
-        why = f"--agent {name} runs it; any other agent goes behind --"
-        yield fine(f"agent {name}", path, why) if path else noted(f"agent {name}", "not installed", why, fix)
+    for name, agent in KNOWN.items():
+        path = shutil.which(agent.command[0], path=environ.get("PATH", os.defpath))
+        check, why = f"agent {name}", f"--agent {name} runs it; any other agent goes behind --"
+        yield fine(check, path, why) if path else noted(check, "not installed", why, agent.install)
 
 
 def python() -> Check:

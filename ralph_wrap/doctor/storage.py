@@ -79,7 +79,7 @@ def disk(place: Project, environ: Mapping[str, str]) -> Check:
     path = _there(place.root / project.WORKTREES)
     need, there = _need(place, environ), os.statvfs(path)
     size = there.f_bavail * there.f_frsize
-    one = f"a worktree takes {_mebibytes(need.size)} in {need.files} files"
+    one = f"a worktree takes {_mebibytes(need.size)} in {need.files} file{'' if need.files == 1 else 's'}"
     if size < need.size + _MEBIBYTE:
         return failed(name, f"{_mebibytes(size)} left on {path}; {one}", why, "free some space")
     if there.f_files and there.f_favail < need.files + 100:  # without a number there is no limit (btrfs)

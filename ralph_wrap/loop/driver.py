@@ -6,7 +6,6 @@ end and the next time limit. Without any of them it wakes up only to look for su
 
 from __future__ import annotations
 
-import errno
 import os
 import select
 import signal
@@ -15,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import process
-from ralph_wrap.errors import AgentError, AgentNotFoundError, RalphError
 from ralph_wrap.files import write_all
-from ralph_wrap.loop.policy import CUT_SHORT, Cut, End, Iteration, LoopResult, State, after
+from ralph_wrap.loop.policy import CUT_SHORT, Cut, End, GoOn, Iteration, LoopResult, State, after
 from ralph_wrap.loop.terminal import find_terminal
+from ralph_wrap.loop.unstarted import unstarted
 from ralph_wrap.offspring import UNKILLABLE_AFTER
 from ralph_wrap.request import How, Requests
 from ralph_wrap.signals import suspend
@@ -98,6 +97,7 @@ class Driver:
         self._log = log
         self._deadline = time.monotonic() + settings.max_time if settings.max_time else None
         self._terminal = find_terminal(settings)
+        log.share_terminal(stage.directory / "output.log")
 
     def run(self) -> LoopResult:
         """Run the loop to its end.
@@ -137,10 +137,10 @@ class Driver:
             ):
                 now = self._stage.fingerprint()
                 iteration = iteration._replace(changed=now != before if now else None)
-            self._tell_ended(number, iteration)
+            state, decision = after(settings, state, iteration)
+            self._tell_ended(number, iteration, decision)
             if iteration.cut is Cut.SIGNAL:
                 return self._signalled(number)
-            state, decision = after(settings, state, iteration)
             if isinstance(decision, End):
                 return LoopResult(decision.ended_by, decision.status, number)
             before = now or before
@@ -175,6 +175,7 @@ class Driver:
             # An agent that ends at once leaves the rest of its grace to them: a session in it has to save.
             self._stage.end_leftovers(ending.grace_left)
         self._relay.drain()
+        self._relay.handle(set())  # what follows is ours: it is read behind the agent's words
         self._log.event("agent.exited", pid=group.pid, status=iteration.status)
         return iteration._replace(promised=self._answer.finish() and iteration.cut not in _ASKED)
 
@@ -193,17 +194,9 @@ class Driver:
                 inherited=self._stage.inherited,
                 terminal=self._terminal.descriptor,
             )
-        except FileNotFoundError:
-            if not cwd.is_dir():
-                raise RalphError(f"the workspace {cwd} is gone") from None
-            raise AgentNotFoundError(
-                f"agent command {command[0]} was not found in {cwd}", "is it committed, and on the base?"
-            ) from None
         except OSError as error:
-            hint = (
-                "its first line must name an interpreter: #!/bin/sh" if error.errno == errno.ENOEXEC else ""
-            )
-            raise AgentError(f"agent command {command[0]} cannot be run: {error.strerror}", hint) from None
+            isolated = bool(self._stage.environ.get("RALPH_BRANCH"))
+            raise unstarted(error, command[0], cwd, self._settings.project, isolated=isolated) from None
 
     def _prompt(self) -> int | None:
         """Return a descriptor to read the prompt from; a file, so that an agent may read it when it likes."""
@@ -272,9 +265,11 @@ class Driver:
 
     def _forward(self, group: process.Group) -> None:
         number = self._stop.first or signal.SIGTERM
+        what = "is asked to end" if self._stop.count == 1 else "gets no more time"
+        again = "" if self._stop.count == 1 else " again"
         self._log.event(
             "signal.received",
-            f"{signal.Signals(number).name}: the agent is asked to end, then its work is saved",
+            f"{signal.Signals(number).name}{again}: the agent {what}, then its work is saved",
             signal=number,
             count=self._stop.count,
         )
@@ -319,9 +314,15 @@ class Driver:
                 self._stop.suspended = False
                 suspend()
 
-    def _tell_ended(self, number: int, iteration: Iteration) -> None:
+    def _tell_ended(self, number: int, iteration: Iteration, decision: GoOn | End) -> None:
+        message = ""
+        if iteration.failed and iteration.cut not in _ASKED:
+            message = f"iteration {number} failed with status {iteration.status}"
+            if isinstance(decision, GoOn):
+                message += f", next in {decision.pause:g}s"
         self._log.event(
             "iteration.ended",
+            message,
             iteration=number,
             status=iteration.status,
             promised=iteration.promised,

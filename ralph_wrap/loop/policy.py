@@ -44,6 +44,11 @@ class Iteration(NamedTuple):
     cut: Cut | None = None
     last: bool = False
 
+    @property
+    def failed(self) -> bool:
+        """Whether it ended with a failure, which a promise makes up for."""
+        return self.status != 0 and not self.promised
+
 
 class State(NamedTuple):
     """Where a loop stands between two iterations."""
@@ -86,10 +91,9 @@ def after(settings: Settings, state: State, iteration: Iteration) -> tuple[State
 
     A limit of 0 is no limit. What a signal cut short is decided by the driver, who knows which signal.
     """
-    failed = iteration.status != 0 and not iteration.promised
     state = State(
         iterations=state.iterations + 1,
-        failures=state.failures + 1 if failed else 0,
+        failures=state.failures + 1 if iteration.failed else 0,
         stalls=state.stalls + 1 if iteration.changed is False else 0,
     )
     if iteration.promised or iteration.last:
@@ -103,5 +107,5 @@ def after(settings: Settings, state: State, iteration: Iteration) -> tuple[State
     if settings.max_stalls and state.stalls >= settings.max_stalls:
         return state, End("max-stalls", iteration.status)
     doublings = min(state.failures - 1, _DOUBLINGS)
-    backoff = min(_FIRST_WAIT * 2**doublings, _LONGEST_WAIT) if failed else 0.0
+    backoff = min(_FIRST_WAIT * 2**doublings, _LONGEST_WAIT) if iteration.failed else 0.0
     return state, GoOn(settings.delay + backoff)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.support.listing import listing
-from tests.support.sessions import command, run
+from tests.support.sessions import PROGRAM, command, run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -113,6 +113,67 @@ def test_a_bad_variable(repo: Repo, variable: str, value: str, reason: str) -> N
     """It is named as it stands in the environment."""
     result = _refused(repo, "--", "true", env={variable: value})
     assert _told(result) == (2, f"{variable}: {value!r} {reason}", HELP)
+
+
+@pytest.mark.parametrize("verb", ["run", "spawn"])
+def test_a_misspelt_variable_is_told_once(repo: Repo, verb: str) -> None:
+    """It changes nothing, and ends nothing."""
+    misspelt = {"RALPH_WRAP_MAX_ITERATION": "3", "RALPH_WRAP_GRACE": "1s"}
+    result = command(verb, "-n", "1", "--", "true", cwd=repo.path, env=misspelt)
+    assert result.status == 0
+    (told,) = result.warnings
+    assert told["message"] == (
+        "RALPH_WRAP_MAX_ITERATION is unknown and changes nothing; "
+        "the nearest known name is RALPH_WRAP_MAX_ITERATIONS"
+    )
+
+
+def test_an_agent_that_runs_us_finds_no_misspelt_variable(repo: Repo) -> None:
+    """What a session puts into its environment is known."""
+    inner = f"env -u RALPH_WRAP_DELAY {PROGRAM} run -n 1 -- true"
+    result = run(repo.path, "-n", "1", "--", "sh", "-c", inner, env={"RALPH_WRAP_DELAY": "1s"})
+    assert (result.status, result.warnings) == (0, [])
+
+
+IGNORED = {
+    "--base=HEAD": "--base",
+    "--branch=topic": "--branch",
+    "--on-dirty=keep": "--on-dirty",
+    "--keep-worktree": "--keep-worktree",
+    "--drop-empty": "--drop-empty",
+    "--ignore=off": "--ignore",
+}
+
+
+@pytest.mark.parametrize("typed", [*([option] for option in IGNORED), [*IGNORED]], ids=" ".join)
+def test_an_option_for_a_worktree_is_told_where_there_is_none(repo: Repo, typed: list[str]) -> None:
+    """In one line for all that were typed."""
+    result = run(repo.path, "--isolation", "off", *typed, "-n", "1", "--", "true")
+    names = ", ".join(IGNORED[option] for option in typed)
+    assert (result.status, [told["message"] for told in result.warnings]) == (
+        0,
+        [f"{names}: no effect with isolation off, where there is no worktree"],
+    )
+
+
+@pytest.mark.parametrize("isolation", ["prefer", "off"])
+def test_an_option_that_changes_something_is_no_reason_to_warn(repo: Repo, isolation: str) -> None:
+    """Negative control; nor is what stands in the environment, for whatever session."""
+    typed = ("--hooks=on", *(("--drop-empty",) if isolation == "prefer" else ()))
+    env = {"RALPH_WRAP_ON_DIRTY": "keep"}
+    result = run(repo.path, "--isolation", isolation, *typed, "-n", "1", "--", "true", env=env)
+    assert (result.status, result.warnings) == (0, [])
+
+
+@pytest.mark.parametrize("words", [("run", "--no-such-option"), ("no-such-command",), ("logs",)])
+def test_a_mistake_is_plain_text_where_there_is_no_terminal(repo: Repo, words: tuple[str, ...]) -> None:
+    """How it is used, where the help is, what is wrong: no box, no colour."""
+    result = command(*words, cwd=repo.path, env={"FORCE_COLOR": "1", "TERM": "xterm"})
+    lines = result.stderr.splitlines()
+    assert result.status == 2
+    assert [line.partition(" ")[0] for line in lines if line] == ["Usage:", "Try", "Error:"]
+    assert result.stderr.replace("…", "").isascii()
+    assert result.stderr.replace("\n", "").isprintable()
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.support.listing import listing
 from tests.support.sessions import run
+from tests.support.shim import path_without_git
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,12 +44,17 @@ def test_the_last_iterations_status_is_handed_on(repo: Repo, agent: str, status:
 @pytest.mark.parametrize(
     ("command", "status", "error", "hint"),
     [
-        ("no-such-agent", 127, "was not found", "install it, or name its path"),
-        ("{tmp}/no-such-agent", 127, "was not found", "install it, or name its path"),
-        ("{tmp}/no-such-directory/agent", 127, "was not found", "install it, or name its path"),
+        (
+            "no-such-agent",
+            127,
+            "was not found",
+            "install it, or name its path: ralph-wrap run -- /path/to/no-such-agent",
+        ),
+        ("{tmp}/no-such-agent", 127, "was not found", "name a file that is there"),
+        ("{tmp}/no-such-directory/agent", 127, "was not found", "name a file that is there"),
         ("{tmp}/plain", 126, "cannot be run: not an executable file", "chmod +x {tmp}/plain"),
-        ("{tmp}/directory", 126, "cannot be run: not an executable file", "chmod +x {tmp}/directory"),
-        ("plain", 126, "cannot be run: not an executable file", "chmod +x plain"),
+        ("{tmp}/directory", 126, "cannot be run: not an executable file", "name a file"),
+        ("plain", 126, "cannot be run: not an executable file", "chmod +x {tmp}/plain"),
     ],
 )
 def test_an_agent_that_is_seen_not_to_run_leaves_no_trace(
@@ -68,38 +75,113 @@ def test_an_agent_that_is_seen_not_to_run_leaves_no_trace(
     assert not (tmp_path / "home" / "state").exists()
 
 
+def test_a_known_agent_that_is_missing_is_told_with_what_installs_it(repo: Repo, tmp_path: Path) -> None:
+    """Or with how it is run from elsewhere."""
+    path = path_without_git(tmp_path / "bin")
+    result = run(repo.path, "-a", "claude", "-p", "x", env={"PATH": path})
+    (told,) = result.warnings
+    assert (result.status, told["message"]) == (127, "agent command claude was not found")
+    assert told["hint"] == (
+        "npm install -g @anthropic-ai/claude-code, or name its path: ralph-wrap run -- /path/to/claude -p"
+    )
+
+
+NEEDS_AN_INTERPRETER = "its first line must name an interpreter: #!/bin/sh"
+
+
 @pytest.mark.parametrize(
-    ("command", "status", "message"),
+    ("command", "status", "message", "hint"),
     [
-        ("./absent.sh", 127, "agent command ./absent.sh was not found in "),
-        ("./plain.sh", 126, "agent command ./plain.sh cannot be run: Permission denied"),
-        ("./no-interpreter", 126, "agent command ./no-interpreter cannot be run: Exec format error"),
-        ("{tmp}/no-interpreter", 126, "agent command {tmp}/no-interpreter cannot be run: Exec format error"),
-        ("./lost-interpreter", 127, "agent command ./lost-interpreter was not found in "),
+        (
+            "./absent.sh",
+            127,
+            "was not found in ",
+            "only what is committed on the base is there: git add ./absent.sh && git commit",
+        ),
+        (
+            "./a b.sh",
+            127,
+            "was not found in ",
+            "only what is committed on the base is there: git add './a b.sh' && git commit",
+        ),
+        (
+            "./plain.sh",
+            126,
+            "cannot be run: Permission denied",
+            "chmod +x ./plain.sh && git commit ./plain.sh",
+        ),
+        ("./directory", 126, "cannot be run: Permission denied", None),
+        ("./no-interpreter", 126, "cannot be run: Exec format error", NEEDS_AN_INTERPRETER),
+        ("{tmp}/no-interpreter", 126, "cannot be run: Exec format error", NEEDS_AN_INTERPRETER),
+        (
+            "./lost-interpreter",
+            127,
+            "was not found in ",
+            "it is there, but not the interpreter that its first line names",
+        ),
     ],
 )
 def test_an_agent_that_only_turns_out_not_to_run_leaves_its_report_alone(
-    repo: Repo, tmp_path: Path, command: str, status: int, message: str
+    repo: Repo, tmp_path: Path, command: str, status: int, message: str, hint: str | None
 ) -> None:
     """A relative path is looked up in the workspace; there is no branch and no worktree afterwards."""
     repo.write("plain.sh", "#!/bin/sh\n")
     repo.write("no-interpreter", "exit 0\n", executable=True)
     repo.write("lost-interpreter", "#!/no/such/interpreter\n", executable=True)
+    repo.write("directory/file", "")
     repo.commit("agents")
     (tmp_path / "no-interpreter").write_text("exit 0\n")
     (tmp_path / "no-interpreter").chmod(0o755)
     before = repo.fingerprint()
     result = run(repo.path, "--", command.format(tmp=tmp_path))
     assert result.status == status
-    errors = [told["message"] for told in result.warnings]
-    assert len(errors) == 1
-    assert errors[0].startswith(message.format(tmp=tmp_path))
+    (told,) = result.warnings
+    assert told["message"].startswith(f"agent command {command.format(tmp=tmp_path)} {message}")
+    assert told.get("hint") == hint
     report = result.report
     assert (report["ended_by"], report["exit_status"], report["branch"]) == ("not-started", status, None)
     assert repo.branches() == ["main"]
     assert repo.worktrees() == []
     assert list((repo.path / ".ralph" / "worktrees").iterdir()) == []
     assert repo.fingerprint() == before
+
+
+@pytest.mark.parametrize("isolation", ["require", "off"])
+@pytest.mark.parametrize("elsewhere", [True, False])
+def test_the_hint_for_an_agent_that_may_not_run_works_as_typed(
+    repo: Repo, tmp_path: Path, isolation: str, *, elsewhere: bool
+) -> None:
+    """Where the mistake was made; a commit is only needed where a commit is worked on."""
+    repo.write("sub dir/my agent.sh", "#!/bin/sh\n")
+    repo.commit("an agent")
+    here = tmp_path if elsewhere else repo.path / "sub dir"
+    project = ("-C", repo.path / "sub dir") if elsewhere else ()
+    asked = (*project, "-n", "1", "--isolation", isolation, "--", "./my agent.sh")
+    refused = run(repo.path, *asked, cwd=here)
+    assert refused.status == 126
+    (told,) = refused.warnings
+    assert ("git commit" in told["hint"]) == (isolation == "require")
+    env = {**os.environ, "GIT_EDITOR": "echo x >"}
+    subprocess.run(("sh", "-c", told["hint"]), check=True, cwd=here, env=env)
+    assert run(repo.path, *asked, cwd=here).status == 0
+
+
+def test_the_hint_for_an_agent_that_is_not_committed_works_as_typed(repo: Repo) -> None:
+    """The second time, the session finds it."""
+    repo.write("agent.sh", "#!/bin/sh\n", executable=True)
+    asked = ("-n", "1", "--", "./agent.sh")
+    (told,) = run(repo.path, *asked).warnings
+    typed = told["hint"].removeprefix("only what is committed on the base is there: ")
+    env = {**os.environ, "GIT_EDITOR": "echo x >"}
+    subprocess.run(("sh", "-c", typed), check=True, cwd=repo.path, env=env)
+    assert run(repo.path, *asked).status == 0
+
+
+def test_an_agent_that_is_missing_in_the_plain_root_is_not_to_be_committed(repo: Repo) -> None:
+    """Nobody works on a commit there."""
+    (told,) = run(repo.path, "--isolation", "off", "--", "./absent.sh").warnings
+    assert told["message"] == f"agent command ./absent.sh was not found in {repo.path}"
+    assert told["hint"] == "name a file that is there"
 
 
 def test_an_agent_that_is_gone_after_its_first_iteration_keeps_its_branch(repo: Repo) -> None:

@@ -82,6 +82,27 @@ def test_failing_iterations_end_the_loop_with_longer_and_longer_waits(repo: Repo
     assert second >= 2.0
 
 
+def test_a_failing_iteration_is_told_with_the_wait_for_the_next(repo: Repo) -> None:
+    """One line each; those that succeed or keep their promise are not worth one."""
+    agent = '[ "$RALPH_ITERATION" != 3 ] || exit 0; [ "$RALPH_ITERATION" != 5 ] || echo "$KEPT"; exit 7'
+    env = {"KEPT": PROMISE}
+    result = run(repo.path, "--delay", "500ms", "--max-stalls", "0", *SH, agent, env=env)
+    assert result.ending == ("promise", 5, 0)
+    assert [told["message"] for told in result.narration if told["event"] == "iteration.ended"] == [
+        "iteration 1 failed with status 7, next in 1.5s",
+        "iteration 2 failed with status 7, next in 2.5s",
+        "iteration 4 failed with status 7, next in 1.5s",
+    ]
+
+
+def test_the_last_failing_iteration_has_no_next(repo: Repo) -> None:
+    """It is told all the same."""
+    result = run(repo.path, "-n", "1", "--", "false")
+    assert [told["message"] for told in result.narration if told["event"] == "iteration.ended"] == [
+        "iteration 1 failed with status 1"
+    ]
+
+
 def test_a_success_forgives_earlier_failures(repo: Repo) -> None:
     """Failures count in a row only."""
     agent = 'echo "$RALPH_ITERATION" > counted; [ "$RALPH_ITERATION" = 2 ]'

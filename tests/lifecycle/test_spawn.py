@@ -8,8 +8,11 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from tests.support.processes import left
 from tests.support.sessions import PROGRAM, Result, command
+from tests.support.shim import shim_git
 from tests.support.terminal import Terminal
 from tests.support.wait import eventually
 
@@ -152,6 +155,39 @@ def test_mistakes_are_told_before_anything_is_made(repo: Repo) -> None:
         assert (result.status, result.stdout) == (status, b"")
         assert result.stderr != ""
     assert not (repo.path / ".ralph").exists()
+
+
+@pytest.mark.parametrize(
+    ("agent", "isolation", "status", "message"),
+    [
+        ("./nosuch.sh", "require", 127, "agent command ./nosuch.sh was not found in "),
+        ("./nosuch.sh", "off", 127, "agent command ./nosuch.sh was not found in "),
+        ("./plain.sh", "require", 126, "agent command ./plain.sh cannot be run: Permission denied"),
+    ],
+)
+def test_an_agent_that_cannot_be_started_is_told_as_by_run(
+    repo: Repo, home: Path, agent: str, isolation: str, status: int, message: str
+) -> None:
+    """Nothing but the report is left, and no id is printed: there is nothing to follow."""
+    repo.write("plain.sh", "#!/bin/sh\n")
+    repo.commit("an agent")
+    result = command("spawn", "--isolation", isolation, "--", agent, cwd=repo.path)
+    assert (result.status, result.stdout) == (status, b"")
+    (told,) = result.warnings
+    assert told["message"].startswith(message)
+    assert repo.branches() == ["main"]
+    assert repo.worktrees() == []
+    eventually(lambda: left(home) == {}, "everything to be gone")
+
+
+def test_an_iteration_that_fails_before_its_agent_is_a_beginning(repo: Repo, tmp_path: Path) -> None:
+    """The loop goes on, and the caller has its terminal back."""
+    (tmp_path / "prompt").write_text("x")
+    path = shim_git(tmp_path / "bin", f'*" reset "*) rm -f {tmp_path}/prompt ;;')
+    result = command("spawn", "-f", tmp_path / "prompt", "--", "cat", cwd=repo.path, env={"PATH": path})
+    agent_id = result.stdout.decode().strip()
+    assert (result.status, [told["event"] for told in result.warnings]) == (0, ["prompt.failed"])
+    assert _rm(repo, agent_id).status == 0
 
 
 def test_a_closed_terminal_does_not_reach_it(repo: Repo, tmp_path: Path) -> None:

@@ -1,0 +1,47 @@
+"""Why an agent could not be started, and what mends it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shlex
+from pathlib import Path
+
+from ralph_wrap.errors import AgentError, AgentNotFoundError, RalphError
+
+
+def unstarted(error: OSError, command: str, cwd: Path, project: Path, *, isolated: bool) -> RalphError:
+    """Return the error to end with.
+
+    Arguments:
+        error: of ``execvp(3)``.
+        command: what was to be run.
+        cwd: where.
+        project: the directory that the user named, in which such a command would be committed.
+        isolated: what is there comes from a commit.
+
+    """
+    program = cwd / command
+    relative = not command.startswith("/")
+    if isinstance(error, FileNotFoundError):
+        if not cwd.is_dir():
+            return RalphError(f"the workspace {cwd} is gone")
+        message, hint = f"agent command {command} was not found in {cwd}", "name a file that is there"
+        if program.is_file():
+            hint = "it is there, but not the interpreter that its first line names"
+        elif relative and isolated:
+            commit = _in(project, f"git add {shlex.quote(command)} && git commit")
+            hint = f"only what is committed on the base is there: {commit}"
+        return AgentNotFoundError(message, hint)
+    hint = ""
+    if error.errno == errno.ENOEXEC:
+        hint = "its first line must name an interpreter: #!/bin/sh"
+    elif program.is_file() and not os.access(program, os.X_OK):
+        hint = f"chmod +x {shlex.quote(command)}"
+        if relative:
+            hint = _in(project, hint + (f" && git commit {shlex.quote(command)}" if isolated else ""))
+    return AgentError(f"agent command {command} cannot be run: {error.strerror}", hint)
+
+
+def _in(project: Path, command: str) -> str:
+    return command if project == Path() else f"cd {shlex.quote(os.fspath(project))} && {command}"
