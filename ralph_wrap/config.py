@@ -66,6 +66,8 @@ class Settings(NamedTuple):
         isolation: whether a worktree is wanted.
         base: what a new branch starts from.
         branch: name of the branch; ``None`` is ``ralph/<id>``.
+        sparse: directories, or files in them, that are checked out; empty for all.
+        link: directories that are shared with the project by symlink.
         hooks: git hooks run in the agent's commits.
         on_dirty: what happens to uncommitted work.
         keep_worktree: never remove the worktree.
@@ -92,6 +94,8 @@ class Settings(NamedTuple):
     isolation: Isolation = Isolation.PREFER
     base: str = "head"
     branch: str | None = None
+    sparse: tuple[str, ...] = ()
+    link: tuple[str, ...] = ()
     hooks: bool = False
     on_dirty: OnDirty = OnDirty.WIP
     keep_worktree: bool = False
@@ -145,10 +149,8 @@ def _text(value: str) -> str:
     return value
 
 
-def _revision(value: str) -> str:
-    if value == "fresh":
-        raise ValueError("'fresh' is no revision that is known here")
-    return value
+def _paths(value: str) -> tuple[str, ...]:
+    return tuple(line for line in value.split("\n") if line)
 
 
 _Choice = TypeVar("_Choice", bound=Enum)
@@ -179,20 +181,25 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "grace": duration,
     "until": _text,
     "isolation": _choice(Isolation),
-    "base": _revision,
+    "base": _text,
     "branch": _text,
+    "sparse": _paths,
+    "link": _paths,
     "hooks": _flag,
     "on_dirty": _choice(OnDirty),
     "keep_worktree": _flag,
     "drop_empty": _flag,
     "ignore": _choice(Ignore),
+    "job": Path,
 }
-OPTIONS = tuple(_READERS)
-"""Every option that is also ``RALPH_WRAP_<OPTION>`` and a key of the configuration file."""
+LISTS = ("sparse", "link")
+"""Options that can be given several times; one path a line, where they are one text."""
+OPTIONS = tuple(name for name in _READERS if name != "job")
+"""Every setting that is also ``RALPH_WRAP_<OPTION>`` and a key of the file; a job stands for several."""
 _PREFIX = "RALPH_WRAP_"
 _OTHERS = ("project", "stop_timeout")  # variables that are read elsewhere
 _OWN = "OWN_COMMAND"  # set for git commands of ours, and so for whatever those start
-OF_A_WORKTREE = ("base", "branch", "on_dirty", "keep_worktree", "drop_empty", "ignore")
+OF_A_WORKTREE = ("base", "branch", "sparse", "link", "on_dirty", "keep_worktree", "drop_empty", "ignore")
 """Options that change nothing where there is none."""
 
 
@@ -224,6 +231,7 @@ def load(
         "environment": (_from_environment(environ), cwd),
         "flags": (_from_flags(flags), cwd),
     }.items():
+        _read_job(given, directory)
         if command and source != "flags":
             given.pop("agent", None)  # a command that was typed beats an agent that was not
         # The two ways to give a prompt are one choice: a stronger source replaces both.
@@ -240,6 +248,19 @@ def load(
     if "prompt_file" in values:
         _check_readable(values["prompt_file"])
     return Settings(project=project, command=command, **values)
+
+
+def _read_job(given: dict[str, Any], directory: Path) -> None:
+    """Add what stands in the job that options name, if they name one; what stands beside it beats it."""
+    if (path := given.pop("job", None)) is None:
+        return
+    from ralph_wrap import job as jobs  # noqa: PLC0415 -- seldom needed
+
+    job = jobs.read(path if str(path) == "-" else directory / path)
+    if given.keys() & {"prompt", "prompt_file"}:
+        job.pop("prompt")
+    for name, value in job.items():
+        given.setdefault(name, _read(name, value, f"job {path}"))
 
 
 def _check_readable(path: Path) -> None:
@@ -306,8 +327,10 @@ def _from_file(path: Path) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for key, value in table.items():
         place = f"{path}, line {_line_of(key, content)}, key {key}"
-        if key not in _READERS:
-            raise UsageError(f"{place}: unknown key", f"known: {', '.join(_READERS)}")
+        if key not in OPTIONS:
+            raise UsageError(f"{place}: unknown key", f"known: {', '.join(OPTIONS)}")
+        if key in LISTS and isinstance(value, list) and all(isinstance(one, str) for one in value):
+            value = "\n".join(value)  # noqa: PLW2901 -- as it would stand in the environment
         if not isinstance(value, str | int | float):
             raise UsageError(f"{place}: a single value is expected", "see ralph-wrap run --help")
         values[key] = _read(key, str(value), place)

@@ -10,6 +10,7 @@ from ralph_wrap.agents import look_up
 from ralph_wrap.config import Isolation
 from ralph_wrap.errors import UsageError
 from ralph_wrap.project import WORKTREES
+from ralph_wrap.worktree import EVERYTHING, Layout, check_layout, directories
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,11 +27,13 @@ class Prospect(NamedTuple):
     Attributes:
         base: the commit to start from; ``None`` if there is none.
         identity: environment variables that name a committer, where git knows none.
+        layout: what of the repository the session's worktree holds.
 
     """
 
     base: str | None
     identity: Mapping[str, str]
+    layout: Layout = EVERYTHING
 
 
 def look_first(settings: Settings, place: Project, where: Git, environ: Mapping[str, str]) -> Prospect:
@@ -49,11 +52,44 @@ def look_first(settings: Settings, place: Project, where: Git, environ: Mapping[
         raise UsageError(
             f"{settings.branch!r} cannot be the name of a branch", "see git help check-ref-format"
         )
-    if settings.base != "head":
+    if settings.base not in {"head", "fresh"}:
         base = git.resolve_commit(where, settings.base)
         if base is None:
             raise UsageError(f"base {settings.base!r} names no commit", "git log --oneline --all lists them")
-    return Prospect(base, committer(place, where))
+    layout = EVERYTHING
+    if settings.isolation is not Isolation.OFF and base is not None:
+        layout = _layout(settings, place, where, base)
+    return Prospect(base, committer(place, where), layout)
+
+
+def _layout(settings: Settings, place: Project, where: Git, base: str) -> Layout:
+    """Return what a worktree is to hold.
+
+    Raises:
+        UsageError: what was asked for is not there, or leads out of the project.
+
+    """
+    if not settings.sparse and not settings.link:
+        return Layout(sparse=()) if settings.base == "fresh" else EVERYTHING
+    asked = Layout(settings.sparse or None, settings.link)
+    check_layout(asked, place.checkout)
+    old = place.repository is not None and place.repository.git_version < _CONFIG_BY_ENVIRONMENT
+    if settings.link and old:
+        raise UsageError(
+            "git before 2.31 cannot be kept from adding linked directories", "install git 2.31 or newer"
+        )
+    if not settings.sparse:
+        return asked._replace(sparse=() if settings.base == "fresh" else None)
+    there = git.kinds(where, base, [path.rstrip("/") for path in settings.sparse])
+    if missing := [path for path in settings.sparse if path.rstrip("/") not in there]:
+        raise UsageError(
+            f"{missing[0]!r} is not in the commit to start from", "git ls-tree -d -r --name-only HEAD"
+        )
+    files = {path for path, kind in there.items() if kind != "tree"}
+    return asked._replace(sparse=directories([*there], files))
+
+
+_CONFIG_BY_ENVIRONMENT = (2, 31)  # GIT_CONFIG_COUNT
 
 
 def planned(record: Record, settings: Settings, place: Project, prospect: Prospect, agent: str) -> Record:

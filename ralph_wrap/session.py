@@ -203,6 +203,7 @@ class Session:
             told=self._log,
             stopped=lambda: self._signals.stop.count > 0,
             meanwhile=lambda: load_the_rest(self._log),
+            layout=prospect.layout,
         )
         self._workspace = workspace = self._site.open(obstacle)
         if workspace.lock is not None:
@@ -247,9 +248,7 @@ class Session:
         cwd = workspace.path / place.prefix
         while not cwd.is_dir() and cwd != workspace.path:
             cwd = cwd.parent
-        here = None
-        if place.repository is not None:
-            here = self._site.where._replace(cwd=workspace.path)
+        here = workspace.git(self._site.where) if place.repository is not None else None
         return Stage(
             directory=self._claim.directory,
             inherited=lock.descriptor,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ralph_wrap.git import Git, Repository
     from ralph_wrap.log import Log
     from ralph_wrap.project import Project
-    from ralph_wrap.worktree import LinkedWorktree, Outcome
+    from ralph_wrap.worktree import Layout, LinkedWorktree, Outcome
 
 _HOOKS_OFF = ("core.hooksPath", "/dev/null")
 _HOOKS_OFF_SINCE = (2, 31)  # GIT_CONFIG_COUNT: configuration for one process tree, without writing a file
@@ -56,6 +56,10 @@ class Workspace(NamedTuple):
         """The commit that the worktree started from."""
         return self.tree.base if self.tree else None
 
+    def git(self, where: Git) -> Git:
+        """Return git in it, which does not see linked directories."""
+        return where._replace(cwd=self.path, config=self.tree.config if self.tree else ())
+
 
 class Site(NamedTuple):
     """Where and for whom a workspace is made, and left again.
@@ -70,6 +74,7 @@ class Site(NamedTuple):
         told: of everything that happens.
         stopped: tells that the session is to end.
         meanwhile: called once while git checks the files out.
+        layout: what of the repository a worktree holds.
 
     """
 
@@ -82,6 +87,7 @@ class Site(NamedTuple):
     told: Log
     stopped: Callable[[], bool]
     meanwhile: Callable[[], object]
+    layout: Layout = worktree.EVERYTHING
 
     def open(self, obstacle: IsolationError | None) -> Workspace:
         """Make a worktree, or fall back to the plain project root as the settings allow.
@@ -130,6 +136,7 @@ class Site(NamedTuple):
             stopped=self.stopped,
             progress=self.told.progress,
             meanwhile=self.meanwhile,
+            layout=self.layout,
         )
         self.told.event("workspace.created", path=os.fspath(tree.path), branch=tree.branch, base=tree.base)
         return Workspace(tree.path, tree=tree)
@@ -243,6 +250,9 @@ class Site(NamedTuple):
             "RALPH_WORKSPACE": os.fspath(workspace.path),
             "RALPH_PROJECT": os.fspath(self.place.root),
         }
+        if workspace.tree is not None:
+            for key, value in worktree.agent_config(workspace.tree.registration):
+                environ = git.with_config(environ, key, value)
         if self.settings.hooks or repository is None:
             return environ
         if repository.git_version < _HOOKS_OFF_SINCE:

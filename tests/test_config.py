@@ -37,6 +37,8 @@ VALUES: dict[str, tuple[str, Any, str, Any]] = {
     "isolation": ("off", Isolation.OFF, "require", Isolation.REQUIRE),
     "base": ("main", "main", "v1.0", "v1.0"),
     "branch": ("topic", "topic", "other", "other"),
+    "sparse": ("docs", ("docs",), "src", ("src",)),
+    "link": ("target", ("target",), "build", ("build",)),
     "hooks": ("on", True, "off", False),
     "on_dirty": ("keep", OnDirty.KEEP, "wip", OnDirty.WIP),
     "keep_worktree": ("on", True, "off", False),
@@ -336,7 +338,6 @@ WRONG = {
     "isolation": ("full", "'full' is none of prefer, require, off"),
     "on_dirty": ("WIP", "'WIP' is none of wip, keep"),
     "ignore": ("no", "'no' is none of gitignore, exclude, off"),
-    "base": ("fresh", "'fresh' is no revision that is known here"),
 }
 
 

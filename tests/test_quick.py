@@ -32,8 +32,14 @@ def _by_typer(arguments: Sequence[str]) -> quick.Typed | None:
     values = dict(context.params)
     command = tuple(values.pop("command") or ())
     project: Path = values.pop("project")
-    flags = {name: "on" if value is True else value for name, value in values.items() if value is not None}
+    flags = {name: _flag(value) for name, value in values.items() if value or isinstance(value, str)}
     return quick.Typed("run", project, flags, command)
+
+
+def _flag(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return "\n".join(value)
+    return "on" if value is True else str(value)
 
 
 @given(st.lists(_WORD, max_size=7))
@@ -62,8 +68,8 @@ def test_spawn_has_the_same_options() -> None:
 
 
 def test_every_option_of_the_configuration_is_an_option() -> None:
-    """And nothing else but the project, and the help."""
-    assert {option.name for option in _OPTIONS.values()} == {"project", *config.OPTIONS}
+    """And nothing else but the project, a job that names several of them, and the help."""
+    assert {option.name for option in _OPTIONS.values()} == {"project", "job", *config.OPTIONS}
 
 
 @pytest.mark.parametrize(

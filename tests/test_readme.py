@@ -67,7 +67,7 @@ def test_the_help_shows_each_default(repo: Repo) -> None:
     lines = dict(re.findall(r"^\W+--([a-z-]+)(.*)$", shown, re.MULTILINE))
     defaults = Settings._field_defaults
     told = {name: _default_told(lines[name.replace("_", "-")]) for name in config.OPTIONS}
-    nothing = {name for name, default in defaults.items() if default in {None, "", 0.0}} - {
+    nothing = {name for name, default in defaults.items() if default in {None, "", 0.0, ()}} - {
         "hooks",
         "background",
     }

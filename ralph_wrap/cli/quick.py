@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _PROJECT = "project"
-_NAMES = {f"--{name.replace('_', '-')}": name for name in (_PROJECT, *config.OPTIONS)} | {
+_NAMES = {f"--{name.replace('_', '-')}": name for name in (_PROJECT, "job", *config.OPTIONS)} | {
     "-C": _PROJECT,
     "-a": "agent",
     "-p": "prompt",
@@ -57,6 +57,7 @@ def read(arguments: Sequence[str], environ: Mapping[str, str]) -> Typed | None:
         name = _NAMES.get(option)
         if name is None or (given and name in _SWITCHES) or not (given or words or name in _SWITCHES):
             return None
-        flags[name] = value if given else "on" if name in _SWITCHES else words.pop(0)
+        value = value if given else "on" if name in _SWITCHES else words.pop(0)
+        flags[name] = f"{flags[name]}\n{value}" if name in config.LISTS and name in flags else value
     project = flags.pop(_PROJECT, "") or environ.get("RALPH_WRAP_PROJECT") or "."
     return Typed(arguments[0], Path(project), flags, tuple(words))

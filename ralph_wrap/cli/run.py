@@ -86,10 +86,21 @@ def run(
     ] = None,
     base: Annotated[
         str | None,
-        typer.Option(metavar="REF", help="Where the branch starts: head, or any revision. (default: head)"),
+        typer.Option(
+            metavar="REF",
+            help="Where the branch starts: head, any revision, or fresh (head, near-empty). (default: head)",
+        ),
     ] = None,
     branch: Annotated[
         str | None, typer.Option(metavar="NAME", help="Make or continue this branch. (default: ralph/<id>)")
+    ] = None,
+    sparse: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATH", help="Check out this directory only; may be given several times."),
+    ] = None,
+    link: Annotated[
+        list[str] | None,
+        typer.Option(metavar="DIR", help="Share this directory by symlink; may be given several times."),
     ] = None,
     hooks: Annotated[
         str | None,
@@ -110,6 +121,7 @@ def run(
             help="Where the rule .ralph/worktrees/ goes. (default: gitignore)",
         ),
     ] = None,
+    job: Annotated[str | None, typer.Option(metavar="FILE", help="A JSON job; - is standard input.")] = None,
 ) -> None:
     """Run an agent in a loop, in a worktree of its own.
 
@@ -134,8 +146,10 @@ def spawn(project: Path, command: list[str] | None, **given: Any) -> None:
 
 
 def _flags(given: Mapping[str, Any]) -> dict[str, str | None]:
-    return {
-        name: value if value is None or isinstance(value, str) else "on"
-        for name, value in given.items()
-        if name in config.OPTIONS
-    }
+    return {name: _flag(value) for name, value in given.items() if name in {*config.OPTIONS, "job"}}
+
+
+def _flag(value: Any) -> str | None:
+    if isinstance(value, list):
+        return "\n".join(value) if value else None
+    return value if value is None or isinstance(value, str) else "on"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -14,7 +15,9 @@ from ralph_wrap.agents import with_agent
 from ralph_wrap.cli.boundary import become_owner, boundary
 from ralph_wrap.config import Isolation
 from ralph_wrap.errors import RalphError, StoppedError
+from ralph_wrap.files import write_all
 from ralph_wrap.log import on_stderr
+from ralph_wrap.process import anonymous_file
 from ralph_wrap.session import Session
 from ralph_wrap.signals import Signals
 
@@ -113,11 +116,12 @@ def spawn(directory: Path, flags: Mapping[str, str | None], command: tuple[str, 
         command: what was typed behind the options.
 
     """
+    stdin = _job_typed_in() if "-" in {flags.get("job"), os.environ.get("RALPH_WRAP_JOB")} else None
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(reading)
-        _be_in_background(writing, directory, flags, command)
+        _be_in_background(stdin, writing, directory, flags, command)
     os.close(writing)
     told = on_stderr(os.environ)
     agent_id, begun = None, False
@@ -133,15 +137,23 @@ def spawn(directory: Path, flags: Mapping[str, str | None], command: tuple[str, 
     return status if status >= 0 else 128 - status
 
 
+def _job_typed_in() -> int:
+    """Return a descriptor of what is on our standard input, which nobody in the background can wait for."""
+    descriptor = anonymous_file()
+    write_all(descriptor, sys.stdin.buffer.read())
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
+
+
 def _be_in_background(
-    stderr: int, directory: Path, flags: Mapping[str, str | None], command: tuple[str, ...]
+    stdin: int | None, stderr: int, directory: Path, flags: Mapping[str, str | None], command: tuple[str, ...]
 ) -> NoReturn:
     """Be the session, in a kernel session of its own, so that no terminal's end reaches it (setsid(2))."""
     status: Any = RalphError.exit_code
     try:
         os.setsid()
         nothing = os.open(os.devnull, os.O_RDWR)
-        for descriptor, source in enumerate((nothing, nothing, stderr)):
+        for descriptor, source in enumerate((nothing if stdin is None else stdin, nothing, stderr)):
             os.dup2(source, descriptor)
         os.close(nothing)
         os.close(stderr)

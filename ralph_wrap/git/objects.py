@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap.git.command import DURABLE, Git, lines, run
+from ralph_wrap.git.command import DURABLE, Git, lines, run, text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
 
 def resolve_commit(git: Git, revision: str) -> str | None:
@@ -60,6 +60,44 @@ def count_commits(git: Git, base: str, ref: str) -> int | None:
     return int(answer.stdout) if answer.status == 0 else None
 
 
+class Commit(NamedTuple):
+    """A commit, as a list names it."""
+
+    id: str
+    subject: str
+
+
+def current_branch(git: Git) -> str | None:
+    """Return the full name of the branch that is checked out, ``None`` for a detached HEAD."""
+    return text(run(git, "symbolic-ref", "--quiet", "HEAD", accept=(0, 1)).stdout).strip() or None
+
+
+def commits_without(git: Git, tips: Collection[str], without: str) -> list[Commit]:
+    """Return the commits that some commits have and another one lacks, newest first.
+
+    Arguments:
+        git: where.
+        tips: object ids.
+        without: object id.
+
+    Raises:
+        GitError: one of them is not there.
+
+    """
+    if not tips:
+        return []
+    revisions = "\n".join([*tips, f"^{without}"]).encode()
+    answer = lines(run(git, "rev-list", "--stdin", "--format=%s", stdin=revisions).stdout)
+    pairs = zip(answer[::2], answer[1::2], strict=True)  # "commit ID", then the subject
+    return [Commit(head.removeprefix("commit "), subject) for head, subject in pairs]
+
+
+def branches_with(git: Git, commit: str) -> list[str]:
+    """Return the branches, remote ones too, that hold a commit."""
+    shown = ("--format=%(refname:short)", "refs/heads", "refs/remotes")
+    return lines(run(git, "for-each-ref", "--contains", commit, *shown).stdout)
+
+
 def create_ref(git: Git, ref: str, oid: str, reason: str) -> None:
     """Create a ref that must not exist.
 
@@ -88,6 +126,18 @@ def delete_ref(git: Git, ref: str, oid: str) -> None:
 
     """
     run(git, "update-ref", "-d", ref, oid)
+
+
+def kinds(git: Git, commit: str, paths: Sequence[str]) -> dict[str, str]:
+    """Return what stands at paths of a commit: ``tree``, ``blob``, ``commit``; nothing where nothing stands.
+
+    Raises:
+        GitError: there is no such commit.
+
+    """
+    listing = run(git, "ls-tree", "-z", "--full-tree", commit, "--", *paths).stdout
+    entries = (text(entry).partition("\t") for entry in listing.split(b"\0") if entry)
+    return {path: mode.split(" ")[1] for mode, _, path in entries}
 
 
 def write_tree(git: Git) -> str:

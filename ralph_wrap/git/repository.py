@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import NamedTuple
 
 from ralph_wrap.errors import GitError, GitTooOldError, IsolationError, NotARepositoryError
-from ralph_wrap.git.command import Git, lines, run, run_again, start, text
+from ralph_wrap.git.command import Git, lines, run, start, text
 
 OLDEST = (2, 15)
 """The oldest version that a session runs isolated with."""
@@ -126,32 +125,13 @@ def _no_repository(git: Git, stderr: str) -> Exception:
             str(GitError("rev-parse", 128, stderr)),
             f"if it belongs to another user: git config --global --add safe.directory {git.cwd}",
         )
-    return NotARepositoryError(f"{git.cwd} is not in a git repository", "git init && git commit there")
+    return NotARepositoryError(
+        f"{git.cwd} is not in a git repository", 'git init && git commit --allow-empty -m "First commit"'
+    )
 
 
 ABSOLUTE_POINTERS = ("-c", "worktree.useRelativePaths=false")
 """Git 2.48 would add an extension to the shared configuration that older git and libgit2 refuse."""
-
-
-def worktree_holding(git: Git, ref: str) -> str | None:
-    """Return the path of the worktree that has a branch checked out, ``None`` if none has.
-
-    ``-z`` is git 2.36 and newer, so a path that holds a newline comes back cut.
-    """
-    path = ""
-    for line in lines(run_again(git, "worktree", "list", "--porcelain").stdout):
-        key, _, value = line.partition(" ")
-        if key == "worktree":
-            path = value
-        elif key == "branch" and value == ref:
-            return path
-    return None
-
-
-def is_registered(git: Git, path: Path) -> bool:
-    """Tell whether the repository has a worktree registered at a path."""
-    listing = run_again(git, "worktree", "list", "--porcelain").stdout
-    return b"worktree " + os.fsencode(path) + b"\n" in listing
 
 
 def is_ignored(git: Git, path: str) -> bool:

@@ -5,10 +5,11 @@ What may be removed, and when, is decided in this package and nowhere else.
 
 from ralph_wrap.worktree.adopt import adopt
 from ralph_wrap.worktree.create import LinkedWorktree, create
-from ralph_wrap.worktree.find import OURS, find
+from ralph_wrap.worktree.find import OURS, directory_of, find
 from ralph_wrap.worktree.fingerprint import fingerprint, pristine
 from ralph_wrap.worktree.hooks import tidy_hooks
 from ralph_wrap.worktree.ignore import RULE, ensure_ignored, tidy
+from ralph_wrap.worktree.layout import EVERYTHING, Layout, agent_config, check_layout, directories
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.losses import Losses
 from ralph_wrap.worktree.make import make
@@ -16,14 +17,20 @@ from ralph_wrap.worktree.mark import Mark, marked, write_mark
 from ralph_wrap.worktree.remove import Outcome, drop_branch, drop_branch_at, empty_trash, finish, remove
 
 __all__ = [
+    "EVERYTHING",
     "OURS",
     "RULE",
+    "Layout",
     "LinkedWorktree",
     "Losses",
     "Mark",
     "Outcome",
     "adopt",
+    "agent_config",
+    "check_layout",
     "create",
+    "directories",
+    "directory_of",
     "drop_branch",
     "drop_branch_at",
     "empty_trash",

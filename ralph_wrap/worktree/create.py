@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import files, git
 from ralph_wrap.errors import BranchBusyError, GitError, IsolationError, StoppedError
+from ralph_wrap.worktree.layout import EVERYTHING, SPARSE, Layout, excludes, is_sparse, link, prepare
 from ralph_wrap.worktree.lock import repository_lock
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ def create(
     progress: Callable[[str], None],
     meanwhile: Callable[[], object],
     registered: Callable[[LinkedWorktree], object] = lambda _: None,
+    layout: Layout = EVERYTHING,
 ) -> LinkedWorktree:
     """Make a worktree with every file checked out.
 
@@ -103,6 +105,7 @@ def create(
         progress: told how far a checkout is that takes a second or more.
         meanwhile: called once while git checks the files out.
         registered: called under the repository's lock before anybody else can see the worktree.
+        layout: what of the repository it holds.
 
     Raises:
         IsolationError: it cannot be had; nothing is left of the attempt.
@@ -115,8 +118,11 @@ def create(
             try:
                 with repository_lock(repository.common_dir):
                     worktree = _register(where, repository, path, branch, base, continued, reason, undo)
+                    prepare(where, worktree.registration, layout)
                     registered(worktree)
+                worktree = worktree._replace(config=worktree.config + excludes(worktree.registration))
                 _check_out(worktree, where, stopped, progress, meanwhile)
+                link(path, repository.root, layout.links)
             except (GitError, OSError) as error:
                 # Before the undo: it makes room on a full disk.
                 raise IsolationError(
@@ -186,8 +192,9 @@ def _check_out(
     progress: Callable[[str], None],
     meanwhile: Callable[[], object],
 ) -> None:
+    config = (*_PARALLEL_CHECKOUT, *(SPARSE if is_sparse(worktree.registration) else ()))
     here = worktree.git(where)
-    with git.start(here, "reset", "--hard", "--no-recurse-submodules", config=_PARALLEL_CHECKOUT) as running:
+    with git.start(here, "reset", "--hard", "--no-recurse-submodules", config=config) as running:
         _sync_names(worktree)
         meanwhile()
         shown = ""

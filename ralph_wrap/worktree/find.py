@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+import shlex
+from pathlib import Path
 
 from ralph_wrap import files, git
 from ralph_wrap.errors import ConflictError, NotFoundError, NotOursError
 from ralph_wrap.worktree.create import LinkedWorktree
 from ralph_wrap.worktree.mark import Mark, read_mark
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 OURS = "ralph-wrap"
 """How the reason of every registration begins that we lock."""
@@ -32,7 +30,7 @@ def find(common_dir: Path, path: Path) -> tuple[LinkedWorktree, Mark]:
     """
     if not os.path.lexists(path):
         raise NotFoundError(f"{path} is not there", "ralph-wrap worktree list")
-    path = path.resolve()
+    path = _real(path)
     pointer = path / ".git"
     if pointer.is_dir() and not pointer.is_symlink():
         raise NotOursError(f"{path} is a main checkout, no worktree")
@@ -40,7 +38,9 @@ def find(common_dir: Path, path: Path) -> tuple[LinkedWorktree, Mark]:
         content = git.text(files.read(pointer))
     except OSError:
         raise NotFoundError(f"{path} is not a worktree", "ralph-wrap worktree list") from None
-    registration = (path / content.removeprefix("gitdir: ").rstrip("\n")).resolve()
+    registration = _real(path / content.removeprefix("gitdir: ").rstrip("\n").replace("\0", "?"))
+    if registration == common_dir:  # git init --separate-git-dir
+        raise NotOursError(f"{path} is a main checkout, no worktree")
     if registration.parent != common_dir / "worktrees":
         raise NotOursError(f"{path} belongs to another repository", "call it there")
     mark = read_mark(registration)
@@ -52,7 +52,7 @@ def find(common_dir: Path, path: Path) -> tuple[LinkedWorktree, Mark]:
     locked = registration / "locked"
     if locked.exists() and not git.text(files.read(locked)).startswith(OURS):
         reason = git.text(files.read(locked)).strip() or "no reason given"
-        raise ConflictError(f"{path} is locked: {reason}", f"git worktree unlock {path}")
+        raise ConflictError(f"{path} is locked: {reason}", f"git worktree unlock {shlex.quote(str(path))}")
     return (
         LinkedWorktree(
             path=path,
@@ -65,3 +65,20 @@ def find(common_dir: Path, path: Path) -> tuple[LinkedWorktree, Mark]:
         ),
         mark,
     )
+
+
+def _real(path: Path) -> Path:
+    """Resolve what somebody else may have written: ``Path.resolve()`` breaks on a loop of symlinks."""
+    return Path(os.path.realpath(path))
+
+
+def directory_of(registration: Path, worktrees: Path) -> Path:
+    """Return where a worktree is, also where the project is mounted under another path than it was made at.
+
+    Arguments:
+        registration: ``.git/worktrees/<name>``.
+        worktrees: where ours are.
+
+    """
+    named = Path(git.text(files.read(registration / "gitdir")).removesuffix("\n")).parent
+    return named if os.path.lexists(named) else worktrees / named.name

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import time
 from functools import partial
 from typing import TYPE_CHECKING
 
 from ralph_wrap import files, git
 from ralph_wrap.errors import ConflictError, RefusedError
+from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.mark import marked
 
 if TYPE_CHECKING:
@@ -36,6 +38,12 @@ _BLOCK_AFTER_NO_NEWLINE = (
     + _SECTION
 )
 _OWN = b"[core]\n\thooksPath = /dev/null\n"
+_OWN_FILE = "config.worktree"
+_OURS = re.compile(  # also without what somebody has changed since
+    rb"# ralph-wrap: for worktrees without hooks, goes with the last of them"
+    rb"(?P<broken>, and so does the line break)?\r?\n"
+    rb"(?:(?P<header>\[extensions\]\r?\n)(?:\tworktreeConfig = true(?:\r?\n|\Z))?)?"
+)
 _PATIENCE = 5.0  # seconds to wait for git's lock; git itself does not wait
 _PAUSE = 0.02  # seconds between two tries
 
@@ -45,14 +53,20 @@ def require_switchable(where: Git, repository: Repository) -> None:
 
     Raises:
         RefusedError: they cannot.
+        OSError: the repository cannot be locked.
 
     """
     instead = "--hooks on leaves them as they are"
     if repository.git_version < _OLDEST:
         raise RefusedError("git before 2.20 cannot switch hooks off for one worktree", instead)
-    if _is_extended(where, repository.common_dir):
+    with repository_lock(repository.common_dir):  # whoever switches them off has not done half of it
+        _require_harmless(where, repository.common_dir, instead)
+
+
+def _require_harmless(where: Git, common_dir: Path, instead: str) -> None:
+    if _is_extended(where, common_dir):
         return
-    shared = repository.common_dir / "config"
+    shared = common_dir / "config"
     bare = git.run(where, "config", "--file", shared, "--bool", "--get", "core.bare", accept=(0, 1, 128))
     if bare.stdout.strip() == b"true":
         raise RefusedError("core.bare stands in the shared configuration, which others would lose", instead)
@@ -60,11 +74,8 @@ def require_switchable(where: Git, repository: Repository) -> None:
         raise RefusedError(
             "core.worktree stands in the shared configuration: all worktrees would get it", instead
         )
-    dormant = [
-        repository.common_dir / "config.worktree",
-        *repository.common_dir.glob("worktrees/*/config.worktree"),
-    ]
-    if there := [path for path in dormant if os.path.lexists(path)]:
+    ours = {registration for registration, mark in marked(common_dir).items() if mark.hooks_off}
+    if there := [path for path in _own_configurations(common_dir) if path.parent not in ours]:
         raise RefusedError(f"{there[0]}, which git does not read so far, would come into force", instead)
 
 
@@ -76,36 +87,58 @@ def switch_off(where: Git, worktree: LinkedWorktree) -> None:
         OSError: it cannot be written.
 
     """
-    files.replace(worktree.registration / "config.worktree", _OWN)
-    if _is_extended(where, worktree.common_dir):
-        return
-    with _locked(worktree.common_dir) as (before, replace):
-        replace(before + (_BLOCK if before.endswith(b"\n") or not before else _BLOCK_AFTER_NO_NEWLINE))
+    if not _is_extended(where, worktree.common_dir):
+        with _locked(worktree.common_dir) as (before, replace):
+            replace(before + (_BLOCK if before.endswith(b"\n") or not before else _BLOCK_AFTER_NO_NEWLINE))
+    # Last: killed before it, there is no such file that nobody reads.
+    files.replace(worktree.registration / _OWN_FILE, _OWN)
 
 
 def tidy_hooks(common_dir: Path) -> None:
     """Take our lines out of the shared configuration if nobody needs them; the repository's lock is held.
 
+    Whoever has a worktree's own configuration needs them by now, whoever wrote it: ``git sparse-checkout``,
+    for one, does.
+
     Raises:
         ConflictError: somebody else holds the lock of the configuration.
-        OSError: it cannot be read or written.
+        OSError: the same, or it cannot be read or written.
 
     """
-    if any(mark.hooks_off for mark in marked(common_dir).values()):
+    if any(mark.hooks_off for mark in marked(common_dir).values()) or _own_configurations(common_dir):
         return
-    if _without_block(_shared(common_dir).read_bytes()) is None:
+    before = _shared(common_dir).read_bytes()
+    if _without_ours(before) == before:
         return
     with _locked(common_dir) as (before, replace):
-        if (after := _without_block(before)) is not None:
+        if (after := _without_ours(before)) != before:
             replace(after)
 
 
-def _without_block(content: bytes) -> bytes | None:
-    for block in (_BLOCK_AFTER_NO_NEWLINE, _BLOCK):
-        head, found, tail = content.partition(block)
-        if found:
-            return head + tail
-    return None
+def _without_ours(content: bytes) -> bytes:
+    """Return the configuration without our lines, and with what others have added to them."""
+    while found := _OURS.search(content):
+        head, tail = content[: found.start()], content[found.end() :]
+        if found["broken"]:
+            head = head.removesuffix(b"\n")
+            if tail:  # somebody has added to it
+                head += b"\n"
+        if found["header"] and _begins_with_a_key(tail):
+            head += found["header"]
+        content = head + tail
+    return content
+
+
+def _begins_with_a_key(tail: bytes) -> bool:
+    lines = (line.strip() for line in tail.splitlines())
+    first = next((line for line in lines if line and not line.startswith((b"#", b";"))), b"[")
+    return not first.startswith(b"[")
+
+
+def _own_configurations(common_dir: Path) -> list[Path]:
+    """Return the files that are read only with the extension (git-worktree(1): CONFIGURATION FILE)."""
+    places = (common_dir / _OWN_FILE, *common_dir.glob(f"worktrees/*/{_OWN_FILE}"))
+    return [path for path in places if os.path.lexists(path)]
 
 
 def _is_extended(where: Git, common_dir: Path) -> bool:

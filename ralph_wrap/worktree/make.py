@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
+from ralph_wrap.errors import RalphError
 from ralph_wrap.worktree.create import LinkedWorktree, create
 from ralph_wrap.worktree.find import OURS
 from ralph_wrap.worktree.hooks import require_switchable, switch_off, tidy_hooks
@@ -11,13 +13,21 @@ from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.mark import Mark, write_mark
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from ralph_wrap.git import Git, Repository
 
 
 def make(
-    where: Git, repository: Repository, path: Path, mark: Mark, *, continued: bool = False
+    where: Git,
+    repository: Repository,
+    path: Path,
+    mark: Mark,
+    *,
+    continued: bool = False,
+    stopped: Callable[[], bool] = lambda: False,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> LinkedWorktree:
     """Make a worktree that bears a mark.
 
@@ -27,11 +37,15 @@ def make(
         path: the new directory; it must not exist.
         mark: what it is made for; whether its branch was created is found out.
         continued: if the branch exists, go on with it.
+        stopped: tells that a signal came; the checkout is then cut short.
+        progress: told how far a checkout is that takes a second or more.
 
     Raises:
         IsolationError: it cannot be had; nothing is left of the attempt.
         BranchBusyError: the branch is checked out in another worktree.
         RefusedError: hooks cannot be switched off here.
+        ConflictError: somebody else holds the lock of the configuration.
+        StoppedError: a signal came; nothing is left of the attempt.
 
     """
     if mark.hooks_off:
@@ -59,13 +73,14 @@ def make(
             base=mark.base,
             continued=continued,
             reason=f"{OURS} worktree {mark.branch}",
-            stopped=lambda: False,
-            progress=lambda _: None,
+            stopped=stopped,
+            progress=progress,
             meanwhile=lambda: None,
             registered=complete,
         )
     except BaseException:
         if mark.hooks_off:
-            with repository_lock(repository.common_dir):
+            # Not instead of the reason: the next one that is made or removed tidies, too.
+            with contextlib.suppress(RalphError, OSError), repository_lock(repository.common_dir):
                 tidy_hooks(repository.common_dir)
         raise

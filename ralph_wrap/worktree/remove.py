@@ -123,7 +123,13 @@ def finish(
 
 
 def remove(
-    worktree: LinkedWorktree, where: Git, trash: Path, name: str, check: Callable[[Losses], None]
+    worktree: LinkedWorktree,
+    where: Git,
+    trash: Path,
+    name: str,
+    *,
+    check: Callable[[Losses], None],
+    visitors: frozenset[int] = frozenset(),
 ) -> Losses:
     """Remove a worktree without saving anything; its branch stays.
 
@@ -132,7 +138,9 @@ def remove(
         where: git in the repository.
         trash: directory on the worktree's file system.
         name: of the directory in the trash, formed like the id of a session.
-        check: raises an error if the worktree is not to go with all that would be lost.
+        check: raises an error if the worktree is not to go with all that would be lost; else it sees to it
+            that nobody works in the worktree any more.
+        visitors: pids of processes that may be in it all the same, because they asked for this.
 
     Returns:
         What was lost; only if that is nothing, it was made sure of at the last moment.
@@ -143,7 +151,7 @@ def remove(
         OSError: something of it cannot be read or moved.
 
     """
-    if reason := _not_removable(worktree, worktree.path):
+    if reason := _not_ours(worktree, worktree.path):
         raise RefusedError(f"{worktree.path} stays: {reason}")
     where = where._replace(cwd=worktree.common_dir)
     with _scratch(worktree.registration) as scratch:
@@ -151,7 +159,7 @@ def remove(
         check(found)
         _sync(worktree.common_dir)
         nothing = Saved(None, (), (), found.ignored, found.ignored_files, ()) if found.none else None
-        if reason := _remove(worktree, where, scratch / "index", trash / name, nothing):
+        if reason := _remove(worktree, where, scratch / "index", trash / name, nothing, visitors):
             raise RefusedError(f"{worktree.path} stays: {reason}")
     return found
 
@@ -222,16 +230,28 @@ def _scratch(registration: Path) -> Iterator[Path]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def _not_removable(worktree: LinkedWorktree, place: Path) -> str | None:
+def _not_ours(worktree: LinkedWorktree, place: Path) -> str | None:
     if place.is_symlink() or not place.is_dir():
         return "it was moved or deleted; its registration is left alone"
     if not _is_ours(worktree):
         return "its .git file and its registration do not name each other any more"
-    if inside := occupancy.occupants(place):
+    return None
+
+
+def _not_removable(
+    worktree: LinkedWorktree, place: Path, visitors: frozenset[int] = frozenset()
+) -> str | None:
+    if reason := _not_ours(worktree, place):
+        return reason
+    if inside := _occupants(place, visitors):
         return "processes work in it: " + ", ".join(f"{name} ({pid})" for pid, name in inside)
     if mounts := occupancy.mounts_in(place):
         return f"something is mounted in it: {mounts[0]}"
     return None
+
+
+def _occupants(place: Path, visitors: frozenset[int]) -> list[tuple[int, str]]:
+    return [(pid, name) for pid, name in occupancy.occupants(place) if pid not in visitors]
 
 
 def _is_ours(worktree: LinkedWorktree) -> bool:
@@ -264,17 +284,22 @@ def leaving_places(path: Path, aside: Path) -> tuple[Path, Path]:
 
 
 def _remove(
-    worktree: LinkedWorktree, where: Git, index: Path, aside: Path, saved: Saved | None
+    worktree: LinkedWorktree,
+    where: Git,
+    index: Path,
+    aside: Path,
+    saved: Saved | None,
+    visitors: frozenset[int] = frozenset(),
 ) -> str | None:
     """Remove a worktree that holds no more than what was saved, or, without that, whatever it holds."""
     with repository_lock(worktree.common_dir):
-        if reason := _not_removable(worktree, worktree.path):
+        if reason := _not_removable(worktree, worktree.path, visitors):
             return reason
         leaving = _move(worktree.path, *leaving_places(worktree.path, aside))
         try:
             # Nobody finds it by its name any more, so what is looked at now is the last state there is.
             changed = saved is not None and not holds(worktree, where, index, leaving, saved)
-            if changed or occupancy.occupants(leaving):
+            if changed or _occupants(leaving, visitors):
                 leaving.rename(worktree.path)
                 return "something was changed in it while it was being removed"
             _drop_registration(worktree, where)

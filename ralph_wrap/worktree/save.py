@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ralph_wrap import git
 from ralph_wrap.errors import GitError
 from ralph_wrap.worktree.commits import make_snapshots, save_commits, unreachable
+from ralph_wrap.worktree.layout import is_sparse
 from ralph_wrap.worktree.walk import walk
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def save(
     problems += [f"nested repository {path} cannot be saved" for path in nested(status, walked)]
     branch = None
     if not status.clean and commits_only:
-        problems.append(f"{len(status.changed) + len(status.untracked)} uncommitted paths")
+        problems.append(_counted(len(status.changed) + len(status.untracked), "uncommitted path"))
     elif not status.clean:
         branch = _save_files(worktree, scratch, head, status, problems, agent_id, session)
     if branch is None and head.detached and head.commit and unreachable(here, [head.commit]):
@@ -231,10 +232,8 @@ def _lift_flags(worktree: LinkedWorktree, scratch: Git, listing: bytes) -> bool:
     if not entries:
         return False
     _copy_index(worktree, scratch)
-    sparse = (
-        git.run(scratch, "config", "--bool", "--get", "core.sparseCheckout", accept=(0, 1)).stdout
-        == b"true\n"
-    )
+    asked = ("config", "--bool", "--get", "core.sparseCheckout")
+    sparse = is_sparse(worktree.registration) or git.run(scratch, *asked, accept=(0, 1)).stdout == b"true\n"
     lifted = {
         "--no-assume-unchanged": [path for tag, path in entries if tag.islower()],
         "--no-skip-worktree": [
@@ -275,7 +274,8 @@ def _save_files(
             break
     else:
         reason = failure.message if failure else "still being written"
-        problems.append(f"{len(left)} files cannot be saved ({', '.join(left[:_NAMED])}): {reason}")
+        names = ", ".join(left[:_NAMED])
+        problems.append(f"{_counted(len(left), 'file')} cannot be saved ({names}): {reason}")
     head_tree = git.tree_of(scratch, head.commit) if head.commit else None
     if tree == head_tree == index_tree:
         return None
@@ -381,3 +381,7 @@ _OPERATIONS = {
 def operation(worktree: LinkedWorktree) -> str | None:
     """Return what git is in the middle of in a worktree."""
     return next((name for file, name in _OPERATIONS.items() if (worktree.registration / file).exists()), None)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

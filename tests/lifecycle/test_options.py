@@ -152,7 +152,7 @@ def test_a_base_is_any_revision(repo: Repo, base: str) -> None:
     assert (result.stdout, result.report["base"]) == (b"one\n", first)
 
 
-@pytest.mark.parametrize("base", ["no-such-branch", "HEAD~99", "HEAD:file.txt", "--all", "", "fresh"])
+@pytest.mark.parametrize("base", ["no-such-branch", "HEAD~99", "HEAD:file.txt", "--all", ""])
 def test_a_base_that_is_no_commit_is_a_usage_error(repo: Repo, base: str) -> None:
     """Nothing is made."""
     before = listing(repo.path)

@@ -1,0 +1,117 @@
+"""The worktrees of a repository: what ``git worktree list --porcelain`` says of them.
+
+Git 2.36 and newer end each line with NUL, and everything comes back byte for byte. Before, lines end with a
+newline: a path that holds one comes back cut, and what follows in it may read like lines of git's own. That
+cannot be told from outside. Reasons are quoted there as C strings, since git 2.31; older git tells neither
+of locks nor of what could be pruned.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from ralph_wrap.errors import GitError
+from ralph_wrap.git.command import Git, run, run_again, text
+
+_ASKED = ("worktree", "list", "--porcelain")
+_NO_SUCH_OPTION = 129
+_BRANCHES = "refs/heads/"
+_ESCAPE = re.compile(rb"\\([0-7]{3}|.)", re.DOTALL)
+_ESCAPED = dict(zip(b"abtnvfr", b"\a\b\t\n\v\f\r", strict=True))
+
+
+class WorktreeInfo(NamedTuple):
+    """One worktree, the main one included.
+
+    Attributes:
+        path: its directory; of a bare repository, that of the repository.
+        branch: short name of its branch; ``None`` for a detached HEAD or a bare repository.
+        head: id of its commit; ``None`` before the first one, or for a bare repository.
+        locked: why it is locked, empty if no reason was given; ``None`` if it is not.
+        prunable: why ``git worktree prune`` would forget it, the same way.
+
+    """
+
+    path: Path
+    branch: str | None = None
+    head: str | None = None
+    locked: str | None = None
+    prunable: str | None = None
+
+
+def list_worktrees(git: Git) -> list[WorktreeInfo]:
+    """Return all worktrees of a repository, the main one first.
+
+    Raises:
+        GitError: there is no repository, or git cannot read it.
+
+    """
+    try:
+        return parse_porcelain(run(git, *_ASKED, "-z").stdout, b"\0")
+    except GitError as error:
+        if error.status == _NO_SUCH_OPTION:
+            return parse_porcelain(run_again(git, *_ASKED).stdout, b"\n")
+    return parse_porcelain(run_again(git, *_ASKED, "-z").stdout, b"\0")
+
+
+def parse_porcelain(output: bytes, separator: bytes) -> list[WorktreeInfo]:
+    """Read ``git worktree list --porcelain`` (git-worktree(1), *PORCELAIN FORMAT*), unknown lines skipped.
+
+    Arguments:
+        output: what git printed.
+        separator: what ends a line: NUL with ``-z``, else a newline.
+
+    """
+    found: list[WorktreeInfo] = []
+    for line in output.split(separator):
+        key, _, value = line.partition(b" ")
+        if key == b"worktree":
+            # Of a repository in the root directory git takes "/.git" off "/.git".
+            found.append(WorktreeInfo(Path(text(value) or "/")))
+        elif found:
+            found[-1] = _with_line(found[-1], key, value if separator == b"\0" else _unquoted(value))
+    return found
+
+
+def _with_line(info: WorktreeInfo, key: bytes, value: bytes) -> WorktreeInfo:
+    word = text(value)
+    if key == b"HEAD":
+        return info._replace(head=word if word.strip("0") else None)
+    if key == b"branch" and word.startswith(_BRANCHES):
+        return info._replace(branch=word.removeprefix(_BRANCHES))
+    if key == b"locked":
+        return info._replace(locked=word)
+    if key == b"prunable":
+        return info._replace(prunable=word)
+    return info
+
+
+def _unquoted(value: bytes) -> bytes:
+    if value[:1] != b'"':
+        return value
+    return _ESCAPE.sub(_unescaped, value[1:-1])
+
+
+def _unescaped(found: re.Match[bytes]) -> bytes:
+    if found[1].isdigit():
+        return bytes((int(found[1], 8) & 0xFF,))
+    return bytes((_ESCAPED.get(found[1][0], found[1][0]),))
+
+
+def worktree_holding(git: Git, ref: str) -> Path | None:
+    """Return the path of the worktree that has a branch checked out, ``None`` if none has.
+
+    Arguments:
+        git: in the repository.
+        ref: full name of the branch.
+
+    """
+    infos = list_worktrees(git)
+    return next((info.path for info in infos if info.branch and f"{_BRANCHES}{info.branch}" == ref), None)
+
+
+def is_registered(git: Git, path: Path) -> bool:
+    """Tell whether the repository has a worktree registered at a path."""
+    return any(info.path == path for info in list_worktrees(git))
