@@ -44,6 +44,13 @@ class Ignore(Enum):
     OFF = "off"
 
 
+class Orphans(Enum):
+    """What a start does for dead sessions."""
+
+    SWEEP = "sweep"
+    REPORT = "report"
+
+
 class Settings(NamedTuple):
     """Everything that decides how a session runs; times are seconds, 0 or ``None`` is no limit.
 
@@ -73,6 +80,7 @@ class Settings(NamedTuple):
         keep_worktree: never remove the worktree.
         drop_empty: delete the branch if the session left nothing at all.
         ignore: where the ignore rule goes.
+        orphans: what the start does for dead sessions.
         background: nobody waits for it; its worktree stays, saved, until ``ralph-wrap rm``.
 
     """
@@ -101,6 +109,7 @@ class Settings(NamedTuple):
     keep_worktree: bool = False
     drop_empty: bool = False
     ignore: Ignore = Ignore.GITIGNORE
+    orphans: Orphans = Orphans.SWEEP
     background: bool = False
 
 
@@ -192,10 +201,13 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "ignore": _choice(Ignore),
     "job": Path,
 }
+_FILE_ONLY: dict[str, Callable[[str], Any]] = {"orphans": _choice(Orphans)}
 LISTS = ("sparse", "link")
 """Options that can be given several times; one path a line, where they are one text."""
 OPTIONS = tuple(name for name in _READERS if name != "job")
 """Every setting that is also ``RALPH_WRAP_<OPTION>`` and a key of the file; a job stands for several."""
+KEYS = (*OPTIONS, *_FILE_ONLY)
+"""Everything that can stand in the configuration file."""
 _PREFIX = "RALPH_WRAP_"
 _OTHERS = ("project", "stop_timeout")  # variables that are read elsewhere
 _OWN = "OWN_COMMAND"  # set for git commands of ours, and so for whatever those start
@@ -248,6 +260,19 @@ def load(
     if "prompt_file" in values:
         _check_readable(values["prompt_file"])
     return Settings(project=project, command=command, **values)
+
+
+def orphans(root: Path) -> Orphans:
+    """Return what a start does for dead sessions.
+
+    Arguments:
+        root: the project root.
+
+    Raises:
+        UsageError: something in the configuration file is wrong.
+
+    """
+    return Orphans(_from_file(root / CONFIG).get("orphans", Orphans.SWEEP))
 
 
 def _read_job(given: dict[str, Any], directory: Path) -> None:
@@ -327,8 +352,8 @@ def _from_file(path: Path) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for key, value in table.items():
         place = f"{path}, line {_line_of(key, content)}, key {key}"
-        if key not in OPTIONS:
-            raise UsageError(f"{place}: unknown key", f"known: {', '.join(OPTIONS)}")
+        if key not in KEYS:
+            raise UsageError(f"{place}: unknown key", f"known: {', '.join(KEYS)}")
         if key in LISTS and isinstance(value, list) and all(isinstance(one, str) for one in value):
             value = "\n".join(value)  # noqa: PLW2901 -- as it would stand in the environment
         if not isinstance(value, str | int | float):
@@ -345,6 +370,6 @@ def _line_of(key: str, content: bytes) -> int:
 
 def _read(name: str, value: str, place: str) -> Any:
     try:
-        return _READERS[name](value)
+        return (_READERS | _FILE_ONLY)[name](value)
     except ValueError as error:
         raise UsageError(f"{place}: {error}", "see ralph-wrap run --help") from None

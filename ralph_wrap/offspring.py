@@ -102,7 +102,7 @@ class Offspring:
 
     def _find(self) -> Collection[int]:
         if not self._whole_process:
-            ours = _ancestors(os.getpid())  # we may be below a dead session's agent
+            ours = ancestors(os.getpid())  # we may be below a dead session's agent
             return [pid for pid in _pids() if pid not in ours and self._is_marked(pid)]
         return [pid for pid in _children(os.getpid()) if pid not in self._before]
 
@@ -146,8 +146,8 @@ def _descendants(pids: Collection[int]) -> list[int]:
     return found
 
 
-def _ancestors(pid: int) -> set[int]:
-    """Return a process and everything above it (``proc(5)``: stat, field 4)."""
+def ancestors(pid: int) -> set[int]:
+    """Return the pids of a process and of everything above it (``proc(5)``: stat, field 4)."""
     found = set()
     while pid > 0:
         found.add(pid)

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import git
+from ralph_wrap import files, git
 from ralph_wrap.errors import GitTooOldError, IsolationError, NotARepositoryError, RalphError, UsageError
 from ralph_wrap.git import Git, Repository
 from ralph_wrap.registry import Claim, Registry
@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 WORKTREES = Path(".ralph/worktrees")
 """Where the worktrees are, below the project root."""
 
-_RUN = Path(".ralph/run")
-_SESSION_WORKTREE = re.compile(r"(.+)/\.ralph/worktrees/\d{8}T\d{6}Z-[0-9a-f]{4}", re.DOTALL)
+RUN = Path(".ralph/run")
+"""Where everything else of ours is."""
+
+_OUR_WORKTREE = re.compile(r"(.+)/\.ralph/worktrees/[^/]+", re.DOTALL)
 
 
 class Project(NamedTuple):
@@ -27,9 +29,9 @@ class Project(NamedTuple):
 
     Attributes:
         checkout: top level of the checkout that the user is in; without a repository, the directory itself.
-        root: the project root, where ``.ralph`` is. The same as *checkout*, but for a session started
-            inside another session's worktree: that belongs to the outer one's project, and its worktree
-            goes beside the outer one's, not into it.
+        root: the project root, where ``.ralph`` is. The same as *checkout*, but for who starts inside one
+            of our worktrees: that belongs to the outer one's project, and its worktree goes beside the
+            outer one's, not into it.
         prefix: the user's place below *checkout*.
         repository: of *checkout*.
         obstacle: why there is no repository to make a worktree from.
@@ -70,17 +72,28 @@ def find(directory: Path, environ: Mapping[str, str]) -> Project:
     except OSError as error:
         obstacle = IsolationError(f"git cannot be run: {error.strerror}", "check the PATH")
     else:
-        outer = _SESSION_WORKTREE.fullmatch(os.fspath(repository.root))
-        nested = outer is not None and Path(outer[1], _RUN).is_dir()
+        outer = _OUR_WORKTREE.fullmatch(os.fspath(repository.root))
+        nested = outer is not None and _is_checkout_of(Path(outer[1]), repository.common_dir)
         root = Path(outer[1]) if outer and nested else repository.root
         return Project(repository.root, root, repository.prefix, repository, None)
     return Project(here, here, Path(), None, obstacle)
 
 
+def _is_checkout_of(directory: Path, common_dir: Path) -> bool:
+    """Tell whether a directory is the top level of a checkout of a repository (gitrepository-layout(5))."""
+    pointer = directory / ".git"
+    try:
+        named = git.text(files.read(pointer)).removeprefix("gitdir: ").rstrip("\n")
+    except OSError:
+        return pointer.resolve() == common_dir
+    target = (directory / named).resolve()
+    return common_dir in {target, target.parent.parent}
+
+
 def registries(project: Project, environ: Mapping[str, str]) -> Iterator[Registry]:
     """Yield every place where sessions of this project may be registered, the normal one first."""
     if not _symlink(project):
-        yield Registry(project.root / _RUN)
+        yield Registry(project.root / RUN)
     import hashlib  # noqa: PLC0415 -- seldom needed, and slow
 
     key = hashlib.sha256(os.fsencode(project.root)).hexdigest()[:16]
@@ -130,6 +143,6 @@ def register(
 
 def _symlink(project: Project) -> Path | None:
     """Return which of our directories is a symlink: it may lead out, and git looks behind none."""
-    run = project.root / _RUN
+    run = project.root / RUN
     places = (run.parent, run, project.root / WORKTREES, run / "agents", run / "sessions", run / "trash")
     return next((place for place in places if place.is_symlink()), None)

@@ -18,6 +18,8 @@ LAYERS = [
         "files",
         "liveness",
         "config",
+        "job",
+        "tmux",
         "log",
         "relay",
         "user",
@@ -28,7 +30,7 @@ LAYERS = [
     {"loop", "worktree", "registry", "report", "request", "signals", "agents"},
     {"project", "prospect", "workspace", "inventory"},
     {"remains"},
-    {"session", "sweep", "stop", "logs", "doctor", "rm"},
+    {"session", "context", "sweep", "stop", "logs", "doctor", "rm", "toolbox"},
     {"cli", "init", "__main__", "__init__"},
 ]
 """Rooms from the bottom to the top; imports point downwards."""
@@ -38,6 +40,8 @@ INSIDE_A_LAYER = {
     ("offspring", "process"),
     ("relay", "files"),
     ("config", "files"),
+    ("config", "job"),
+    ("tmux", "process"),
     ("loop", "request"),
     ("loop", "signals"),
     ("report", "registry"),
@@ -52,7 +56,13 @@ INSIDE_A_LAYER = {
 }
 """The only imports between rooms of one layer."""
 
-OWNERS = {"subprocess": "process", "psutil": "liveness", "typer": "cli", "structlog": "log"}
+OWNERS = {
+    "subprocess": "process",
+    "psutil": "liveness",
+    "typer": "cli",
+    "structlog": "log",
+    "slugify": "toolbox",
+}
 """Modules that one room alone may import."""
 
 LONGEST = 400

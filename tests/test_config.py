@@ -143,7 +143,7 @@ def test_the_table_knows_every_option() -> None:
 def test_options_are_settings() -> None:
     """Whatever can be set has a place to go to."""
     names = {*Settings._fields}
-    assert set(config.OPTIONS) == names - {"project", "command", "background"}
+    assert set(config.OPTIONS) == names - {"project", "command", "background", "orphans"}
 
 
 @pytest.mark.parametrize("option", config.OPTIONS)
@@ -383,7 +383,7 @@ def test_an_unknown_key_is_an_error(place: Place, line: str) -> None:
     error = place.refused()
     assert (error.message, error.hint) == (
         f"{path}, line 2, key surprise: unknown key",
-        f"known: {', '.join(config.OPTIONS)}",
+        f"known: {', '.join(config.KEYS)}",
     )
 
 

@@ -188,7 +188,7 @@ def test_on_dirty_keep_is_respected(repo: Repo) -> None:
     """What is uncommitted stays where it is, unsaved."""
     left = orphan(repo, "--on-dirty", "keep")
     swept = sweep(repo)
-    row = f"{left.session}  orphan  finished  1 uncommitted paths\n"
+    row = f"{left.session}  orphan  finished  1 uncommitted path\n"
     assert (swept.status, swept.stdout.decode()) == (0, row)
     assert (left.worktree / "new").read_bytes() == b"new\n"
     assert left.wip not in repo.branches()
@@ -711,3 +711,28 @@ def test_the_library_sweeps_too(repo: Repo) -> None:
     left = Orphan(repo, json.loads(record.read_text())["session"])
     assert sweep(repo).status == 0
     assert repo.show(f"{left.wip}:new") == b"new\n"
+
+
+# What a start does
+
+
+def test_a_start_that_only_reports(repo: Repo) -> None:
+    """``orphans = "report"``: the dead session is named, and left for ``sweep``."""
+    left = orphan(repo, work="echo new > new")
+    (repo.path / ".ralph" / "config.toml").write_text('orphans = "report"\n')
+    before = left.record.read_bytes()
+    ended = run(repo.path, "-n", "1", "--", "true")
+    assert ended.status == 0
+    assert [told["hint"] for told in ended.warnings] == ["ralph-wrap sweep"]
+    assert (left.record.read_bytes(), (left.worktree / "new").exists()) == (before, True)
+    assert sweep(repo).status == 0
+    assert not left.worktree.exists()
+
+
+def test_the_sweep_of_a_container_only_reports_then(repo: Repo) -> None:
+    """The one that ``init`` starts; one that is typed does what it is typed for."""
+    left = orphan(repo, work="echo new > new")
+    (repo.path / ".ralph" / "config.toml").write_text('orphans = "report"\n')
+    told = command("sweep", cwd=repo.path, env={"RALPH_WRAP_AT_START": "1"})
+    assert (told.status, told.stdout.decode()) == (0, f"{left.session}  orphan  would finish\n")
+    assert left.worktree.exists()

@@ -15,6 +15,7 @@ from ralph_wrap.cli.rm import rm
 from ralph_wrap.cli.run import run, spawn
 from ralph_wrap.cli.stop import stop
 from ralph_wrap.cli.sweep import sweep
+from ralph_wrap.cli.worktree import worktree
 
 app = typer.Typer(
     name="ralph-wrap",
@@ -34,6 +35,7 @@ app.command(rich_help_panel="Loops")(rm)
 app.command(rich_help_panel="Loops")(sweep)
 app.command(rich_help_panel="Container", context_settings={"allow_interspersed_args": False})(init)
 app.command(rich_help_panel="Container")(doctor)
+app.add_typer(worktree, name="worktree", rich_help_panel="Worktrees")
 
 
 def _show_version(value: bool) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ralph_wrap import config, project
 from ralph_wrap.agents import with_agent
 from ralph_wrap.cli.boundary import become_owner, boundary
-from ralph_wrap.config import Isolation
+from ralph_wrap.config import Isolation, Orphans
 from ralph_wrap.errors import RalphError, StoppedError
 from ralph_wrap.files import write_all
 from ralph_wrap.log import on_stderr
@@ -32,14 +32,25 @@ _BEGUN = ("agent.started", "iteration.ended")
 """Events after which it is known whether the agent could be started; the second one without a prompt."""
 
 
-def _sweep(place: Project, environ: Mapping[str, str], signals: Signals | None, told: Log) -> None:
+def _sweep(
+    place: Project, settings: Settings, environ: Mapping[str, str], signals: Signals | None, told: Log
+) -> None:
     """Finish what dead sessions have left, if there are any: what cannot be finished stops no new one."""
     if not project.has_ownerless(place, environ):
         return
     from ralph_wrap.sweep import kept, sweep  # noqa: PLC0415 -- seldom needed
 
-    swept = sweep(place, environ, stopped=lambda: signals is not None and signals.stop.count > 0)
+    swept = sweep(
+        place,
+        environ,
+        dry_run=settings.orphans is Orphans.REPORT,
+        stopped=lambda: signals is not None and signals.stop.count > 0,
+    )
     for entry in swept:
+        if entry.action == "would finish":
+            told.warning(
+                "session.left", f"session {entry.session} is dead, and was left as it is", "ralph-wrap sweep"
+            )
         if entry.verdict in {"foreign", "unknown"} and entry.action == "left":
             told.warning(
                 "session.left",
@@ -89,8 +100,8 @@ def start(
     with boundary("run", json=False):
         environ = become_owner(directory, log)
         place = project.find(directory, environ)
-        _sweep(place, environ, signals, log)
         settings = with_agent(config.load(directory, place.root, Path.cwd(), flags, environ, command))
+        _sweep(place, settings, environ, signals, log)
         _warn(settings, flags, environ, log)
         session = Session(
             settings._replace(background=background),

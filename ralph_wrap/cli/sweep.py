@@ -24,11 +24,16 @@ def sweep(
 ) -> None:
     """Finish what dead sessions have left: save, remove, release."""
     from ralph_wrap import sweep as use_case  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.config import Orphans, orphans  # noqa: PLC0415
+    from ralph_wrap.init.supervisor import AT_START  # noqa: PLC0415
     from ralph_wrap.project import find  # noqa: PLC0415
 
     with boundary("sweep", json=json):
         environ = become_owner(project, on_stderr(os.environ))
-        swept = use_case.sweep(find(project, environ), environ, dry_run=dry_run, adopted=adopt or ())
+        place = find(project, environ)
+        if os.environ.get(AT_START):
+            dry_run = orphans(place.root) is Orphans.REPORT
+        swept = use_case.sweep(place, environ, dry_run=dry_run, adopted=adopt or ())
         data = [entry._asdict() for entry in swept]
         if not json:
             for entry in swept:

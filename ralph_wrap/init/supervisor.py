@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
     from ralph_wrap.init.container import Process
 
+AT_START = "RALPH_WRAP_AT_START"
+"""In the environment of a sweep that nobody has typed: the configuration says what it does."""
+
 _SECOND = 3 / 8
 """Share of the time-out after which hold-outs are told again: most of it is for saving without a grace."""
 
@@ -141,6 +144,7 @@ class Supervisor:
         try:
             os.setpgid(0, 0)  # in our group Ctrl-C would reach it twice, or a sweep at all
             if in_background:
+                os.environ[AT_START] = "1"
                 os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
                 os.dup2(2, 1)
             elif os.isatty(0):

@@ -140,8 +140,8 @@ class Container:
     def _find(self) -> int | None:
         candidates = [self.first]
         for pid in candidates:  # which grows
-            if _is_idle(pid) and "init" in Path(f"/proc/{pid}/cmdline").read_text().split("\0"):
-                return pid
+            if "init" in Path(f"/proc/{pid}/cmdline").read_text().split("\0"):
+                return pid if _is_idle(pid) else None  # not its child: that looks the same until it executes
             candidates += children(pid)
         return None
 

@@ -1,0 +1,1 @@
+"""Worktrees for other programs, and for whoever enters one: thin faces over ``worktree``."""

@@ -1,0 +1,49 @@
+"""What a tool needs of the project that it is called in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ralph_wrap.errors import ConflictError, NotARepositoryError, RalphError
+from ralph_wrap.project import RUN, WORKTREES
+from ralph_wrap.registry import Registry
+
+if TYPE_CHECKING:
+    from ralph_wrap.git import Repository
+    from ralph_wrap.project import Project
+
+
+def repository_of(place: Project) -> Repository:
+    """Return the repository of a project.
+
+    Raises:
+        RalphError: there is none, or git cannot be used in it.
+
+    """
+    if place.repository is None:
+        raise place.obstacle or NotARepositoryError(f"{place.root} is not in a git repository", "git init")
+    return place.repository
+
+
+def home_of(place: Project) -> Registry:
+    """Return where our own files are, ready to be used.
+
+    Raises:
+        ConflictError: something that leads elsewhere is in its place.
+        RalphError: it cannot be had.
+
+    """
+    for directory in (place.root / RUN.parent, place.root / RUN, place.root / WORKTREES):
+        if directory.is_symlink():
+            raise ConflictError(
+                f"{directory} is a symlink, which is not followed", "replace it by a directory"
+            )
+    home = Registry(place.root / RUN)
+    try:
+        home.prepare()
+    except OSError as error:
+        raise RalphError(
+            f"{home.directory} cannot be used: {error.strerror}",
+            "it must be a directory that can be written, on a disk that is not full",
+        ) from error
+    return home
