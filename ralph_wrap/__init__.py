@@ -9,19 +9,57 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ralph_wrap.config import Settings
+    from ralph_wrap.context import (
+        AgentResult,
+        Worktree,
+        WorktreeInfo,
+        add_worktree,
+        branch_exists,
+        current_worktree,
+        list_worktrees,
+        remove_worktree,
+        run_agent,
+        worktree_exists,
+    )
     from ralph_wrap.errors import RalphError
     from ralph_wrap.report import SessionReport
     from ralph_wrap.session import Session
     from ralph_wrap.workspace import Workspace
 
-__all__ = ["RalphError", "Session", "SessionReport", "Settings", "Workspace"]
+__all__ = [
+    "AgentResult",
+    "RalphError",
+    "Session",
+    "SessionReport",
+    "Settings",
+    "Workspace",
+    "Worktree",
+    "WorktreeInfo",
+    "add_worktree",
+    "branch_exists",
+    "current_worktree",
+    "list_worktrees",
+    "remove_worktree",
+    "run_agent",
+    "worktree_exists",
+]
 
 _HOMES = {
+    "AgentResult": "ralph_wrap.context",
     "RalphError": "ralph_wrap.errors",
     "Session": "ralph_wrap.session",
     "SessionReport": "ralph_wrap.report",
     "Settings": "ralph_wrap.config",
     "Workspace": "ralph_wrap.workspace",
+    "Worktree": "ralph_wrap.context",
+    "WorktreeInfo": "ralph_wrap.context",
+    "add_worktree": "ralph_wrap.context",
+    "branch_exists": "ralph_wrap.context",
+    "current_worktree": "ralph_wrap.context",
+    "list_worktrees": "ralph_wrap.context",
+    "remove_worktree": "ralph_wrap.context",
+    "run_agent": "ralph_wrap.context",
+    "worktree_exists": "ralph_wrap.context",
 }
 
 

@@ -125,3 +125,24 @@ def test_the_public_names_are_there() -> None:
     assert [getattr(ralph_wrap, name).__name__ for name in ralph_wrap.__all__] == ralph_wrap.__all__
     with pytest.raises(AttributeError):
         _ = ralph_wrap.nothing
+
+
+@pytest.mark.parametrize("start", ["import ralph_wrap", "import ralph_wrap.cli.start, ralph_wrap.session"])
+def test_nothing_is_loaded_before_it_is_used(start: str) -> None:
+    """Neither a program that only imports us nor the command line waits for the worktrees of programs."""
+    code = f"{start}; import sys; print(sorted({{'ralph_wrap.context', 'asyncio'}} & {{*sys.modules}}))"
+    done = subprocess.run((sys.executable, "-c", code), check=True, capture_output=True, text=True)
+    assert done.stdout == "[]\n"
+
+
+def test_a_worktree_from_python(repo: Repo) -> None:
+    """The example of a context and of an agent in it, as documented."""
+    with ralph_wrap.Worktree("feature-auth", base="main", cleanup=True, project=repo.path) as tree:
+        with ralph_wrap.Worktree("experiment", project=repo.path):
+            inner = ralph_wrap.current_worktree()
+            assert inner is not None
+            assert inner.branch == "experiment"
+        assert ralph_wrap.run_agent("", ("pwd",)).output == f"{tree.path}\n"
+    assert ralph_wrap.current_worktree() is None
+    paths = [info.path for info in ralph_wrap.list_worktrees(repo.path)]
+    assert paths == [repo.path, repo.path / ".ralph/worktrees/experiment"]

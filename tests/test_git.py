@@ -222,12 +222,13 @@ def test_inside_a_git_directory_is_no_checkout(repo: Repo) -> None:
 
 
 def test_an_ordinary_directory_is_no_repository(tmp_path: Path) -> None:
-    """The hint makes it one."""
-    assert _refusal(tmp_path) == (
-        NotARepositoryError,
-        f"{tmp_path} is not in a git repository",
-        "git init && git commit there",
-    )
+    """The hint makes it one, with a commit to start from, as it is typed."""
+    place = tmp_path / "empty"
+    place.mkdir()
+    hint = 'git init && git commit --allow-empty -m "First commit"'
+    assert _refusal(place) == (NotARepositoryError, f"{place} is not in a git repository", hint)
+    subprocess.run(("sh", "-c", hint), cwd=place, check=True, capture_output=True)
+    assert git.locate(Git(place, git.environment(os.environ))).head is not None
 
 
 @needs_root

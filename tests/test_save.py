@@ -467,6 +467,6 @@ def test_keeping_dirty_work_saves_nothing_and_removes_nothing(tree: Tree) -> Non
     """On request the worktree itself is what is kept."""
     tree.inside.write("new", "n\n")
     outcome = tree.finish(keep_dirty=True)
-    assert outcome.kept == "1 uncommitted paths"
+    assert outcome.kept == "1 uncommitted path"
     assert WIP not in tree.repo.branches()
     assert (tree.path / "new").exists()

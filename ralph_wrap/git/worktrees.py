@@ -18,7 +18,7 @@ from ralph_wrap.git.command import Git, run, run_again, text
 _ASKED = ("worktree", "list", "--porcelain")
 _NO_SUCH_OPTION = 129
 _BRANCHES = "refs/heads/"
-_ESCAPE = re.compile(rb"\\([0-7]{3}|.)", re.DOTALL)
+_ESCAPE = rb"(?s)\\([0-7]{3}|.)"  # compiled when it is needed, which is seldom: every start would wait for it
 _ESCAPED = dict(zip(b"abtnvfr", b"\a\b\t\n\v\f\r", strict=True))
 
 
@@ -91,7 +91,7 @@ def _with_line(info: WorktreeInfo, key: bytes, value: bytes) -> WorktreeInfo:
 def _unquoted(value: bytes) -> bytes:
     if value[:1] != b'"':
         return value
-    return _ESCAPE.sub(_unescaped, value[1:-1])
+    return re.sub(_ESCAPE, _unescaped, value[1:-1])
 
 
 def _unescaped(found: re.Match[bytes]) -> bytes:

@@ -138,11 +138,13 @@ class Container:
             process.wait()
 
     def _find(self) -> int | None:
-        candidates = [self.first]
-        for pid in candidates:  # which grows
-            if "init" in Path(f"/proc/{pid}/cmdline").read_text().split("\0"):
-                return pid if _is_idle(pid) else None  # not its child: that looks the same until it executes
-            candidates += children(pid)
+        candidates = [(self.first, "")]
+        for pid, above in candidates:  # which grows
+            words = Path(f"/proc/{pid}/cmdline").read_text()
+            # A child of the init looks the same until it executes something else.
+            if words != above and _is_idle(pid) and "init" in words.split("\0"):
+                return pid
+            candidates += [(child, words) for child in children(pid)]
         return None
 
     def sweeps(self) -> list[int]:

@@ -1,0 +1,122 @@
+"""The git of a Debian suite, in an image that holds it and what it needs, and nothing else: not even a shell.
+
+Packages are unpacked and not configured, from the archive that this machine's own apt uses. An image is made
+once for each recipe.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import docker
+from docker.errors import ImageNotFound
+
+from tests.container.base_image import BaseImageError, _apt_transport, _debian_sources
+
+ROOT = Path(__file__).parents[2]
+REPOSITORY = "ralph-wrap-git"
+BOOTSTRAP = (
+    "mmdebstrap",
+    "--quiet",
+    "--variant=extract",
+    "--include=base-files,git",  # base-files: the symlinks of a merged /usr
+    '--aptopt=APT::Install-Recommends "false"',
+    '--aptopt=Acquire::Languages "none"',
+    '--aptopt=Acquire::Retries "3"',
+)
+BOOTSTRAP_SECONDS = 100  # 10 with a near mirror
+
+FOREVER = ("perl", "-e", "sleep")  # git needs perl, so it is there
+
+SHIM = """\
+#!{python}
+import os, sys
+sys.path.insert(0, {root!r})
+from pathlib import Path
+from tests.container.debian_git import run
+status, stdout, stderr = run({container!r}, Path.cwd(), *sys.argv[1:])
+os.write(1, stdout)
+os.write(2, stderr)
+sys.exit(status)
+"""
+
+
+def ensure(engine: docker.DockerClient, suite: str) -> str:
+    """Return the name of the image with a suite's git, making it if the engine has none.
+
+    Raises BaseImageError if Debian's packages cannot be had.
+    """
+    source = _archive(suite)
+    recipe = json.dumps([BOOTSTRAP, source])
+    name = f"{REPOSITORY}:{suite}-{hashlib.sha256(recipe.encode()).hexdigest()[:16]}"
+    try:
+        engine.images.get(name)
+    except ImageNotFound:
+        _make(engine, name, suite, source)
+    return name
+
+
+def run(container: str, cwd: Path, *arguments: str) -> tuple[int, bytes, bytes]:
+    """Run git in a container that has the same directories, and return status, output and errors."""
+    engine = docker.from_env()
+    try:
+        ended = engine.containers.get(container).exec_run(
+            ["git", *arguments],
+            workdir=str(cwd),
+            environment={key: value for key, value in os.environ.items() if key.startswith(("GIT_", "HOME"))},
+            user=f"{os.getuid()}:{os.getgid()}",
+            demux=True,
+        )
+    finally:
+        engine.close()
+    output: Any = ended.output  # the stubs do not know of demux
+    assert ended.exit_code is not None
+    return ended.exit_code, output[0] or b"", output[1] or b""
+
+
+def shim(directory: Path, container: str) -> str:
+    """Make a `git` that runs the one in a container, and return a PATH that finds it."""
+    directory.mkdir()
+    program = directory / "git"
+    program.write_text(
+        SHIM.format(python=sys.executable, root=str(ROOT), container=container), encoding="utf-8"
+    )
+    program.chmod(0o755)
+    return f"{directory}{os.pathsep}{os.environ['PATH']}"
+
+
+def _archive(suite: str) -> str:
+    """Return the `deb` line of a suite, from the archive that has this machine's own."""
+    own = [line.split() for line in _debian_sources() if line.endswith(" main")]
+    if not own:
+        raise BaseImageError("apt knows no Debian archive here")
+    _, uri, *_ = min(own, key=lambda words: len(words[2]))  # bookworm, not bookworm-security
+    return f"deb {uri} {suite} main"
+
+
+def _make(engine: docker.DockerClient, name: str, suite: str, source: str) -> None:
+    if shutil.which("mmdebstrap") is None:
+        raise BaseImageError("mmdebstrap is not installed")
+    with tempfile.TemporaryDirectory() as directory:
+        tree = Path(directory) / "rootfs.tar"
+        try:
+            made = subprocess.run(
+                [*BOOTSTRAP, *_apt_transport(), suite, str(tree), source],
+                capture_output=True,
+                text=True,
+                timeout=BOOTSTRAP_SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise BaseImageError(f"mmdebstrap made no {suite} in {BOOTSTRAP_SECONDS} s") from None
+        if made.returncode != 0:
+            raise BaseImageError(f"mmdebstrap failed with {made.returncode}: {made.stderr.strip()[-2000:]}")
+        repository, _, tag = name.partition(":")
+        engine.api.import_image_from_file(str(tree), repository=repository, tag=tag)
+    engine.images.get(name)

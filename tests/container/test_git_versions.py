@@ -1,0 +1,91 @@
+"""What git lists, in the words of older and newer versions than the one on this machine."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import docker
+import pytest
+
+from ralph_wrap import git
+from ralph_wrap.git import Git, WorktreeInfo
+from tests.container import debian_git
+from tests.container.base_image import BaseImageError
+from tests.support.repo import Repo
+
+pytestmark = pytest.mark.container
+
+SUITES = ("bullseye", "bookworm", "trixie", "sid")
+"""Git 2.30, 2.39, 2.47, and the newest that Debian has."""
+
+REASON = '"why"\n\\ \udcff\tand not'
+
+
+@pytest.fixture(params=SUITES)
+def container(request: pytest.FixtureRequest, engine: docker.DockerClient, tmp_path: Path) -> Iterator[str]:
+    """Return the id of a container with the git of a suite and the directory of this test."""
+    try:
+        image = debian_git.ensure(engine, request.param)
+    except BaseImageError as error:
+        if os.environ.get("REQUIRE_DOCKER") == "1":
+            pytest.fail(str(error), pytrace=False)
+        pytest.skip(str(error))
+    running = engine.containers.run(
+        image,
+        list(debian_git.FOREVER),
+        detach=True,
+        init=True,
+        network_mode="none",
+        volumes={str(tmp_path): {"bind": str(tmp_path), "mode": "rw"}},
+        labels=["ralph-wrap-test"],
+    )
+    try:
+        assert running.id is not None
+        yield running.id
+    finally:
+        running.remove(force=True, v=True)
+
+
+def test_worktrees_are_listed(
+    container: str, repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Paths with newlines since 2.36, locks and what is gone since 2.31; all else by each version."""
+
+    def theirs(*arguments: str) -> bytes:
+        status, stdout, stderr = debian_git.run(container, repo.path, *arguments)
+        assert status == 0, stderr
+        return stdout
+
+    top = repo.path.parent
+    add = ("worktree", "add", "-q")
+    for name in ("a", "b plain", "c locked", "d why", "e gone", "f new\nline"):
+        theirs(*add, "-b", f"topic/{name[0]}", f"{top}/{name}")
+    theirs(*add, "--detach", f"{top}/g")
+    theirs("worktree", "lock", f"{top}/c locked")
+    theirs("worktree", "lock", f"{top}/d why")
+    (repo.path / ".git/worktrees/d-why/locked").write_bytes(os.fsencode(REASON))
+    shutil.rmtree(top / "e gone")
+    _rename(repo.path / ".git/worktrees/a", top / "a", top / "a \udcff")
+
+    head = repo.head
+    version = git.parse_version(theirs("version"))
+    tells, whole = version >= (2, 31), version >= (2, 36)
+    gone = "gitdir file points to non-existent location" if tells else None
+    monkeypatch.setenv("PATH", debian_git.shim(tmp_path / "shim", container))
+    assert sorted(git.list_worktrees(Git(repo.path, git.environment(os.environ)))) == [
+        WorktreeInfo(top / "a \udcff", "topic/a", head),
+        WorktreeInfo(top / "b plain", "topic/b", head),
+        WorktreeInfo(top / "c locked", "topic/c", head, locked="" if tells else None),
+        WorktreeInfo(top / "d why", "topic/d", head, locked=REASON if tells else None),
+        WorktreeInfo(top / "e gone", "topic/e", head, prunable=gone),
+        WorktreeInfo(top / ("f new\nline" if whole else "f new"), "topic/f", head),
+        WorktreeInfo(top / "g", None, head),
+        WorktreeInfo(repo.path, "main", head),
+    ]
+
+
+def _rename(registration: Path, path: Path, new: Path) -> None:
+    """Move a worktree to a name that cannot be an argument in a container: JSON knows no such bytes."""
+    path.rename(new)
+    (registration / "gitdir").write_bytes(os.fsencode(new / ".git") + b"\n")
