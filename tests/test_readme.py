@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from tests.support.repo import Repo
 
+TESTS = Path(__file__).parent
 README = (Path(__file__).parent.parent / "README.md").read_text()
 
 
@@ -82,6 +83,13 @@ def test_the_help_shows_each_default(repo: Repo) -> None:
 def _default_told(line: str) -> str | None:
     found = re.search(r"\(default: (.*)\)", line)
     return found[1] if found else None
+
+
+def test_each_row_names_a_test() -> None:
+    """What other tools ask for is tried, by a test of that name."""
+    for _, cell in _rows("### What other tools ask for"):
+        module, _, name = cell.strip("`").partition("::")
+        assert re.search(rf"^(?:async )?def {name}\(", (TESTS / module).read_text(), re.MULTILINE), cell
 
 
 def test_the_module_map_is_complete() -> None:

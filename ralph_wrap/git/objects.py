@@ -30,7 +30,7 @@ def is_branch_name(git: Git, name: str) -> bool:
     """Tell whether git would take this as the name of a branch."""
     return (
         not name.startswith("-")
-        and name != "HEAD"  # a ref of that name could exist, but git branch refuses it
+        and name not in {"HEAD", "@"}  # refs of these names could exist, but git takes them for HEAD
         and run(git, "check-ref-format", f"refs/heads/{name}", accept=(0, 1)).status == 0
     )
 
