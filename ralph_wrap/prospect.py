@@ -13,12 +13,15 @@ from ralph_wrap.project import WORKTREES
 from ralph_wrap.worktree import EVERYTHING, Layout, check_layout, directories
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from ralph_wrap.config import Settings
     from ralph_wrap.git import Git
     from ralph_wrap.project import Project
     from ralph_wrap.registry import Record
+
+
+_CONFIG_BY_ENVIRONMENT = (2, 31)  # GIT_CONFIG_COUNT
 
 
 class Prospect(NamedTuple):
@@ -58,38 +61,52 @@ def look_first(settings: Settings, place: Project, where: Git, environ: Mapping[
             raise UsageError(f"base {settings.base!r} names no commit", "git log --oneline --all lists them")
     layout = EVERYTHING
     if settings.isolation is not Isolation.OFF and base is not None:
-        layout = _layout(settings, place, where, base)
+        if settings.link and place.repository.git_version < _CONFIG_BY_ENVIRONMENT:
+            raise UsageError(
+                "git before 2.31 cannot be kept from adding linked directories", "install git 2.31 or newer"
+            )
+        fresh = settings.base == "fresh"
+        layout = layout_of(settings.sparse, settings.link, place, where, base, fresh=fresh)
     return Prospect(base, committer(place, where), layout)
 
 
-def _layout(settings: Settings, place: Project, where: Git, base: str) -> Layout:
+def layout_of(
+    sparse: Sequence[str],
+    links: tuple[str, ...],
+    place: Project,
+    where: Git,
+    base: str,
+    *,
+    fresh: bool = False,
+) -> Layout:
     """Return what a worktree is to hold.
+
+    Arguments:
+        sparse: directories, or files in them, to check out; empty for all.
+        links: directories to share with the project.
+        place: the project.
+        where: git in it.
+        base: the commit to start from.
+        fresh: without *sparse*, check out what is at the top alone.
 
     Raises:
         UsageError: what was asked for is not there, or leads out of the project.
 
     """
-    if not settings.sparse and not settings.link:
-        return Layout(sparse=()) if settings.base == "fresh" else EVERYTHING
-    asked = Layout(settings.sparse or None, settings.link)
-    check_layout(asked, place.checkout)
-    old = place.repository is not None and place.repository.git_version < _CONFIG_BY_ENVIRONMENT
-    if settings.link and old:
+    nothing = () if fresh else None
+    if not sparse and not links:
+        return Layout(nothing)
+    wanted = tuple(path.rstrip("/") for path in sparse)
+    check_layout(Layout(wanted, links), place.checkout)
+    if not wanted:
+        return Layout(nothing, links)
+    there = git.kinds(where, base, wanted)
+    if missing := [path for path in wanted if path not in there]:
         raise UsageError(
-            "git before 2.31 cannot be kept from adding linked directories", "install git 2.31 or newer"
-        )
-    if not settings.sparse:
-        return asked._replace(sparse=() if settings.base == "fresh" else None)
-    there = git.kinds(where, base, [path.rstrip("/") for path in settings.sparse])
-    if missing := [path for path in settings.sparse if path.rstrip("/") not in there]:
-        raise UsageError(
-            f"{missing[0]!r} is not in the commit to start from", "git ls-tree -d -r --name-only HEAD"
+            f"{missing[0]!r} is not in the commit to start from", f"git ls-tree -r -d --name-only {base[:12]}"
         )
     files = {path for path, kind in there.items() if kind != "tree"}
-    return asked._replace(sparse=directories([*there], files))
-
-
-_CONFIG_BY_ENVIRONMENT = (2, 31)  # GIT_CONFIG_COUNT
+    return Layout(directories(wanted, files), links)
 
 
 def planned(record: Record, settings: Settings, place: Project, prospect: Prospect, agent: str) -> Record:

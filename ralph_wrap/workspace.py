@@ -251,8 +251,8 @@ class Site(NamedTuple):
             "RALPH_PROJECT": os.fspath(self.place.root),
         }
         if workspace.tree is not None:
-            for key, value in worktree.agent_config(workspace.tree.registration):
-                environ = git.with_config(environ, key, value)
+            for key, value in worktree.core_config(workspace.tree.registration):
+                environ = git.with_config(environ, f"core.{key}", value)
         if self.settings.hooks or repository is None:
             return environ
         if repository.git_version < _HOOKS_OFF_SINCE:

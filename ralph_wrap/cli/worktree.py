@@ -69,6 +69,12 @@ def create(
     hooks: Annotated[
         Literal["off", "on"], typer.Option(metavar="off|on", help="Git hooks in the worktree.")
     ] = "off",
+    sparse: Annotated[
+        list[str] | None, typer.Option(metavar="PATH", help="Check out this directory only. May be repeated.")
+    ] = None,
+    link: Annotated[
+        list[str] | None, typer.Option(metavar="DIR", help="Share this directory. May be repeated.")
+    ] = None,
     project: Directory = Path(),
 ) -> None:
     """Make a worktree on a new branch. Prints JSON."""
@@ -91,6 +97,8 @@ def create(
             base=base,
             path=path and _here(path),
             hooks=hooks == "on",
+            sparse=sparse or (),
+            links=link or (),
             ignore=load(project, place.root, place.root, {}, environ, ()).ignore,
             told=log,
             stopped=lambda: signals.stop.count > 0,

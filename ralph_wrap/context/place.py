@@ -188,7 +188,7 @@ def remove(site: Site, path: Path, *, force: bool) -> None:
     where = site.where._replace(cwd=tree.common_dir)  # the checkout may be what is to go
     name = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{os.urandom(2).hex()}"
     worktree.remove(tree, where, home.trash, name, check=check)
-    if mark.hooks_off:
+    if mark.configured:
         with worktree.repository_lock(tree.common_dir):
             worktree.tidy_hooks(tree.common_dir)
     worktree.empty_trash(home.trash)

@@ -9,19 +9,21 @@ read.
 from __future__ import annotations
 
 import os
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import files, git, worktree
 from ralph_wrap.errors import ConflictError, GitError, IsolationError, NotFoundError, UsageError
 from ralph_wrap.project import WORKTREES
+from ralph_wrap.prospect import layout_of
 from ralph_wrap.toolbox.name import branch_name
 from ralph_wrap.toolbox.place import home_of, repository_of
-from ralph_wrap.worktree.hooks import require_switchable
+from ralph_wrap.worktree.hooks import require_configurable
 from ralph_wrap.worktree.ignore import appended
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from ralph_wrap.config import Ignore
@@ -52,6 +54,8 @@ def create(
     base: str | None,
     path: Path | None,
     hooks: bool,
+    sparse: Sequence[str],
+    links: Sequence[str],
     ignore: Ignore,
     told: Log,
     stopped: Callable[[], bool],
@@ -66,6 +70,8 @@ def create(
         base: where the branch begins; ``None`` is HEAD.
         path: the new directory, absolute; ``None`` is one below the project root that is named as the branch.
         hooks: git hooks run in it.
+        sparse: directories, or files in them, to check out; empty for all.
+        links: directories to share with the project by symlink.
         ignore: where the ignore rule goes.
         told: of what somebody should know.
         stopped: tells that a signal came.
@@ -84,8 +90,9 @@ def create(
     commit = _commit(where, repository, base)
     target = None if path is None else _checked_path(where, place, repository, path, told)
     _free_name(where, wanted, place.root / WORKTREES)
-    if not hooks:
-        require_switchable(where, repository)
+    layout = layout_of(sparse, tuple(links), place, where, commit)
+    if not hooks or layout != worktree.EVERYTHING:
+        require_configurable(where, repository)
     _warn_of_changes(where, repository, told)
     home_of(place)
     if place.root == place.checkout:
@@ -95,9 +102,17 @@ def create(
         base=commit,
         branch_created=True,
         origin=git.current_branch(where),
-        hooks_off=not hooks,
     )
-    tree = _make(where, repository, place.root / WORKTREES, target, mark, told, stopped)
+    making = partial(
+        worktree.make,
+        where,
+        repository,
+        hooks_off=not hooks,
+        layout=layout,
+        stopped=stopped,
+        progress=told.progress,
+    )
+    tree = _make(where, making, place.root / WORKTREES, target, mark)
     return Created(os.fspath(tree.path), tree.branch, tree.base)
 
 
@@ -178,25 +193,16 @@ def _add_ignore_rule(where: Git, repository: Repository, ignore: Ignore, told: L
 
 def _make(
     where: Git,
-    repository: Repository,
+    making: Callable[[Path, Mark], LinkedWorktree],
     directory: Path,
     path: Path | None,
     mark: Mark,
-    told: Log,
-    stopped: Callable[[], bool],
 ) -> LinkedWorktree:
     for _ in range(_RACES):
         name = _free_name(where, mark.branch, directory if path is None else None)
         target = path or directory / name
         try:
-            return worktree.make(
-                where,
-                repository,
-                target,
-                mark._replace(branch=name),
-                stopped=stopped,
-                progress=told.progress,
-            )
+            return making(target, mark._replace(branch=name))
         except IsolationError:
             if path is not None and os.path.lexists(path):
                 raise ConflictError(f"{path} is there by now", "name another directory") from None

@@ -9,7 +9,7 @@ from ralph_wrap.worktree.find import OURS, directory_of, find
 from ralph_wrap.worktree.fingerprint import fingerprint, pristine
 from ralph_wrap.worktree.hooks import tidy_hooks
 from ralph_wrap.worktree.ignore import RULE, ensure_ignored, tidy
-from ralph_wrap.worktree.layout import EVERYTHING, Layout, agent_config, check_layout, directories
+from ralph_wrap.worktree.layout import EVERYTHING, Layout, check_layout, core_config, directories
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.losses import Losses
 from ralph_wrap.worktree.make import make
@@ -26,8 +26,8 @@ __all__ = [
     "Mark",
     "Outcome",
     "adopt",
-    "agent_config",
     "check_layout",
+    "core_config",
     "create",
     "directories",
     "directory_of",

@@ -9,6 +9,7 @@ from pathlib import Path
 from ralph_wrap import files, git
 from ralph_wrap.errors import ConflictError, NotFoundError, NotOursError
 from ralph_wrap.worktree.create import LinkedWorktree
+from ralph_wrap.worktree.layout import excludes
 from ralph_wrap.worktree.mark import Mark, read_mark
 
 OURS = "ralph-wrap"
@@ -61,7 +62,10 @@ def find(common_dir: Path, path: Path) -> tuple[LinkedWorktree, Mark]:
             branch=mark.branch,
             base=mark.base,
             branch_created=mark.branch_created,
-            config=git.file_system_config(file_mode=mark.file_mode, symlinks=mark.symlinks),
+            config=(
+                *git.file_system_config(file_mode=mark.file_mode, symlinks=mark.symlinks),
+                *excludes(registration),
+            ),
         ),
         mark,
     )

@@ -1,4 +1,4 @@
-"""Switch git hooks off in one worktree, for whoever works there, and nowhere else.
+"""Give one worktree a configuration of its own, for whoever works there: hooks off, a part of the files.
 
 Git reads a worktree's own configuration (``config.worktree`` in its registration) only where the shared one
 says so (git-worktree(1): CONFIGURATION FILE). So a few lines are added to the shared configuration with the
@@ -24,7 +24,7 @@ from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.mark import marked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
     from pathlib import Path
 
     from ralph_wrap.git import Git, Repository
@@ -37,7 +37,8 @@ _BLOCK_AFTER_NO_NEWLINE = (
     b"\n# ralph-wrap: for worktrees without hooks, goes with the last of them, and so does the line break\n"
     + _SECTION
 )
-_OWN = b"[core]\n\thooksPath = /dev/null\n"
+HOOKS_OFF = ("hooksPath", "/dev/null")
+"""Key below ``core``, and value."""
 _OWN_FILE = "config.worktree"
 _OURS = re.compile(  # also without what somebody has changed since
     rb"# ralph-wrap: for worktrees without hooks, goes with the last of them"
@@ -48,18 +49,20 @@ _PATIENCE = 5.0  # seconds to wait for git's lock; git itself does not wait
 _PAUSE = 0.02  # seconds between two tries
 
 
-def require_switchable(where: Git, repository: Repository) -> None:
-    """Make sure that hooks can be switched off for one worktree without harm to the others.
+def require_configurable(where: Git, repository: Repository) -> None:
+    """Make sure that one worktree can have a configuration of its own without harm to the others.
 
     Raises:
         RefusedError: they cannot.
         OSError: the repository cannot be locked.
 
     """
-    instead = "--hooks on leaves them as they are"
+    instead = "--hooks on, without --sparse and --link, needs none"
     if repository.git_version < _OLDEST:
-        raise RefusedError("git before 2.20 cannot switch hooks off for one worktree", instead)
-    with repository_lock(repository.common_dir):  # whoever switches them off has not done half of it
+        raise RefusedError(
+            "git before 2.20 cannot configure one worktree alone, to switch hooks off in it", instead
+        )
+    with repository_lock(repository.common_dir):  # whoever configures one has not done half of it
         _require_harmless(where, repository.common_dir, instead)
 
 
@@ -74,13 +77,18 @@ def _require_harmless(where: Git, common_dir: Path, instead: str) -> None:
         raise RefusedError(
             "core.worktree stands in the shared configuration: all worktrees would get it", instead
         )
-    ours = {registration for registration, mark in marked(common_dir).items() if mark.hooks_off}
+    ours = {registration for registration, mark in marked(common_dir).items() if mark.configured}
     if there := [path for path in _own_configurations(common_dir) if path.parent not in ours]:
         raise RefusedError(f"{there[0]}, which git does not read so far, would come into force", instead)
 
 
-def switch_off(where: Git, worktree: LinkedWorktree) -> None:
-    """Switch hooks off in a worktree that is being made; the repository's lock is held.
+def configure(where: Git, worktree: LinkedWorktree, core: Collection[tuple[str, str]]) -> None:
+    """Give a worktree that is being made a configuration of its own; the repository's lock is held.
+
+    Arguments:
+        where: git in the repository.
+        worktree: which one.
+        core: keys below ``core``, and values.
 
     Raises:
         ConflictError: somebody else holds the lock of the configuration.
@@ -91,7 +99,12 @@ def switch_off(where: Git, worktree: LinkedWorktree) -> None:
         with _locked(worktree.common_dir) as (before, replace):
             replace(before + (_BLOCK if before.endswith(b"\n") or not before else _BLOCK_AFTER_NO_NEWLINE))
     # Last: killed before it, there is no such file that nobody reads.
-    files.replace(worktree.registration / _OWN_FILE, _OWN)
+    rows = (f'\t{key} = "{_quoted(value)}"\n' for key, value in core)
+    files.replace(worktree.registration / _OWN_FILE, os.fsencode(f"[core]\n{''.join(rows)}"))
+
+
+def _quoted(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")  # git-config(1): Syntax
 
 
 def tidy_hooks(common_dir: Path) -> None:
@@ -105,7 +118,7 @@ def tidy_hooks(common_dir: Path) -> None:
         OSError: the same, or it cannot be read or written.
 
     """
-    if any(mark.hooks_off for mark in marked(common_dir).values()) or _own_configurations(common_dir):
+    if any(mark.configured for mark in marked(common_dir).values()) or _own_configurations(common_dir):
         return
     before = _shared(common_dir).read_bytes()
     if _without_ours(before) == before:

@@ -152,10 +152,10 @@ SPARSE = ("-c", "core.sparseCheckout=true", "-c", "core.sparseCheckoutCone=true"
 """Arguments by which git keeps to the patterns."""
 
 
-def agent_config(registration: Path) -> list[tuple[str, str]]:
-    """Return the configuration that whoever works in a worktree needs."""
+def core_config(registration: Path) -> list[tuple[str, str]]:
+    """Return keys below ``core``, and values, that whoever works in a worktree needs."""
     arguments = (*(SPARSE if is_sparse(registration) else ()), *excludes(registration))
-    pairs = [argument.partition("=") for argument in arguments if argument != "-c"]
+    pairs = [argument.removeprefix("core.").partition("=") for argument in arguments if argument != "-c"]
     return [(key, value) for key, _, value in pairs]
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from ralph_wrap.errors import RalphError
 from ralph_wrap.worktree.create import LinkedWorktree, create
 from ralph_wrap.worktree.find import OURS
-from ralph_wrap.worktree.hooks import require_switchable, switch_off, tidy_hooks
+from ralph_wrap.worktree.hooks import HOOKS_OFF, configure, require_configurable, tidy_hooks
+from ralph_wrap.worktree.layout import EVERYTHING, Layout, core_config
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.mark import Mark, write_mark
 
@@ -26,6 +27,8 @@ def make(
     mark: Mark,
     *,
     continued: bool = False,
+    hooks_off: bool = False,
+    layout: Layout = EVERYTHING,
     stopped: Callable[[], bool] = lambda: False,
     progress: Callable[[str], None] = lambda _: None,
 ) -> LinkedWorktree:
@@ -37,19 +40,22 @@ def make(
         path: the new directory; it must not exist.
         mark: what it is made for; whether its branch was created is found out.
         continued: if the branch exists, go on with it.
+        hooks_off: no git hook runs for whoever works in it.
+        layout: what of the repository it holds.
         stopped: tells that a signal came; the checkout is then cut short.
         progress: told how far a checkout is that takes a second or more.
 
     Raises:
         IsolationError: it cannot be had; nothing is left of the attempt.
         BranchBusyError: the branch is checked out in another worktree.
-        RefusedError: hooks cannot be switched off here.
+        RefusedError: it cannot have the configuration of its own that it needs.
         ConflictError: somebody else holds the lock of the configuration.
         StoppedError: a signal came; nothing is left of the attempt.
 
     """
-    if mark.hooks_off:
-        require_switchable(where, repository)
+    configured = hooks_off or layout != EVERYTHING
+    if configured:
+        require_configurable(where, repository)
 
     def complete(tree: LinkedWorktree) -> None:
         write_mark(
@@ -57,12 +63,13 @@ def make(
             mark._replace(
                 base=tree.base,
                 branch_created=tree.branch_created,
+                configured=configured,
                 file_mode=repository.file_mode,
                 symlinks=repository.symlinks,
             ),
         )
-        if mark.hooks_off:
-            switch_off(where, tree)
+        if configured:
+            configure(where, tree, [*([HOOKS_OFF] if hooks_off else []), *core_config(tree.registration)])
 
     try:
         return create(
@@ -77,9 +84,10 @@ def make(
             progress=progress,
             meanwhile=lambda: None,
             registered=complete,
+            layout=layout,
         )
     except BaseException:
-        if mark.hooks_off:
+        if configured:
             # Not instead of the reason: the next one that is made or removed tidies, too.
             with contextlib.suppress(RalphError, OSError), repository_lock(repository.common_dir):
                 tidy_hooks(repository.common_dir)

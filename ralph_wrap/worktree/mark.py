@@ -22,7 +22,7 @@ class Mark(NamedTuple):
         base: the commit that it started from.
         branch_created: the branch did not exist before.
         origin: the branch of the checkout that it was made from; ``None`` for a detached HEAD.
-        hooks_off: its own configuration switches hooks off.
+        configured: it has a configuration of its own, made by us.
         session: who has entered it; ``None`` for a worktree that nobody enters.
         original_cwd: the directory that it was entered from.
         tmux_session: the name of the tmux session that works in it.
@@ -35,7 +35,7 @@ class Mark(NamedTuple):
     base: str
     branch_created: bool
     origin: str | None = None
-    hooks_off: bool = False
+    configured: bool = False
     session: str | None = None
     original_cwd: str | None = None
     tmux_session: str | None = None
@@ -69,7 +69,7 @@ def _checked(loaded: dict[str, Any]) -> Mark:
     mark = Mark(**{name: loaded[name] for name in Mark._fields if name in loaded})
     words = (mark.branch, mark.base)
     optional = (mark.origin, mark.session, mark.original_cwd, mark.tmux_session)
-    flags = (mark.branch_created, mark.hooks_off, mark.file_mode, mark.symlinks)
+    flags = (mark.branch_created, mark.configured, mark.file_mode, mark.symlinks)
     if not all(isinstance(word, str) for word in words) or not all(isinstance(flag, bool) for flag in flags):
         raise TypeError("a field of the wrong type")
     if not all(word is None or isinstance(word, str) for word in optional):
