@@ -121,11 +121,14 @@ class Remains:
 
         """
         record, repository = self._record, self._place.repository
+        # Somebody who was killed after it may have saved something before us.
+        if git.refs(
+            self._site.where, f"refs/heads/ralph/{record.id}-wip", f"refs/ralph/snapshots/{record.id}/"
+        ):
+            return
         if tree is not None and outcome is not None:
             self._site.drop_branch(tree, outcome)
         elif repository and record.branch == f"ralph/{record.id}" and record.base is not None:
-            if git.refs(self._site.where, f"refs/heads/{record.branch}-wip"):
-                return  # what is saved stands on it
             worktree.drop_branch_at(self._site.where, repository.common_dir, record.branch, record.base)
 
     def write_report(self, outcome: Outcome | None) -> None:

@@ -736,3 +736,22 @@ def test_the_sweep_of_a_container_only_reports_then(repo: Repo) -> None:
     told = command("sweep", cwd=repo.path, env={"RALPH_WRAP_AT_START": "1"})
     assert (told.status, told.stdout.decode()) == (0, f"{left.session}  orphan  would finish\n")
     assert left.worktree.exists()
+
+
+def test_an_empty_branch_stays_if_something_was_saved_before(repo: Repo) -> None:
+    """By a sweep, or an end, that was killed afterwards; as the session's own end would have it."""
+    left = orphan(repo, "--drop-empty", work="true")
+    repo.git("update-ref", f"refs/ralph/snapshots/{left.id}/1", "HEAD")
+    assert sweep(repo).status == 0
+    assert left.branch in repo.branches()
+
+
+def test_a_lock_that_cannot_be_opened_keeps_no_other(repo: Repo) -> None:
+    """A symlink among them: the others, and the trash, are tidied all the same."""
+    orphan(repo)
+    agents = repo.path / ".ralph" / "run" / "agents"
+    (agents / "ffff.lock").symlink_to("nowhere")
+    (agents / "eeee.lock").touch()
+    assert sweep(repo).status == 0
+    assert [path.name for path in agents.iterdir()] == ["ffff.lock"]
+    eventually(lambda: not [*repo.path.glob(".ralph/run/trash/*")], "the trash to be emptied")

@@ -169,24 +169,26 @@ class Registry(NamedTuple):
         """Remove the locks of containers that are gone, and of sessions that were killed without a record.
 
         Raises:
-            OSError: one of them cannot be removed.
+            OSError: the directories cannot be read; what else is in the way of one keeps no other.
 
         """
-        for path in self.containers.glob("*.lock"):
-            if lock := files.try_lock(path):
-                lock.release(unlink=True)
-        for path in self._locks():
-            if self.has(path.stem) or (lock := files.try_lock(path)) is None:
-                continue
-            try:
-                if not self.has(path.stem):
-                    for leftover in files.temporaries(path.with_suffix(".json")):
-                        leftover.unlink()
-                    for directory in self.sessions.glob(f"*-{path.stem}"):
-                        with contextlib.suppress(OSError):  # it is not empty
-                            directory.rmdir()
-            finally:
-                lock.release(unlink=not self.has(path.stem))
+        for path in [*self.containers.glob("*.lock"), *self._locks()]:
+            with contextlib.suppress(OSError):
+                self._tidy(path)
+
+    def _tidy(self, path: Path) -> None:
+        of_session = path.parent == self.agents
+        if (of_session and self.has(path.stem)) or (lock := files.try_lock(path)) is None:
+            return
+        try:
+            if of_session and not self.has(path.stem):
+                for leftover in files.temporaries(path.with_suffix(".json")):
+                    leftover.unlink()
+                for directory in self.sessions.glob(f"*-{path.stem}"):
+                    with contextlib.suppress(OSError):  # it is not empty
+                        directory.rmdir()
+        finally:
+            lock.release(unlink=not (of_session and self.has(path.stem)))
 
     def has_ownerless(self) -> bool:
         """Tell whether there is a record whose lock nobody holds: what a ``run`` can afford to ask."""

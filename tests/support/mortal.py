@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ralph_wrap import liveness
 from ralph_wrap.inventory import Verdict
 from tests.support.listing import listing
 from tests.support.trees import on_disk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
     from ralph_wrap.files import Lock
     from ralph_wrap.log import Log
@@ -42,13 +42,16 @@ REWRITINGS: dict[str, dict[str, Any]] = {
 SPOILINGS = ("garbage", "empty", "half", "newer", "another's", "a directory", "a link", "gone")
 """What else somebody may make of it."""
 
+ENDS = ("killed", "killed, a zombie", "saved", "finished", "properly")
+"""How an owner ends: at once, between save and removal, when only its record is still to leave, or well."""
+
 INNER = "inner"
 """A repository in a worktree, which cannot be saved."""
 
 
 def sleeper(**options: Any) -> subprocess.Popen[bytes]:
     """Start a process that does nothing."""
-    return subprocess.Popen(("sleep", "600"), **options)
+    return subprocess.Popen(("sleep", "600"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **options)
 
 
 def end(process: subprocess.Popen[bytes] | None) -> None:
@@ -93,7 +96,7 @@ class Mortal:
         begun: an agent has started in it.
         files: what the worktree holds, by path.
         head: the same of its last commit.
-        tips: commits that must never be lost, the last one of its own last.
+        tips: commits that must never be lost.
         moved: its branch is not where it began.
         wip: there is a branch with its saved work.
         branch: there is a branch.
@@ -102,7 +105,7 @@ class Mortal:
         record: ``own``, or how it was spoiled.
         rewritten: what somebody has changed in its record.
         lock: ``own``, ``copied``, ``away``, or ``gone`` for good.
-        site_of: what was done to its worktree: ``own``, ``away``, ``renamed`` or ``unregistered``.
+        whereabouts: what was done to its worktree: ``own``, ``away``, ``renamed`` or ``unregistered``.
         elsewhere: held by a process of its agent that is not seen from here.
         left: processes that its agent has left running.
         occupant: somebody's process that works in its worktree.
@@ -130,7 +133,7 @@ class Mortal:
     record: str = "own"
     rewritten: dict[str, Any] = field(default_factory=dict)
     lock: str = "own"
-    site_of: str = "own"
+    whereabouts: str = "own"
     elsewhere: Lock | None = None
     left: list[subprocess.Popen[bytes]] = field(default_factory=list)
     occupant: subprocess.Popen[bytes] | None = None
@@ -179,7 +182,7 @@ class Mortal:
     @property
     def place(self) -> Path:
         """Where its worktree is by now."""
-        return self.attic / "worktree" if self.site_of == "away" else self.path
+        return self.attic / "worktree" if self.whereabouts == "away" else self.path
 
     @property
     def registration(self) -> Path:
@@ -189,9 +192,13 @@ class Mortal:
     @property
     def registered(self) -> Path:
         """Where that is by now."""
-        if self.site_of == "unregistered":
+        if self.whereabouts == "unregistered":
             return self.attic / "registration"
-        return self.registration.with_name(f"renamed-{self.id}") if self.site_of == "renamed" else self.registration
+        return (
+            self.registration.with_name(f"renamed-{self.id}")
+            if self.whereabouts == "renamed"
+            else self.registration
+        )
 
     def belongings(self) -> dict[str, object]:
         """Return everything that a sweep could change, by path."""
@@ -223,17 +230,16 @@ class Mortal:
         """What an inventory says of it; ``None`` if it cannot know of it."""
         if self.ended or self.record == "gone":
             return None
-        if self.record != "own" or self.lock in {"away", "gone"}:
-            return Verdict.UNKNOWN
-        if self.locked:
-            return Verdict.LIVE
-        if self.claim.record.state == "finished":
-            return Verdict.FINISHED
-        if self.alive and not {"boot_id", "pid_namespace", "start_time"} & {*self.rewritten}:
-            return Verdict.LIVE
-        if self.lock == "copied" or {"boot_id", "host"} <= {*self.rewritten}:
-            return Verdict.FOREIGN
-        return Verdict.ORPHAN
+        seen = self.alive and not {"boot_id", "pid_namespace", "start_time"} & {*self.rewritten}
+        finished = self.claim.record.state == "finished"
+        abroad = self.lock == "copied" or {"boot_id", "host"} <= {*self.rewritten}
+        verdicts = (
+            (self.record != "own" or self.lock in {"away", "gone"}, Verdict.UNKNOWN),
+            (self.locked or (seen and not finished), Verdict.LIVE),
+            (finished, Verdict.FINISHED),
+            (abroad, Verdict.FOREIGN),
+        )
+        return next((verdict for fits, verdict in verdicts if fits), Verdict.ORPHAN)
 
     @property
     def dirty(self) -> bool:
@@ -245,7 +251,7 @@ class Mortal:
         record = self.claim.record
         if record.keep_worktree:
             return Fate("finished")
-        if self.site_of != "own" or self.occupant is not None:
+        if self.whereabouts != "own" or self.occupant is not None:
             return Fate("kept")
         kept_dirty = record.on_dirty == "keep" and (self.dirty or self.nested)
         saved = self.dirty and not kept_dirty
@@ -261,7 +267,7 @@ class Mortal:
         if not self.worktree:
             unused = self.branch and not self.moved and not self.wip
             return Fate("finished", dropped=unused and (self.claim.record.drop_empty or not self.begun))
-        if self.site_of == "unregistered":
+        if self.whereabouts == "unregistered":
             return Fate("kept", released=False)
         return self.leaving()
 
@@ -281,11 +287,31 @@ class Mortal:
         """Its worktree, as its owner knows it."""
         return self.workspace.tree if self.workspace else None
 
+    def open(self) -> None:
+        """Make the workspace."""
+        self.workspace = self.site.open(None)
+        self.worktree = self.branch = self.tree is not None
+        if self.worktree:
+            self.files = self.contents()
+            self.head = dict(self.files)
+
+    def begin(self) -> None:
+        """Have the agent start."""
+        self.write_record(state="running")
+        self.log.event("agent.started")
+        self.begun = True
+
     def write_record(self, **changes: Any) -> None:
         """Have the owner write its record, whatever somebody has made of it."""
-        with contextlib.suppress(IsADirectoryError) if self.record == "a directory" else contextlib.nullcontext():
+        with self._unless_directory():
             self.claim.update(**changes)
             self.record, self.rewritten = "own", {}
+
+    def _unless_directory(self) -> AbstractContextManager[object]:
+        """Return what takes a record for lost that is a directory."""
+        if self.record == "a directory":
+            return contextlib.suppress(IsADirectoryError)
+        return contextlib.nullcontext()
 
     def leave(self, *, hurry: bool = False) -> Fate:
         """Save and remove the worktree as its owner."""
@@ -300,20 +326,28 @@ class Mortal:
             self.site.drop_branch(self.tree, outcome)
         return expected
 
-    def end(self) -> Fate:
-        """End properly."""
-        fate = self.leave()._replace(released=self.record != "a directory")
-        if fate.released:
-            self.claim.release()
-        else:  # nothing may be deleted that is not known
-            with contextlib.suppress(IsADirectoryError):
-                self.claim.release()
-        self.perish()
+    def end(self, how: str) -> Fate | None:
+        """Have the owner end, one of ``ENDS``; return what became of its worktree, if it looked at that."""
+        fate = None
+        if not how.startswith("killed") and self.elsewhere is None:
+            for process in self.left:
+                end(process)
+            fate = self.leave(hurry=how == "saved")._replace(released=False)
+            if how == "properly":
+                with self._unless_directory():  # of which nothing may be deleted
+                    self.claim.release()
+                    fate = fate._replace(released=True)
+            else:
+                self.write_record(state="ending" if how == "saved" else "finished")
+        self.perish(zombie=how == "killed, a zombie")
         return fate
 
-    def perish(self) -> None:
-        """Have the owner die at once."""
-        end(self.owner)
+    def perish(self, *, zombie: bool = False) -> None:
+        """Have the owner die at once, perhaps without anybody who waits for it."""
+        self.owner.kill()
+        os.waitid(os.P_PID, self.owner.pid, os.WEXITED | os.WNOWAIT)
+        if not zombie:
+            self.owner.wait()
         self.let_go()
 
     def let_go(self) -> None:
@@ -334,10 +368,18 @@ class Mortal:
 
     # What anybody does
 
-    def rewrite(self, changes: dict[str, Any]) -> None:
-        """Change what stands in the record."""
-        self.rewritten |= changes
-        self.restore()
+    def meddle_with_record(self, how: str) -> None:
+        """Have it say something else, or nothing that can be read; or bring it back."""
+        if how == "written anew":
+            if self.alive:
+                self.write_record()
+        elif self.record != "own":
+            self.restore()
+        elif how in REWRITINGS:
+            self.rewritten |= REWRITINGS[how]
+            self.restore()
+        elif how in SPOILINGS:
+            self.spoil(how)
 
     def spoil(self, how: str) -> None:
         """Make something of the record that cannot be read."""
@@ -380,35 +422,56 @@ class Mortal:
     def move_lock(self, to: str) -> None:
         """Take the lock away, put a copy in its place, or bring it back."""
         away = self.attic / "lock"
-        if to == "own":
-            away.rename(self.lock_path)
-        elif self.lock == "own":
+        if self.lock in {"gone", to}:
+            return
+        if self.lock == "own" and to != "brought back":
             self.lock_path.rename(away)
         if to == "copied":
             shutil.copy2(away, self.lock_path)
         elif to == "away":
             self.lock_path.unlink(missing_ok=True)
-        self.lock = to
+        elif self.lock != "own":
+            away.rename(self.lock_path)
+        self.lock = "own" if to == "brought back" else to
 
     def move_worktree(self, to: str) -> None:
-        """Move the worktree or its registration, or bring both back."""
+        """Move the worktree or its registration away, or bring back what is away."""
         before = self.place, self.registered
-        self.site_of = to
+        self.whereabouts = to if self.whereabouts == "own" and to != "brought back" else "own"
         for old, new in zip(before, (self.place, self.registered), strict=True):
             old.rename(new)
 
-    def write(self, name: str, content: bytes) -> None:
-        """Write a file of the worktree."""
-        (self.place / name).write_bytes(content)
-        self.files[name] = content
+    def come_or_go(self, who: str) -> None:
+        """Have a process of its agent, seen from here or not, or one of a person be there, or no more."""
+        if who == "a child":
+            self.left.append(sleeper(env={**os.environ, "RALPH_SESSION_ID": self.session}))
+        elif who == "elsewhere" and self.elsewhere is None:
+            self.elsewhere = self.claim.lock_for_agents()
+        elif who == "elsewhere" and self.elsewhere is not None:
+            self.elsewhere.release()
+            self.elsewhere = None
+        elif self.worktree and self.occupant is None:
+            self.occupant = sleeper(cwd=self.place)
+        else:
+            end(self.occupant)
+            self.occupant = None
 
-    def delete(self, name: str) -> None:
-        """Delete a file of the worktree."""
-        (self.place / name).unlink()
-        del self.files[name]
+    def work(self, how: str, number: int, inner: Path) -> None:
+        """Change what the worktree holds; a content is as long as any other."""
+        if how == "nest" and not self.nested:
+            shutil.copytree(inner, self.place / INNER)
+            self.nested = True
+        elif how == "delete" and "file.txt" in {*self.files} & {*self.head}:
+            (self.place / "file.txt").unlink()
+            del self.files["file.txt"]
+        elif how in {"commit", "amend"} and self.whereabouts == "own":
+            self._commit(f"commit {number}", amend=how == "amend" and self.moved)
+        else:
+            name = "new" if how == "write" else "file.txt"
+            self.files[name] = b"%06d\n" % number
+            (self.place / name).write_bytes(self.files[name])
 
-    def commit(self, message: str, *, amend: bool = False) -> None:
-        """Commit all that the worktree holds."""
+    def _commit(self, message: str, *, amend: bool) -> None:
         inside = type(self.repo)(self.place)
         inside.git("add", "--all", "--", ".", f":!{INNER}")
         inside.git("commit", "--quiet", "--allow-empty", "--message", message, *["--amend"] * amend)
@@ -416,7 +479,7 @@ class Mortal:
         self.head = dict(self.files)
         self.moved = True
 
-    def orphaned_paths(self) -> Iterator[Path]:
+    def paths(self) -> Iterator[Path]:
         """Yield what must be on disk by now, and nothing else of it."""
         if not self.ended and self.record != "gone":
             yield self.record_path
