@@ -81,6 +81,7 @@ class Settings(NamedTuple):
         drop_empty: delete the branch if the session left nothing at all.
         ignore: where the ignore rule goes.
         orphans: what the start does for dead sessions.
+        copy: patterns of ignored files that the worktree gets a copy of.
         background: nobody waits for it; its worktree stays, saved, until ``ralph-wrap rm``.
 
     """
@@ -110,6 +111,7 @@ class Settings(NamedTuple):
     drop_empty: bool = False
     ignore: Ignore = Ignore.GITIGNORE
     orphans: Orphans = Orphans.SWEEP
+    copy: tuple[str, ...] = ()
     background: bool = False
 
 
@@ -201,7 +203,7 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "ignore": _choice(Ignore),
     "job": Path,
 }
-_FILE_ONLY: dict[str, Callable[[str], Any]] = {"orphans": _choice(Orphans)}
+_FILE_ONLY: dict[str, Callable[[str], Any]] = {"orphans": _choice(Orphans), "copy": _paths}
 LISTS = ("sparse", "link")
 """Options that can be given several times; one path a line, where they are one text."""
 OPTIONS = tuple(name for name in _READERS if name != "job")
@@ -354,7 +356,7 @@ def _from_file(path: Path) -> dict[str, Any]:
         place = f"{path}, line {_line_of(key, content)}, key {key}"
         if key not in KEYS:
             raise UsageError(f"{place}: unknown key", f"known: {', '.join(KEYS)}")
-        if key in LISTS and isinstance(value, list) and all(isinstance(one, str) for one in value):
+        if key in {*LISTS, "copy"} and isinstance(value, list) and all(isinstance(one, str) for one in value):
             value = "\n".join(value)  # noqa: PLW2901 -- as it would stand in the environment
         if not isinstance(value, str | int | float):
             raise UsageError(f"{place}: a single value is expected", "see ralph-wrap run --help")

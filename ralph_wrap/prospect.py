@@ -98,6 +98,8 @@ def layout_of(
         return Layout(nothing)
     wanted = tuple(path.rstrip("/") for path in sparse)
     check_layout(Layout(wanted, links), place.checkout)
+    if tracked := sorted(git.kinds(where, base, [path.rstrip("/") for path in links])):
+        raise UsageError(f"{tracked[0]!r} cannot be linked: the commit has it", "link what git ignores")
     if not wanted:
         return Layout(nothing, links)
     there = git.kinds(where, base, wanted)

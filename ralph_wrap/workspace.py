@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,7 +19,7 @@ from ralph_wrap.errors import (
 from ralph_wrap.registry import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from ralph_wrap.config import Settings
     from ralph_wrap.git import Git, Repository
@@ -58,7 +59,10 @@ class Workspace(NamedTuple):
 
     def git(self, where: Git) -> Git:
         """Return git in it, which does not see linked directories."""
-        return where._replace(cwd=self.path, config=self.tree.config if self.tree else ())
+        if self.tree is None:
+            return where._replace(cwd=self.path)
+        config = (*self.tree.config, *worktree.excludes(self.tree.registration, self.path))
+        return where._replace(cwd=self.path, config=config)
 
 
 class Site(NamedTuple):
@@ -139,7 +143,29 @@ class Site(NamedTuple):
             layout=self.layout,
         )
         self.told.event("workspace.created", path=os.fspath(tree.path), branch=tree.branch, base=tree.base)
+        self._copy_ignored(tree)
         return Workspace(tree.path, tree=tree)
+
+    def _copy_ignored(self, tree: LinkedWorktree) -> None:
+        try:
+            copied = worktree.copy_ignored(
+                tree,
+                self.where,
+                self.place.checkout,
+                self.settings.copy,
+                stopped=self.stopped,
+                progress=self.told.progress,
+            )
+        except Exception as error:  # noqa: BLE001 -- nobody else would remove the worktree
+            self.told.warning(
+                "files.not_copied", f"no ignored files were copied into the worktree: {error}", "copy them"
+            )
+            return
+        if copied is not None:
+            for line, hint in copied.left_out:
+                self.told.warning("files.not_copied", line, hint)
+            message = f"ignored files copied into the worktree: {copied.number}" if copied.number else ""
+            self.told.event("files.copied", message, count=copied.number)
 
     def _add_ignore_rule(self, repository: Repository) -> None:
         changed = worktree.ensure_ignored(self.where, repository, self.settings.ignore)
@@ -240,6 +266,13 @@ class Site(NamedTuple):
         if worktree.drop_branch(tree, self.where, outcome):
             self.told.event("branch.deleted", branch=tree.branch)
 
+    def _live_ids(self) -> set[str]:
+        """Return the ids of the sessions that are not finished, ours among them."""
+        for registry in project.registries(self.place, self.environ):
+            if registry.has(self.record.id):
+                return {path.stem for path in registry.agents.glob("*.json")}
+        return set()
+
     def agent_environment(self, workspace: Workspace) -> dict[str, str]:
         """Return what an agent gets as its environment, and warn if hooks cannot be kept out of it."""
         repository = self.place.repository
@@ -249,10 +282,11 @@ class Site(NamedTuple):
             "RALPH_BRANCH": workspace.branch or "",
             "RALPH_WORKSPACE": os.fspath(workspace.path),
             "RALPH_PROJECT": os.fspath(self.place.root),
+            "RALPH_PORT": str(port_for(self.record.id, self._live_ids())),
         }
         if workspace.tree is not None:
-            for key, value in worktree.core_config(workspace.tree.registration):
-                environ = git.with_config(environ, f"core.{key}", value)
+            for key, value in worktree.environment_config(workspace.tree.registration):
+                environ = git.with_config(environ, key, value)
         if self.settings.hooks or repository is None:
             return environ
         if repository.git_version < _HOOKS_OFF_SINCE:
@@ -263,3 +297,36 @@ class Site(NamedTuple):
             )
             return environ
         return git.with_config(environ, *_HOOKS_OFF)
+
+
+_FIRST_PORT = 20_000
+_PORTS = 10  # that a session may count on
+_RANGES = 4_000
+_CHOICES = (1, 40_503, 30_011)  # such that no id has all of its ranges in common with another one
+
+
+def port_for(agent_id: str, live: Collection[str]) -> int:
+    """Return the first of ten ports that no other session's agent is told to use.
+
+    Each id has three ranges, and its session takes the first that none of the others has among its own.
+    So nobody needs to know which one they took: of two sessions, one has seen the other. With a hundred
+    others, fewer than one of two thousand finds none and shares its first. Whether somebody else has bound
+    a port is not looked at: it may be otherwise when the agent wants it.
+
+    Arguments:
+        agent_id: whose agent it is.
+        live: ids of the sessions that are not finished; its own, and what is no id, are passed over.
+
+    """
+    others = {other for other in live if other != agent_id and _ID.fullmatch(other)}
+    taken = {number for other in others for number in _ranges(other)}
+    mine = _ranges(agent_id)
+    return _FIRST_PORT + _PORTS * next((number for number in mine if number not in taken), mine[0])
+
+
+_ID = re.compile(r"[0-9a-f]{4}")
+
+
+def _ranges(agent_id: str) -> tuple[int, ...]:
+    # 65,537 is prime, so that each factor leads from every id to another number.
+    return tuple((int(agent_id, 16) + 1) * factor % 65_537 % _RANGES for factor in _CHOICES)

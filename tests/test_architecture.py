@@ -31,7 +31,7 @@ LAYERS = [
     {"project", "prospect", "workspace", "inventory"},
     {"remains"},
     {"session", "context", "sweep", "stop", "logs", "doctor", "rm", "toolbox"},
-    {"cli", "init", "__main__", "__init__"},
+    {"cli", "init", "mcp", "__main__", "__init__"},
 ]
 """Rooms from the bottom to the top; imports point downwards."""
 
@@ -53,6 +53,7 @@ INSIDE_A_LAYER = {
     ("__main__", "cli"),
     ("__main__", "init"),
     ("cli", "init"),
+    ("cli", "mcp"),
 }
 """The only imports between rooms of one layer."""
 
@@ -62,6 +63,9 @@ OWNERS = {
     "typer": "cli",
     "structlog": "log",
     "slugify": "toolbox",
+    "mcp": "mcp",
+    "mcp_types": "mcp",
+    "anyio": "mcp",
 }
 """Modules that one room alone may import."""
 

@@ -143,7 +143,7 @@ def test_the_table_knows_every_option() -> None:
 def test_options_are_settings() -> None:
     """Whatever can be set has a place to go to."""
     names = {*Settings._fields}
-    assert set(config.OPTIONS) == names - {"project", "command", "background", "orphans"}
+    assert set(config.OPTIONS) == names - {"project", "command", "background", "orphans", "copy"}
 
 
 @pytest.mark.parametrize("option", config.OPTIONS)
@@ -216,6 +216,17 @@ def test_the_file_may_use_the_types_of_toml(place: Place, line: str, option: str
 def test_worktrees_are_kept_by_the_variable_of_the_contract(place: Place, given: str, value: object) -> None:
     """RALPH_KEEP_WORKTREES has no WRAP in its name and is a plural."""
     assert place.load(environ={"RALPH_KEEP_WORKTREES": given}).keep_worktree is value
+
+
+@pytest.mark.parametrize(
+    ("text", "patterns"),
+    [('[".env*", "!.env.x"]', (".env*", "!.env.x")), ('".env*"', (".env*",)), ("[]", ())],
+)
+def test_what_is_copied_stands_in_the_file(place: Place, text: str, patterns: tuple[str, ...]) -> None:
+    """Patterns; nowhere else, since what goes into a worktree belongs to the project."""
+    place.file(f"copy = {text}\n")
+    assert place.load(environ={"RALPH_WRAP_COPY": "other"}).copy == patterns
+    assert "copy" not in config.OPTIONS
 
 
 # Variables that nobody reads

@@ -71,6 +71,7 @@ def test_the_help_shows_each_default(repo: Repo) -> None:
     nothing = {name for name, default in defaults.items() if default in {None, "", 0.0, ()}} - {
         "hooks",
         "background",
+        "copy",
     }
     described = {"prompt_file": "PROMPT.md if there", "branch": "ralph/<id>"}
     assert {name: told.pop(name) for name in nothing} == {name: described.get(name) for name in nothing}

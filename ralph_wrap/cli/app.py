@@ -10,6 +10,7 @@ import typer
 from ralph_wrap.cli.doctor import doctor
 from ralph_wrap.cli.init import init
 from ralph_wrap.cli.logs import logs
+from ralph_wrap.cli.mcp import mcp
 from ralph_wrap.cli.ps import ps
 from ralph_wrap.cli.rm import rm
 from ralph_wrap.cli.run import run, spawn
@@ -36,6 +37,7 @@ app.command(rich_help_panel="Loops")(sweep)
 app.command(rich_help_panel="Container", context_settings={"allow_interspersed_args": False})(init)
 app.command(rich_help_panel="Container")(doctor)
 app.add_typer(worktree, name="worktree", rich_help_panel="Worktrees")
+app.command(rich_help_panel="Worktrees")(mcp)
 
 
 def _show_version(value: bool) -> None:

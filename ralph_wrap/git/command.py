@@ -24,6 +24,7 @@ _KEPT_EXACTLY = {
     "GIT_DISCOVERY_ACROSS_FILESYSTEM": "a project whose .git is on another mount",
     "GIT_EDITOR": "how the agent is kept from opening an editor",
     "GIT_EXEC_PATH": "where a relocated git finds itself",
+    "GIT_LFS_SKIP_SMUDGE": "the user's choice whether a checkout downloads large files",
     "GIT_SEQUENCE_EDITOR": "as GIT_EDITOR",
     "GIT_SSH": "how remotes are reached",
     "GIT_SSH_COMMAND": "how remotes are reached",

@@ -87,9 +87,28 @@ def commits_without(git: Git, tips: Collection[str], without: str) -> list[Commi
     if not tips:
         return []
     revisions = "\n".join([*tips, f"^{without}"]).encode()
-    answer = lines(run(git, "rev-list", "--stdin", "--format=%s", stdin=revisions).stdout)
-    pairs = zip(answer[::2], answer[1::2], strict=True)  # "commit ID", then the subject
-    return [Commit(head.removeprefix("commit "), subject) for head, subject in pairs]
+    return _listed(run(git, "rev-list", "--stdin", "--format=%s", stdin=revisions).stdout)
+
+
+def commits_only_on(git: Git, branch: str, tip: str) -> list[Commit]:
+    """Return the commits that a branch has and no other branch, tag, remote branch or ref of ours holds.
+
+    Arguments:
+        git: where.
+        branch: its name, without ``refs/heads/``.
+        tip: where it is.
+
+    """
+    others = (f"--exclude={branch}", "--branches", "--tags", "--remotes", "--glob=refs/ralph/*")
+    return _listed(run(git, "rev-list", "--format=%s", tip, "--not", *others).stdout)
+
+
+def _listed(output: bytes) -> list[Commit]:
+    rows = lines(output)  # "commit ID", then the subject
+    return [
+        Commit(head.removeprefix("commit "), subject)
+        for head, subject in zip(rows[::2], rows[1::2], strict=True)
+    ]
 
 
 def branches_with(git: Git, commit: str) -> list[str]:
@@ -135,6 +154,8 @@ def kinds(git: Git, commit: str, paths: Sequence[str]) -> dict[str, str]:
         GitError: there is no such commit.
 
     """
+    if not paths:
+        return {}
     listing = run(git, "ls-tree", "-z", "--full-tree", commit, "--", *paths).stdout
     entries = (text(entry).partition("\t") for entry in listing.split(b"\0") if entry)
     return {path: mode.split(" ")[1] for mode, _, path in entries}

@@ -178,12 +178,15 @@ def hold_lock(project: str) -> bool:
             flags = os.O_RDONLY | os.O_DIRECTORY | (os.O_NOFOLLOW if opened else 0)
             opened.append(os.open(step, flags, dir_fd=opened[-1] if opened else None))
         owner = os.fstat(opened[-1])
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
-        lock = os.open(f"{number}.lock", flags, 0o666, dir_fd=opened[-1])
+        name, flags = f"{number}.lock", os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK
+        try:
+            lock = os.open(name, flags | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=opened[-1])
+            os.fchown(lock, owner.st_uid, owner.st_gid)  # a file that was there may be anybody's
+        except FileExistsError:
+            lock = os.open(name, flags, dir_fd=opened[-1])
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.fchown(lock, owner.st_uid, owner.st_gid)
-            there = os.stat(f"{number}.lock", dir_fd=opened[-1], follow_symlinks=False)
+            there = os.stat(name, dir_fd=opened[-1], follow_symlinks=False)
             held = os.path.samestat(os.fstat(lock), there)  # a sweep may have removed it just before
         except OSError:
             held = False

@@ -76,12 +76,12 @@ def cleanup(
     # Not the checkout: that may be the one that goes.
     where = place.git(environ)._replace(cwd=common_dir)
     tip = None if keep_branch else _tip_to_delete(tree, where, told)
-    alone = [] if tip is None else _commits_only_on(where, tree.branch, tip)
+    alone = [] if tip is None else git.commits_only_on(where, tree.branch, tip)
 
     def check(found: Losses) -> None:
         if force or (found.none and not alone):
             return
-        lines = [*found.lines(), *(f"commit only on {tree.branch}: {commit}" for commit in alone[:_SHOWN])]
+        lines = [*found.lines(), *(_named(tree, commit) for commit in alone[:_SHOWN])]
         if len(alone) > _SHOWN:
             lines.append(f"and {len(alone) - _SHOWN} more commits")
         instead = "--keep-branch keeps the commits; " if found.none else ""
@@ -112,21 +112,17 @@ def cleanup(
 def _tip_to_delete(tree: LinkedWorktree, where: Git, told: Log) -> str | None:
     """Return where the branch is that is to go; ``None`` if it is not there, or not ours."""
     ref = f"refs/heads/{tree.branch}"
-    # The mark is a file that whoever worked in the worktree could write.
-    if not tree.branch_created or not git.is_branch_name(where, tree.branch):
-        told.warning("branch.kept", f"branch {tree.branch} stays: it was there before the worktree")
+    if not tree.branch_created or not worktree.holds_its_branch(tree):
+        told.warning(
+            "branch.kept",
+            f"branch {tree.branch} stays: it was there before, or is not what was checked out",
+        )
         return None
     return git.refs(where, ref).get(ref)
 
 
-def _commits_only_on(where: Git, branch: str, tip: str) -> list[str]:
-    others = (f"--exclude={branch}", "--branches", "--tags", "--remotes", "--glob=refs/ralph/*")
-    answer = git.run(where, "rev-list", "--format=%s", tip, "--not", *others)
-    lines = git.lines(answer.stdout)
-    return [
-        f"{head.removeprefix('commit ')[:12]} {subject}"
-        for head, subject in zip(lines[::2], lines[1::2], strict=True)
-    ]
+def _named(tree: LinkedWorktree, commit: git.Commit) -> str:
+    return f"commit only on {tree.branch}: {commit.id[:12]} {commit.subject}"
 
 
 def _delete_branch(where: Git, tree: LinkedWorktree, tip: str, told: Log, *, force: bool) -> bool:
@@ -136,7 +132,7 @@ def _delete_branch(where: Git, tree: LinkedWorktree, tip: str, told: Log, *, for
         with worktree.repository_lock(tree.common_dir):
             if holder := git.worktree_holding(where, ref):
                 reason = f"it is checked out in {holder}"
-            elif not force and _commits_only_on(where, tree.branch, tip):
+            elif not force and git.commits_only_on(where, tree.branch, tip):
                 reason = "no other branch holds its commits any more"
             else:
                 git.delete_ref(where, ref, tip)

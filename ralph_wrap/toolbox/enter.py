@@ -11,20 +11,20 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import time
 from datetime import UTC, datetime
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import git, offspring, project, tmux, worktree
+from ralph_wrap import git, occupancy, offspring, project, tmux, worktree
 from ralph_wrap.errors import (
     ConflictError,
     GitError,
     IsolationError,
-    NotARepositoryError,
     RefusedError,
     UsageError,
 )
-from ralph_wrap.registry import Registry
+from ralph_wrap.toolbox.place import home_of, repository_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 _LONGEST = 100  # characters of a name
 _AGENT = re.compile(r"[0-9a-f]{4}(-wip)?")
+_LAST_BREATH = 2.0  # seconds for what ran in a tmux session
+_TICK = 0.02  # seconds between two looks
 _SHOWN = 20  # commits that a refusal names
 
 
@@ -109,7 +111,8 @@ def enter(
         RalphError: no worktree can be had here; nothing is left of the attempt.
 
     """
-    repository = _repository(place)
+    repository = repository_of(place)
+    home_of(place)
     where = place.git(environ)
     branch = f"ralph/{_checked(where, name)}"
     if there := _entered(place, repository, session):
@@ -169,19 +172,22 @@ def leave(
         message = f"No-op: session {session} has entered no worktree here; nothing was changed"
         return Exited(action.value, False, None, None, None, None, message)
     tree, mark = worktree.find(repository.common_dir, there[0])
+    if mark.session != session:
+        raise ConflictError(f"{tree.path} is another session's by now", "ralph-wrap worktree list")
     where = place.git(environ)._replace(cwd=tree.common_dir)  # we may be in what is to go
     if action is Action.KEEP:
         worktree.write_mark(tree.registration, mark._replace(session=None))
         message = f"{tree.path} is kept, on branch {mark.branch}"
         return _exited(action, tree, mark, message)
 
-    tip = _tip(where, mark)
+    tip = _tip(where, mark) if worktree.holds_its_branch(tree) else None
 
     def check(found: Losses) -> None:
         if not discard_changes:
             _require_no_loss(where, tree, mark, found, tip)
         if mark.tmux_session and tmux.is_in(mark.tmux_session, tree.path, environ):
             tmux.kill(mark.tmux_session, tree.path, environ)
+            _wait_until_empty(tree)
 
     found = _remove(place, environ, tree, tip, check)
     stays = _tip(where, mark)
@@ -201,12 +207,6 @@ def _exited(action: Action, tree: LinkedWorktree, mark: Mark, message: str) -> E
         tmuxSession=mark.tmux_session,
         message=message,
     )
-
-
-def _repository(place: Project) -> Repository:
-    if place.repository is None:
-        raise place.obstacle or NotARepositoryError(f"{place.root} is not in a git repository", "git init")
-    return place.repository
 
 
 def _checked(where: Git, name: str) -> str:
@@ -245,6 +245,8 @@ def _require_no_loss(where: Git, tree: LinkedWorktree, mark: Mark, found: Losses
     since = original or git.resolve_commit(where, mark.base) or ""
     tips = [*([tip] if tip else []), *found.commits]
     alone = git.commits_without(where, tips, since)
+    if tip is not None:  # the original branch may have begun at a commit that no branch held
+        alone += [one for one in git.commits_only_on(where, mark.branch, tip) if one not in alone]
     lines = [line for line in found.lines() if not line.startswith("commit on no branch")]
     for commit in alone[:_SHOWN]:
         others = [name for name in git.branches_with(where, commit.id) if name != mark.branch]
@@ -259,6 +261,14 @@ def _require_no_loss(where: Git, tree: LinkedWorktree, mark: Mark, found: Losses
         )
 
 
+def _wait_until_empty(tree: LinkedWorktree) -> None:
+    """Give what ran in a tmux session that was ended the time to end; who stays is named later."""
+    deadline = time.monotonic() + _LAST_BREATH
+    ours = offspring.ancestors(os.getpid())
+    while {pid for pid, _ in occupancy.occupants(tree.path)} - ours and time.monotonic() < deadline:
+        time.sleep(_TICK)
+
+
 def _name(mark: Mark) -> str:
     return mark.origin.removeprefix("refs/heads/") if mark.origin else mark.base[:12]
 
@@ -271,8 +281,7 @@ def _remove(
     check: Callable[[Losses], None],
 ) -> Losses:
     """Remove a worktree, and its branch if that is where it was looked at."""
-    home = Registry(place.root / project.RUN)
-    home.prepare()
+    home = home_of(place)
     where = place.git(environ)._replace(cwd=tree.common_dir)
     aside = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{os.urandom(2).hex()}"
     found = worktree.remove(

@@ -4,12 +4,20 @@ What may be removed, and when, is decided in this package and nowhere else.
 """
 
 from ralph_wrap.worktree.adopt import adopt
+from ralph_wrap.worktree.copies import INCLUDE, Copied, copy_ignored
 from ralph_wrap.worktree.create import LinkedWorktree, create
-from ralph_wrap.worktree.find import OURS, directory_of, find
+from ralph_wrap.worktree.find import OURS, directory_of, find, holds_its_branch
 from ralph_wrap.worktree.fingerprint import fingerprint, pristine
 from ralph_wrap.worktree.hooks import tidy_hooks
 from ralph_wrap.worktree.ignore import RULE, ensure_ignored, tidy
-from ralph_wrap.worktree.layout import EVERYTHING, Layout, check_layout, core_config, directories
+from ralph_wrap.worktree.layout import (
+    EVERYTHING,
+    Layout,
+    check_layout,
+    directories,
+    environment_config,
+    excludes,
+)
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.losses import Losses
 from ralph_wrap.worktree.make import make
@@ -18,8 +26,10 @@ from ralph_wrap.worktree.remove import Outcome, drop_branch, drop_branch_at, emp
 
 __all__ = [
     "EVERYTHING",
+    "INCLUDE",
     "OURS",
     "RULE",
+    "Copied",
     "Layout",
     "LinkedWorktree",
     "Losses",
@@ -27,7 +37,7 @@ __all__ = [
     "Outcome",
     "adopt",
     "check_layout",
-    "core_config",
+    "copy_ignored",
     "create",
     "directories",
     "directory_of",
@@ -35,9 +45,12 @@ __all__ = [
     "drop_branch_at",
     "empty_trash",
     "ensure_ignored",
+    "environment_config",
+    "excludes",
     "find",
     "fingerprint",
     "finish",
+    "holds_its_branch",
     "make",
     "marked",
     "pristine",

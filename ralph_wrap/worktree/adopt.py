@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap import files, git
 from ralph_wrap.worktree.create import LinkedWorktree
-from ralph_wrap.worktree.layout import excludes
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.remove import discard, is_half_dropped, leaving_places
 
@@ -78,10 +77,7 @@ def adopt(repository: Repository, record: Record, *, path: Path, trash: Path) ->
         base=record.base,
         # A branch of any other name may be somebody's own.
         branch_created=record.branch == f"ralph/{record.id}",
-        config=(
-            *git.file_system_config(file_mode=record.file_mode, symlinks=record.symlinks),
-            *excludes(registration),
-        ),
+        config=git.file_system_config(file_mode=record.file_mode, symlinks=record.symlinks),
     )
 
 

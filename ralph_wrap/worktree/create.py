@@ -65,14 +65,21 @@ class LinkedWorktree(NamedTuple):
     branch_created: bool
     config: tuple[str, ...]
 
-    def git(self, where: Git) -> Git:
-        """Return git for this worktree, whatever its ``.git`` file says by now."""
+    def git(self, where: Git, place: Path | None = None) -> Git:
+        """Return git for this worktree, whatever its ``.git`` file says by now.
+
+        Arguments:
+            where: git in the repository.
+            place: where its directory is, if that has been moved.
+
+        """
+        top = place or self.path
         return where._replace(
-            cwd=self.path,
+            cwd=top,
             git_dir=self.registration,
             common_dir=self.common_dir,
-            work_tree=self.path,
-            config=self.config,
+            work_tree=top,
+            config=(*self.config, *excludes(self.registration, top)),
         )
 
 
@@ -120,7 +127,6 @@ def create(
                     worktree = _register(where, repository, path, branch, base, continued, reason, undo)
                     prepare(where, worktree.registration, layout)
                     registered(worktree)
-                worktree = worktree._replace(config=worktree.config + excludes(worktree.registration))
                 _check_out(worktree, where, stopped, progress, meanwhile)
                 link(path, repository.root, layout.links)
             except (GitError, OSError) as error:
@@ -163,8 +169,10 @@ def _register(
             f"branch {branch} is checked out in {holder}", "name another branch, or end what works on it"
         )
     path.parent.mkdir(parents=True, exist_ok=True)
-    if os.path.lexists(path):
-        raise IsolationError(f"{path} is there already", "move it away")
+    try:
+        path.mkdir()  # from here on it is ours to remove: nobody else has made it
+    except FileExistsError:
+        raise IsolationError(f"{path} is there already", "move it away") from None
     undo.callback(_remove_attempt, where, repository, path)
     git.run_again(
         where, "worktree", "add", "--no-checkout", "--lock", path, branch, config=git.ABSOLUTE_POINTERS

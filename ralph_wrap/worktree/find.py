@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from pathlib import Path
 
 from ralph_wrap import files, git
 from ralph_wrap.errors import ConflictError, NotFoundError, NotOursError
 from ralph_wrap.worktree.create import LinkedWorktree
-from ralph_wrap.worktree.layout import excludes
 from ralph_wrap.worktree.mark import Mark, read_mark
 
 OURS = "ralph-wrap"
 """How the reason of every registration begins that we lock."""
+
+LOCKED = f"{OURS} worktree "
+"""The same of those that bear a mark; a session's worktree does not, whatever an agent writes."""
+
+_SESSION = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{4}")
 
 
 def find(common_dir: Path, path: Path) -> tuple[LinkedWorktree, Mark]:
@@ -45,13 +50,13 @@ def find(common_dir: Path, path: Path) -> tuple[LinkedWorktree, Mark]:
     if registration.parent != common_dir / "worktrees":
         raise NotOursError(f"{path} belongs to another repository", "call it there")
     mark = read_mark(registration)
-    if mark is None:
+    if mark is None or _SESSION.fullmatch(registration.name):  # whose agent can write marks
         raise NotOursError(
             f"{path} was not made by ralph-wrap worktree",
             "of a session: ralph-wrap rm; else: git worktree remove",
         )
     locked = registration / "locked"
-    if locked.exists() and not git.text(files.read(locked)).startswith(OURS):
+    if locked.exists() and not git.text(files.read(locked)).startswith(LOCKED):
         reason = git.text(files.read(locked)).strip() or "no reason given"
         raise ConflictError(f"{path} is locked: {reason}", f"git worktree unlock {shlex.quote(str(path))}")
     return (
@@ -62,13 +67,23 @@ def find(common_dir: Path, path: Path) -> tuple[LinkedWorktree, Mark]:
             branch=mark.branch,
             base=mark.base,
             branch_created=mark.branch_created,
-            config=(
-                *git.file_system_config(file_mode=mark.file_mode, symlinks=mark.symlinks),
-                *excludes(registration),
-            ),
+            config=git.file_system_config(file_mode=mark.file_mode, symlinks=mark.symlinks),
         ),
         mark,
     )
+
+
+def holds_its_branch(worktree: LinkedWorktree) -> bool:
+    """Tell whether a worktree has the branch checked out that its mark names.
+
+    The mark is a file that whoever works there can write, and a branch can be renamed: any other branch of
+    that name is not ours to delete.
+    """
+    try:
+        head = git.text(files.read(worktree.registration / "HEAD"))
+    except OSError:
+        return False
+    return head == f"ref: refs/heads/{worktree.branch}\n"
 
 
 def _real(path: Path) -> Path:

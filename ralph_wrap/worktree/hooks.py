@@ -99,12 +99,9 @@ def configure(where: Git, worktree: LinkedWorktree, core: Collection[tuple[str, 
         with _locked(worktree.common_dir) as (before, replace):
             replace(before + (_BLOCK if before.endswith(b"\n") or not before else _BLOCK_AFTER_NO_NEWLINE))
     # Last: killed before it, there is no such file that nobody reads.
-    rows = (f'\t{key} = "{_quoted(value)}"\n' for key, value in core)
-    files.replace(worktree.registration / _OWN_FILE, os.fsencode(f"[core]\n{''.join(rows)}"))
-
-
-def _quoted(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")  # git-config(1): Syntax
+    # What git has copied from the main checkout's (git-worktree(1): add) stays in force.
+    for key, value in core:
+        git.run(where, "config", "--file", worktree.registration / _OWN_FILE, f"core.{key}", value)
 
 
 def tidy_hooks(common_dir: Path) -> None:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _PATTERNS = Path("info/sparse-checkout")
 _EXCLUDES = "ralph-wrap-exclude"
+_LINKS = "ralph-wrap-links"
+_CONFIG = "ralph-wrap-config"
 _LARGEST = 1 << 20  # bytes of a user's exclude file
 
 
@@ -122,6 +124,10 @@ def prepare(where: Git, registration: Path, layout: Layout) -> None:
             *(os.fsencode(f"/{_escaped(PurePosixPath(path))}\n") for path in layout.links),
         ]
         files.replace(registration / _EXCLUDES, b"".join(rows), sync=False)
+        files.replace(registration / _LINKS, os.fsencode("\n".join(layout.links)), sync=False)
+    if core := core_config(registration):
+        for key, value in core:
+            git.run(where, "config", "--file", registration / _CONFIG, f"core.{key}", value)
 
 
 def _excluded_by_user(where: Git) -> bytes:
@@ -142,10 +148,24 @@ def is_sparse(registration: Path) -> bool:
     return (registration / _PATTERNS).is_file()
 
 
-def excludes(registration: Path) -> tuple[str, ...]:
-    """Return arguments by which git does not see the links of a worktree."""
+def excludes(registration: Path, top: Path) -> tuple[str, ...]:
+    """Return arguments by which git does not see the links of a worktree.
+
+    Nothing is hidden where something else is in the place of one: an agent may have put its work there.
+
+    Arguments:
+        registration: ``.git/worktrees/<name>``.
+        top: where the worktree's directory is.
+
+    """
     path = registration / _EXCLUDES
-    return ("-c", f"core.excludesFile={path}") if path.is_file() else ()
+    try:
+        links = git.text(files.read(registration / _LINKS)).splitlines()
+    except OSError:
+        return ()
+    if not path.is_file() or not all((top / link).is_symlink() for link in links):
+        path = Path(os.devnull)  # whatever the worktree's own configuration says
+    return ("-c", f"core.excludesFile={path}")
 
 
 SPARSE = ("-c", "core.sparseCheckout=true", "-c", "core.sparseCheckoutCone=true")
@@ -154,9 +174,20 @@ SPARSE = ("-c", "core.sparseCheckout=true", "-c", "core.sparseCheckoutCone=true"
 
 def core_config(registration: Path) -> list[tuple[str, str]]:
     """Return keys below ``core``, and values, that whoever works in a worktree needs."""
-    arguments = (*(SPARSE if is_sparse(registration) else ()), *excludes(registration))
-    pairs = [argument.removeprefix("core.").partition("=") for argument in arguments if argument != "-c"]
-    return [(key, value) for key, _, value in pairs]
+    sparse = [argument.removeprefix("core.").partition("=")[::2] for argument in SPARSE[1::2]]
+    path = registration / _EXCLUDES
+    linked = [("excludesFile", os.fspath(path))] if path.is_file() else []
+    return [*(sparse if is_sparse(registration) else ()), *linked]
+
+
+def environment_config(registration: Path) -> list[tuple[str, str]]:
+    """Return configuration for an environment, which counts in the worktree and in no other.
+
+    Whoever works there inherits it, and may work elsewhere, too (git-config(1): Conditional includes).
+    """
+    path = registration / _CONFIG
+    pattern = re.sub(r"([\\*?[])", r"\\\1", os.fspath(registration))
+    return [(f"includeIf.gitdir:{pattern}.path", os.fspath(path))] if path.is_file() else []
 
 
 def link(top: Path, root: Path, paths: Sequence[str]) -> None:
@@ -168,13 +199,13 @@ def link(top: Path, root: Path, paths: Sequence[str]) -> None:
         paths: below both.
 
     Raises:
-        IsolationError: the commit has something in that place.
+        IsolationError: the commit has something in that place, or a symlink above it.
         OSError: neither can be done.
 
     """
     for path in paths:
         place = top / path
-        if os.path.lexists(place):
+        if os.path.lexists(place) or any(above.is_symlink() for above in place.parents if above != top):
             raise IsolationError(f"{path} cannot be linked: the commit has it", "link what git ignores")
         place.parent.mkdir(parents=True, exist_ok=True)
         try:

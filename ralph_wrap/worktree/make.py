@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import RalphError
 from ralph_wrap.worktree.create import LinkedWorktree, create
-from ralph_wrap.worktree.find import OURS
+from ralph_wrap.worktree.find import LOCKED
 from ralph_wrap.worktree.hooks import HOOKS_OFF, configure, require_configurable, tidy_hooks
 from ralph_wrap.worktree.layout import EVERYTHING, Layout, core_config
 from ralph_wrap.worktree.lock import repository_lock
@@ -79,7 +79,7 @@ def make(
             branch=mark.branch,
             base=mark.base,
             continued=continued,
-            reason=f"{OURS} worktree {mark.branch}",
+            reason=f"{LOCKED}{mark.branch}",
             stopped=stopped,
             progress=progress,
             meanwhile=lambda: None,

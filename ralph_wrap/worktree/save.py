@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import git
 from ralph_wrap.errors import GitError
-from ralph_wrap.worktree.commits import make_snapshots, save_commits, unreachable
+from ralph_wrap.worktree.commits import make_snapshots, save_commits, unheld, unreachable
 from ralph_wrap.worktree.layout import is_sparse
 from ralph_wrap.worktree.walk import walk
 
@@ -130,7 +130,7 @@ def save(
 
 
 def holds(worktree: LinkedWorktree, where: Git, index: Path, place: Path, saved: Saved) -> bool:
-    """Tell whether everything in a worktree is still as it was saved.
+    """Tell whether everything in a worktree, and all its commits, are still as they were saved.
 
     Arguments:
         worktree: saved without a problem.
@@ -143,7 +143,9 @@ def holds(worktree: LinkedWorktree, where: Git, index: Path, place: Path, saved:
         GitError: that cannot be told.
 
     """
-    here = worktree.git(where)._replace(cwd=place, work_tree=place)
+    here = worktree.git(where, place)
+    if unheld(worktree.registration, here, []):
+        return False  # a commit was made since, of which only the registration knows
     if index.exists():
         return {*_not_in_index(here._replace(index_file=index))} <= {*saved.missing}
     return _status(here).clean

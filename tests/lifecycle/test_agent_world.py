@@ -23,7 +23,7 @@ def _printed_environment(output: bytes) -> dict[str, str]:
 
 @pytest.mark.parametrize("isolation", ["prefer", "off"])
 def test_the_agent_is_told_where_it_is(repo: Repo, isolation: str) -> None:
-    """Six variables, of which one changes; RALPH_BRANCH is empty where there is none."""
+    """Seven variables, of which one changes; RALPH_BRANCH is empty where there is none."""
     result = run(repo.path, "-n", "2", "--isolation", isolation, *SH, "env -0; printf '\\0'")
     report = result.report
     first, second, rest = map(_printed_environment, result.stdout.split(b"\0\0"))
@@ -34,6 +34,7 @@ def test_the_agent_is_told_where_it_is(repo: Repo, isolation: str) -> None:
         "RALPH_BRANCH": report["branch"] or "",
         "RALPH_WORKSPACE": report["workspace"],
         "RALPH_PROJECT": os.fspath(repo.path),
+        "RALPH_PORT": second["RALPH_PORT"],
         "RALPH_ITERATION": "2",
     }
     assert second["PWD"] == report["workspace"]

@@ -161,10 +161,10 @@ def test_a_bad_link_is_a_usage_error(wide: Repo, path: str) -> None:
 
 
 def test_what_the_commit_has_is_not_linked_over(wide: Repo) -> None:
-    """No isolation then, said; with --isolation require the session ends."""
-    ended = run(wide.path, "-n", "1", "--isolation", "require", "--link", "docs", "--", "true")
-    assert ended.status == 125
-    assert "docs cannot be linked: the commit has it" in ended.stderr
+    """It is a mistake, told before anything is made."""
+    ended = run(wide.path, "-n", "1", "--link", "docs", "--", "true")
+    assert ended.status == 2
+    assert "'docs' cannot be linked: the commit has it" in ended.stderr
     assert (wide.branches(), wide.worktrees()) == (["main"], [])
 
 
