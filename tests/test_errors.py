@@ -14,10 +14,12 @@ STATUSES = {
     "not_a_repository": 3,
     "not_found": 4,
     "refused": 5,
+    "conflict": 6,
+    "not_ours": 7,
     "git_too_old": 8,
     "failed": 125,
 }
-"""The rows of the contract's table that can happen so far; the agent's own statuses are in AGENT."""
+"""The rows of the contract's table; the agent's own statuses are in AGENT."""
 
 AGENT = {"AgentError": 126, "AgentNotFoundError": 127}
 """The convention of ``env``, ``timeout`` and ``docker run``."""

@@ -258,3 +258,16 @@ def test_a_worktree_that_git_removed_is_tidied_up_after(repo: Repo) -> None:
     repo.git("worktree", "remove", "-f", "-f", one.path)
     _clean(repo, two)
     assert _config(repo).read_bytes() == before
+
+
+def test_a_lock_that_one_of_us_left_is_no_obstacle(repo: Repo) -> None:
+    """Killed while it changed the configuration; that of anybody else stays."""
+    lock = repo.path / ".git" / "config.lock"
+    lock.write_text("ralph-wrap\n")
+    before = (repo.path / ".git" / "config").read_bytes()
+    made = command("worktree", "create", "x", cwd=repo.path)
+    assert made.status == 0, made.stdout
+    assert not lock.exists()
+    path = repo.path / ".ralph" / "worktrees" / "quick-build-x"
+    assert command("worktree", "cleanup", path, cwd=repo.path).status == 0
+    assert (repo.path / ".git" / "config").read_bytes() == before

@@ -15,6 +15,7 @@ from ralph_wrap import git, worktree
 from ralph_wrap.errors import IsolationError, RefusedError
 from tests.support.repo import Repo, make_repo
 from tests.support.sessions import PROGRAM, Session, command, run
+from tests.support.shim import shim_git
 from tests.support.wait import eventually
 
 
@@ -213,3 +214,19 @@ def test_a_configuration_that_git_copies_stays_in_force(repo: Repo) -> None:
     inside = created(repo)
     assert inside.git("config", "user.email") == "work@corp.invalid"
     assert inside.git("config", "core.hooksPath") == "/dev/null"
+
+
+def test_a_removal_that_was_killed_is_taken_back(repo: Repo, tmp_path: Path) -> None:
+    """With its directory in the trash and its registration in place: the next one finds it again."""
+    inside = created(repo)
+    inside.write("new", "n\n")
+    shim = tmp_path / "shim"
+    environ = {"PATH": shim_git(shim, '*" worktree remove "*) kill -9 $PPID; sleep 1 ;;')}
+    command("worktree", "cleanup", inside.path, "--force", cwd=repo.path, env=environ)
+    assert not inside.path.exists()
+    assert [*repo.path.glob(".ralph/run/trash/*.leaving/new")]
+    status, error = called(repo.path, "cleanup", str(inside.path))
+    assert (status, "uncommitted: new" in error["message"]) == (5, True)
+    assert (inside.path / "new").read_text() == "n\n"
+    assert called(repo.path, "cleanup", str(inside.path), "--force")[0] == 0
+    assert (repo.worktrees(), [*repo.path.glob(".git/worktrees/*")]) == ([], [])

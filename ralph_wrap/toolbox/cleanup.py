@@ -68,6 +68,7 @@ def cleanup(
 
     """
     common_dir = repository_of(place).common_dir
+    trash = home_of(place).trash
     tree, _ = worktree.find(common_dir, path)
     if cwd.resolve().is_relative_to(tree.path):
         raise RefusedError(
@@ -90,7 +91,6 @@ def cleanup(
             f"{instead}--force removes it all the same",
         )
 
-    trash = home_of(place).trash
     name = f"{now:%Y%m%dT%H%M%SZ}-{os.urandom(2).hex()}"
     try:
         found = worktree.remove(tree, where, trash, name, check=check)

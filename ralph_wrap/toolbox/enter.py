@@ -167,6 +167,8 @@ def leave(
 
     """
     repository = place.repository
+    if repository is not None and worktree.marked(repository.common_dir):
+        home_of(place)
     there = _entered(place, repository, session) if repository else None
     if repository is None or there is None:
         message = f"No-op: session {session} has entered no worktree here; nothing was changed"

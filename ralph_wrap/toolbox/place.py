@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ralph_wrap.errors import ConflictError, NotARepositoryError, RalphError
 from ralph_wrap.project import RUN, WORKTREES
 from ralph_wrap.registry import Registry
+from ralph_wrap.worktree import bring_back
 
 if TYPE_CHECKING:
     from ralph_wrap.git import Repository
@@ -26,7 +27,7 @@ def repository_of(place: Project) -> Repository:
 
 
 def home_of(place: Project) -> Registry:
-    """Return where our own files are, ready to be used.
+    """Return where our own files are, ready to be used; what was half removed is back in its place.
 
     Raises:
         ConflictError: something that leads elsewhere is in its place.
@@ -41,6 +42,8 @@ def home_of(place: Project) -> Registry:
     home = Registry(place.root / RUN)
     try:
         home.prepare()
+        if place.repository is not None:
+            bring_back(place.repository.common_dir, place.root / WORKTREES, home.trash)
     except OSError as error:
         raise RalphError(
             f"{home.directory} cannot be used: {error.strerror}",

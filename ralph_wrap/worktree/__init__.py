@@ -3,7 +3,7 @@
 What may be removed, and when, is decided in this package and nowhere else.
 """
 
-from ralph_wrap.worktree.adopt import adopt
+from ralph_wrap.worktree.adopt import adopt, bring_back
 from ralph_wrap.worktree.copies import INCLUDE, Copied, copy_ignored
 from ralph_wrap.worktree.create import LinkedWorktree, create
 from ralph_wrap.worktree.find import OURS, directory_of, find, holds_its_branch
@@ -36,6 +36,7 @@ __all__ = [
     "Mark",
     "Outcome",
     "adopt",
+    "bring_back",
     "check_layout",
     "copy_ignored",
     "create",

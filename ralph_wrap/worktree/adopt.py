@@ -22,8 +22,10 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap import files, git
 from ralph_wrap.worktree.create import LinkedWorktree
+from ralph_wrap.worktree.find import directory_of
 from ralph_wrap.worktree.lock import repository_lock
-from ralph_wrap.worktree.remove import discard, is_half_dropped, leaving_places
+from ralph_wrap.worktree.mark import marked
+from ralph_wrap.worktree.remove import IN_TRASH, LEAVING, discard, is_half_dropped, leaving_places
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,6 +81,35 @@ def adopt(repository: Repository, record: Record, *, path: Path, trash: Path) ->
         branch_created=record.branch == f"ralph/{record.id}",
         config=git.file_system_config(file_mode=record.file_mode, symlinks=record.symlinks),
     )
+
+
+def bring_back(common_dir: Path, worktrees: Path, trash: Path) -> None:
+    """Put a worktree that bears a mark back in its place if whoever removed it was killed in the middle.
+
+    Arguments:
+        common_dir: of the repository.
+        worktrees: where ours are.
+        trash: where they go on their way out.
+
+    Raises:
+        OSError: it cannot be told, or not be done; nothing is lost.
+
+    """
+    if not any((registration / LEAVING).is_file() for registration in marked(common_dir)):
+        return
+    with repository_lock(common_dir):
+        for registration in marked(common_dir):
+            try:
+                name = git.text(files.read(registration / LEAVING))
+            except OSError:
+                continue
+            path = directory_of(registration, worktrees)
+            found = _leaving(path, trash / name) if IN_TRASH.fullmatch(name) else []
+            for leaving in found:
+                pointer = git.text(files.read(leaving / ".git")).removeprefix("gitdir: ").rstrip("\n")
+                if (path / pointer).resolve() == registration:
+                    leaving.rename(path)
+            (registration / LEAVING).unlink()
 
 
 def _leaving(path: Path, aside: Path) -> list[Path]:

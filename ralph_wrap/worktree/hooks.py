@@ -45,6 +45,7 @@ _OURS = re.compile(  # also without what somebody has changed since
     rb"(?P<broken>, and so does the line break)?\r?\n"
     rb"(?:(?P<header>\[extensions\]\r?\n)(?:\tworktreeConfig = true(?:\r?\n|\Z))?)?"
 )
+_HOLDER = b"ralph-wrap\n"  # in the lock; git looks at nothing but its being there
 _PATIENCE = 5.0  # seconds to wait for git's lock; git itself does not wait
 _PAUSE = 0.02  # seconds between two tries
 
@@ -168,9 +169,16 @@ def _locked(common_dir: Path) -> Iterator[tuple[bytes, Callable[[bytes], object]
     deadline = time.monotonic() + _PATIENCE
     while True:
         try:
-            os.close(os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+            descriptor = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+            try:
+                os.write(descriptor, _HOLDER)
+            finally:
+                os.close(descriptor)
             break
         except FileExistsError:
+            if _is_left(lock):
+                lock.unlink(missing_ok=True)
+                continue
             if time.monotonic() >= deadline:
                 raise ConflictError(
                     f"{lock} is there: somebody changes the configuration", f"if nobody does: rm {lock}"
@@ -180,3 +188,11 @@ def _locked(common_dir: Path) -> Iterator[tuple[bytes, Callable[[bytes], object]
         yield path.read_bytes(), partial(files.replace, path)
     finally:
         lock.unlink(missing_ok=True)
+
+
+def _is_left(lock: Path) -> bool:
+    """Tell whether a lock is one of ours: who made it is dead, since we hold the lock of the repository."""
+    try:
+        return files.read(lock) == _HOLDER
+    except OSError:
+        return False

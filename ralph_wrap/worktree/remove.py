@@ -44,7 +44,10 @@ if TYPE_CHECKING:
 _LEAVING = ".leaving"
 """What ends so in the trash may still come back: its registration is not dropped yet."""
 
-_IN_TRASH = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{4}")
+LEAVING = "ralph-wrap-leaving"
+"""In a registration: the name that its worktree has in the trash while it is being removed."""
+
+IN_TRASH = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{4}")
 
 
 class Outcome(NamedTuple):
@@ -159,7 +162,13 @@ def remove(
         check(found)
         _sync(worktree.common_dir)
         nothing = Saved(None, (), (), found.ignored, found.ignored_files, ()) if found.none else None
-        if reason := _remove(worktree, where, scratch / "index", trash / name, nothing, visitors):
+        # Should we be killed with the directory in the trash, ``bring_back`` finds it by this.
+        files.replace(worktree.registration / LEAVING, name.encode())
+        try:
+            reason = _remove(worktree, where, scratch / "index", trash / name, nothing, visitors)
+        finally:
+            (worktree.registration / LEAVING).unlink(missing_ok=True)
+        if reason:
             raise RefusedError(f"{worktree.path} stays: {reason}")
     return found
 
@@ -207,7 +216,7 @@ def empty_trash(trash: Path) -> None:
     if trash.is_symlink():
         raise OSError(errno.ELOOP, "the trash is a symlink", str(trash))
     if leftovers := sorted(
-        path for path in trash.iterdir() if _IN_TRASH.fullmatch(path.name) and not path.is_symlink()
+        path for path in trash.iterdir() if IN_TRASH.fullmatch(path.name) and not path.is_symlink()
     ):
         _delete(leftovers)
 
@@ -303,9 +312,12 @@ def _remove(
                 leaving.rename(worktree.path)
                 return "something was changed in it while it was being removed"
             _drop_registration(worktree, where)
-        except BaseException:
-            if not worktree.path.exists():
+        except BaseException as error:
+            if not os.path.lexists(worktree.path):
                 leaving.rename(worktree.path)
+                raise
+            if leaving.is_dir():
+                raise RefusedError(f"it is in {leaving} now: something else is in its place") from error
             raise
     discard(leaving, aside)
     return None

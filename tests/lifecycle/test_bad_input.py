@@ -40,8 +40,7 @@ def _told(result: Result) -> tuple[int, str, str]:
     "option",
     [
         "--no-such-option",
-        *("--job=job.json", "--sparse=src", "--link=node_modules", "--max-cost=1", "--max-tokens=1"),
-        *("--on-leak=stop", "--preamble=on", "--raw"),
+        *("--max-cost=1", "--max-tokens=1", "--on-leak=stop", "--preamble=on", "--raw"),
     ],
 )
 def test_an_unknown_option(repo: Repo, option: str) -> None:
