@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import git, worktree
 from ralph_wrap.errors import GitError, RalphError, RefusedError
-from ralph_wrap.toolbox.place import home_of, repository_of
+from ralph_wrap.toolbox.place import home_of, recover, repository_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,7 +68,7 @@ def cleanup(
 
     """
     common_dir = repository_of(place).common_dir
-    trash = home_of(place).trash
+    recover(place)
     tree, _ = worktree.find(common_dir, path)
     if cwd.resolve().is_relative_to(tree.path):
         raise RefusedError(
@@ -91,6 +91,7 @@ def cleanup(
             f"{instead}--force removes it all the same",
         )
 
+    trash = home_of(place).trash
     name = f"{now:%Y%m%dT%H%M%SZ}-{os.urandom(2).hex()}"
     try:
         found = worktree.remove(tree, where, trash, name, check=check)

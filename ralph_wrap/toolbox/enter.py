@@ -24,7 +24,7 @@ from ralph_wrap.errors import (
     RefusedError,
     UsageError,
 )
-from ralph_wrap.toolbox.place import home_of, repository_of
+from ralph_wrap.toolbox.place import home_of, recover, repository_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -113,6 +113,7 @@ def enter(
     """
     repository = repository_of(place)
     home_of(place)
+    recover(place)
     where = place.git(environ)
     branch = f"ralph/{_checked(where, name)}"
     if there := _entered(place, repository, session):
@@ -167,8 +168,7 @@ def leave(
 
     """
     repository = place.repository
-    if repository is not None and worktree.marked(repository.common_dir):
-        home_of(place)
+    recover(place)
     there = _entered(place, repository, session) if repository else None
     if repository is None or there is None:
         message = f"No-op: session {session} has entered no worktree here; nothing was changed"

@@ -27,7 +27,7 @@ def repository_of(place: Project) -> Repository:
 
 
 def home_of(place: Project) -> Registry:
-    """Return where our own files are, ready to be used; what was half removed is back in its place.
+    """Return where our own files are, ready to be used.
 
     Raises:
         ConflictError: something that leads elsewhere is in its place.
@@ -42,11 +42,27 @@ def home_of(place: Project) -> Registry:
     home = Registry(place.root / RUN)
     try:
         home.prepare()
-        if place.repository is not None:
-            bring_back(place.repository.common_dir, place.root / WORKTREES, home.trash)
     except OSError as error:
         raise RalphError(
             f"{home.directory} cannot be used: {error.strerror}",
             "it must be a directory that can be written, on a disk that is not full",
         ) from error
     return home
+
+
+def recover(place: Project) -> None:
+    """Put back what somebody had half removed who was killed at it; nothing is made.
+
+    Raises:
+        RalphError: that cannot be done; nothing is lost.
+
+    """
+    if place.repository is None:
+        return
+    trash = Registry(place.root / RUN).trash
+    try:
+        bring_back(place.repository.common_dir, place.root / WORKTREES, trash)
+    except OSError as error:
+        raise RalphError(
+            f"what was half removed cannot be put back from {trash}: {error.strerror}", "mv it back by hand"
+        ) from error
