@@ -755,3 +755,13 @@ def test_a_lock_that_cannot_be_opened_keeps_no_other(repo: Repo) -> None:
     assert sweep(repo).status == 0
     assert [path.name for path in agents.iterdir()] == ["ffff.lock"]
     eventually(lambda: not [*repo.path.glob(".ralph/run/trash/*")], "the trash to be emptied")
+
+
+def test_an_empty_registration_is_the_rest_of_one(repo: Repo) -> None:
+    """Git deletes it file by file, and may be killed before the last step, with the worktree gone by then."""
+    left = orphan(repo)
+    shutil.rmtree(left.worktree)
+    shutil.rmtree(left.registration)
+    left.registration.mkdir()
+    assert sweep(repo).status == 0
+    assert (left.registration.exists(), left.record.exists()) == (False, False)

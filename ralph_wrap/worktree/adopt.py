@@ -15,6 +15,7 @@ What can be found, by how far its owner had come (``create`` and ``remove`` tell
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
@@ -58,6 +59,8 @@ def adopt(repository: Repository, record: Record, *, path: Path, trash: Path) ->
             shutil.rmtree(named, ignore_errors=True)
             registration = None
         if registration is None and record.state != "starting":
+            with contextlib.suppress(OSError):
+                named.rmdir()  # empty: whoever deleted it file by file was killed before the last step
             _require_none(repository.common_dir / "worktrees" / path.name)
         for leaving in _leaving(path, trash / record.session):
             if registration:
