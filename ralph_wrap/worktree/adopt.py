@@ -112,7 +112,8 @@ def bring_back(common_dir: Path, worktrees: Path, trash: Path) -> None:
                 pointer = git.text(files.read(leaving / ".git")).removeprefix("gitdir: ").rstrip("\n")
                 if (path / pointer).resolve() == registration:
                     leaving.rename(path)
-            (registration / LEAVING).unlink()
+                    # Not otherwise: whoever wrote it may live, and be about to begin.
+                    (registration / LEAVING).unlink()
 
 
 def _leaving(path: Path, aside: Path) -> list[Path]:
