@@ -249,6 +249,34 @@ def test_everybody_is_told(
     )
 
 
+_OBEYED_AT_ONCE = """
+import select, signal
+
+send = signal.pidfd_send_signal
+
+def send_and_wait(pidfd, number):
+    send(pidfd, number)
+    if number == signal.SIGTERM:
+        poll = select.poll()
+        poll.register(pidfd, select.POLLIN)
+        poll.poll()
+
+signal.pidfd_send_signal = send_and_wait
+"""
+
+
+@needs_root
+def test_who_is_quick_to_obey_was_told(project: Path, tmp_path: Path) -> None:
+    """Also who has ended before the CONT that comes with TERM."""
+    (tmp_path / "sitecustomize.py").write_text(_OBEYED_AT_ONCE)
+    with Container(project, env={"PYTHONPATH": os.fspath(tmp_path)}) as container:
+        container.rest()
+        container.listen("one")
+        container.send(signal.SIGTERM)
+        assert (container.wait(), container.heard("one")) == (0, ["SIGTERM"])
+        assert [line.split(":")[0] for line in container.log] == ["SIGTERM", "told", "finished"]
+
+
 @needs_root
 @pytest.mark.parametrize(
     ("more", "program"),

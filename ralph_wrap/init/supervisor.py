@@ -236,8 +236,10 @@ class Supervisor:
         pid, deaf = watched.process.pid, container.ignores_term(watched.process.pid)
         has_it = pid == self._command and not watched.told and not deaf  # it was passed on
         try:
-            for number in () if has_it else (signal.SIGHUP if deaf else signal.SIGTERM, signal.SIGCONT):
-                _send(watched, number)  # who is stopped does not see TERM
+            if not has_it:
+                _send(watched, signal.SIGHUP if deaf else signal.SIGTERM)
+                with suppress(ProcessLookupError):  # it was quick to obey
+                    _send(watched, signal.SIGCONT)  # who is stopped does not see TERM
         except ProcessLookupError:
             return watched
         except OSError as error:  # an init of a user, a session of root
