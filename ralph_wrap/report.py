@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from ralph_wrap.agents.read import Spent
     from ralph_wrap.registry import Record
     from ralph_wrap.worktree import Outcome
 
@@ -34,23 +35,24 @@ class SessionReport(NamedTuple):
         agent: what it ran.
         started: UTC, ISO 8601.
         ended: the same.
-        ended_by: promise, max-iterations, max-failures, max-stalls, max-time, stop, signal, not-started,
-            error, killed.
+        ended_by: promise, max-iterations, max-failures, max-stalls, max-time, stop, signal, leak,
+            not-started, error, killed.
         exit_status: of ``ralph-wrap run``.
         error: what went wrong, where an error ended it.
         iterations: how many were started.
         commits: on *branch* since *base*.
-        cost_usd: what the agent reported.
-        tokens: the same.
+        cost_usd: what the agent reported, in US dollars.
+        tokens: what it reported to have read and written, from caches as well.
         branch: what the session worked on; ``None`` in the plain project root, or if nothing is left of it.
         base: the commit it started from.
         saved: the branch that holds what was uncommitted.
         saved_paths: what was uncommitted.
         snapshots: refs that hold commits which were on no branch.
+        submodules: of which something was saved: path, repository that holds it now, refs there.
         workspace: where the agent worked.
         kept: why the worktree is still there.
         ignored_removed: ignored files that went with the worktree: their number, and the first few names.
-        leaks: changes outside the workspace.
+        leaks: what has changed outside the worktree, and when; ``None`` without one.
         fallback: why there was no worktree.
 
     """
@@ -72,6 +74,7 @@ class SessionReport(NamedTuple):
     saved: str | None = None
     saved_paths: tuple[str, ...] = ()
     snapshots: tuple[str, ...] = ()
+    submodules: tuple[dict[str, Any], ...] = ()
     workspace: str | None = None
     kept: str | None = None
     ignored_removed: dict[str, Any] | None = None
@@ -80,7 +83,14 @@ class SessionReport(NamedTuple):
 
     @classmethod
     def of(
-        cls, record: Record, *, ended_by: str, exit_status: int, commits: int | None, iterations: int
+        cls,
+        record: Record,
+        *,
+        ended_by: str,
+        exit_status: int,
+        commits: int | None,
+        iterations: int,
+        spent: Spent | None = None,
     ) -> SessionReport:
         """Return the report of a session that ends now.
 
@@ -90,6 +100,7 @@ class SessionReport(NamedTuple):
             exit_status: see above.
             commits: on its branch; ``None`` if there is no such branch.
             iterations: how many were started.
+            spent: what the agent has reported.
 
         """
         return cls(
@@ -102,6 +113,8 @@ class SessionReport(NamedTuple):
             exit_status=exit_status,
             iterations=iterations,
             commits=commits,
+            cost_usd=spent.cost if spent else None,
+            tokens=spent.tokens if spent else None,
             branch=record.branch if commits is not None else None,
             base=record.base,
             workspace=record.workspace,
@@ -126,6 +139,11 @@ def with_outcome(report: SessionReport, outcome: Outcome) -> SessionReport:
         saved=saved.branch,
         saved_paths=saved.paths if saved.branch else (),
         snapshots=saved.snapshots,
+        submodules=tuple(
+            {"path": one.path or one.name, "repository": os.fspath(one.store), "refs": list(one.refs)}
+            for one in saved.inner
+            if one.refs
+        ),
         kept=outcome.kept,
         ignored_removed=None if outcome.kept else ignored,
     )
@@ -172,11 +190,17 @@ def summary(report: SessionReport, root: Path, log: Path) -> str:
         left = f", {_counted(len(report.saved_paths), 'path')} not committed" if report.saved_paths else ""
         rows.append(("saved", f"{report.saved}{left}"))
     rows += [("saved", ref) for ref in report.snapshots]
+    for one in report.submodules:
+        seen = f"git --git-dir={shlex.quote(one['repository'])} log -p -m --first-parent"
+        rows += [("submodule", f"{one['path']}: {seen} {ref}") for ref in one["refs"]]
     if report.workspace and report.base:
         rows.append(("worktree", f"kept: {report.workspace} ({report.kept})" if report.kept else "removed"))
     if report.ignored_removed and report.ignored_removed["files"]:
         names = ", ".join(report.ignored_removed["paths"])
         rows.append(("ignored", f"{_counted(report.ignored_removed['files'], 'file')} went with it: {names}"))
+    if report.tokens is not None:
+        cost = "" if report.cost_usd is None else f", ${report.cost_usd:.2f}"
+        rows.append(("spent", f"{_counted(report.tokens, 'token')}{cost}"))
     rows.append(("output", os.fspath(log)))
     where = shlex.quote(os.fspath(root))
     if report.branch and report.commits:

@@ -26,6 +26,7 @@ from ralph_wrap.git.objects import (
     refs,
     resolve_commit,
     tree_of,
+    write_pack,
     write_tree,
 )
 from ralph_wrap.git.repository import (
@@ -37,7 +38,15 @@ from ralph_wrap.git.repository import (
     locate,
     parse_version,
 )
-from ralph_wrap.git.status import Status, add, add_all, parse_status, start_status
+from ralph_wrap.git.status import (
+    Status,
+    add,
+    add_all,
+    parse_entries,
+    parse_status,
+    start_entries,
+    start_status,
+)
 from ralph_wrap.git.worktrees import (
     WorktreeInfo,
     is_registered,
@@ -80,6 +89,7 @@ __all__ = [
     "missing_objects",
     "move_ref",
     "parents",
+    "parse_entries",
     "parse_porcelain",
     "parse_status",
     "parse_version",
@@ -88,10 +98,12 @@ __all__ = [
     "run",
     "run_again",
     "start",
+    "start_entries",
     "start_status",
     "text",
     "tree_of",
     "with_config",
     "worktree_holding",
+    "write_pack",
     "write_tree",
 ]

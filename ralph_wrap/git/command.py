@@ -154,18 +154,26 @@ def start(
     )
 
 
-def finish(running: process.Running, command: str, accept: Sequence[int] = (0,)) -> process.Completed:
+def finish(
+    running: process.Running, command: str, accept: Sequence[int] = (0,), patience: float = PATIENCE
+) -> process.Completed:
     """Wait for a started command.
+
+    Arguments:
+        running: the command.
+        command: its name, for the error.
+        accept: exit statuses that are no failure.
+        patience: seconds until it counts as hanging, and is killed.
 
     Raises:
         GitError: its status is not among those accepted, or it did not end in time.
 
     """
     try:
-        completed = running.wait(PATIENCE)
+        completed = running.wait(patience)
     except TimeoutError:
         running.end()
-        raise GitError(command, -9, f"error: no end after {PATIENCE:.0f} s") from None
+        raise GitError(command, -9, f"error: no end after {patience:.0f} s") from None
     if completed.status not in accept:
         raise GitError(command, completed.status, text(completed.stderr))
     return completed

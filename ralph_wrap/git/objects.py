@@ -9,6 +9,7 @@ from ralph_wrap.git.command import DURABLE, Git, lines, run, text
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
+    from pathlib import Path
 
 
 def resolve_commit(git: Git, revision: str) -> str | None:
@@ -219,3 +220,21 @@ def missing_objects(git: Git, ref: str, known: str | None) -> int:
     wanted = run(git, "rev-list", "--objects", ref, *(("--not", known) if known else ()))
     oids = b"".join(line.split(b" ")[0] + b"\n" for line in wanted.stdout.splitlines())
     return run(git, "cat-file", "--batch-check", stdin=oids).stdout.count(b" missing\n")
+
+
+def write_pack(git: Git, objects: Path, wanted: Collection[str], without: Collection[str]) -> None:
+    """Put all objects of some commits into another repository, as a pack of its own.
+
+    Arguments:
+        git: where the commits are.
+        objects: object directory of the other repository, on the same file system.
+        wanted: ids of commits and tags.
+        without: ids of commits all objects of which are there already.
+
+    Raises:
+        GitError: it cannot be written.
+
+    """
+    revisions = "".join([*(f"{oid}\n" for oid in wanted), *(f"^{oid}\n" for oid in without)]).encode()
+    base = objects / "pack" / "pack"  # git adds the pack's own id
+    run(git, "pack-objects", "--revs", "-q", "--delta-base-offset", base, config=DURABLE, stdin=revisions)

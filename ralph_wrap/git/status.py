@@ -57,8 +57,14 @@ class Status(NamedTuple):
         return not self.changed and not self.untracked
 
 
-def start_status(git: Git) -> process.Running:
-    """Start ``git status`` over everything: each untracked file, ignored directories as one."""
+def start_status(git: Git, submodules: str = "none") -> process.Running:
+    """Start ``git status`` over everything: each untracked file, ignored directories as one.
+
+    Arguments:
+        git: where.
+        submodules: what does not count in them: ``none`` of it, or ``dirty``, all but another commit.
+
+    """
     return start(
         git,
         "status",
@@ -66,7 +72,7 @@ def start_status(git: Git) -> process.Running:
         "-z",
         "--untracked-files=all",
         "--ignored=matching",
-        "--ignore-submodules=none",
+        f"--ignore-submodules={submodules}",
         config=_SUSPICIOUS,
     )
 
@@ -82,6 +88,43 @@ def parse_status(output: bytes) -> Status:
         untracked=tuple(path for kind, path in entries if kind == "??"),
         ignored=tuple(path for kind, path in entries if kind == "!!"),
     )
+
+
+def start_entries(git: Git) -> process.Running:
+    """Start ``git status`` over everything but ignored files, submodules included; see :func:`parse_entries`."""
+    return start(
+        git,
+        "status",
+        "--porcelain=v2",
+        "-z",
+        "--untracked-files=all",
+        "--ignore-submodules=none",
+        config=_SUSPICIOUS,
+    )
+
+
+def parse_entries(output: bytes) -> dict[str, str]:
+    """Read ``git status --porcelain=v2 -z`` without renames (git-status(1), *Porcelain Format Version 2*).
+
+    Returns:
+        For each path the letters, modes and object ids of index and disk, not those of HEAD; ``?`` for what
+        the index does not know. What was taken out of the index and is still there has both.
+
+    """
+    found: dict[str, str] = {}
+    for entry in text(output).split("\0")[:-1]:
+        if entry.startswith("? "):
+            path, state = entry[2:], "?"
+        elif entry.startswith("1 "):
+            _, letters, inner, _, *modes, _, index, path = entry.split(" ", 8)
+            state = " ".join((letters, inner, *modes, index))
+        elif entry.startswith("u "):
+            _, *states, path = entry.split(" ", 10)
+            state = " ".join(states)
+        else:
+            continue
+        found[path] = f"{found[path]} {state}" if path in found else state
+    return found
 
 
 def add_all(git: Git, exclude: Iterable[str]) -> GitError | None:

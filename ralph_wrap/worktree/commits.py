@@ -6,6 +6,7 @@ or snapshot holds gets a ref ``refs/ralph/snapshots/<id>/<n>``.
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,11 +14,12 @@ from typing import TYPE_CHECKING
 from ralph_wrap import files, git
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from ralph_wrap.git import Git
 
 _LARGEST = 64 << 20  # bytes read of one file; a reflog of 300,000 entries
+_NO_NAMES = {"objects", "modules", "hooks", "lfs"}  # where a repository names no commits of its own
 
 
 def save_commits(registration: Path, here: Git, agent_id: str, problems: list[str]) -> tuple[str, ...]:
@@ -79,10 +81,17 @@ def unreachable(here: Git, commits: list[str]) -> list[str]:
     return [commit for commit, *_ in rows if commit not in inner]
 
 
+def _files(registration: Path) -> Iterator[Path]:
+    for directory, names, found in os.walk(registration):
+        if Path(directory) == registration:
+            names[:] = [name for name in names if name not in _NO_NAMES]
+        yield from (Path(directory, name) for name in found)
+
+
 def _named_objects(registration: Path, here: Git, problems: list[str]) -> set[str]:
     """Return every object id in the registration's files (gitrepository-layout(5)); the index names none."""
     found: set[str] = set()
-    for path in registration.rglob("*"):
+    for path in _files(registration):
         if path.name.startswith(("index", "sharedindex")) or path.is_symlink() or not path.is_file():
             continue
         if path.stat().st_size > _LARGEST:

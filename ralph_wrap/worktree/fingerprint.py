@@ -37,8 +37,13 @@ def fingerprint(here: Git | None, top: Path) -> str:
             status = git.parse_status(git.finish(asking, "status").stdout)
     except (GitError, OSError):
         return ""
-    return (
-        pristine(head) if status.clean else _digest(head, top, sorted({*status.changed, *status.untracked}))
+    if status.clean:
+        return pristine(head)
+    paths = sorted({*status.changed, *status.untracked})
+    # Of a submodule nothing is told but that it is another one.
+    inner = [top / path for path in paths if (top / path / ".git").exists()]
+    return _digest(
+        " ".join([head, *(fingerprint(here._replace(cwd=path), path) for path in inner)]), top, paths
     )
 
 

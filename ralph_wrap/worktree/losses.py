@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ralph_wrap.worktree.bookkeeping import operation
 from ralph_wrap.worktree.commits import unheld
-from ralph_wrap.worktree.save import look, nested, operation
+from ralph_wrap.worktree.save import has_submodules, look, nested
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from ralph_wrap.git import Git
     from ralph_wrap.worktree.create import LinkedWorktree
+    from ralph_wrap.worktree.submodules import Inner
 
 
 class Losses(NamedTuple):
@@ -24,6 +26,7 @@ class Losses(NamedTuple):
         problems: what git does not see or cannot save, one line each.
         ignored: ignored files and directories (with a slash), which go with the worktree.
         ignored_files: how many files those are.
+        inner: its submodules.
 
     """
 
@@ -33,6 +36,7 @@ class Losses(NamedTuple):
     problems: tuple[str, ...]
     ignored: tuple[str, ...]
     ignored_files: int
+    inner: tuple[Inner, ...] = ()
 
     @property
     def none(self) -> bool:
@@ -48,13 +52,14 @@ class Losses(NamedTuple):
         return found + ([f"ignored files: {self.ignored_files}"] if self.ignored_files else [])
 
 
-def losses(worktree: LinkedWorktree, where: Git, index: Path) -> Losses:
+def losses(worktree: LinkedWorktree, where: Git, index: Path, inner: tuple[str, ...] | None = None) -> Losses:
     """Look for everything that would be lost with a worktree; nothing is changed.
 
     Arguments:
         worktree: which one.
         where: git at the repository.
         index: where a copy of the index can be made; nothing is there yet.
+        inner: paths of its submodules, of which somebody else looks; ``None``: look at them, too.
 
     Raises:
         GitError: it cannot be told.
@@ -63,10 +68,16 @@ def losses(worktree: LinkedWorktree, where: Git, index: Path) -> Losses:
     """
     here = worktree.git(where)
     problems: list[str] = []
-    status, walked = look(worktree, here, here._replace(index_file=index), problems)
+    without = inner or ()
+    if inner is None and has_submodules(worktree):
+        from ralph_wrap.worktree.modules import find  # noqa: PLC0415 -- few have any
+
+        # What is wrong with them is told where they are looked at, below.
+        without = tuple(one.path for one in find(worktree, where, worktree.path, []) if one.path)
+    status, walked = look(worktree, here, here._replace(index_file=index), problems, without)
     problems += [f"nested repository: {path}" for path in nested(status, walked)]
     commits = unheld(worktree.registration, here, problems)
-    return Losses(
+    found = Losses(
         paths=(*status.changed, *status.untracked),
         commits=tuple(commits),
         operation=operation(worktree),
@@ -74,3 +85,8 @@ def losses(worktree: LinkedWorktree, where: Git, index: Path) -> Losses:
         ignored=status.ignored,
         ignored_files=walked.count_below(status.ignored),
     )
+    if inner is None and has_submodules(worktree):
+        from ralph_wrap.worktree.submodules import add_losses  # noqa: PLC0415 -- the same
+
+        return add_losses(worktree, where, index, found)
+    return found

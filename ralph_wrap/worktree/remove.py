@@ -32,20 +32,23 @@ from ralph_wrap import files, git, occupancy, process
 from ralph_wrap.errors import GitError, RefusedError
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.losses import Losses, losses
-from ralph_wrap.worktree.save import Saved, holds, save
+from ralph_wrap.worktree.save import Saved, has_submodules, holds, save
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from ralph_wrap.git import Git
     from ralph_wrap.worktree.create import LinkedWorktree
 
 
-_LEAVING = ".leaving"
+LEAVING_SUFFIX = ".leaving"
 """What ends so in the trash may still come back: its registration is not dropped yet."""
 
 LEAVING = "ralph-wrap-leaving"
 """In a registration: the name that its worktree has in the trash while it is being removed."""
+
+_DROPPED = "ralph-wrap-dropped"
+"""In a registration with submodules: the last look was taken, and the rest may go, whatever is left of it."""
 
 IN_TRASH = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{4}")
 
@@ -79,6 +82,7 @@ def finish(
     keep_saved: str | None = None,
     unstarted: bool = False,
     hurry: Callable[[], bool] = lambda: False,
+    reuse: Callable[[Path, Collection[str]], None] = lambda _directory, _ignored: None,
 ) -> Outcome:
     """Save what a worktree holds, then remove it.
 
@@ -93,6 +97,8 @@ def finish(
         keep_saved: why it is to be left in place once it is saved; ``None`` if it is not.
         unstarted: no agent has worked in it: files that are missing were never checked out.
         hurry: asked after the save; whoever has no time then leaves the removal to others.
+        reuse: given the directory once it is no worktree any more, and what git ignored in it; may move that
+            away before it is deleted.
 
     """
     if keep is not None:
@@ -118,7 +124,8 @@ def finish(
                 return Outcome(saved, "; ".join(saved.problems), asked=keep_dirty and not saved.clean)
             _sync(worktree.common_dir)
             if keep_saved is None and not hurry():
-                return Outcome(saved, _remove(worktree, where, index, trash / session, saved))
+                removing = _remove(worktree, where, index, trash / session, saved, reuse=reuse)
+                return Outcome(saved, removing)
             reason = keep_saved or "there was no time to remove it; the next start does"
             return Outcome(saved, reason, asked=keep_saved is not None, later=keep_saved is None)
     except Exception as error:  # noqa: BLE001 -- whatever it is: without a full save there is no removal
@@ -161,11 +168,13 @@ def remove(
         found = losses(worktree, where, scratch / "index")
         check(found)
         _sync(worktree.common_dir)
-        nothing = Saved(None, (), (), found.ignored, found.ignored_files, ()) if found.none else None
+        nothing = Saved(None, (), (), found.ignored, found.ignored_files, (), (), found.inner)
         # Should we be killed with the directory in the trash, ``bring_back`` finds it by this.
         files.replace(worktree.registration / LEAVING, name.encode())
         try:
-            reason = _remove(worktree, where, scratch / "index", trash / name, nothing, visitors)
+            reason = _remove(
+                worktree, where, scratch / "index", trash / name, nothing if found.none else None, visitors
+            )
         finally:
             (worktree.registration / LEAVING).unlink(missing_ok=True)
         if reason:
@@ -185,7 +194,7 @@ def drop_branch(worktree: LinkedWorktree, where: Git, outcome: Outcome) -> bool:
     """
     if not worktree.branch_created or outcome.kept or outcome.saved is None:
         return False
-    if outcome.saved.branch or outcome.saved.snapshots:
+    if outcome.saved.branch or outcome.saved.snapshots or any(one.refs for one in outcome.saved.inner):
         return False
     return drop_branch_at(where, worktree.common_dir, worktree.branch, worktree.base)
 
@@ -289,7 +298,7 @@ def _is_replaced(path: Path) -> bool:
 
 def leaving_places(path: Path, aside: Path) -> tuple[Path, Path]:
     """Return where a worktree may be that is on its way out but may still come back."""
-    return aside.with_name(f"{aside.name}{_LEAVING}"), path.with_name(f"{aside.name}{_LEAVING}")
+    return aside.with_name(f"{aside.name}{LEAVING_SUFFIX}"), path.with_name(f"{aside.name}{LEAVING_SUFFIX}")
 
 
 def _remove(
@@ -299,11 +308,13 @@ def _remove(
     aside: Path,
     saved: Saved | None,
     visitors: frozenset[int] = frozenset(),
+    reuse: Callable[[Path, Collection[str]], None] = lambda _directory, _ignored: None,
 ) -> str | None:
     """Remove a worktree that holds no more than what was saved, or, without that, whatever it holds."""
     with repository_lock(worktree.common_dir):
         if reason := _not_removable(worktree, worktree.path, visitors):
             return reason
+        (worktree.registration / _DROPPED).unlink(missing_ok=True)
         leaving = _move(worktree.path, *leaving_places(worktree.path, aside))
         try:
             # Nobody finds it by its name any more, so what is looked at now is the last state there is.
@@ -319,6 +330,8 @@ def _remove(
             if leaving.is_dir():
                 raise RefusedError(f"it is in {leaving} now: something else is in its place") from error
             raise
+    with contextlib.suppress(OSError):
+        reuse(leaving, saved.own_ignored if saved else ())
     discard(leaving, aside)
     return None
 
@@ -346,6 +359,9 @@ def _drop_registration(worktree: LinkedWorktree, where: Git) -> None:
         GitError: it is registered as before.
 
     """
+    if has_submodules(worktree):
+        # Should git be killed among them, what they held before the last look cannot be told any more.
+        files.replace(worktree.registration / _DROPPED, b"", sync=False)
     try:
         git.run_again(where, "worktree", "remove", "--force", "--force", worktree.path)
     except GitError:
@@ -356,7 +372,8 @@ def _drop_registration(worktree: LinkedWorktree, where: Git) -> None:
 
 def is_half_dropped(registration: Path) -> bool:
     """Tell whether git has begun to delete a registration, which it does file by file, or is done with it."""
-    return not all((registration / name).exists() for name in ("HEAD", "commondir", "gitdir", "index"))
+    whole = all((registration / name).exists() for name in ("HEAD", "commondir", "gitdir", "index"))
+    return not whole or (registration / _DROPPED).exists()
 
 
 def _move(path: Path, aside: Path, beside: Path) -> Path:

@@ -8,6 +8,7 @@ What is looked at, since each of it goes with the worktree and none of it is on 
   ``git stash apply --index ralph/<id>-wip`` brings both back;
 - commits of a detached HEAD: ``ralph/<id>-wip`` itself, or what it stands on;
 - commits that only the worktree's own bookkeeping knows (see ``commits``);
+- the same of every submodule that was initialised in it (see ``submodules``);
 - what git cannot save or does not even see (repositories nested in the worktree, also in ignored
   directories, files below a submodule's path): a problem.
 
@@ -20,19 +21,30 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import git
 from ralph_wrap.errors import GitError
+from ralph_wrap.worktree.bookkeeping import operation, unsaved_bookkeeping
 from ralph_wrap.worktree.commits import make_snapshots, save_commits, unheld, unreachable
-from ralph_wrap.worktree.layout import is_sparse
+from ralph_wrap.worktree.index import (
+    add_what_can_be,
+    copy_index,
+    lift_flags,
+    not_in_index,
+    resolve,
+    status_of,
+    unlock,
+)
 from ralph_wrap.worktree.walk import walk
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from ralph_wrap.git import Git, Status
     from ralph_wrap.worktree.create import LinkedWorktree
+    from ralph_wrap.worktree.submodules import Inner
     from ralph_wrap.worktree.walk import Walk
 
 _ATTEMPTS = 3  # at a picture of files that somebody goes on writing
@@ -49,7 +61,8 @@ class Saved(NamedTuple):
         ignored: ignored files and directories (with a slash), which are not saved.
         ignored_files: how many files those are.
         problems: what could not be saved, one line each; empty if the worktree may go.
-        missing: files that were never checked out.
+        missing: files that were never checked out, or are as they were before that.
+        inner: what was saved of its submodules.
 
     """
 
@@ -60,11 +73,17 @@ class Saved(NamedTuple):
     ignored_files: int
     problems: tuple[str, ...]
     missing: tuple[str, ...] = ()
+    inner: tuple[Inner, ...] = ()
 
     @property
     def clean(self) -> bool:
         """Nothing was uncommitted."""
         return not self.paths
+
+    @property
+    def own_ignored(self) -> tuple[str, ...]:
+        """Its ignored files without those in submodules."""
+        return tuple({*self.ignored} - {path for one in self.inner for path in one.ignored})
 
 
 class _Head(NamedTuple):
@@ -81,6 +100,7 @@ def save(
     session: str,
     commits_only: bool = False,
     unstarted: bool = False,
+    inner: tuple[str, ...] | None = None,
 ) -> Saved:
     """Save what would be lost with the worktree, and verify it.
 
@@ -92,6 +112,7 @@ def save(
         session: named in the commit's message.
         commits_only: do not save files; having to is then a problem.
         unstarted: no agent has worked in it: files that are missing were never checked out.
+        inner: paths of its submodules, which are saved by themselves; ``None``: save them, too.
 
     Raises:
         GitError: it cannot even be told what there is to save.
@@ -101,16 +122,28 @@ def save(
     here = worktree.git(where)
     scratch = here._replace(index_file=index)
     problems: list[str] = []
+    within: tuple[Inner, ...] = ()
+    if inner is None and has_submodules(worktree):
+        from ralph_wrap.worktree.submodules import save_submodules  # noqa: PLC0415 -- few have any
+
+        within = save_submodules(
+            worktree,
+            where,
+            index,
+            problems,
+            agent_id=agent_id,
+            session=session,
+            commits_only=commits_only,
+            unstarted=unstarted,
+        )
+    inner = inner or tuple(one.path for one in within if one.path)
     head = _head(here)
-    if unstarted:
-        git.run(scratch, "read-tree", head.commit or "HEAD")
-        found = _status(scratch)
-        missing = tuple(path for path in found.unstaged if not os.path.lexists(worktree.path / path))
-        if {*found.changed, *found.untracked} == {*missing}:
-            return Saved(
-                None, (), save_commits(worktree.registration, here, agent_id, problems), (), 0, (), missing
-            )
-    status, walked = look(worktree, here, scratch, problems)
+    if unstarted and not problems:
+        left = _left_by_checkout(worktree, scratch, head.commit or "HEAD", inner)
+        if left is not None:
+            commits = save_commits(worktree.registration, here, agent_id, problems)
+            return Saved(None, (), commits, (), 0, (), left, within)
+    status, walked = look(worktree, here, scratch, problems, inner)
     problems += [f"nested repository {path} cannot be saved" for path in nested(status, walked)]
     branch = None
     if not status.clean and commits_only:
@@ -121,15 +154,48 @@ def save(
         branch = _name(here, agent_id, head.commit, session)
     return Saved(
         branch=branch,
-        paths=(*status.changed, *status.untracked),
+        paths=(*status.changed, *status.untracked, *(path for one in within for path in one.paths)),
         snapshots=save_commits(worktree.registration, here, agent_id, problems),
-        ignored=status.ignored,
-        ignored_files=walked.count_below(status.ignored),
+        ignored=(*status.ignored, *(path for one in within for path in one.ignored)),
+        ignored_files=walked.count_below(status.ignored) + sum(one.saved.ignored_files for one in within),
         problems=tuple(problems),
+        inner=within,
     )
 
 
-def holds(worktree: LinkedWorktree, where: Git, index: Path, place: Path, saved: Saved) -> bool:
+def has_submodules(worktree: LinkedWorktree) -> bool:
+    """Tell whether repositories of submodules would go with a worktree."""
+    return os.path.lexists(worktree.registration / "modules")
+
+
+def _left_by_checkout(
+    worktree: LinkedWorktree, scratch: Git, commit: str, inner: tuple[str, ...]
+) -> tuple[str, ...] | None:
+    """Return what a checkout has not got to when it was cut short; ``None`` if somebody has worked there."""
+    from ralph_wrap.worktree.warm import taken_at  # noqa: PLC0415 -- for the dead only
+
+    at = taken_at(worktree.registration)
+    before = _differing(scratch, at) if at else None
+    found = _differing(scratch, commit) - {*inner}  # they may have been cloned, and not be checked out yet
+    if inner and walk(worktree.path, inner).repositories:
+        return None
+    left = tuple(
+        path
+        for path in found
+        if not os.path.lexists(worktree.path / path) or (before is not None and path not in before)
+    )
+    return left if len(left) == len(found) else None
+
+
+def _differing(scratch: Git, commit: str) -> set[str]:
+    git.run(scratch, "read-tree", commit)
+    status = status_of(scratch)
+    return {*status.unstaged, *status.untracked}
+
+
+def holds(
+    worktree: LinkedWorktree, where: Git, index: Path, place: Path, saved: Saved, *, alone: bool = False
+) -> bool:
     """Tell whether everything in a worktree, and all its commits, are still as they were saved.
 
     Arguments:
@@ -138,20 +204,30 @@ def holds(worktree: LinkedWorktree, where: Git, index: Path, place: Path, saved:
         index: as it was given to :func:`save`.
         place: where the worktree's directory is now.
         saved: what :func:`save` returned.
+        alone: its submodules are looked at by somebody else.
 
     Raises:
         GitError: that cannot be told.
+        OSError: the same.
 
     """
     here = worktree.git(where, place)
+    if not alone and (saved.inner or has_submodules(worktree)):
+        from ralph_wrap.worktree.submodules import hold  # noqa: PLC0415 -- few have any
+
+        if not hold(worktree, where, index, place, saved.inner):
+            return False
     if unheld(worktree.registration, here, []):
         return False  # a commit was made since, of which only the registration knows
     if index.exists():
-        return {*_not_in_index(here._replace(index_file=index))} <= {*saved.missing}
-    return _status(here).clean
+        inner = {one.path for one in saved.inner}
+        return {*not_in_index(here._replace(index_file=index))} <= {*saved.missing} | inner
+    return status_of(here).clean
 
 
-def look(worktree: LinkedWorktree, here: Git, scratch: Git, problems: list[str]) -> tuple[Status, Walk]:
+def look(
+    worktree: LinkedWorktree, here: Git, scratch: Git, problems: list[str], inner: Collection[str]
+) -> tuple[Status, Walk]:
     """Return what a worktree holds besides its HEAD, whatever flags hide it.
 
     Arguments:
@@ -159,16 +235,20 @@ def look(worktree: LinkedWorktree, here: Git, scratch: Git, problems: list[str])
         here: git in it.
         scratch: the same with the copy of the index, which is made if it is needed.
         problems: gets a line for all that git does not see or cannot save.
+        inner: paths of its submodules, into which nobody looks here.
 
     Raises:
         GitError: it cannot be told.
         OSError: the same.
 
     """
-    with git.start_status(here) as asking, git.start(here, "ls-files", "-v", "-s", "-z") as entries:
-        walked = walk(worktree.path)
+    with (
+        git.start_status(here, "dirty") as asking,
+        git.start(here, "ls-files", "-v", "-s", "-z") as entries,
+    ):
+        walked = walk(worktree.path, inner)
         problems += walked.problems
-        problems += _unsaved_bookkeeping(worktree)
+        problems += unsaved_bookkeeping(worktree)
         try:
             answer = git.finish(asking, "status").stdout
             listing = git.finish(entries, "ls-files").stdout
@@ -176,13 +256,13 @@ def look(worktree: LinkedWorktree, here: Git, scratch: Git, problems: list[str])
             problems.append(f"the index cannot be read, what was staged in it is not saved: {error.message}")
             head = git.resolve_commit(here, "HEAD")
             git.run(scratch, "read-tree", *((head,) if head else ("--empty",)))
-            return _status(scratch), walked
+            return status_of(scratch), walked
     for path in re.findall(rb"(?:\A|\0). 160000 [0-9a-f]+ \d\t([^\0]+)", listing):
         directory = worktree.path / git.text(path)
         if directory.is_dir() and not (directory / ".git").exists() and any(directory.iterdir()):
             problems.append(f"git does not look at the files below the submodule's path {git.text(path)}")
-    if _lift_flags(worktree, scratch, listing):
-        return _status(scratch), walked
+    if lift_flags(worktree, scratch, listing):
+        return status_of(scratch), walked
     return git.parse_status(answer), walked
 
 
@@ -191,64 +271,9 @@ def nested(status: Status, walked: Walk) -> list[str]:
     return sorted({*walked.repositories, *status.nested, *walked.bare_beside(status.ignored)})
 
 
-def _unsaved_bookkeeping(worktree: LinkedWorktree) -> list[str]:
-    found = []
-    if (worktree.registration / "modules").exists():
-        found.append("a submodule was initialised in it: its repository cannot be saved")
-    if (worktree.registration / "rebase-apply" / "applying").exists():
-        found.append("git am is in progress: its patches cannot be saved")
-    try:
-        alternates = (worktree.common_dir / "objects" / "info" / "alternates").read_bytes()
-    except FileNotFoundError:
-        return found
-    borrowed = (worktree.common_dir / "objects" / git.text(line) for line in alternates.splitlines())
-    if any(place.resolve().is_relative_to(worktree.path) for place in borrowed):
-        found.append("the repository borrows objects from it")
-    return found
-
-
 def _head(here: Git) -> _Head:
     symbolic = git.run(here, "symbolic-ref", "--quiet", "HEAD", accept=(0, 1))
     return _Head(git.resolve_commit(here, "HEAD"), detached=symbolic.status == 1)
-
-
-def _status(here: Git) -> Status:
-    with git.start_status(here) as asking:
-        return git.parse_status(git.finish(asking, "status").stdout)
-
-
-def _copy_index(worktree: LinkedWorktree, scratch: Git) -> None:
-    # copy2 keeps the time of last modification, by which git tells entries whose files may have changed in
-    # the very moment the index was written. A newer copy would make it miss such changes.
-    if scratch.index_file is not None and not scratch.index_file.exists():
-        shutil.copy2(worktree.registration / "index", scratch.index_file)
-
-
-def _lift_flags(worktree: LinkedWorktree, scratch: Git, listing: bytes) -> bool:
-    """Make git look at files that it was told to take for unchanged; tell whether there are any.
-
-    ``git ls-files -v`` shows *assume unchanged* as a lower-case tag and *skip worktree* as S. In a sparse
-    checkout an absent file of the latter kind is not deleted, but left out.
-    """
-    entries = re.findall(rb"(?:\A|\0)([a-zS]) \d+ [0-9a-f]+ \d\t([^\0]+)", listing)
-    if not entries:
-        return False
-    _copy_index(worktree, scratch)
-    asked = ("config", "--bool", "--get", "core.sparseCheckout")
-    sparse = is_sparse(worktree.registration) or git.run(scratch, *asked, accept=(0, 1)).stdout == b"true\n"
-    lifted = {
-        "--no-assume-unchanged": [path for tag, path in entries if tag.islower()],
-        "--no-skip-worktree": [
-            path
-            for tag, path in entries
-            if tag in b"sS" and (not sparse or os.path.lexists(worktree.path / git.text(path)))
-        ],
-    }
-    for option, paths in lifted.items():
-        git.run(
-            scratch, "update-index", option, "-z", "--stdin", stdin=b"".join(path + b"\0" for path in paths)
-        )
-    return True
 
 
 def _save_files(
@@ -260,17 +285,17 @@ def _save_files(
     agent_id: str,
     session: str,
 ) -> str | None:
-    _copy_index(worktree, scratch)
+    copy_index(worktree, scratch)
     if status.unmerged:
-        _resolve(scratch)
+        resolve(scratch)
     index_tree = git.write_tree(scratch)
     for _ in range(_ATTEMPTS):
         failure = git.add_all(scratch, exclude=status.nested)
-        _unlock(scratch)
-        left = _not_in_index(scratch)
+        unlock(scratch)
+        left = not_in_index(scratch)
         if failure is not None:
-            _add_what_can_be(scratch, left)
-            left = _not_in_index(scratch)
+            add_what_can_be(scratch, left)
+            left = not_in_index(scratch)
         tree = git.write_tree(scratch)
         if not left:
             break
@@ -325,64 +350,6 @@ def _name(here: Git, agent_id: str, commit: str, session: str) -> str:
         make_snapshots(here, agent_id, [before])
         git.move_ref(here, ref, before, commit, reason)
     return branch
-
-
-def _not_in_index(scratch: Git) -> list[str]:
-    """Return the files whose content on disk is not in the index; nested repositories cannot be there."""
-    status = _status(scratch)
-    return [*status.unstaged, *(path for path in status.untracked if not path.endswith("/"))]
-
-
-def _add_what_can_be(scratch: Git, paths: list[str]) -> None:
-    """Add as many of these files as possible: one that cannot be stored makes git give up on all of them."""
-    if not paths:
-        return
-    failure = git.add(scratch, paths)
-    _unlock(scratch)
-    if failure is None or len(paths) == 1:
-        return
-    middle = len(paths) // 2
-    _add_what_can_be(scratch, paths[:middle])
-    _add_what_can_be(scratch, paths[middle:])
-
-
-def _unlock(scratch: Git) -> None:
-    """Remove the lock that a git has left which was killed (out of memory); this index is ours alone."""
-    if scratch.index_file is not None:
-        scratch.index_file.with_name(f"{scratch.index_file.name}.lock").unlink(missing_ok=True)
-
-
-def _resolve(scratch: Git) -> None:
-    """Replace conflicts in the index by one side, our own first: a tree cannot hold them.
-
-    Nothing is lost: all sides are in commits, and the file with its conflict markers is on disk.
-    """
-    sides: dict[bytes, dict[bytes, bytes]] = {}
-    for entry in git.run(scratch, "ls-files", "--unmerged", "-z").stdout.split(b"\0")[:-1]:
-        info, _, path = entry.partition(b"\t")
-        mode, oid, stage = info.split(b" ")
-        sides.setdefault(path, {})[stage] = b"%s %s" % (mode, oid)
-    answer = b""
-    for path, staged in sides.items():
-        ours = staged.get(b"2") or staged.get(b"3") or staged[b"1"]
-        nothing = b"0" * len(ours.partition(b" ")[2])
-        answer += b"0 %s\t%s\0%s\t%s\0" % (nothing, path, ours, path)
-    git.run(scratch, "update-index", "-z", "--index-info", stdin=answer)
-
-
-_OPERATIONS = {
-    "rebase-merge": "rebase",
-    "rebase-apply": "rebase",
-    "MERGE_HEAD": "merge",
-    "CHERRY_PICK_HEAD": "cherry-pick",
-    "REVERT_HEAD": "revert",
-    "BISECT_LOG": "bisect",
-}
-
-
-def operation(worktree: LinkedWorktree) -> str | None:
-    """Return what git is in the middle of in a worktree."""
-    return next((name for file, name in _OPERATIONS.items() if (worktree.registration / file).exists()), None)
 
 
 def _counted(number: int, noun: str) -> str:

@@ -1,0 +1,48 @@
+"""What a worktree's registration says of work that is neither files nor commits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ralph_wrap import git
+
+if TYPE_CHECKING:
+    from ralph_wrap.worktree.create import LinkedWorktree
+
+_OPERATIONS = {
+    "rebase-merge": "rebase",
+    "rebase-apply": "rebase",
+    "MERGE_HEAD": "merge",
+    "CHERRY_PICK_HEAD": "cherry-pick",
+    "REVERT_HEAD": "revert",
+    "BISECT_LOG": "bisect",
+}
+
+
+def operation(worktree: LinkedWorktree) -> str | None:
+    """Return what git is in the middle of in a worktree."""
+    return next((name for file, name in _OPERATIONS.items() if (worktree.registration / file).exists()), None)
+
+
+def unsaved_bookkeeping(worktree: LinkedWorktree) -> list[str]:
+    """Return what would go with a registration and cannot be saved, one line each.
+
+    Raises:
+        OSError: it cannot be told.
+
+    """
+    found = []
+    if (worktree.registration / "rebase-apply" / "applying").exists():
+        found.append("git am is in progress: its patches cannot be saved")
+    try:
+        alternates = (worktree.common_dir / "objects" / "info" / "alternates").read_bytes()
+    except FileNotFoundError:
+        return found
+    borrowed = [
+        (worktree.common_dir / "objects" / git.text(line)).resolve() for line in alternates.splitlines()
+    ]
+    if any(
+        place.is_relative_to(going) for place in borrowed for going in (worktree.path, worktree.registration)
+    ):
+        found.append("the repository borrows objects from it")
+    return found

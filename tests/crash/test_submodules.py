@@ -1,0 +1,82 @@
+"""The crash matrix for a session with submodules: their work is found again, or nobody had begun with it."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.crash.world import World
+from tests.support.repo import Repo
+from tests.support.submodules import ALLOWED, SUB, make_project
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.preloaded import Preloaded
+
+SHARDS = 8
+
+WORK = f"""
+cd {SUB}
+echo committed > committed; git add committed; git commit -qm work
+echo staged > staged; git add staged
+echo changed >> file.txt
+echo away > away; git add away; git commit -qm away; git reset -q --hard HEAD~1
+echo untracked > untracked
+echo deep > deep/new
+cd ../..
+"""
+
+
+def _make(directory: Path, home: Path, program: Preloaded) -> World:
+    world = World.make(directory, home, program, "merge")
+    make_project(directory / "world")
+    world.repo.git(*ALLOWED, "submodule", "--quiet", "add", directory / "world" / "upstream", SUB)
+    world.repo.git(*ALLOWED, "submodule", "--quiet", "update", "--init", "--recursive")
+    world.repo.git("commit", "-q", "-m", "with submodule")
+    world.repo.write(".ralph/config.toml", 'submodules = "init"\n')
+    world.repo.write(".git/info/exclude", ".ralph/config.toml\n")
+    world.agent.write_text(world.agent.read_text().replace("cat >/dev/null\n", f"cat >/dev/null\n{WORK}"))
+    return world
+
+
+def _work(world: World) -> dict[str, object]:
+    """Return what is kept: that of the project, and the trees that snapshots of each submodule hold."""
+    found: dict[str, object] = dict(world.work())
+    for name in (SUB, f"{SUB}/modules/deep"):
+        store = Repo(world.repo.path / ".git" / "modules" / name)
+        rows = store.git("for-each-ref", "--format=%(tree) %(parent)", "refs/ralph/").splitlines()
+        found[name] = sorted(
+            [tree, *(store.git("rev-parse", f"{parent}^{{tree}}") for parent in parents)]
+            for tree, *parents in map(str.split, rows)
+        )
+    return found
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_a_session_killed_at_any_point_loses_nothing_of_its_submodules(
+    tmp_path: Path, home: Path, program: Preloaded, shard: int
+) -> None:
+    """Byte for byte as at its own end; nothing else is left of it."""
+    fresh = _make(tmp_path / "fresh", home, program)
+    ended = fresh.copy(tmp_path / "ended")
+    assert ended.run().status == 0
+    points, expected, untouched = ended.reached, _work(ended), fresh.repo.fingerprint()
+    nothing = _work(fresh)
+    assert ended.remains() == {}
+    assert all(expected[name] for name in (SUB, f"{SUB}/modules/deep"))
+    # Up to there it is a session like any other (see ``test_matrix``).
+    first = next(number for number, name in enumerate(points, 1) if " submodule update " in name)
+    for number in range(first + shard, len(points) + 1, SHARDS):
+        world = fresh.copy(tmp_path / f"killed-{number}")
+        at = f"point {number}: {points[number - 1]}"
+        assert world.run("kill", number).status == -signal.SIGKILL, at
+        agent_started = world.agent_started
+        swept = world.sweep()
+        assert swept.status == 0, f"{at}\n{swept.stdout!r} {swept.stderr}"
+        assert world.remains() == {}, at
+        assert world.repo.fingerprint() == untouched, at
+        assert _work(world) == (expected if agent_started else nothing), at
