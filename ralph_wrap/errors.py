@@ -16,6 +16,8 @@
     ├── BranchBusyError        125  failed        the branch asked for is checked out somewhere else
     ├── NoIdLeftError          125  failed        all 65,536 agent ids are taken
     ├── StoppedError           125  failed        a signal came before the agent could start
+    ├── SetupError             125  failed        the worktree could not be made ready for the agent
+    ├── UntrustedError         125  failed        nobody has approved what the project wants to run
     └── AgentError             126  failed        the agent command cannot be run
         └── AgentNotFoundError 127  failed        the agent command is not there
 """
@@ -130,6 +132,14 @@ class NoIdLeftError(RalphError):
 
 class StoppedError(RalphError):
     """A signal asked for the end before the agent could start."""
+
+
+class SetupError(RalphError):
+    """The command that makes a worktree ready to work has failed, so that no agent is started in it."""
+
+
+class UntrustedError(RalphError):
+    """The project's configuration has commands that its user has not approved; none of them is run."""
 
 
 class AgentError(RalphError):

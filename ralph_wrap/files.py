@@ -79,7 +79,12 @@ def state(path: Path) -> State:
 
 
 def replace(
-    path: Path, content: bytes, *, sync: bool = True, unless_changed_since: State | EllipsisType = ...
+    path: Path,
+    content: bytes,
+    *,
+    sync: bool = True,
+    unless_changed_since: State | EllipsisType = ...,
+    mode: int = 0o666,
 ) -> bool:
     """Give a file new content in one step: a reader sees the old or the new file, whatever dies.
 
@@ -90,6 +95,7 @@ def replace(
         content: all of it.
         sync: have it on the disk when this returns, for what must outlive a power failure.
         unless_changed_since: leave a file alone that is in another state by now.
+        mode: of a file that was not there, before the umask.
 
     Returns:
         Whether the file was replaced.
@@ -99,7 +105,7 @@ def replace(
 
     """
     temporary = _temporary(path)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
     try:
         try:
             write_all(descriptor, content)

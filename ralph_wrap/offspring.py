@@ -41,6 +41,7 @@ class Offspring:
     its own commands to end: TERM in the middle of its ``git add`` would stop that.
 
     Children that we had before the session are nobody's offspring but ours (``server & exec ralph-wrap``).
+    What the setup has left running (:meth:`keep`) ends with the session, not with an iteration.
 
     Arguments:
         whole_process: all our new children are the agent's; its orphans come to us. Otherwise only processes
@@ -56,6 +57,11 @@ class Offspring:
         if dead:
             self._marks.append(f"{OWN_COMMAND}={session}".encode())
         self._before = frozenset(_children(os.getpid()))
+        self._kept: frozenset[int] = frozenset()
+
+    def keep(self) -> None:
+        """Leave what runs now alone until the session's end."""
+        self._kept = frozenset(self._find())
 
     def reap(self, agent: int) -> None:
         """Collect orphans that came to us and have ended; *agent* is waited for by somebody else."""
@@ -64,7 +70,7 @@ class Offspring:
 
     def signal(self, number: int, except_group: int) -> None:
         """Send a signal to all of them but those of a process group, which was sent it already."""
-        for pid in _descendants(self._find()):
+        for pid in _descendants(self._of_the_agent()):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 if os.getpgid(pid) != except_group and not self._is_spared(pid):
                     os.kill(pid, number)
@@ -75,13 +81,15 @@ class Offspring:
         Arguments:
             grace: seconds between TERM and KILL.
             urgent: tells that there is no time for any grace.
-            asked: they were sent a signal already; to a session, another one means to hurry.
+            asked: they were sent a signal already; to a session, another one means to hurry. Otherwise
+                the session ends, and what was kept until then is meant as well.
 
         """
         told: set[int] = set()
         deadline = time.monotonic() + grace
         give_up = deadline + UNKILLABLE_AFTER
-        while roots := self._find():
+        find = self._of_the_agent if asked else self._find
+        while roots := find():
             hurry = urgent() or time.monotonic() >= deadline
             for pid in _descendants(roots):
                 if pid == os.getpid():
@@ -94,7 +102,7 @@ class Offspring:
                         os.kill(pid, signal.SIGCONT)  # a stopped process does not see TERM
             _reap(roots)
             # Asked anew each time: whoever is killed leaves its children to us.
-            if left := self._find():
+            if left := find():
                 if time.monotonic() >= give_up:
                     return Ended(len(told), tuple(left))
                 time.sleep(_TICK)
@@ -105,6 +113,12 @@ class Offspring:
             ours = ancestors(os.getpid())  # we may be below a dead session's agent
             return [pid for pid in _pids() if pid not in ours and self._is_marked(pid)]
         return [pid for pid in _children(os.getpid()) if pid not in self._before]
+
+    def _of_the_agent(self) -> Collection[int]:
+        if not self._kept:
+            return self._find()
+        kept = {*_descendants(self._kept)}
+        return [pid for pid in self._find() if pid not in kept]
 
     def _is_marked(self, pid: int) -> bool:
         return not {*self._marks}.isdisjoint(_environment_of(pid))

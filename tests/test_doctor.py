@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ralph_wrap import files, init, offspring, project
-from ralph_wrap.agents import KNOWN
+from ralph_wrap.agents import NAMES, known
 from ralph_wrap.doctor import Check, Diagnosis, container, examine, probes, storage
 from tests.support.listing import listing
 from tests.support.mounts import mounted, needs_mounts, read_only
@@ -37,11 +37,21 @@ UID, GID = 54321, 54322
 """Somebody without a passwd entry."""
 
 IN_THE_REPOSITORY = [
-    *("git", "repository", "commit", "owner", ".ralph", "configuration", "repository files", "branch names"),
+    *(
+        "git",
+        "repository",
+        "commit",
+        "owner",
+        ".ralph",
+        "configuration",
+        "trust",
+        "repository files",
+        "branch names",
+    ),
     *("ignore rule", "committer", "disk"),
 ]
 OF_THE_MACHINE = ["file events", "subreaper", "mounts", "PID 1", "stop time-out"]
-AGENTS = [f"agent {name}" for name in KNOWN]
+AGENTS = [f"agent {name}" for name in NAMES]
 
 HOST = "pid:[4026531836]"
 OWN = "pid:[4026532201]"
@@ -72,7 +82,7 @@ class World:
         place = self.root / "proc" / str(pid)
         place.mkdir(exist_ok=True)
         (place / "cmdline").write_text("".join(f"{word}\0" for word in words))
-        (place / "stat").write_text(f"{pid} (a ) name) S {parent} 1 1")
+        (place / "stat").write_text(f"{pid} (a ) name) S {parent} 1 1" + " 0" * 15 + f" {pid}")
         (place / "environ").write_text("".join(f"{name}={value}\0" for name, value in environ.items()))
 
 
@@ -302,6 +312,25 @@ def test_a_configuration_that_cannot_be_read(repo: Repo, host: Path) -> None:
     assert "is not valid TOML" in checked(found, "configuration").found
     repo.write(".ralph/config.toml", "max_iterations = 3")
     assert told(examine(repo.path, os.environ, host), "configuration") == ("ok", "can be read")
+
+
+def test_commands_that_nobody_has_approved(repo: Repo, host: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a terminal no session starts; approved, implied, or never run, they are in nobody's way."""
+    name = "trust"
+    assert told(examine(repo.path, os.environ, host), name) == ("ok", "the configuration has no commands")
+    repo.write(".ralph/config.toml", 'setup = "npm ci"\n')
+    found = examine(repo.path, os.environ, host)
+    assert told(found, name) == ("FAIL", "setup: configured, but not approved")
+    assert (failing(found), checked(found, name).fix) == ([name], "ralph-wrap trust")
+    repo.write(".ralph/config.toml", 'setup = "npm ci"\nisolation = "off"\n')
+    assert told(examine(repo.path, os.environ, host), name)[0] == "ok"
+    repo.write(".ralph/config.toml", 'setup = "npm ci"\n')
+    implied = examine(repo.path, with_environ(RALPH_TRUST="1"), host)
+    assert told(implied, name) == ("ok", "setup: approved by RALPH_TRUST=1")
+    assert command("trust", cwd=repo.path).status == 0
+    assert told(examine(repo.path, os.environ, host), name) == ("ok", "setup: approved")
+    monkeypatch.setenv("XDG_STATE_HOME", os.fspath(repo.path / "state"))
+    assert told(examine(repo.path, os.environ, host), name)[0] == "FAIL"
 
 
 def test_a_base_that_is_no_commit(repo: Repo, host: Path) -> None:
@@ -804,7 +833,7 @@ def test_the_default_time_is_that_of_our_init(box: World) -> None:
 # Agents and Python
 
 
-@pytest.mark.parametrize("name", KNOWN)
+@pytest.mark.parametrize("name", NAMES)
 def test_agents_need_not_be_there(repo: Repo, host: Path, tmp_path: Path, name: str) -> None:
     """Which ones are is told, with what installs the others: those that --agent takes, and no more."""
     program = tmp_path / "bin" / name
@@ -812,7 +841,7 @@ def test_agents_need_not_be_there(repo: Repo, host: Path, tmp_path: Path, name: 
     found = examine(repo.path, with_environ(PATH=path), host)
     assert [check.check for check in found.checks if check.check.startswith("agent ")] == AGENTS
     assert told(found, f"agent {name}") == ("note", "not installed")
-    assert checked(found, f"agent {name}").fix == KNOWN[name].install
+    assert checked(found, f"agent {name}").fix == known(name).install
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
     found = examine(repo.path, with_environ(PATH=path), host)

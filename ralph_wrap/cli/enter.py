@@ -32,15 +32,19 @@ def enter(
     from ralph_wrap.toolbox import enter as use_case  # noqa: PLC0415
 
     with boundary("worktree", json=True):
-        environ = become_owner(project, on_stderr(os.environ))
+        log = on_stderr(os.environ)
+        environ = become_owner(project, log)
         place = places.find(project, environ)
+        settings = load(project, place.root, Path.cwd(), {}, environ, ())
         entered = use_case.enter(
             place,
             environ,
             name,
             session=_required(session),
             cwd=Path.cwd(),
-            ignore=load(project, place.root, Path.cwd(), {}, environ, ()).ignore,
+            ignore=settings.ignore,
+            copy=settings.copy,
+            told=log,
             in_tmux=tmux,
         )
         answer("worktree", entered._asdict())

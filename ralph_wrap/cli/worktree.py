@@ -89,6 +89,7 @@ def create(
         words = slug(task)  # before: its tables may be where only root can read
         environ = become_owner(project, log)
         place = places.find(project, environ)
+        settings = load(project, place.root, place.root, {}, environ, ())
         made = use_case(
             place,
             environ,
@@ -99,7 +100,8 @@ def create(
             hooks=hooks == "on",
             sparse=sparse or (),
             links=link or (),
-            ignore=load(project, place.root, place.root, {}, environ, ()).ignore,
+            ignore=settings.ignore,
+            copy=settings.copy,
             told=log,
             stopped=lambda: signals.stop.count > 0,
         )

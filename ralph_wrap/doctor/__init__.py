@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import config, project, prospect, user
 from ralph_wrap.config import Settings
+from ralph_wrap.container import mark
 from ralph_wrap.doctor import container, place, probes, storage
 from ralph_wrap.doctor.check import Check, failed, fine, noted
 from ralph_wrap.errors import (
@@ -70,7 +71,7 @@ def examine(directory: Path, environ: Mapping[str, str], root: Path = Path("/"))
         *probes.locks(found),
         probes.events(found, storage.kind(found.root)),
         probes.subreaper(),
-        *storage.mounts(found, contained=container.mark(root) is not None),
+        *storage.mounts(found, contained=mark(root) is not None),
         container.first_process(root),
         container.stop_timeout(root),
         *place.agents(environ),
@@ -86,6 +87,7 @@ def _place(directory: Path, found: Project, environ: Mapping[str, str], owner: C
     yield place.state(found, environ)
     settings, configuration = _settings(directory, found, environ)
     yield configuration
+    yield place.commands(settings, found, environ)
     if found.repository is None:
         return
     repository = found.repository

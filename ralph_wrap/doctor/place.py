@@ -9,17 +9,17 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ralph_wrap import git, project, worktree
-from ralph_wrap.agents import KNOWN
+from ralph_wrap import git, project, trust, worktree
+from ralph_wrap.agents import NAMES, known
 from ralph_wrap.config import Ignore
 from ralph_wrap.doctor.check import Check, failed, fine, noted
-from ralph_wrap.errors import GitError, GitTooOldError
+from ralph_wrap.errors import GitError, GitTooOldError, RalphError
 from ralph_wrap.git import Git
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ralph_wrap.errors import RalphError
+    from ralph_wrap.config import Settings
     from ralph_wrap.git import Repository
     from ralph_wrap.project import Project
 
@@ -150,9 +150,30 @@ def ignore_rule(place: Project, repository: Repository, rule: Ignore, environ: M
     return fine(name, f"the first session adds {worktree.RULE} to {path}", why)
 
 
+def commands(settings: Settings, found: Project, environ: Mapping[str, str]) -> Check:
+    """Tell whether the user has approved the commands of the configuration."""
+    name, why = "trust", "an agent can write the configuration: no command of it runs without approval"
+    wanted = settings.commands
+    if not wanted:
+        return fine(name, "the configuration has no commands", why)
+    keys = ", ".join(wanted)
+    if not settings.runs_commands:
+        return fine(name, f"{keys}: not run unless a session is told so", why)
+    if reason := trust.implied(environ):
+        return fine(name, f"{keys}: approved by {reason}", why)
+    try:
+        approved = trust.is_approved(found.root, wanted, environ)
+    except RalphError as error:
+        return failed(name, error.message, why, error.hint)
+    if approved:
+        return fine(name, f"{keys}: approved", why)
+    return failed(name, f"{keys}: configured, but not approved", why, "ralph-wrap trust")
+
+
 def agents(environ: Mapping[str, str]) -> Iterator[Check]:
     """Tell which agents are installed; none of them has to be."""
-    for name, agent in KNOWN.items():
+    for name in NAMES:
+        agent = known(name)
         path = shutil.which(agent.command[0], path=environ.get("PATH", os.defpath))
         check, why = f"agent {name}", f"--agent {name} runs it; any other agent goes behind --"
         yield fine(check, path, why) if path else noted(check, "not installed", why, agent.install)

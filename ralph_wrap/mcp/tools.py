@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 from ralph_wrap import project, worktree
 from ralph_wrap.config import load
 from ralph_wrap.errors import RalphError, UsageError
-from ralph_wrap.toolbox.enter import Action, Entered, Exited, enter, leave
+from ralph_wrap.log import on_stderr
+from ralph_wrap.toolbox.enter import Action, Entered, Exited, enter, entered, leave
 from ralph_wrap.toolbox.status import status
 
 if TYPE_CHECKING:
@@ -134,6 +135,8 @@ def _enter(caller: Caller, place: Project, *, name: str, tmux: bool) -> dict[str
         session=caller.session,
         cwd=caller.cwd,
         ignore=settings.ignore,
+        copy=settings.copy,
+        told=on_stderr(caller.environ),
         in_tmux=tmux,
     )._asdict()
 
@@ -149,20 +152,15 @@ def _exit(caller: Caller, place: Project, *, action: str, discard_changes: bool)
 
 
 def _status(caller: Caller, place: Project) -> dict[str, Any]:
-    inside = _entered(caller, place)
+    inside = _inside(caller, place)
     return status(project.find(inside, caller.environ) if inside else place, caller.environ)
 
 
-def _entered(caller: Caller, place: Project) -> Path | None:
-    """Return the worktree that the session is in; other programs may share the session."""
-    if place.repository is None:
-        return None
-    common_dir = place.repository.common_dir
-    for registration, mark in worktree.marked(common_dir).items():
-        if mark.session == caller.session:
-            with contextlib.suppress(RalphError, OSError):  # it is just being removed, or not ours any more
-                path = worktree.directory_of(registration, place.root / project.WORKTREES)
-                return worktree.find(common_dir, path)[0].path
+def _inside(caller: Caller, place: Project) -> Path | None:
+    if place.repository is not None:
+        with contextlib.suppress(RalphError, OSError):  # it is just being removed, or not ours any more
+            if there := entered(place, place.repository, caller.session):
+                return worktree.find(place.repository.common_dir, there[0])[0].path
     return None
 
 

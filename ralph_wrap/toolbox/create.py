@@ -1,9 +1,9 @@
 """Make a worktree for another program, on a new branch that is named after a task.
 
 What stands against it is looked for before anything is made; then, in this order, our own directory, the
-ignore rule, and branch and worktree in one transaction (``worktree.make``). Names are looked up first and
-claimed by git: who loses a race for one takes the next number. The checkout that this is called in is only
-read.
+ignore rule, branch and worktree in one transaction (``worktree.make``), and copies of ignored files. Names
+are looked up first and claimed by git: who loses a race for one takes the next number. The checkout that this
+is called in is only read.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ def create(
     sparse: Sequence[str],
     links: Sequence[str],
     ignore: Ignore,
+    copy: Sequence[str],
     told: Log,
     stopped: Callable[[], bool],
 ) -> Created:
@@ -73,6 +74,7 @@ def create(
         sparse: directories, or files in them, to check out; empty for all.
         links: directories to share with the project by symlink.
         ignore: where the ignore rule goes.
+        copy: patterns of ignored files that it gets a copy of.
         told: of what somebody should know.
         stopped: tells that a signal came.
 
@@ -113,6 +115,7 @@ def create(
         progress=told.progress,
     )
     tree = _make(where, making, place.root / WORKTREES, target, mark)
+    worktree.provide(tree, where, place.checkout, copy, told=told, stopped=stopped)
     return Created(os.fspath(tree.path), tree.branch, tree.base)
 
 

@@ -27,11 +27,12 @@ from ralph_wrap.errors import (
 from ralph_wrap.toolbox.place import home_of, recover, repository_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from ralph_wrap.config import Ignore
     from ralph_wrap.git import Git, Repository
+    from ralph_wrap.log import Log
     from ralph_wrap.project import Project
     from ralph_wrap.worktree import LinkedWorktree, Losses, Mark
 
@@ -92,6 +93,8 @@ def enter(
     session: str,
     cwd: Path,
     ignore: Ignore,
+    copy: Sequence[str],
+    told: Log,
     in_tmux: bool = False,
 ) -> Entered:
     """Make the worktree ``.ralph/worktrees/NAME`` on branch ``ralph/NAME`` for a session.
@@ -103,6 +106,8 @@ def enter(
         session: who enters it.
         cwd: the directory that it is entered from.
         ignore: where the ignore rule goes.
+        copy: patterns of ignored files that it gets a copy of.
+        told: of what was copied.
         in_tmux: start a tmux session in it.
 
     Raises:
@@ -116,7 +121,7 @@ def enter(
     recover(place)
     where = place.git(environ)
     branch = f"ralph/{_checked(where, name)}"
-    if there := _entered(place, repository, session):
+    if there := entered(place, repository, session):
         path, mark = there
         raise ConflictError(
             f"session {session} is in {path} on {mark.branch} already",
@@ -138,6 +143,7 @@ def enter(
         original_cwd=os.fspath(cwd),
     )
     tree = worktree.make(where, repository, path, mark)
+    worktree.provide(tree, where, place.checkout, copy, told=told)
     if in_tmux:
         try:
             in_session = tmux.start(f"ralph-{name}", tree.path, environ)
@@ -169,7 +175,7 @@ def leave(
     """
     repository = place.repository
     recover(place)
-    there = _entered(place, repository, session) if repository else None
+    there = entered(place, repository, session) if repository else None
     if repository is None or there is None:
         message = f"No-op: session {session} has entered no worktree here; nothing was changed"
         return Exited(action.value, False, None, None, None, None, message)
@@ -228,7 +234,18 @@ def _checked(where: Git, name: str) -> str:
     return name
 
 
-def _entered(place: Project, repository: Repository, session: str) -> tuple[Path, Mark] | None:
+def entered(place: Project, repository: Repository, session: str) -> tuple[Path, Mark] | None:
+    """Return the directory of the worktree that a session is in, and its mark; ``None`` if it is in none.
+
+    Arguments:
+        place: the project.
+        repository: the project's.
+        session: other programs may share it.
+
+    Raises:
+        OSError: that cannot be told.
+
+    """
     for registration, mark in worktree.marked(repository.common_dir).items():
         name = mark.branch.removeprefix("ralph/")
         # An agent can write a mark: what it names must be something that can be entered.

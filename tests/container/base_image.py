@@ -53,7 +53,7 @@ def ensure(engine: docker.DockerClient) -> str:
     registry_image = default_base()
     if _present(engine, registry_image):
         return registry_image
-    sources = _debian_sources()
+    sources = debian_sources()
     debian_image = _debian_name(sources)
     if debian_image and _present(engine, debian_image):
         return debian_image
@@ -92,7 +92,7 @@ def _pulled(name: str) -> bool:
     return True
 
 
-def _debian_sources() -> list[str]:
+def debian_sources() -> list[str]:
     """Return the `deb` lines of the Debian release that this machine runs, from its own apt configuration."""
     if shutil.which("apt-get") is None:
         return []
@@ -120,7 +120,7 @@ def _import_debian(engine: docker.DockerClient, name: str, sources: list[str]) -
     with tempfile.TemporaryDirectory() as directory:
         tree = Path(directory) / "rootfs.tar"  # a file: half a tree is never imported
         made = subprocess.run(
-            [*BOOTSTRAP, *_apt_transport(), suite, str(tree), "-"],
+            [*BOOTSTRAP, *apt_transport(), suite, str(tree), "-"],
             input="\n".join(sources),
             capture_output=True,
             text=True,
@@ -134,7 +134,7 @@ def _import_debian(engine: docker.DockerClient, name: str, sources: list[str]) -
     engine.images.get(name)
 
 
-def _apt_transport() -> list[str]:
+def apt_transport() -> list[str]:
     """Return this machine's ways to its archive (proxies, certificates, no validity dates) as options."""
     ways = re.compile(r"Acquire::(Check-Date|Check-Valid-Until|https?::(Proxy|CAInfo)\b).*")
     return [f"--aptopt={line}" for line in _output("apt-config", "dump").splitlines() if ways.match(line)]

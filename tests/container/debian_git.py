@@ -17,7 +17,7 @@ from typing import Any
 import docker
 from docker.errors import ImageNotFound
 
-from tests.container.base_image import BaseImageError, _apt_transport, _debian_sources
+from tests.container.base_image import BaseImageError, apt_transport, debian_sources
 
 ROOT = Path(__file__).parents[2]
 REPOSITORY = "ralph-wrap-git"
@@ -93,7 +93,7 @@ def shim(directory: Path, container: str) -> str:
 
 def _archive(suite: str) -> str:
     """Return the `deb` line of a suite, from the archive that has this machine's own."""
-    own = [line.split() for line in _debian_sources() if line.endswith(" main")]
+    own = [line.split() for line in debian_sources() if line.endswith(" main")]
     if not own:
         raise BaseImageError("apt knows no Debian archive here")
     _, uri, *_ = min(own, key=lambda words: len(words[2]))  # bookworm, not bookworm-security
@@ -107,7 +107,7 @@ def _make(engine: docker.DockerClient, name: str, suite: str, source: str) -> No
         tree = Path(directory) / "rootfs.tar"
         try:
             made = subprocess.run(
-                [*BOOTSTRAP, *_apt_transport(), suite, str(tree), source],
+                [*BOOTSTRAP, *apt_transport(), suite, str(tree), source],
                 capture_output=True,
                 text=True,
                 timeout=BOOTSTRAP_SECONDS,

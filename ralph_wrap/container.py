@@ -1,0 +1,134 @@
+"""What the kernel and an engine say of the container that we are in; told from ``/proc`` (``proc(5)``).
+
+Whoever can start processes here can have one that looks like any other. So nothing is told by how a process
+looks alone: PID 1 is whom the container was started for, and so is the first child of a small init that only
+passes signals on. Nobody who came later can take their place.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MARKS = ("/.dockerenv", "/run/.containerenv")
+"""Files that engines put into their containers."""
+
+HOST_NAMESPACE = "pid:[4026531836]"
+"""The first pid namespace of a kernel (PROC_PID_INIT_INO in <linux/proc_ns.h>)."""
+
+# Compiled when they are first used: few sessions ask, and each start would wait for it.
+_CGROUP = r"docker|kubepods|libpod|containerd"
+_FORWARDING = {"docker-init", "podman-init", "tini", "tini-static", "dumb-init", "catatonit"}
+# Options of Python that take a word are told apart, so that no row of words can be read in two ways.
+_INIT = (
+    r"(?:(?:[^\0]*/)?python[^\0/]*\0(?:-[XW]\0[^\0]*\0|-(?![XW]\0)[^\0]*\0)*)?"
+    r"(?:(?:[^\0]*/)?ralph-wrap|(?<=m\0)ralph_wrap)\0init\0"
+)
+
+
+class Process(NamedTuple):
+    """A process and its command line, which is empty if it cannot be read."""
+
+    pid: int
+    words: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """What it was started as."""
+        return self.words[0].rpartition("/")[2] if self.words else ""
+
+    @property
+    def is_init(self) -> bool:
+        """It is ``ralph-wrap init``, by its script or as a module."""
+        return re.match(_INIT, "".join(f"{word}\0" for word in self.words)) is not None
+
+
+def process(root: Path, pid: int) -> Process:
+    """Return a process.
+
+    Arguments:
+        root: where ``/proc`` is.
+        pid: its number.
+
+    """
+    line = text(below(root, f"/proc/{pid}/cmdline"))
+    return Process(pid, tuple(line.removesuffix("\0").split("\0")) if line else ())
+
+
+def mark(root: Path) -> str | None:
+    """Return what says that this is a container, ``None`` if nothing does.
+
+    Arguments:
+        root: where ``/proc`` is.
+
+    """
+    for path in MARKS:
+        if below(root, path).exists():
+            return path
+    if re.search(_CGROUP, text(below(root, "/proc/1/cgroup"))):
+        return "/proc/1/cgroup"
+    return "its own pid namespace" if namespace(root) not in {"", HOST_NAMESPACE} else None
+
+
+def init(root: Path) -> Process | None:
+    """Return the ``ralph-wrap init`` that gets the signals of ``docker stop``, ``None`` if there is none.
+
+    Arguments:
+        root: where ``/proc`` is.
+
+    """
+    first = process(root, 1)
+    if first.is_init:
+        return first
+    if first.name in _FORWARDING:
+        # Its own child is the first that it ever had; a daemon of an agent's, which it adopts, comes later.
+        for _, pid in sorted(_children(root)):
+            eldest = process(root, pid)
+            return eldest if eldest.is_init else None
+    return None
+
+
+def is_of_init() -> bool:
+    """Tell whether we run in a container that ``ralph-wrap init`` was started for."""
+    root = Path("/")
+    try:
+        ours = os.fspath(Path("/proc/self").readlink()) == str(os.getpid())
+    except OSError:
+        return False
+    found = init(root) if ours else None  # a /proc of another pid namespace tells of other processes
+    # On a host, or in a container that sees its processes, a small init may be anybody's.
+    return found is not None and (found.pid == 1 or namespace(root) not in {"", HOST_NAMESPACE})
+
+
+def namespace(root: Path) -> str:
+    """Return what names our pid namespace; empty where that cannot be told."""
+    try:
+        return os.fspath(below(root, "/proc/self/ns/pid").readlink())
+    except OSError:
+        return ""
+
+
+def text(path: Path) -> str:
+    """Return what is in a file; empty if it cannot be read."""
+    try:
+        return path.read_bytes().decode(errors="surrogateescape")
+    except OSError:
+        return ""
+
+
+def below(root: Path, path: str) -> Path:
+    """Return an absolute path, as seen from another root."""
+    return root / path.removeprefix("/")
+
+
+def _children(root: Path) -> Iterator[tuple[int, int]]:
+    """Yield start and pid of the children of PID 1 (``proc(5)``: stat, fields 22 and 4)."""
+    for entry in below(root, "/proc").glob("[0-9]*"):
+        fields = text(entry / "stat").rpartition(")")[2].split()
+        if fields[1:2] == ["1"]:
+            yield int(fields[19]), int(entry.name)

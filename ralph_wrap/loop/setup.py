@@ -1,0 +1,104 @@
+"""Make a worktree ready to work: run the project's ``setup`` once, before the first iteration.
+
+It is ended as an agent is: by signals, requests to stop, and time limits. What it has left running (a
+database, say) lives as long as the session. Whether its text was approved was asked before the session began
+(``trust``).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+from ralph_wrap import process
+from ralph_wrap.errors import SetupError
+from ralph_wrap.loop.overseer import Ending
+from ralph_wrap.loop.policy import Cut
+
+if TYPE_CHECKING:
+    from ralph_wrap.config import Settings
+    from ralph_wrap.log import Log
+    from ralph_wrap.loop.overseer import Overseer
+    from ralph_wrap.loop.stage import Stage
+    from ralph_wrap.relay import Relay
+
+_SHOWN = 60  # characters of the command
+
+
+def set_up(
+    settings: Settings, stage: Stage, relay: Relay, overseer: Overseer, deadline: float | None, log: Log
+) -> bool:
+    """Run the setup command to its end; not in the project itself, which is the user's own to set up.
+
+    Arguments:
+        settings: the command and its time limit.
+        stage: what an agent is run with, and so is this.
+        relay: where its output goes: all of it where the errors go, for stdout is the agent's.
+        overseer: waits beside it.
+        deadline: of the whole session, as :func:`time.monotonic` counts.
+        log: told of everything.
+
+    Returns:
+        Whether somebody has asked for the end, or the session's time was up, before it was done.
+
+    Raises:
+        SetupError: it has failed.
+
+    """
+    if not stage.isolated:
+        log.event("setup.skipped", f"setup is not run in the project itself: {_shown(settings.setup)}")
+        return False
+    begun = time.monotonic()
+    limits = {} if deadline is None else {Cut.MAX_TIME: deadline}
+    if settings.setup_timeout:
+        limits[Cut.SETUP_TIMEOUT] = begun + settings.setup_timeout
+    ending = Ending()
+    group = _spawn(settings.setup, stage, relay)
+    log.event("setup.started", f"setup: {_shown(settings.setup)}", pid=group.pid, command=settings.setup)
+    ended = overseer.oversee(group, ending, lambda: limits, name="setup")
+    overseer.clear_up(ending)
+    seconds = round(time.monotonic() - begun, 3)
+    log.event(
+        "setup.ended",
+        pid=group.pid,
+        status=ended.status,
+        seconds=seconds,
+        cut=ended.cut.value if ended.cut else None,
+    )
+    output = f"its output: {stage.directory / 'output.log'}"
+    if ended.cut is Cut.SETUP_TIMEOUT:
+        raise SetupError(
+            f"setup was not done after {seconds:g} s: {_shown(settings.setup)}",
+            f"setup_timeout in .ralph/config.toml (0: none); {output}",
+        )
+    if ended.cut is not None:
+        return True
+    if ended.status != 0:
+        raise SetupError(f"setup failed with status {ended.status}: {_shown(settings.setup)}", output)
+    stage.offspring.keep()
+    return False
+
+
+def _spawn(command: str, stage: Stage, relay: Relay) -> process.Group:
+    _, errors = relay.writing_ends
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    try:
+        return process.Group(
+            ("sh", "-c", command),
+            cwd=stage.cwd,
+            env={**stage.environ, "RALPH_ITERATION": "0", "PWD": str(stage.cwd)},
+            streams=process.Streams(nothing, errors, errors),
+            inherited=stage.inherited,
+        )
+    except OSError as error:
+        raise SetupError(
+            f"setup cannot be run: {error.strerror}: {_shown(command)}", "sh has to be on the PATH"
+        ) from None
+    finally:
+        os.close(nothing)
+
+
+def _shown(command: str) -> str:
+    first, _, more = command.strip().partition("\n")
+    return f"{first[:_SHOWN]}…" if more or len(first) > _SHOWN else first
