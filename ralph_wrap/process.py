@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 OWN_COMMAND = "RALPH_WRAP_OWN_COMMAND"
 """In the environment of our own commands: the session they work for, or 1. Other ralph-wraps spare them."""
 
+_LOWEST_PRIORITY = 19  # nice(1)
+
 
 class Completed(NamedTuple):
     """What a finished command left: its exit status (negative: the signal), output and errors."""
@@ -110,6 +112,11 @@ class Running:
         """Return the last line on its standard error so far; a carriage return ends one too."""
         lines = re.split(r"[\r\n]+", self._said().decode(errors="replace").strip())
         return lines[-1]
+
+    def give_way(self) -> None:
+        """Let everybody else go first, also to the disk (``ioprio_set(2)``: it follows the niceness)."""
+        with contextlib.suppress(ProcessLookupError):
+            os.setpriority(os.PRIO_PROCESS, self._popen.pid, _LOWEST_PRIORITY)
 
     def end(self) -> None:
         """Kill its process group if it still runs, and reap it."""

@@ -21,6 +21,9 @@ WORKTREES = Path(".ralph/worktrees")
 RUN = Path(".ralph/run")
 """Where everything else of ours is."""
 
+POOL = RUN / "pool"
+"""Where warm worktrees wait for sessions."""
+
 _OUR_WORKTREE = re.compile(r"(.+)/\.ralph/worktrees/[^/]+", re.DOTALL)
 
 

@@ -24,16 +24,20 @@ def sweep(
 ) -> None:
     """Finish what dead sessions have left: save, remove, release."""
     from ralph_wrap import sweep as use_case  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.config import Orphans, orphans  # noqa: PLC0415
+    from ralph_wrap.config import Orphans, of_project  # noqa: PLC0415
     from ralph_wrap.init.supervisor import AT_START  # noqa: PLC0415
+    from ralph_wrap.pool import Pool  # noqa: PLC0415
     from ralph_wrap.project import find  # noqa: PLC0415
 
     with boundary("sweep", json=json):
-        environ = become_owner(project, on_stderr(os.environ))
+        log = on_stderr(os.environ)
+        environ = become_owner(project, log)
         place = find(project, environ)
-        if os.environ.get(AT_START):
-            dry_run = orphans(place.root) is Orphans.REPORT
+        at_start = of_project(place.root) if os.environ.get(AT_START) else None
+        dry_run = dry_run or (at_start is not None and at_start.orphans is Orphans.REPORT)
         swept = use_case.sweep(place, environ, dry_run=dry_run, adopted=adopt or ())
+        if at_start is not None and at_start.pool:
+            Pool.of(place, environ, at_start, log).fill()
         data = [entry._asdict() for entry in swept]
         if not json:
             for entry in swept:

@@ -9,6 +9,7 @@ What can be found, by how far its owner had come (``create`` and ``remove`` tell
   back to its place, and everything is done anew;
 - the directory in the trash, not registered any more, or no more than half: the last look was taken. It is
   deleted;
+- a warm worktree whose registration names the session's place: killed while it was taken out of the pool;
 - a registration that names the same place under another path: made where the project is mounted elsewhere.
   Its owner is dead, so it is given our path.
 """
@@ -54,6 +55,8 @@ def adopt(repository: Repository, record: Record, *, path: Path, trash: Path) ->
     assert record.base is not None
     with repository_lock(repository.common_dir):
         registration = _find(repository.common_dir, path)
+        if registration is not None and registration.name != path.name:
+            registration = _complete(registration, path, trash.parent, record)
         named = registration or repository.common_dir / "worktrees" / path.name
         if _leaving(path, trash / record.session) and is_half_dropped(named) and not named.is_symlink():
             shutil.rmtree(named, ignore_errors=True)
@@ -72,7 +75,7 @@ def adopt(repository: Repository, record: Record, *, path: Path, trash: Path) ->
             registration = None
         if registration is None:
             if record.state == "starting":
-                _take_apart(repository.common_dir, path)
+                take_apart(repository.common_dir, path)
             return None
     return LinkedWorktree(
         path=path,
@@ -83,6 +86,17 @@ def adopt(repository: Repository, record: Record, *, path: Path, trash: Path) ->
         # A branch of any other name may be somebody's own.
         branch_created=record.branch == f"ralph/{record.id}",
         config=git.file_system_config(file_mode=record.file_mode, symlinks=record.symlinks),
+    )
+
+
+def _complete(registration: Path, path: Path, run: Path, record: Record) -> Path:
+    """Go on with a warm worktree that a session had begun to take."""
+    from ralph_wrap.worktree.warm import complete, is_warm  # noqa: PLC0415 -- for those who have a pool
+
+    if not is_warm(registration):
+        return registration
+    return complete(
+        registration, run / "pool", path, str(record.branch), f"ralph-wrap session {record.session}"
     )
 
 
@@ -154,8 +168,19 @@ def _is_hollow(path: Path) -> bool:
     return {*path.iterdir()} <= {path / ".git", *files.temporaries(path / ".git")}
 
 
-def _take_apart(common_dir: Path, path: Path) -> None:
-    """Remove what ``git worktree add`` had begun with when it was killed, before it could hold anything."""
+def take_apart(common_dir: Path, path: Path) -> None:
+    """Remove what ``git worktree add`` had begun with when it was killed, before it could hold anything.
+
+    Under the repository's lock, so that nobody is at it.
+
+    Arguments:
+        common_dir: of the repository.
+        path: the worktree's directory.
+
+    Raises:
+        OSError: something of it cannot be removed.
+
+    """
     begun = common_dir / "worktrees" / path.name
     if begun.is_dir() and not begun.is_symlink() and not (begun / "index").exists():
         shutil.rmtree(begun)

@@ -10,6 +10,9 @@ The steps, each undone if a later one fails:
    (``gitdir``) stays absolute: git resolves a relative one against the current directory.
 3. Outside the lock: check the files out, on several cores.
 
+Where a warm worktree is to be had (see ``warm``), it takes the place of the new registration in 1, and only
+what differs from the base is checked out in 3.
+
 The branch is created by ``update-ref`` before the worktree, never by ``worktree add -b``: then we know
 whether it is ours to undo, and git writes no tracking configuration.
 
@@ -26,6 +29,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import files, git
 from ralph_wrap.errors import BranchBusyError, GitError, IsolationError, StoppedError
+from ralph_wrap.worktree.add import add
 from ralph_wrap.worktree.layout import EVERYTHING, SPARSE, Layout, excludes, is_sparse, link, prepare
 from ralph_wrap.worktree.lock import repository_lock
 
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ralph_wrap.git import Git, Repository
+    from ralph_wrap.worktree.warm import Warm
 
 # More workers than cores: they wait for the disk most of the time. Below the threshold the start of the
 # workers costs more than they bring (both measured by benchmarks/start.py).
@@ -54,6 +59,7 @@ class LinkedWorktree(NamedTuple):
         base: the commit it started from.
         branch_created: the branch did not exist before.
         config: what the repository said of its file system before an agent could change that.
+        warm: it was taken from the pool.
 
     """
 
@@ -64,6 +70,7 @@ class LinkedWorktree(NamedTuple):
     base: str
     branch_created: bool
     config: tuple[str, ...]
+    warm: bool = False
 
     def git(self, where: Git, place: Path | None = None) -> Git:
         """Return git for this worktree, whatever its ``.git`` file says by now.
@@ -97,6 +104,7 @@ def create(
     meanwhile: Callable[[], object],
     registered: Callable[[LinkedWorktree], object] = lambda _: None,
     layout: Layout = EVERYTHING,
+    pool: Path | None = None,
 ) -> LinkedWorktree:
     """Make a worktree with every file checked out.
 
@@ -113,6 +121,7 @@ def create(
         meanwhile: called once while git checks the files out.
         registered: called under the repository's lock before anybody else can see the worktree.
         layout: what of the repository it holds.
+        pool: where warm worktrees may be; one that cannot be taken is passed over.
 
     Raises:
         IsolationError: it cannot be had; nothing is left of the attempt.
@@ -120,14 +129,33 @@ def create(
         StoppedError: a signal came; nothing is left of the attempt.
 
     """
+    warm = _choose(where, repository, pool, meanwhile) if pool else None
     try:
         with contextlib.ExitStack() as undo:
             try:
                 with repository_lock(repository.common_dir):
-                    worktree = _register(where, repository, path, branch, base, continued, reason, undo)
+                    tip = _claim_branch(where, repository, branch, base, continued, reason, undo)
+                    _claim_directory(where, repository, path, undo)
+                    at = warm.commit if warm and warm.is_untouched() else None
+                    worktree = LinkedWorktree(
+                        path=path,
+                        registration=warm.take(path, branch, reason)
+                        if warm and at
+                        else add(where, path, reason, path, branch),
+                        common_dir=repository.common_dir,
+                        branch=branch,
+                        base=tip or base,
+                        branch_created=tip is None,
+                        config=git.file_system_config(
+                            file_mode=repository.file_mode, symlinks=repository.symlinks
+                        ),
+                        warm=at is not None,
+                    )
                     prepare(where, worktree.registration, layout)
                     registered(worktree)
-                _check_out(worktree, where, stopped, progress, meanwhile)
+                _check_out(worktree, where, at, stopped, progress, meanwhile)
+                if warm and at:
+                    warm.settle(worktree.registration)
                 link(path, repository.root, layout.links)
             except (GitError, OSError) as error:
                 # Before the undo: it makes room on a full disk.
@@ -143,16 +171,24 @@ def create(
     return worktree
 
 
-def _register(
+def _choose(where: Git, repository: Repository, pool: Path, meanwhile: Callable[[], object]) -> Warm | None:
+    from ralph_wrap.worktree.warm import choose  # noqa: PLC0415 -- for those who have a pool
+
+    with contextlib.suppress(GitError, OSError):
+        return choose(where, repository, pool, meanwhile)
+    return None
+
+
+def _claim_branch(
     where: Git,
     repository: Repository,
-    path: Path,
     branch: str,
     base: str,
     continued: bool,
     reason: str,
     undo: contextlib.ExitStack,
-) -> LinkedWorktree:
+) -> str | None:
+    """Make a branch, or return the tip of the one that is there and is to be continued."""
     ref = f"refs/heads/{branch}"
     tip = git.refs(where, ref).get(ref) if continued else None
     if tip is None:
@@ -168,42 +204,67 @@ def _register(
         raise BranchBusyError(
             f"branch {branch} is checked out in {holder}", "name another branch, or end what works on it"
         )
+    return tip
+
+
+def _claim_directory(where: Git, repository: Repository, path: Path, undo: contextlib.ExitStack) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         path.mkdir()  # from here on it is ours to remove: nobody else has made it
     except FileExistsError:
         raise IsolationError(f"{path} is there already", "move it away") from None
     undo.callback(_remove_attempt, where, repository, path)
-    git.run_again(
-        where, "worktree", "add", "--no-checkout", "--lock", path, branch, config=git.ABSOLUTE_POINTERS
-    )
-    pointer = path / ".git"
-    registration = Path(git.text(files.read(pointer)).removeprefix("gitdir: ").rstrip("\n")).resolve()
-    # `worktree add --reason` is younger than --lock; the file is documented (gitrepository-layout(5)).
-    files.replace(registration / "locked", os.fsencode(f"{reason}\n"), sync=False)
-    files.replace(pointer, os.fsencode(f"gitdir: {os.path.relpath(registration, path)}\n"), sync=False)
-    return LinkedWorktree(
-        path=path,
-        registration=registration,
-        common_dir=repository.common_dir,
-        branch=branch,
-        base=tip or base,
-        branch_created=tip is None,
-        config=git.file_system_config(file_mode=repository.file_mode, symlinks=repository.symlinks),
-    )
 
 
 def _check_out(
     worktree: LinkedWorktree,
     where: Git,
+    at: str | None,
     stopped: Callable[[], bool],
     progress: Callable[[str], None],
     meanwhile: Callable[[], object],
 ) -> None:
-    config = (*_PARALLEL_CHECKOUT, *(SPARSE if is_sparse(worktree.registration) else ()))
+    """Check out what is not there yet.
+
+    Arguments:
+        worktree: the worktree.
+        where: git in the repository.
+        at: the commit that is checked out in it, ``None`` if none is.
+        stopped: as for :func:`create`, and the next two.
+        progress: see there.
+        meanwhile: see there.
+
+    """
     here = worktree.git(where)
-    with git.start(here, "reset", "--hard", "--no-recurse-submodules", config=config) as running:
+
+    def while_git_works() -> None:
         _sync_names(worktree)
+        meanwhile()
+
+    if at is None:
+        _run(here, stopped, progress, while_git_works, "reset", "--hard", "--no-recurse-submodules")
+        return
+    if at == worktree.base:
+        while_git_works()
+        return
+    move = ("read-tree", "-v", "-m", "-u", "--no-recurse-submodules", at, worktree.base)
+    try:
+        _run(here, stopped, progress, while_git_works, *move)
+    except GitError:  # files have other times than the index knows: a copy of the project, another mount
+        git.run(here, "update-index", "-q", "--refresh", accept=(0, 1))
+        _run(here, stopped, progress, lambda: None, *move)
+
+
+def _run(
+    here: Git,
+    stopped: Callable[[], bool],
+    progress: Callable[[str], None],
+    meanwhile: Callable[[], object],
+    *command: str,
+) -> None:
+    """Run a git command that checks files out, tell how far it is, and end it when a signal comes."""
+    config = (*_PARALLEL_CHECKOUT, *(SPARSE if here.git_dir and is_sparse(here.git_dir) else ()))
+    with git.start(here, *command, config=config) as running:
         meanwhile()
         shown = ""
         while not running.ended(_STOP_LATENCY):
@@ -214,7 +275,7 @@ def _check_out(
                 progress(f"checkout: {shown}")
         if shown:
             progress("")
-        git.finish(running, "reset --hard")
+        git.finish(running, " ".join(command[:2]))
 
 
 def _sync_names(worktree: LinkedWorktree) -> None:

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
     from tests.support.repo import Repo
 
-SECONDS = 60.0
+SECONDS = {0: 60.0, 3: 30.0}
+"""How long it rages, by the size of the pool."""
+
 SESSIONS = 32
 SEED = 20261121
 _STEP = 0.05  # seconds between two actions
@@ -54,11 +56,11 @@ class Storm:
         self.commits = 0
         self.started = 0
 
-    def rage(self) -> None:
-        """Start sessions and let the storm loose on them."""
+    def rage(self, seconds: float) -> None:
+        """Start sessions and let the storm loose on them, for so long."""
         actions = [self._end_one] * 6 + [self._sweep] * 3 + [self._kill_a_sweep]
-        actions += [self._commit, self._collect_garbage, self._prune, self._fetch]
-        end = time.monotonic() + SECONDS
+        actions += [self._commit, self._collect_garbage, self._prune, self._fetch, self._fill]
+        end = time.monotonic() + seconds
         while time.monotonic() < end:
             self._sessions = [one for one in self._sessions if one.poll() is None]
             self._others = [one for one in self._others if one.poll() is None]
@@ -113,6 +115,9 @@ class Storm:
     def _collect_garbage(self) -> None:
         self._others.append(self._launch("git", "gc", "--quiet"))
 
+    def _fill(self) -> None:
+        self._others.append(self._launch(PROGRAM, "pool", "--fill"))
+
     def _prune(self) -> None:
         self._repo.git("worktree", "prune", check=False)
 
@@ -128,30 +133,51 @@ def _kept(repo: Repo) -> set[str]:
     return found
 
 
+def _check_pool(repo: Repo, size: int) -> None:
+    """Fail unless the pool can be filled, and no warm worktree shows work of a session; then empty it."""
+    config = repo.path / ".ralph" / "config.toml"
+    filled = command("pool", "--fill", "--json", cwd=repo.path)
+    assert filled.status == 0, filled.stderr
+    entries = json.loads(filled.stdout)["data"]
+    assert [entry["ready"] for entry in entries] == [True] * size, filled.stderr
+    for entry in entries:
+        assert repo.git("status", "--porcelain", "--ignored", cwd=entry["path"]) == ""
+        assert not [*Path(entry["path"]).glob("work-*")]
+    config.write_text("pool = 0\n")
+    assert command("pool", "--fill", cwd=repo.path).stderr == ""
+    config.unlink()
+
+
 @pytest.mark.timeout(400)
+@pytest.mark.parametrize("size", SECONDS, ids=lambda size: f"pool of {size}")
 def test_nothing_is_lost_in_a_storm(
-    repo: Repo, home: Path, tmp_path: Path, script: Callable[[str], str]
+    repo: Repo, home: Path, tmp_path: Path, script: Callable[[str], str], size: int
 ) -> None:
     """Every file that an agent had finished is there afterwards; nothing else is left of any session."""
     journal = tmp_path / "journal"
     journal.mkdir()
-    repo.write(".gitignore", ".ralph/worktrees/\n")
+    repo.write(".gitignore", ".ralph/worktrees/\n.ralph/config.toml\n")
     repo.commit("rule")
+    (repo.path / ".ralph").mkdir()
+    (repo.path / ".ralph" / "config.toml").write_text(f"pool = {size}\n")
     repo.git("clone", "--quiet", "--bare", repo.path, tmp_path / "origin.git")
     repo.git("remote", "add", "origin", tmp_path / "origin.git")
     before = repo.fingerprint()
     storm = Storm(repo, journal, script(AGENT.replace("{journal}", os.fspath(journal))))
     try:
-        storm.rage()
+        storm.rage(SECONDS[size])
     finally:
         storm.calm()
     eventually(lambda: command("sweep", cwd=repo.path).status == 0, "a sweep that finds nothing wrong", 60)
+    _check_pool(repo, size)
     written = {name for path in journal.iterdir() for name in path.read_text().split()}
     assert storm.started > SESSIONS, "nothing was ended"
     assert len(written) > storm.started, "the agents did nothing"
     kept = _kept(repo)
     assert written - kept == set(), f"seed {SEED}"
     reports = [json.loads(path.read_text()) for path in repo.path.glob(".ralph/run/sessions/*/report.json")]
+    events = [path.read_text() for path in repo.path.glob(".ralph/run/sessions/*/events.jsonl")]
+    assert any('"warm": true' in told for told in events) == (size > 0)
     assert {report["ended_by"] for report in reports} >= {"signal", "killed"}
     assert [report["kept"] for report in reports if report["kept"]] == []
     assert [*repo.path.glob(".ralph/run/agents/*"), *repo.path.glob(".ralph/worktrees/*")] == []

@@ -1,0 +1,200 @@
+"""Keep the pool of warm worktrees filled.
+
+One process at a time, which holds the lock on the pool's directory:
+
+1. what was killed half-way is taken apart, or checked out to its end;
+2. what is missing is made: registered at once, checked out at low priority;
+3. directories that were kept of sessions (``pool_keep``) go to those that lack them;
+4. what is too much is removed, if nobody has worked in it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+from ralph_wrap import files, git, project, worktree
+from ralph_wrap.errors import GitError, IsolationError, NotARepositoryError, RalphError, RefusedError
+from ralph_wrap.registry import Registry
+from ralph_wrap.worktree import stock, warm
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from ralph_wrap.config import Settings
+    from ralph_wrap.git import Git, Repository
+    from ralph_wrap.log import Log
+    from ralph_wrap.project import Project
+    from ralph_wrap.worktree.warm import Warm
+
+
+class Entry(NamedTuple):
+    """A warm worktree, as it is listed.
+
+    Attributes:
+        path: its directory.
+        commit: at which it is checked out; ``None`` if it is unfinished.
+        ready: a session may take it.
+
+    """
+
+    path: str
+    commit: str | None
+    ready: bool
+
+
+class Pool(NamedTuple):
+    """The pool of a project.
+
+    Attributes:
+        place: the project.
+        repository: its repository.
+        where: git at the top level of its checkout.
+        settings: as the configuration file has them.
+        told: of everything that happens.
+
+    """
+
+    place: Project
+    repository: Repository
+    where: Git
+    settings: Settings
+    told: Log
+
+    @classmethod
+    def of(cls, place: Project, environ: Mapping[str, str], settings: Settings, told: Log) -> Pool:
+        """Return the pool of a project, which may not be there yet.
+
+        Raises:
+            RalphError: there is no repository.
+
+        """
+        if place.repository is None:
+            raise place.obstacle or NotARepositoryError(
+                f"{place.root} is not in a git repository", "git init"
+            )
+        return cls(place, place.repository, place.git(environ), settings, told)
+
+    @property
+    def directory(self) -> Path:
+        """Where the warm worktrees are."""
+        return self.place.root / project.POOL
+
+    def entries(self) -> list[Entry]:
+        """Return what is in the pool."""
+        return [Entry(os.fspath(one.path), one.commit, one.is_untouched()) for one in self._warm()]
+
+    def fill(self) -> bool:
+        """Make what is missing, and remove what is too much; return whether nobody else was at it.
+
+        Raises:
+            IsolationError: the repository has no commit.
+            GitError: a worktree cannot be made.
+            RalphError: the pool cannot be had.
+
+        """
+        try:
+            return self._fill()
+        except OSError as error:
+            raise RalphError(
+                f"the pool {self.directory} cannot be filled: {error.strerror or error}",
+                "it must be a directory that can be written, on a disk that is not full",
+            ) from error
+
+    def _fill(self) -> bool:
+        home = Registry(self.place.root / project.RUN)
+        home.prepare()
+        self.directory.mkdir(exist_ok=True)
+        if self.directory.is_symlink():
+            raise OSError(errno.ELOOP, "it is a symlink", str(self.directory))
+        if (lock := files.try_lock(self.directory)) is None:
+            return False
+        try:
+            self._finish_what_was_killed(home.trash)
+            ready = [one for one in self._warm() if one.is_untouched()]
+            for missing in range(len(ready), self.settings.pool):
+                ready.append(self._add())
+                self.told.progress(f"pool: {missing + 1} of {self.settings.pool}")
+            for one in ready[self.settings.pool :]:
+                self._remove(one, home.trash)
+            worktree.empty_trash(home.trash)
+            self._give(ready[: self.settings.pool])
+        finally:
+            self.told.progress("")
+            lock.release()
+        return True
+
+    def _warm(self) -> list[Warm]:
+        return warm.in_pool(self.repository.common_dir, self.directory)
+
+    def _commit(self) -> str:
+        if commit := git.resolve_commit(self.where, "HEAD"):
+            return commit
+        raise IsolationError("the repository has no commit yet", "git commit --allow-empty -m start")
+
+    def _add(self) -> Warm:
+        commit = self._commit()
+        made = stock.make(self.where, self.repository, self.directory, commit)
+        try:
+            ready = stock.check_out(made, self.where, self.repository, commit)
+        except (GitError, OSError):
+            self._give_up(made)
+            raise
+        self.told.event("pool.filled", path=os.fspath(ready.path), commit=commit)
+        return ready
+
+    def _finish_what_was_killed(self, trash: Path) -> None:
+        with worktree.repository_lock(self.repository.common_dir):
+            for left in stock.tidy(self.repository.common_dir, self.directory, trash):
+                self.told.warning(
+                    "pool.unknown", f"{left} is no worktree that git knows", f"look at it, then: rm -r {left}"
+                )
+        for one in self._warm():
+            if one.commit is None:
+                try:
+                    stock.check_out(one, self.where, self.repository, self._commit())
+                except GitError:  # its index may be anything
+                    self._give_up(one)
+            elif not one.is_untouched():
+                self._tell_changed(one, "somebody has worked in it")
+
+    def _give_up(self, unfinished: Warm) -> None:
+        """Remove one that no session was ever offered."""
+        shutil.rmtree(unfinished.path, ignore_errors=True)  # outside the lock: it may hold many files
+        with worktree.repository_lock(self.repository.common_dir):
+            if git.is_registered(self.where, unfinished.path):
+                git.run(self.where, "worktree", "remove", "--force", "--force", unfinished.path)
+
+    def _remove(self, one: Warm, trash: Path) -> None:
+        try:
+            name = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{os.urandom(2).hex()}"
+            stock.remove(one, self.where, self.repository, trash, name)
+        except RefusedError as error:
+            self._tell_changed(one, error.message)
+        else:
+            self.told.event("pool.shrunk", path=os.fspath(one.path))
+
+    def _tell_changed(self, one: Warm, reason: str) -> None:
+        self.told.warning(
+            "pool.changed",
+            f"{one.path} is kept, and given to no session: {reason}",
+            "save what is in it, then: git worktree remove --force --force",
+        )
+
+    def _give(self, ready: list[Warm]) -> None:
+        """Hand on what was kept of sessions, and delete what nobody lacks."""
+        names = self.settings.pool_keep
+        kept = stock.kept(self.directory)
+        for one, source in zip(self._without(ready, names), kept, strict=False):
+            with worktree.repository_lock(self.repository.common_dir):
+                if one.is_untouched():
+                    stock.give(one, self.where, self.repository, source, names)
+        for source in kept:
+            shutil.rmtree(source, ignore_errors=True)
+
+    def _without(self, ready: list[Warm], names: tuple[str, ...]) -> list[Warm]:
+        return [one for one in ready if not all(os.path.lexists(one.path / name) for name in names)]
