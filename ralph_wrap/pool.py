@@ -2,7 +2,7 @@
 
 One process at a time, which holds the lock on the pool's directory:
 
-1. what was killed half-way is taken apart, or checked out to its end;
+1. what was killed half-way is taken apart;
 2. what is missing is made: registered at once, checked out at low priority;
 3. directories that were kept of sessions (``pool_keep``) go to those that lack them;
 4. what is too much is removed, if nobody has worked in it.
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -38,7 +37,7 @@ class Entry(NamedTuple):
     Attributes:
         path: its directory.
         commit: at which it is checked out; ``None`` if it is unfinished.
-        ready: a session may take it.
+        ready: it is checked out, and nobody has worked in it with git; files are looked at when it is taken.
 
     """
 
@@ -77,7 +76,8 @@ class Pool(NamedTuple):
             raise place.obstacle or NotARepositoryError(
                 f"{place.root} is not in a git repository", "git init"
             )
-        return cls(place, place.repository, place.git(environ), settings, told)
+        where = place.git(environ)._replace(cwd=place.root)  # a session's own commits are not for others
+        return cls(place, place.repository, where, settings, told)
 
     @property
     def directory(self) -> Path:
@@ -92,7 +92,7 @@ class Pool(NamedTuple):
         """Make what is missing, and remove what is too much; return whether nobody else was at it.
 
         Raises:
-            IsolationError: the repository has no commit.
+            IsolationError: the repository has no commit, or its checkout is sparse.
             GitError: a worktree cannot be made.
             RalphError: the pool cannot be had.
 
@@ -115,14 +115,14 @@ class Pool(NamedTuple):
             return False
         try:
             self._finish_what_was_killed(home.trash)
-            ready = [one for one in self._warm() if one.is_untouched()]
+            ready = [one for one in self._warm() if self._is_ready(one)]
             for missing in range(len(ready), self.settings.pool):
-                ready.append(self._add())
+                ready.append(self._add(home.trash))
                 self.told.progress(f"pool: {missing + 1} of {self.settings.pool}")
             for one in ready[self.settings.pool :]:
                 self._remove(one, home.trash)
+            self._give(ready[: self.settings.pool], home.trash)
             worktree.empty_trash(home.trash)
-            self._give(ready[: self.settings.pool])
         finally:
             self.told.progress("")
             lock.release()
@@ -131,19 +131,38 @@ class Pool(NamedTuple):
     def _warm(self) -> list[Warm]:
         return warm.in_pool(self.repository.common_dir, self.directory)
 
+    def _is_ready(self, one: Warm) -> bool:
+        """Tell whether a session may take it, and say so if somebody has worked in it."""
+        try:
+            if one.is_untouched() and warm.holds_nothing(
+                one, one.git(self.where, self.repository), self.settings.pool_keep
+            ):
+                return True
+        except (GitError, OSError) as error:
+            if one.path.is_dir():  # no session has just taken it
+                self._tell_changed(one, str(error))
+            return False
+        self._tell_changed(one, "somebody has worked in it")
+        return False
+
     def _commit(self) -> str:
+        asked = git.run(self.where, "config", "--bool", "--get", "core.sparseCheckout", accept=(0, 1))
+        if asked.stdout == b"true\n":
+            raise IsolationError("the checkout is sparse, and a warm worktree holds everything", "pool = 0")
         if commit := git.resolve_commit(self.where, "HEAD"):
             return commit
         raise IsolationError("the repository has no commit yet", "git commit --allow-empty -m start")
 
-    def _add(self) -> Warm:
+    def _add(self, trash: Path) -> Warm:
         commit = self._commit()
         made = stock.make(self.where, self.repository, self.directory, commit)
         try:
             ready = stock.check_out(made, self.where, self.repository, commit)
         except (GitError, OSError):
-            self._give_up(made)
+            self._give_up(made, trash)
             raise
+        if not ready.is_untouched():  # or each fill would make one more
+            raise RalphError(f"{ready.path} is not as it was made", "please report this, with git's version")
         self.told.event("pool.filled", path=os.fspath(ready.path), commit=commit)
         return ready
 
@@ -153,28 +172,23 @@ class Pool(NamedTuple):
                 self.told.warning(
                     "pool.unknown", f"{left} is no worktree that git knows", f"look at it, then: rm -r {left}"
                 )
+            stock.drop_refs(self.where)
         for one in self._warm():
             if one.commit is None:
-                try:
-                    stock.check_out(one, self.where, self.repository, self._commit())
-                except GitError:  # its index may be anything
-                    self._give_up(one)
-            elif not one.is_untouched():
-                self._tell_changed(one, "somebody has worked in it")
+                self._give_up(one, trash)
 
-    def _give_up(self, unfinished: Warm) -> None:
-        """Remove one that no session was ever offered."""
-        shutil.rmtree(unfinished.path, ignore_errors=True)  # outside the lock: it may hold many files
-        with worktree.repository_lock(self.repository.common_dir):
-            if git.is_registered(self.where, unfinished.path):
-                git.run(self.where, "worktree", "remove", "--force", "--force", unfinished.path)
+    def _give_up(self, unfinished: Warm, trash: Path) -> None:
+        try:
+            stock.give_up(unfinished, self.where, self.repository, trash, _name())
+        except (RefusedError, GitError, OSError) as error:
+            self._tell_changed(unfinished, str(error))
 
     def _remove(self, one: Warm, trash: Path) -> None:
         try:
-            name = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{os.urandom(2).hex()}"
-            stock.remove(one, self.where, self.repository, trash, name)
-        except RefusedError as error:
-            self._tell_changed(one, error.message)
+            stock.remove(one, self.where, self.repository, trash, _name(), self.settings.pool_keep)
+        except (RefusedError, GitError, OSError) as error:
+            if one.path.is_dir():  # no session has just taken it
+                self._tell_changed(one, str(error))
         else:
             self.told.event("pool.shrunk", path=os.fspath(one.path))
 
@@ -182,19 +196,22 @@ class Pool(NamedTuple):
         self.told.warning(
             "pool.changed",
             f"{one.path} is kept, and given to no session: {reason}",
-            "save what is in it, then: git worktree remove --force --force",
+            f"save what is in it, then: git worktree remove --force --force {one.path}",
         )
 
-    def _give(self, ready: list[Warm]) -> None:
+    def _give(self, ready: list[Warm], trash: Path) -> None:
         """Hand on what was kept of sessions, and delete what nobody lacks."""
         names = self.settings.pool_keep
         kept = stock.kept(self.directory)
-        for one, source in zip(self._without(ready, names), kept, strict=False):
+        lacking = [one for one in ready if not all(os.path.lexists(one.path / name) for name in names)]
+        for one, source in zip(lacking, kept, strict=False):
             with worktree.repository_lock(self.repository.common_dir):
                 if one.is_untouched():
                     stock.give(one, self.where, self.repository, source, names)
         for source in kept:
-            shutil.rmtree(source, ignore_errors=True)
+            source.rename(trash / _name())
 
-    def _without(self, ready: list[Warm], names: tuple[str, ...]) -> list[Warm]:
-        return [one for one in ready if not all(os.path.lexists(one.path / name) for name in names)]
+
+def _name() -> str:
+    """Return a name for the trash, which is formed like the id of a session."""
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{os.urandom(2).hex()}"

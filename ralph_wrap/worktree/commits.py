@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from ralph_wrap.git import Git
 
+_NAMELESS = ("index", "sharedindex", "ralph-wrap-warm")  # the last one names what nobody has made there
 _LARGEST = 64 << 20  # bytes read of one file; a reflog of 300,000 entries
 _NO_NAMES = {"objects", "modules", "hooks", "lfs"}  # where a repository names no commits of its own
 
@@ -92,7 +93,7 @@ def _named_objects(registration: Path, here: Git, problems: list[str]) -> set[st
     """Return every object id in the registration's files (gitrepository-layout(5)); the index names none."""
     found: set[str] = set()
     for path in _files(registration):
-        if path.name.startswith(("index", "sharedindex")) or path.is_symlink() or not path.is_file():
+        if path.name.startswith(_NAMELESS) or path.is_symlink() or not path.is_file():
             continue
         if path.stat().st_size > _LARGEST:
             problems.append(f"{path} is too large to look for commits in it")

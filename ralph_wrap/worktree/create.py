@@ -104,7 +104,8 @@ def create(
     meanwhile: Callable[[], object],
     registered: Callable[[LinkedWorktree], object] = lambda _: None,
     layout: Layout = EVERYTHING,
-    pool: Path | None = None,
+    warm: Warm | None = None,
+    abandon: Callable[[LinkedWorktree], object] = lambda _: None,
 ) -> LinkedWorktree:
     """Make a worktree with every file checked out.
 
@@ -121,7 +122,8 @@ def create(
         meanwhile: called once while git checks the files out.
         registered: called under the repository's lock before anybody else can see the worktree.
         layout: what of the repository it holds.
-        pool: where warm worktrees may be; one that cannot be taken is passed over.
+        warm: one that is taken, if it is still there, instead of a new one.
+        abandon: takes back one that was taken, if a later step fails: somebody may have worked in it.
 
     Raises:
         IsolationError: it cannot be had; nothing is left of the attempt.
@@ -129,14 +131,15 @@ def create(
         StoppedError: a signal came; nothing is left of the attempt.
 
     """
-    warm = _choose(where, repository, pool, meanwhile) if pool else None
     try:
         with contextlib.ExitStack() as undo:
             try:
                 with repository_lock(repository.common_dir):
                     tip = _claim_branch(where, repository, branch, base, continued, reason, undo)
-                    _claim_directory(where, repository, path, undo)
                     at = warm.commit if warm and warm.is_untouched() else None
+                    _claim_directory(path, undo)
+                    if at is None:
+                        undo.callback(_remove_attempt, where, repository, path)
                     worktree = LinkedWorktree(
                         path=path,
                         registration=warm.take(path, branch, reason)
@@ -151,11 +154,15 @@ def create(
                         ),
                         warm=at is not None,
                     )
+                    if at is not None:
+                        undo.callback(abandon, worktree)
                     prepare(where, worktree.registration, layout)
                     registered(worktree)
                 _check_out(worktree, where, at, stopped, progress, meanwhile)
-                if warm and at:
-                    warm.settle(worktree.registration)
+                if at is not None:
+                    from ralph_wrap.worktree.warm import settle  # noqa: PLC0415 -- loaded, if there is one
+
+                    settle(worktree.registration)
                 link(path, repository.root, layout.links)
             except (GitError, OSError) as error:
                 # Before the undo: it makes room on a full disk.
@@ -169,14 +176,6 @@ def create(
             f"git worktree remove --force --force {path} && git branch -D {branch}",
         ) from error
     return worktree
-
-
-def _choose(where: Git, repository: Repository, pool: Path, meanwhile: Callable[[], object]) -> Warm | None:
-    from ralph_wrap.worktree.warm import choose  # noqa: PLC0415 -- for those who have a pool
-
-    with contextlib.suppress(GitError, OSError):
-        return choose(where, repository, pool, meanwhile)
-    return None
 
 
 def _claim_branch(
@@ -207,13 +206,18 @@ def _claim_branch(
     return tip
 
 
-def _claim_directory(where: Git, repository: Repository, path: Path, undo: contextlib.ExitStack) -> None:
+def _claim_directory(path: Path, undo: contextlib.ExitStack) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         path.mkdir()  # from here on it is ours to remove: nobody else has made it
     except FileExistsError:
         raise IsolationError(f"{path} is there already", "move it away") from None
-    undo.callback(_remove_attempt, where, repository, path)
+    undo.callback(_remove_empty, path)
+
+
+def _remove_empty(path: Path) -> None:
+    with contextlib.suppress(OSError):  # gone already, or kept for what is in it
+        path.rmdir()
 
 
 def _check_out(
@@ -295,7 +299,8 @@ def _remove_attempt(where: Git, repository: Repository, path: Path) -> None:
 
 def _delete_branch(where: Git, repository: Repository, ref: str, base: str) -> None:
     with repository_lock(repository.common_dir):
-        git.delete_ref(where, ref, base)
+        if not git.worktree_holding(where, ref):  # a worktree that had to be kept
+            git.delete_ref(where, ref, base)
 
 
 def _reason(error: GitError | OSError) -> str:

@@ -19,6 +19,7 @@ gets a result with problems must not remove the worktree.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from pathlib import Path
@@ -175,7 +176,9 @@ def _left_by_checkout(
     from ralph_wrap.worktree.warm import taken_at  # noqa: PLC0415 -- for the dead only
 
     at = taken_at(worktree.registration)
-    before = _differing(scratch, at) if at else None
+    before = None
+    with contextlib.suppress(GitError):  # that commit may be on no branch any more, and gone
+        before = _differing(scratch, at) if at else None
     found = _differing(scratch, commit) - {*inner}  # they may have been cloned, and not be checked out yet
     if inner and walk(worktree.path, inner).repositories:
         return None

@@ -7,28 +7,32 @@ worktrees meanwhile, under the repository's lock.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ralph_wrap import files, git
 from ralph_wrap.errors import RefusedError
-from ralph_wrap.worktree.add import add
+from ralph_wrap.worktree.add import add, pointer_to
 from ralph_wrap.worktree.adopt import take_apart
 from ralph_wrap.worktree.create import LinkedWorktree
 from ralph_wrap.worktree.lock import repository_lock
-from ralph_wrap.worktree.remove import LEAVING, LEAVING_SUFFIX, discard, is_half_dropped
+from ralph_wrap.worktree.remove import IN_TRASH, LEAVING, LEAVING_SUFFIX, discard, is_half_dropped
 from ralph_wrap.worktree.remove import remove as remove_worktree
-from ralph_wrap.worktree.warm import READY, Warm, in_pool, is_warm
+from ralph_wrap.worktree.warm import READY, REASON, Warm, in_pool, is_warm
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from ralph_wrap.git import Git, Repository
     from ralph_wrap.worktree.losses import Losses
 
 _KEPT = Path("kept")  # in the pool: directories of sessions' worktrees, by session
-_REASON = "ralph-wrap pool"
+_AS_THEY_ARE = (*("-c", "core.logAllRefUpdates=false"), *("-c", "core.ignoreStat=false"))
+_ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_AT_ONCE = 64  # files that a checkout may have been writing; it is one for each worker
+_REFS = "refs/ralph/pool/"
 _HOUR = 3600.0  # seconds; at low priority a large checkout may have to wait for others
 
 
@@ -43,11 +47,11 @@ def make(where: Git, repository: Repository, pool: Path, commit: str) -> Warm:
     path = pool / f"warm-{os.urandom(4).hex()}"
     with repository_lock(repository.common_dir):
         path.mkdir()
-        return Warm(path, add(where, path, _REASON, "--detach", path, commit), None)
+        return Warm(path, add(where, path, REASON, "--detach", path, commit), None)
 
 
 def check_out(warm: Warm, where: Git, repository: Repository, commit: str) -> Warm:
-    """Check out an unfinished worktree at low priority, and call it ready.
+    """Check out a new worktree at low priority, and call it ready.
 
     Raises:
         GitError: git fails, or does not end.
@@ -55,7 +59,9 @@ def check_out(warm: Warm, where: Git, repository: Repository, commit: str) -> Wa
 
     """
     here = warm.git(where, repository)
-    with git.start(here, "reset", "--hard", "--no-recurse-submodules", commit) as running:
+    with git.start(
+        here, "reset", "--hard", "--no-recurse-submodules", commit, config=_AS_THEY_ARE
+    ) as running:
         running.give_way()
         git.finish(running, "reset --hard", patience=_HOUR)
     # A session's reflog begins with the session; and any line that comes here later tells that somebody
@@ -65,6 +71,67 @@ def check_out(warm: Warm, where: Git, repository: Repository, commit: str) -> Wa
     files.sync_file_system(warm.path)  # after a power failure the index would vouch for empty files
     files.replace(warm.registration / READY, f"{commit}\n".encode())
     return warm._replace(commit=commit)
+
+
+def give_up(unfinished: Warm, where: Git, repository: Repository, trash: Path, name: str) -> None:
+    """Remove a worktree whose checkout was cut short, and in which nobody has worked.
+
+    Arguments:
+        unfinished: one that was never ready.
+        where: git at the project root.
+        repository: the project's.
+        trash: directory on the worktree's file system.
+        name: of the directory in the trash, formed like the id of a session.
+
+    Raises:
+        RefusedError: it holds something else than a part of its commit.
+        GitError: it cannot be told.
+        OSError: the same, or it cannot be removed.
+
+    """
+    here = unfinished.git(where, repository)
+    with repository_lock(repository.common_dir):
+        if reason := _work_in(unfinished, here):
+            raise RefusedError(reason)
+        leaving = trash / f"{name}{LEAVING_SUFFIX}"
+        unfinished.path.rename(leaving)
+        git.run(where, "worktree", "remove", "--force", "--force", unfinished.path)
+    discard(leaving, trash / name)
+
+
+def _work_in(unfinished: Warm, here: Git) -> str | None:
+    """Say what there is in a worktree that no checkout of its commit has left there."""
+    registration = unfinished.registration
+    log = registration / "logs" / "HEAD"
+    commit = git.text(files.read(registration / "HEAD")).strip()
+    moves = [line.split()[:2] for line in files.read(log).splitlines()] if log.is_file() else []
+    made = [b"0" * len(commit), commit.encode()]  # the only entry of `git worktree add`
+    if not _ID.fullmatch(commit) or any(move != made for move in moves):
+        return "somebody has worked in it"
+    index = registration / f"ralph-wrap-{os.urandom(4).hex()}"
+    scratch = here._replace(index_file=index)
+    try:
+        git.run(scratch, "read-tree", commit)
+        with git.start_status(scratch) as asking:
+            status = git.parse_status(git.finish(asking, "status").stdout)
+    finally:
+        index.unlink(missing_ok=True)
+    if status.untracked or status.ignored:
+        return f"there are other files in it: {next(iter((*status.untracked, *status.ignored)))}"
+    written = [path for path in status.unstaged if os.path.lexists(unfinished.path / path)]
+    for path in written:
+        if len(written) > _AT_ONCE or not _is_begun(unfinished.path / path, here, f"{commit}:{path}"):
+            return f"a file in it was changed: {path}"
+    return None
+
+
+def _is_begun(path: Path, here: Git, blob: str) -> bool:
+    """Tell whether a file is the beginning of what git was writing when it was killed."""
+    try:
+        content = files.read(path)
+    except OSError:
+        return False
+    return git.run(here, "cat-file", "blob", blob).stdout.startswith(content)
 
 
 def keep(leaving: Path, pool: Path, session: str, names: Iterable[str], ignored: Iterable[str]) -> None:
@@ -81,6 +148,8 @@ def keep(leaving: Path, pool: Path, session: str, names: Iterable[str], ignored:
         OSError: one cannot be moved.
 
     """
+    if any(place.is_symlink() for place in (pool, pool / _KEPT, pool / _KEPT / session)):
+        return
     for name in names:
         directory = leaving / name
         if f"{name}/" in ignored and directory.is_dir() and directory.resolve() == leaving.resolve() / name:
@@ -93,7 +162,8 @@ def kept(pool: Path) -> list[Path]:
     """Return the directories that hold what was kept, one of each session, the newest first."""
     if (pool / _KEPT).is_symlink():
         return []
-    return sorted((path for path in (pool / _KEPT).glob("*-????") if not path.is_symlink()), reverse=True)
+    found = [path for path in (pool / _KEPT).glob("*") if IN_TRASH.fullmatch(path.name)]
+    return sorted((path for path in found if path.is_dir() and not path.is_symlink()), reverse=True)
 
 
 def give(warm: Warm, where: Git, repository: Repository, source: Path, names: Iterable[str]) -> None:
@@ -118,13 +188,17 @@ def give(warm: Warm, where: Git, repository: Repository, source: Path, names: It
         place = warm.path / name
         if not (source / name).is_dir() or os.path.lexists(place):
             continue
+        if (source / name).resolve() != source.resolve() / name:
+            continue
         if not place.parent.is_dir() or place.parent.resolve() != (warm.path.resolve() / name).parent:
             continue
         if git.run(here, "check-ignore", "--quiet", f"{name}/", accept=(0, 1)).status == 0:
             (source / name).rename(place)
 
 
-def remove(warm: Warm, where: Git, repository: Repository, trash: Path, name: str) -> None:
+def remove(
+    warm: Warm, where: Git, repository: Repository, trash: Path, name: str, keep: Collection[str]
+) -> None:
     """Remove a warm worktree in which nobody has worked.
 
     Arguments:
@@ -133,6 +207,7 @@ def remove(warm: Warm, where: Git, repository: Repository, trash: Path, name: st
         repository: the project's.
         trash: directory on the worktree's file system.
         name: of the directory in the trash, formed like the id of a session.
+        keep: ignored directories that may be in it.
 
     Raises:
         RefusedError: it holds something, or a session has just taken it.
@@ -151,11 +226,27 @@ def remove(warm: Warm, where: Git, repository: Repository, trash: Path, name: st
     )
 
     def check(found: Losses) -> None:
-        # Its own commit was that of the main checkout; nobody has made it here.
-        if found.paths or found.problems or found.operation or {*found.commits} - {warm.commit}:
+        if not found.none or not {*found.ignored} <= {f"{path}/" for path in keep}:
             raise RefusedError("; ".join(found.lines()))
 
-    remove_worktree(tree, where, trash, name, check=check)
+    # Its own commit may be on no branch any more, but nobody has made it here.
+    ref = f"{_REFS}{warm.path.name}"
+    git.create_ref(where, ref, str(warm.commit), REASON)
+    try:
+        remove_worktree(tree, where, trash, name, check=check)
+    finally:
+        git.delete_ref(where, ref, str(warm.commit))
+
+
+def drop_refs(where: Git) -> None:
+    """Delete what a removal that was killed has left of its ref.
+
+    Raises:
+        GitError: it cannot be deleted.
+
+    """
+    for ref, commit in git.refs(where, _REFS).items():
+        git.delete_ref(where, ref, commit)
 
 
 def tidy(common_dir: Path, pool: Path, trash: Path) -> list[Path]:
@@ -188,7 +279,9 @@ def tidy(common_dir: Path, pool: Path, trash: Path) -> list[Path]:
     there = {path for path in pool.glob("warm-*") if is_warm(path)}
     for path in sorted((named | there) - whole):
         take_apart(common_dir, path)
-    return sorted(path for path in there - whole if os.path.lexists(path))
+    # Of a session that was killed when it took one, a sweep takes care.
+    taken = {path for path in there - whole if (common_dir / "worktrees" / path.name / "gitdir").is_file()}
+    return sorted(path for path in there - whole - taken if os.path.lexists(path))
 
 
 def _is_of(registration: Path, pool: Path) -> bool:
@@ -204,11 +297,14 @@ def _bring_back(common_dir: Path, pool: Path, trash: Path) -> None:
     """Put back what was killed on its way out, or give it up if its registration is not whole any more."""
     for leaving in sorted(trash.glob(f"*{LEAVING_SUFFIX}")):
         try:
-            pointer = Path(git.text(files.read(leaving / ".git")).removeprefix("gitdir: ").rstrip("\n"))
+            pointer = files.read(leaving / ".git")
         except OSError:
             continue
-        registration, path = common_dir / "worktrees" / pointer.name, pool / pointer.name
-        if not is_warm(registration) or leaving.is_symlink() or os.path.lexists(path):
+        name = Path(git.text(pointer).rstrip("\n")).name
+        registration, path = common_dir / "worktrees" / name, pool / name
+        if not is_warm(registration) or pointer != pointer_to(registration, path):
+            continue
+        if leaving.is_symlink() or not IN_TRASH.fullmatch(leaving.stem) or os.path.lexists(path):
             continue
         if is_half_dropped(registration):
             shutil.rmtree(registration, ignore_errors=True)

@@ -13,31 +13,34 @@ Nobody works in a warm worktree. One in which somebody did is not taken, and not
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import files, git
+from ralph_wrap import files, git, occupancy
+from ralph_wrap.errors import GitError
 from ralph_wrap.worktree.add import pointer_to
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from ralph_wrap.git import Git, Repository
 
-_KEPT = Path("kept")  # in the pool: directories of sessions' worktrees, by session
 READY = "ralph-wrap-warm"
 """In a registration: at which commit the worktree was ready, until a session has it as it wants it."""
 
-_REASON = "ralph-wrap pool"
+REASON = "ralph-wrap pool"
+"""Why its registration is locked."""
+
 _NAME = re.compile(r"warm-[0-9a-f]{8}")
 _HIDDEN = rb"(?:\A|\0)[a-zS] "  # assume-unchanged, skip-worktree: git does not look at the file
+_SUBMODULE = rb"(?:\A|\0). 160000 [0-9a-f]+ \d\t([^\0]+)"  # nor below it
 _LOOKS = 2  # at one that turns out to be changed, before a session makes a worktree of its own
 _REGISTERED = {"HEAD", "commondir", "gitdir", "index", "locked", "logs", "refs", READY} | {
     *("config.worktree", "info")  # copied by `git worktree add` from a sparse checkout
 }
-_HOUR = 3600.0  # seconds; at low priority a large checkout may have to wait for others
 
 
 class Warm(NamedTuple):
@@ -72,7 +75,7 @@ class Warm(NamedTuple):
                 self.commit is not None
                 and _is_whole(self)
                 and files.read(registration / "HEAD") == f"{self.commit}\n".encode()
-                and not any((registration / "logs").iterdir())
+                and not any(path.is_file() for path in (registration / "logs").rglob("*"))
                 and not any(path.is_file() for path in (registration / "refs").rglob("*"))
                 and {path.name for path in registration.iterdir()} <= _REGISTERED
             )
@@ -93,20 +96,39 @@ class Warm(NamedTuple):
             OSError: it cannot be moved.
 
         """
-        files.replace(self.registration / "gitdir", os.fsencode(path / ".git") + b"\n", sync=False)
-        return complete(self.registration, self.path.parent, path, branch, reason)
+        pool = self.path.parent
+        files.replace(self.registration / "gitdir", _back_to(path), sync=False)
+        try:
+            return complete(self.registration, pool, path, branch, reason)
+        except OSError:
+            with contextlib.suppress(OSError):
+                self._give_back()
+            raise
 
-    def settle(self, registration: Path) -> None:
-        """Note that a session has checked out in it what it wants.
+    def _give_back(self) -> None:
+        """Be in the pool again, as far as that is possible where something has just failed."""
+        if self.path.is_dir():
+            files.replace(self.registration / "HEAD", f"{self.commit}\n".encode(), sync=False)
+            files.replace(self.registration / "locked", f"{REASON}\n".encode(), sync=False)
+            files.replace(self.path / ".git", pointer_to(self.registration, self.path), sync=False)
+            files.replace(self.registration / "gitdir", _back_to(self.path), sync=False)
 
-        Arguments:
-            registration: the one that :meth:`take` returned.
 
-        Raises:
-            OSError: that cannot be done.
+def settle(registration: Path) -> None:
+    """Note that a session has checked out what it wants in a worktree that was warm.
 
-        """
-        (registration / READY).unlink()
+    Arguments:
+        registration: the one that :meth:`Warm.take` returned.
+
+    Raises:
+        OSError: that cannot be done.
+
+    """
+    (registration / READY).unlink()
+
+
+def _back_to(path: Path) -> bytes:
+    return os.fsencode(path / ".git") + b"\n"
 
 
 def is_warm(registration: Path) -> bool:
@@ -151,14 +173,54 @@ def taken_at(registration: Path) -> str | None:
 
 
 def choose(
-    where: Git, repository: Repository, pool: Path, meanwhile: Callable[[], object] = lambda: None
+    where: Git,
+    repository: Repository,
+    pool: Path,
+    *,
+    base: str,
+    beside: Path,
+    keep: Collection[str],
+    meanwhile: Callable[[], object] = lambda: None,
 ) -> Warm | None:
-    """Return a warm worktree in which nobody has changed anything, ``None`` if there is none.
+    """Return a warm worktree in which nobody has done anything, ``None`` if there is none.
 
     Arguments:
         where: git at the project root.
         repository: the project's.
         pool: where they are.
+        base: the commit that is wanted.
+        beside: the directory into which it will be moved.
+        keep: ignored directories that may be in it.
+        meanwhile: called while git looks.
+
+    """
+    with contextlib.suppress(OSError):
+        if pool.is_symlink() or pool.stat().st_dev != beside.stat().st_dev:
+            return None
+    # In any order: sessions that start together look at different ones.
+    candidates = sorted(in_pool(repository.common_dir, pool), key=lambda _: os.urandom(4))
+    for warm in [one for one in candidates if one.is_untouched()][:_LOOKS]:
+        with contextlib.suppress(GitError, OSError):  # somebody else has taken it meanwhile
+            here = warm.git(where, repository)
+            if (
+                warm.path.stat().st_uid == os.geteuid()
+                and holds_nothing(warm, here, keep, meanwhile)
+                and not occupancy.occupants(warm.path)
+                and _leads_to(warm, here, base, keep)
+            ):
+                return warm
+    return None
+
+
+def holds_nothing(
+    warm: Warm, here: Git, keep: Collection[str], meanwhile: Callable[[], object] = lambda: None
+) -> bool:
+    """Tell whether the files of a warm worktree are as they were checked out.
+
+    Arguments:
+        warm: which one.
+        here: git in it.
+        keep: ignored directories that may be in it.
         meanwhile: called while git looks.
 
     Raises:
@@ -166,20 +228,32 @@ def choose(
         OSError: the same.
 
     """
-    if pool.is_symlink():
-        return None
-    ready = [warm for warm in in_pool(repository.common_dir, pool) if warm.is_untouched()]
-    mine = [warm for warm in ready if warm.path.stat().st_uid == os.geteuid()]
-    # In any order: sessions that start together look at different ones.
-    for warm in sorted(mine, key=lambda _: os.urandom(4))[:_LOOKS]:
-        here = warm.git(where, repository)
-        with git.start_status(here) as asking, git.start(here, "ls-files", "-v", "-z") as entries:
-            meanwhile()
-            status = git.parse_status(git.finish(asking, "status").stdout)
-            listing = git.finish(entries, "ls-files").stdout
-        if status.clean and not re.search(_HIDDEN, listing):
-            return warm
-    return None
+    with git.start_status(here) as asking, git.start(here, "ls-files", "-v", "-s", "-z") as entries:
+        meanwhile()
+        status = git.parse_status(git.finish(asking, "status").stdout)
+        listing = git.finish(entries, "ls-files").stdout
+    submodules = (warm.path / git.text(path) for path in re.findall(_SUBMODULE, listing))
+    return (
+        status.clean
+        and {*status.ignored} <= {f"{name}/" for name in keep}
+        and not re.search(_HIDDEN, listing)
+        and not any(any(path.iterdir()) for path in submodules if path.is_dir())
+    )
+
+
+def _leads_to(warm: Warm, here: Git, base: str, keep: Collection[str]) -> bool:
+    """Tell whether checking out the difference alone makes of it what a new worktree would be."""
+    if warm.commit == base:
+        return True
+    answer = git.run(here, "diff-tree", "-r", "-z", "--name-only", "--no-renames", str(warm.commit), base)
+    changed = [PurePosixPath(git.text(path)) for path in answer.stdout.split(b"\0")[:-1]]
+    there = [PurePosixPath(name) for name in keep if os.path.lexists(warm.path / name)]
+    return not any(
+        path.name == ".gitattributes"  # other conversions for files that stay
+        or (there and path.name == ".gitignore")  # what is kept might be ignored no more
+        or any(path == name or path in name.parents or name in path.parents for name in there)
+        for path in changed
+    )
 
 
 def complete(registration: Path, pool: Path, path: Path, branch: str, reason: str) -> Path:
