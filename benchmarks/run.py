@@ -1,4 +1,4 @@
-"""Measure what is claimed, side by side with bare git: `run.py [start|many|idle|stop|end]…`.
+"""Measure what is claimed, side by side with bare git: `run.py [start|many|pool|leaks|idle|output|stop|…]`.
 
 The exit status is 1 when a limit is missed.
 """
@@ -14,7 +14,10 @@ from typing import TYPE_CHECKING
 
 import end
 import idle
+import leaks
 import many
+import output
+import pool
 import start
 import stop
 from scenarios import scratch
@@ -26,7 +29,10 @@ if TYPE_CHECKING:
 CLAIMS = {
     "start": start.measure,
     "many": many.measure,
+    "pool": pool.measure,
+    "leaks": leaks.measure,
     "idle": idle.measure,
+    "output": output.measure,
     "stop": stop.measure,
     "end": end.measure,
 }
@@ -35,7 +41,9 @@ CLAIMS = {
 def main() -> int:
     """Measure, print a line for each claim, and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("claims", nargs="*", metavar="start|many|idle|stop|end", help="default: all")
+    parser.add_argument(
+        "claims", nargs="*", metavar="start|many|pool|leaks|idle|output|stop|end", help="default: all"
+    )
     parser.add_argument("--files", type=int, metavar="N", help="measure on a repository of N files")
     parser.add_argument("--repeat", type=int, metavar="N", help="measure N times instead of several")
     parser.add_argument(

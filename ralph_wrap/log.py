@@ -230,6 +230,8 @@ def _sentence(event: MutableMapping[str, Any], *, colour: bool) -> bytes:
 
 def one_line(words: str) -> str:
     """Return text that stays on its line and does nothing to a terminal: names of files can hold anything."""
+    if words.isprintable():
+        return words
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in words)
 
 

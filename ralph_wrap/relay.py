@@ -1,8 +1,9 @@
 """Carry an agent's output to our own stdout and stderr, and into its log.
 
-Bytes pass unchanged. Both pipes live as long as the session, not the iteration: what an agent left running
-may go on writing. We hold their writing ends too, so there is no end of file to wait for; after an agent
-has ended, what is still in the pipe is all there is.
+Bytes pass unchanged, unless whoever listens to its stdout has something else to show. Both pipes live as
+long as the session, not the iteration: what an agent left running may go on writing. We hold their writing
+ends too, so there is no end of file to wait for; after an agent has ended, what is still in the pipe is all
+there is.
 
 A reader of ours who stands still slows the agent down, as a pipe between them would, but never us: we
 wait for room together with signals and time limits, and write without blocking. A reader who went away is
@@ -83,7 +84,7 @@ class Relay:
     Arguments:
         log: the file that everything is appended to.
         targets: our descriptors for the agent's stdout and stderr.
-        on_stdout: is given each piece of the agent's stdout.
+        on_stdout: is given each piece of the agent's stdout; it may return what is passed on instead.
         on_trouble: is told, once each, which reader went away, or that the log cannot be written.
 
     Attributes:
@@ -95,7 +96,7 @@ class Relay:
         self,
         log: Path,
         targets: tuple[int, int],
-        on_stdout: Callable[[bytes], None],
+        on_stdout: Callable[[bytes], bytes | None],
         on_trouble: Callable[[str], None],
     ) -> None:
         self._on_stdout = on_stdout
@@ -146,6 +147,12 @@ class Relay:
             while channel.forward():
                 pass
 
+    def show(self, words: bytes) -> None:
+        """Pass on to our stdout what is not in the pipe."""
+        if self._stdout.target is not None:
+            self._stdout.waiting += words
+        self.handle(set())
+
     def drain(self) -> None:
         """Take everything that is in the pipes, whether or not our reader keeps up."""
         for channel in (self._stdout, self._stderr):
@@ -188,10 +195,9 @@ class Relay:
             return 0
         self.last_output = time.monotonic()
         self._write_log(piece)
-        if channel is self._stdout:
-            self._on_stdout(piece)
+        shown = self._on_stdout(piece) if channel is self._stdout else None
         if channel.target is not None:
-            channel.waiting += piece
+            channel.waiting += piece if shown is None else shown
         return len(piece)
 
     def _write_log(self, piece: bytes) -> None:

@@ -13,7 +13,7 @@ from ralph_wrap.log import one_line
 from ralph_wrap.registry import started
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from ralph_wrap.agents.read import Spent
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 VERSION = 1
 """Of ``report.json``."""
 
-_NAMED = 10  # ignored files that are named; the others are counted
+_NAMED = 10  # ignored files, and changes outside, that are named; the others are counted
 
 
 class SessionReport(NamedTuple):
@@ -201,6 +201,7 @@ def summary(report: SessionReport, root: Path, log: Path) -> str:
     if report.tokens is not None:
         cost = "" if report.cost_usd is None else f", ${report.cost_usd:.2f}"
         rows.append(("spent", f"{_counted(report.tokens, 'token')}{cost}"))
+    rows += _outside(report.leaks or ())
     rows.append(("output", os.fspath(log)))
     where = shlex.quote(os.fspath(root))
     if report.branch and report.commits:
@@ -211,6 +212,13 @@ def summary(report: SessionReport, root: Path, log: Path) -> str:
     if report.kept and report.workspace:
         rows.append(("remove", f"ralph-wrap rm -C {where} {report.id}"))
     return _table(f"ralph-wrap: {ending(report)}", rows)
+
+
+def _outside(leaks: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for line in leaks[:_NAMED]:
+        yield "outside", line
+    if len(leaks) > _NAMED:
+        yield "", f"and {len(leaks) - _NAMED} more changes: see report.json"
 
 
 def ending(report: SessionReport) -> str:

@@ -31,15 +31,14 @@ from ralph_wrap.log import Log, on_stderr, traceback_of
 from ralph_wrap.prospect import look_first, planned, taken_ids
 from ralph_wrap.report import SessionReport, banner, ending, summary, with_outcome
 from ralph_wrap.signals import Signals
-from ralph_wrap.workspace import Site, Workspace
+from ralph_wrap.workspace import Site, Workspace, recorded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
 
-    from ralph_wrap.loop import LoopResult, Stage
+    from ralph_wrap.loop import Listener, LoopResult, Stage
     from ralph_wrap.project import Project
-    from ralph_wrap.registry import Record
     from ralph_wrap.relay import Relay
     from ralph_wrap.worktree import LinkedWorktree, Outcome
 
@@ -103,6 +102,7 @@ class Session:
         self._failure: BaseException | None = None
         self._outcome: Outcome | None = None
         self._relay: Relay | None = None
+        self._listener: Listener | None = None
         self.report: SessionReport | None = None
 
     def __enter__(self) -> Self:
@@ -136,22 +136,23 @@ class Session:
 
         Raises:
             AgentError: the agent cannot be executed.
+            SetupError: the worktree could not be made ready for it.
 
         """
-        from ralph_wrap.loop import Driver  # noqa: PLC0415 -- see load_the_rest
-        from ralph_wrap.relay import LineFinder, Relay  # noqa: PLC0415
+        from ralph_wrap.loop import Driver, Listener  # noqa: PLC0415 -- see load_the_rest
+        from ralph_wrap.relay import Relay  # noqa: PLC0415
 
-        answer = LineFinder(self._settings.until)
+        listener = self._listener = Listener(self._settings)
         output_log = self._claim.directory / "output.log"
         lock = self._claim.lock_for_agents()
         self._stack.callback(lock.release, unlink=True)
-        self._relay = Relay(output_log, (1, 2), answer.feed, self._tell_trouble)
+        self._relay = Relay(output_log, (1, 2), listener.hear, self._tell_trouble)
         self._stack.callback(
             self._step,
             "end the agent's processes",
             lambda: self._end_leftovers(self._settings.grace, asked=False),
         )
-        driver = Driver(self._settings, self._stage(lock), self._relay, answer, self._signals, self._log)
+        driver = Driver(self._settings, self._stage(lock), self._relay, listener, self._signals, self._log)
         self._result = driver.run()
         return self._result
 
@@ -181,6 +182,7 @@ class Session:
                 lambda record: planned(record, self._settings, place, prospect, self._name),
             ),
         )
+        self._stack.callback(self._step, "refill the pool", self._refill)
         self._stack.callback(
             self._step, "empty the trash", lambda: worktree.empty_trash(self._claim.registry.trash)
         )
@@ -216,7 +218,7 @@ class Session:
 
     def _hand_over(self) -> None:
         """Write down that somebody may work in the workspace from now on, before anybody can."""
-        now = self._record_of(self.workspace)
+        now = recorded(self._claim.record, self.workspace)
         if self.workspace.tree is None:
             self._note(state="running", branch=None, base=None, workspace=now.workspace)
             return
@@ -229,7 +231,7 @@ class Session:
             ) from error
 
     def _introduce(self) -> None:
-        record = self._record_of(self.workspace)
+        record = recorded(self._claim.record, self.workspace)
         output = os.fspath(self._claim.directory / "output.log")
         self._log.block(
             "session.started",
@@ -245,14 +247,12 @@ class Session:
 
         workspace = self.workspace
         place = self._site.place
-        cwd = workspace.path / place.prefix
-        while not cwd.is_dir() and cwd != workspace.path:
-            cwd = cwd.parent
         here = workspace.git(self._site.where) if place.repository is not None else None
         return Stage(
             directory=self._claim.directory,
             inherited=lock.descriptor,
-            cwd=cwd,
+            cwd=workspace.directory(place.prefix),
+            isolated=workspace.tree is not None,
             environ=self._site.agent_environment(workspace),
             fingerprint=lambda: worktree.fingerprint(here, workspace.path),
             pristine=worktree.pristine(workspace.base) if workspace.base else "",
@@ -260,6 +260,7 @@ class Session:
             spawned=self._note_agent,
             end_leftovers=lambda grace: self._end_leftovers(grace, asked=True),
             offspring=self._offspring,
+            look_outside=workspace.look_outside,
         )
 
     def _note(self, **changes: Any) -> None:
@@ -301,6 +302,10 @@ class Session:
         else:
             self._claim.release()
 
+    def _refill(self) -> None:
+        if self._workspace is not None and not self._signals.stop.terms:  # who sends TERM wants us all gone
+            self._site.refill()
+
     def _drop_unused_branch(self, tree: LinkedWorktree) -> None:
         if self._outcome is not None and (self._settings.drop_empty or not self._agent_started):
             self._site.drop_branch(tree, self._outcome)
@@ -323,14 +328,6 @@ class Session:
             self._log.block("session.released", ending(self.report), text, **self.report.to_dict())
         self._log.close()
 
-    def _record_of(self, workspace: Workspace | None) -> Record:
-        """Return our record with the workspace that we have, which may not be the one that was planned."""
-        if workspace is None:
-            return self._claim.record._replace(branch=None, base=None, workspace=None)
-        return self._claim.record._replace(
-            branch=workspace.branch, base=workspace.base, workspace=os.fspath(workspace.path)
-        )
-
     def _make_report(self) -> SessionReport:
         workspace = self._workspace
         tree = workspace.tree if workspace else None
@@ -340,15 +337,17 @@ class Session:
                 commits = git.count_commits(self._site.where, tree.base, f"refs/heads/{tree.branch}")
         ended_by, status = self._ending()  # last: a signal may have come until now
         report = SessionReport.of(
-            self._record_of(workspace),
+            recorded(self._claim.record, workspace),
             ended_by=ended_by,
             exit_status=status,
             commits=commits,
             iterations=self._claim.record.iteration if self._agent_started else 0,
+            spent=self._listener.spent if self._listener else None,
         )._replace(
             error=str(self._failure) if self._failure else None,
             kept="it could not be finished, see events.jsonl" if tree else None,
             fallback=workspace.fallback if workspace else None,
+            leaks=workspace.lookout.found if workspace and workspace.lookout else None,
         )
         return with_outcome(report, self._outcome) if self._outcome else report
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import files, git, project, worktree
-from ralph_wrap.config import Isolation, OnDirty
+from ralph_wrap.config import Isolation, OnDirty, Submodules
 from ralph_wrap.errors import (
     GitTooOldError,
     IsolationError,
@@ -17,15 +16,18 @@ from ralph_wrap.errors import (
     PlainRootBusyError,
 )
 from ralph_wrap.registry import Record
+from ralph_wrap.registry.ports import port_for
+from ralph_wrap.supply import Supply
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from ralph_wrap.config import Settings
     from ralph_wrap.git import Git, Repository
     from ralph_wrap.log import Log
     from ralph_wrap.project import Project
     from ralph_wrap.worktree import Layout, LinkedWorktree, Outcome
+    from ralph_wrap.worktree.warm import Warm
 
 _HOOKS_OFF = ("core.hooksPath", "/dev/null")
 _HOOKS_OFF_SINCE = (2, 31)  # GIT_CONFIG_COUNT: configuration for one process tree, without writing a file
@@ -39,6 +41,7 @@ class Workspace(NamedTuple):
         tree: the worktree; ``None`` in the plain project root.
         lock: on the plain project root, so that no second session works in it.
         fallback: why it is not isolated, if isolation was wanted.
+        lookout: sees what changes outside the worktree.
 
     """
 
@@ -46,6 +49,7 @@ class Workspace(NamedTuple):
     tree: LinkedWorktree | None = None
     lock: files.Lock | None = None
     fallback: str | None = None
+    lookout: worktree.Lookout | None = None
 
     @property
     def branch(self) -> str | None:
@@ -57,12 +61,30 @@ class Workspace(NamedTuple):
         """The commit that the worktree started from."""
         return self.tree.base if self.tree else None
 
+    def directory(self, prefix: Path) -> Path:
+        """Return a directory in it, or the nearest one above that is there: not all is committed."""
+        found = self.path / prefix
+        while not found.is_dir() and found != self.path:
+            found = found.parent
+        return found
+
+    def look_outside(self, when: str) -> bool:
+        """Tell what has changed outside it since the last time, and whether anything has."""
+        return self.lookout is not None and self.lookout.look(when)
+
     def git(self, where: Git) -> Git:
         """Return git in it, which does not see linked directories."""
         if self.tree is None:
             return where._replace(cwd=self.path)
         config = (*self.tree.config, *worktree.excludes(self.tree.registration, self.path))
         return where._replace(cwd=self.path, config=config)
+
+
+def recorded(record: Record, workspace: Workspace | None) -> Record:
+    """Return a session's record with the workspace that it has, which may not be the one that was planned."""
+    if workspace is None:
+        return record._replace(branch=None, base=None, workspace=None)
+    return record._replace(branch=workspace.branch, base=workspace.base, workspace=os.fspath(workspace.path))
 
 
 class Site(NamedTuple):
@@ -129,43 +151,105 @@ class Site(NamedTuple):
             raise IsolationError("the repository has no commit yet", "git commit --allow-empty -m start")
         if place.root == place.checkout:
             self._add_ignore_rule(repository)
-        tree = worktree.create(
+        with self._lookout(repository) as lookout:
+            tree = self._made(repository, self.base, lookout.begin)
+        return Workspace(tree.path, tree=tree, lookout=lookout)
+
+    def _lookout(self, repository: Repository) -> worktree.Lookout:
+        return worktree.Lookout(
+            self.where,
+            root=self.place.root,
+            common_dir=repository.common_dir,
+            workspace=self._path,
+            branch=self._branch,
+            told=self.told,
+            stopped=self.stopped,
+        )
+
+    def _made(self, repository: Repository, base: str, look: Callable[[], object]) -> LinkedWorktree:
+        one = self._supply.choose(repository, base, self._path.parent, self._branch, self.meanwhile)
+        try:
+            tree = self._create(repository, base, one, look)
+        except IsolationError as error:
+            if one is None:
+                raise
+            self.told.warning("pool.unused", f"no warm worktree: {error.message}", "ralph-wrap pool --fill")
+            tree = self._create(repository, base, None, look)
+        self.told.event(
+            "workspace.created",
+            path=os.fspath(tree.path),
+            branch=tree.branch,
+            base=tree.base,
+            warm=tree.warm,
+        )
+        if self.settings.submodules is Submodules.INIT:
+            from ralph_wrap.worktree.populate import init_submodules  # noqa: PLC0415 -- few have any
+
+            init_submodules(tree, self.where, told=self.told, stopped=self.stopped)
+        worktree.provide(
+            tree, self.where, self.place.checkout, self.settings.copy, told=self.told, stopped=self.stopped
+        )
+        return tree
+
+    @property
+    def _supply(self) -> Supply:
+        return Supply(self.settings, self.place, self.where, self.layout, self.record.session, self.environ)
+
+    @property
+    def _path(self) -> Path:
+        return self.place.root / project.WORKTREES / self.record.session
+
+    @property
+    def _branch(self) -> str:
+        return self.settings.branch or f"ralph/{self.record.id}"
+
+    def _abandon(self, tree: LinkedWorktree) -> None:
+        """Take back a warm worktree that cannot be used after all; what somebody has done in it is saved."""
+        trash = self.place.root / project.RUN / "trash"
+        outcome = worktree.finish(
+            tree,
+            self.where,
+            agent_id=self.record.id,
+            session=self.record.session,
+            trash=trash,
+            keep=None,
+            keep_dirty=False,
+            unstarted=True,
+        )
+        if outcome.kept:
+            self.told.warning("worktree.kept", f"worktree kept: {tree.path} ({outcome.kept})")
+
+    def _create(
+        self, repository: Repository, base: str, one: Warm | None, look: Callable[[], object]
+    ) -> LinkedWorktree:
+        def meanwhile() -> None:
+            self.meanwhile()
+            look()  # second: until then both cores are busy
+
+        return worktree.create(
             self.where,
             repository,
-            path=place.root / project.WORKTREES / self.record.session,
-            branch=self.settings.branch or f"ralph/{self.record.id}",
-            base=self.base,
+            path=self._path,
+            branch=self._branch,
+            base=base,
             continued=self.settings.branch is not None,
             reason=f"ralph-wrap session {self.record.session}",
             stopped=self.stopped,
             progress=self.told.progress,
-            meanwhile=self.meanwhile,
+            meanwhile=meanwhile,
             layout=self.layout,
+            warm=one,
+            abandon=self._abandon,
         )
-        self.told.event("workspace.created", path=os.fspath(tree.path), branch=tree.branch, base=tree.base)
-        self._copy_ignored(tree)
-        return Workspace(tree.path, tree=tree)
 
-    def _copy_ignored(self, tree: LinkedWorktree) -> None:
-        try:
-            copied = worktree.copy_ignored(
-                tree,
-                self.where,
-                self.place.checkout,
-                self.settings.copy,
-                stopped=self.stopped,
-                progress=self.told.progress,
-            )
-        except Exception as error:  # noqa: BLE001 -- nobody else would remove the worktree
-            self.told.warning(
-                "files.not_copied", f"no ignored files were copied into the worktree: {error}", "copy them"
-            )
-            return
-        if copied is not None:
-            for line, hint in copied.left_out:
-                self.told.warning("files.not_copied", line, hint)
-            message = f"ignored files copied into the worktree: {copied.number}" if copied.number else ""
-            self.told.event("files.copied", message, count=copied.number)
+    def refill(self) -> None:
+        """Have the pool filled, in the background.
+
+        Raises:
+            OSError: that cannot be started.
+
+        """
+        self._supply.refill()
 
     def _add_ignore_rule(self, repository: Repository) -> None:
         changed = worktree.ensure_ignored(self.where, repository, self.settings.ignore)
@@ -240,6 +324,7 @@ class Site(NamedTuple):
             keep_saved=f"until ralph-wrap rm {self.record.id}" if settings.background else None,
             unstarted=unstarted,
             hurry=hurry,
+            reuse=self._supply.reuse,
         )
         if survivors:
             outcome = outcome._replace(asked=False)
@@ -248,6 +333,11 @@ class Site(NamedTuple):
             self.told.event("work.saved", branch=outcome.saved.branch, paths=list(outcome.saved.paths))
         if outcome.saved and outcome.saved.snapshots:
             self.told.event("commits.kept", refs=list(outcome.saved.snapshots))
+        for one in outcome.saved.inner if outcome.saved else ():
+            if one.refs:
+                self.told.event(
+                    "submodule.saved", path=one.path, repository=os.fspath(one.store), refs=one.refs
+                )
         if outcome.later:
             self.told.warning("worktree.left", f"worktree left: {path} ({outcome.kept})", path=path)
         elif outcome.kept:
@@ -297,36 +387,3 @@ class Site(NamedTuple):
             )
             return environ
         return git.with_config(environ, *_HOOKS_OFF)
-
-
-_FIRST_PORT = 20_000
-_PORTS = 10  # that a session may count on
-_RANGES = 4_000
-_CHOICES = (1, 40_503, 30_011)  # such that no id has all of its ranges in common with another one
-
-
-def port_for(agent_id: str, live: Collection[str]) -> int:
-    """Return the first of ten ports that no other session's agent is told to use.
-
-    Each id has three ranges, and its session takes the first that none of the others has among its own.
-    So nobody needs to know which one they took: of two sessions, one has seen the other. With a hundred
-    others, fewer than one of two thousand finds none and shares its first. Whether somebody else has bound
-    a port is not looked at: it may be otherwise when the agent wants it.
-
-    Arguments:
-        agent_id: whose agent it is.
-        live: ids of the sessions that are not finished; its own, and what is no id, are passed over.
-
-    """
-    others = {other for other in live if other != agent_id and _ID.fullmatch(other)}
-    taken = {number for other in others for number in _ranges(other)}
-    mine = _ranges(agent_id)
-    return _FIRST_PORT + _PORTS * next((number for number in mine if number not in taken), mine[0])
-
-
-_ID = re.compile(r"[0-9a-f]{4}")
-
-
-def _ranges(agent_id: str) -> tuple[int, ...]:
-    # 65,537 is prime, so that each factor leads from every id to another number.
-    return tuple((int(agent_id, 16) + 1) * factor % 65_537 % _RANGES for factor in _CHOICES)

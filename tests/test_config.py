@@ -34,6 +34,7 @@ VALUES: dict[str, tuple[str, Any, str, Any]] = {
     "delay": ("1.5s", 1.5, "2", 2.0),
     "grace": ("250ms", 0.25, "1m", 60.0),
     "until": ("DONE", "DONE", "READY", "READY"),
+    "raw": ("on", True, "off", False),
     "isolation": ("off", Isolation.OFF, "require", Isolation.REQUIRE),
     "base": ("main", "main", "v1.0", "v1.0"),
     "branch": ("topic", "topic", "other", "other"),
@@ -143,7 +144,10 @@ def test_the_table_knows_every_option() -> None:
 def test_options_are_settings() -> None:
     """Whatever can be set has a place to go to."""
     names = {*Settings._fields}
-    assert set(config.OPTIONS) == names - {"project", "command", "background", "orphans", "copy"}
+    assert set(config.OPTIONS) == names - {
+        *("project", "command", "manner", "agents", "background"),
+        *config.FILE_ONLY,
+    }
 
 
 @pytest.mark.parametrize("option", config.OPTIONS)
@@ -227,6 +231,20 @@ def test_what_is_copied_stands_in_the_file(place: Place, text: str, patterns: tu
     place.file(f"copy = {text}\n")
     assert place.load(environ={"RALPH_WRAP_COPY": "other"}).copy == patterns
     assert "copy" not in config.OPTIONS
+
+
+def test_what_becomes_of_submodules_stands_in_the_file(place: Place) -> None:
+    """Off, unless it says so."""
+    assert place.load().submodules is config.Submodules.OFF
+    place.file('submodules = "init"\n')
+    assert place.load(environ={"RALPH_WRAP_SUBMODULES": "off"}).submodules is config.Submodules.INIT
+
+
+def test_a_wrong_word_for_submodules(place: Place) -> None:
+    """Is an error that names what there is."""
+    place.file("submodules = true\n")
+    with pytest.raises(UsageError, match=r"line 1, key submodules: 'True' is none of off, init"):
+        place.load()
 
 
 # Variables that nobody reads

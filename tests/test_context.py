@@ -611,7 +611,29 @@ def test_a_known_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, agent: s
     program.write_text('#!/bin/sh\necho "$@"\ncat\n')
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
-    assert run_agent("do it", agent).output == "-p\ndo it"
+    words = "-p --output-format stream-json --verbose --dangerously-skip-permissions"
+    assert run_agent("do it", agent).output == f"{words}\ndo it"
+
+
+@pytest.mark.usefixtures("project")
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ('{"type":"result","subtype":"success","is_error":false,"result":"Done."}', AgentResult(0, "Done.")),
+        ('{"type":"result","subtype":"success","is_error":true,"result":"No."}', AgentResult(1, "No.")),
+    ],
+    ids=["answer", "failure"],
+)
+def test_the_answer_of_a_known_agent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, expected: AgentResult
+) -> None:
+    """What it says at the end, not the format that it says it in; a failure is one whatever its status."""
+    program = tmp_path / "bin" / "claude"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\necho '{line}'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+    assert run_agent("do it", "claude") == expected
 
 
 @pytest.mark.usefixtures("project")

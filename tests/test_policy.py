@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph_wrap.config import Settings
+from ralph_wrap.config import OnLeak, Settings
 from ralph_wrap.loop.policy import Cut, End, GoOn, Iteration, State, after
 
 GOOD = Iteration(0, changed=True)
@@ -41,7 +41,7 @@ def test_an_iteration_is_counted(before: State, iteration: Iteration, then: Stat
     assert after(_settings(), before, iteration)[0] == then
 
 
-ENDS: list[tuple[dict[str, int], State, Iteration, End | GoOn]] = [
+ENDS: list[tuple[dict[str, Any], State, Iteration, End | GoOn]] = [
     # A kept promise ends the loop well, whatever else is true.
     ({}, State(), Iteration(0, promised=True), End("promise", 0)),
     ({}, State(), Iteration(3, promised=True), End("promise", 0)),
@@ -56,6 +56,15 @@ ENDS: list[tuple[dict[str, int], State, Iteration, End | GoOn]] = [
     # The time of the whole loop.
     ({}, State(), Iteration(124, cut=Cut.MAX_TIME), End("max-time", 124)),
     ({"max_iterations": 1}, State(), Iteration(124, cut=Cut.MAX_TIME), End("max-time", 124)),
+    # A change outside, where that ends the loop: before any number that is reached.
+    ({"on_leak": OnLeak.STOP}, State(), Iteration(0, leaked=True), End("leak", 125)),
+    ({"on_leak": OnLeak.STOP}, State(), Iteration(3, leaked=True), End("leak", 125)),
+    ({"on_leak": OnLeak.STOP, "max_iterations": 1}, State(), Iteration(0, leaked=True), End("leak", 125)),
+    ({"on_leak": OnLeak.STOP}, State(), Iteration(0, promised=True, leaked=True), End("promise", 0)),
+    ({"on_leak": OnLeak.STOP}, State(), Iteration(0, last=True, leaked=True), End("stop", 0)),
+    ({"on_leak": OnLeak.STOP}, State(), Iteration(124, cut=Cut.MAX_TIME, leaked=True), End("max-time", 124)),
+    ({"on_leak": OnLeak.STOP}, State(), Iteration(0), GoOn(0.0)),
+    ({"on_leak": OnLeak.REPORT}, State(), Iteration(0, leaked=True), GoOn(0.0)),
     # Failures in a row.
     ({"max_failures": 3}, State(5, 1, 0), BAD, GoOn(2.0)),
     ({"max_failures": 3}, State(5, 2, 0), BAD, End("max-failures", 3)),
@@ -81,7 +90,7 @@ ENDS: list[tuple[dict[str, int], State, Iteration, End | GoOn]] = [
 
 @pytest.mark.parametrize(("limits", "before", "iteration", "decision"), ENDS)
 def test_what_follows_an_iteration(
-    limits: dict[str, int], before: State, iteration: Iteration, decision: End | GoOn
+    limits: dict[str, Any], before: State, iteration: Iteration, decision: End | GoOn
 ) -> None:
     """Go on, or end: by what, and with which status."""
     assert after(_settings(**limits), before, iteration)[1] == decision

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ralph_wrap import config
+from ralph_wrap.agents import NAMES, known
 from ralph_wrap.config import Settings
 from ralph_wrap.errors import AgentError, AgentNotFoundError, RalphError, UsageError
 from ralph_wrap.loop.policy import CUT_SHORT
@@ -71,7 +72,8 @@ def test_the_help_shows_each_default(repo: Repo) -> None:
     nothing = {name for name, default in defaults.items() if default in {None, "", 0.0, ()}} - {
         "hooks",
         "background",
-        "copy",
+        "agents",
+        *config.FILE_ONLY,
     }
     described = {"prompt_file": "PROMPT.md if there", "branch": "ralph/<id>"}
     assert {name: told.pop(name) for name in nothing} == {name: described.get(name) for name in nothing}
@@ -84,6 +86,21 @@ def test_the_help_shows_each_default(repo: Repo) -> None:
 def _default_told(line: str) -> str | None:
     found = re.search(r"\(default: (.*)\)", line)
     return found[1] if found else None
+
+
+def test_the_command_lines_of_agents_are_those_that_are_run() -> None:
+    """Each known agent is in the table, with its words."""
+    rows = {name.strip("`"): words.strip("`") for name, words, _ in _rows("### Agents")}
+    assert rows == {name: " ".join(known(name).command) for name in NAMES}
+
+
+def test_the_agents_of_the_example_are_read(repo: Repo) -> None:
+    """The block on ``[agents.NAME]``, as it stands."""
+    [block] = [block for block in _blocks("toml") if "[agents." in block]
+    repo.write(".ralph/config.toml", block)
+    mine, claude = config.of_project(repo.path).agents
+    assert (mine[0], mine[1].prompt, mine[1].env) == ("mine", "argument", (("MINE_MODEL", "small"),))
+    assert (claude[0], claude[1].output) == ("claude", None)
 
 
 def test_each_row_names_a_test() -> None:

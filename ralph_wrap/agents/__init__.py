@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ralph_wrap.agents.claude import CLAUDE
+from ralph_wrap.agents.agent import Agent
+from ralph_wrap.config.settings import AgentTable, Manner
 from ralph_wrap.errors import AgentError, AgentNotFoundError, UsageError
 
 if TYPE_CHECKING:
@@ -16,12 +18,18 @@ if TYPE_CHECKING:
 
     from ralph_wrap.config import Settings
 
-KNOWN = {agent.name: agent for agent in (CLAUDE,)}
-"""By the names that ``--agent`` takes."""
+NAMES = ("aider", "claude", "codex", "gemini", "opencode")
+"""The names that ``--agent`` takes, but for those of the configuration."""
+
+
+def known(name: str) -> Agent:
+    """Return the agent of one of :data:`NAMES`; its module is loaded only now."""
+    agent: Agent = import_module(f"{__name__}.{name}").AGENT
+    return agent
 
 
 def with_agent(settings: Settings) -> Settings:
-    """Return the settings with the command of the agent that was named.
+    """Return the settings with the command of the agent that was named, and how it is dealt with.
 
     Raises:
         UsageError: neither an agent nor a command is given, or both; or the agent is not known, or there is
@@ -34,16 +42,42 @@ def with_agent(settings: Settings) -> Settings:
         return settings
     if not settings.agent:
         raise UsageError("no agent is given", "--agent NAME, or a command behind --")
-    if settings.agent not in KNOWN:
+    table = dict(settings.agents).get(settings.agent)
+    if table is None and settings.agent not in NAMES:
+        names = sorted({*NAMES, *dict(settings.agents)})
         raise UsageError(
-            f"unknown agent {settings.agent!r}",
-            f"known: {', '.join(sorted(KNOWN))}; a command goes behind --",
+            f"unknown agent {settings.agent!r}", f"known: {', '.join(names)}; a command goes behind --"
         )
     if settings.prompt is None and settings.prompt_file is None:
         raise UsageError(
             f"no prompt for {settings.agent}", "--prompt, --prompt-file, or PROMPT.md in the project"
         )
-    return settings._replace(command=KNOWN[settings.agent].command)
+    return _as_told(settings, table or AgentTable())
+
+
+def _as_told(settings: Settings, table: AgentTable) -> Settings:
+    """Return settings for a named agent; what its table leaves out is as it is known."""
+    agent = known(settings.agent) if settings.agent in NAMES else Agent(settings.agent, (), "")
+    command = table.command or agent.command
+    if not command:
+        raise UsageError(
+            f"agent {settings.agent} has no command", f'[agents.{settings.agent}] command = ["…"]'
+        )
+    given = dict(table.env or ())
+    if agent.contained_root and os.geteuid() == 0:
+        from ralph_wrap import container  # noqa: PLC0415 -- most are no root, and every start would wait for it
+
+        if container.mark(Path("/")):
+            given = {**agent.contained_root, **given}
+    prompt = table.prompt or (agent.prompt if table.command is None else _taken_by(command))
+    manner = Manner(prompt, table.output or agent.output, tuple(given.items()))
+    return settings._replace(command=command, manner=manner)
+
+
+def _taken_by(command: Sequence[str]) -> str:
+    """Return how a command takes the prompt, by what stands for it."""
+    words = " ".join(command)
+    return "file" if "{prompt_file}" in words else "argument" if "{prompt}" in words else "stdin"
 
 
 def look_up(command: Sequence[str], environ: Mapping[str, str]) -> None:
@@ -69,9 +103,9 @@ def look_up(command: Sequence[str], environ: Mapping[str, str]) -> None:
     hint = "name a file that is there"
     if "/" not in program:
         hint = f"install it, or name its path: ralph-wrap run -- /path/to/{program}"
-    if program in KNOWN:
-        hint = f"{KNOWN[program].install}, or name its path: ralph-wrap run -- /path/to/{shlex.join(command)}"
+    if program in NAMES:
+        hint = f"{known(program).install}, or add its directory to PATH"
     raise AgentNotFoundError(f"agent command {program} was not found", hint)
 
 
-__all__ = ["KNOWN", "look_up", "with_agent"]
+__all__ = ["NAMES", "Agent", "known", "look_up", "with_agent"]

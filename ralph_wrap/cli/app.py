@@ -11,11 +11,13 @@ from ralph_wrap.cli.doctor import doctor
 from ralph_wrap.cli.init import init
 from ralph_wrap.cli.logs import logs
 from ralph_wrap.cli.mcp import mcp
+from ralph_wrap.cli.pool import pool
 from ralph_wrap.cli.ps import ps
 from ralph_wrap.cli.rm import rm
 from ralph_wrap.cli.run import run, spawn
 from ralph_wrap.cli.stop import stop
 from ralph_wrap.cli.sweep import sweep
+from ralph_wrap.cli.trust import trust
 from ralph_wrap.cli.worktree import worktree
 
 app = typer.Typer(
@@ -35,8 +37,10 @@ app.command(rich_help_panel="Loops")(stop)
 app.command(rich_help_panel="Loops")(rm)
 app.command(rich_help_panel="Loops")(sweep)
 app.command(rich_help_panel="Container", context_settings={"allow_interspersed_args": False})(init)
+app.command(rich_help_panel="Container")(trust)
 app.command(rich_help_panel="Container")(doctor)
 app.add_typer(worktree, name="worktree", rich_help_panel="Worktrees")
+app.command(rich_help_panel="Worktrees")(pool)
 app.command(rich_help_panel="Worktrees")(mcp)
 
 

@@ -47,9 +47,17 @@ def boundary(tool: str, *, json: bool) -> Iterator[None]:
 
 
 _SELDOM_USED = (
+    "ralph_wrap.cli.approval",
+    "ralph_wrap.config.agents",
     "ralph_wrap.loop",
+    "ralph_wrap.loop.setup",
     "ralph_wrap.relay",
     "ralph_wrap.sweep",
+    "ralph_wrap.worktree.changes",
+    "ralph_wrap.worktree.outside",
+    "ralph_wrap.worktree.populate",
+    "ralph_wrap.worktree.submodules",
+    "ralph_wrap.worktree.stock",
     "difflib",
     "hashlib",
     "tempfile",
@@ -73,9 +81,16 @@ def become_owner(project: Path, log: Log) -> dict[str, str]:
     """
 
     def load_everything() -> None:
+        from ralph_wrap import agents  # noqa: PLC0415 -- few commands need them
+        from ralph_wrap.agents import read  # noqa: PLC0415
+
         log.load()
         for name in _SELDOM_USED:
             import_module(name)
+        for name in agents.NAMES:
+            import_module(f"{agents.__name__}.{name}")
+        for name in read.FORMATS:
+            import_module(f"{read.__name__}.{name}")
 
     return user.become_owner(project, os.environ, before=load_everything)
 

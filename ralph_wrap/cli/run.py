@@ -28,7 +28,13 @@ def run(
     ] = None,
     project: Directory = Path(),
     agent: Annotated[
-        str | None, typer.Option("--agent", "-a", metavar="NAME", help="A known agent: claude.")
+        str | None,
+        typer.Option(
+            "--agent",
+            "-a",
+            metavar="NAME",
+            help="aider, claude, codex, gemini, opencode, or a configured one.",
+        ),
     ] = None,
     prompt: Annotated[
         str | None,
@@ -78,6 +84,16 @@ def run(
         typer.Option(
             metavar="TEXT",
             help="A line of the agent's answer that ends the loop. (default: <promise>COMPLETE</promise>)",
+        ),
+    ] = None,
+    raw: Annotated[
+        bool | None, typer.Option("--raw", help="Print the agent's machine-readable stream as it comes.")
+    ] = None,
+    on_leak: Annotated[
+        str | None,
+        typer.Option(
+            metavar="report|stop",
+            help="When an iteration changed something outside the worktree. (default: report)",
         ),
     ] = None,
     isolation: Annotated[

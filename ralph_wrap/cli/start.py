@@ -101,6 +101,10 @@ def start(
         environ = become_owner(directory, log)
         place = project.find(directory, environ)
         settings = with_agent(config.load(directory, place.root, Path.cwd(), flags, environ, command))
+        if settings.runs_commands:
+            from ralph_wrap.cli.approval import require  # noqa: PLC0415 -- few projects have any
+
+            require(place, settings, environ, signals, log)
         _sweep(place, settings, environ, signals, log)
         _warn(settings, flags, environ, log)
         session = Session(

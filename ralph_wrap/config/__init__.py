@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from ralph_wrap import files
 from ralph_wrap.config.readers import FILE_ONLY, READERS, duration
-from ralph_wrap.config.settings import Ignore, Isolation, OnDirty, Orphans, Settings
+from ralph_wrap.config.settings import (
+    COMMANDS,
+    AgentTable,
+    Ignore,
+    Isolation,
+    OnDirty,
+    OnLeak,
+    Orphans,
+    Settings,
+    Submodules,
+)
 from ralph_wrap.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,12 +36,15 @@ LISTS = ("sparse", "link")
 """Options that can be given several times; one path a line, where they are one text."""
 OPTIONS = tuple(name for name in READERS if name != "job")
 """Every setting that is also ``RALPH_WRAP_<OPTION>`` and a key of the file; a job stands for several."""
-KEYS = (*OPTIONS, *FILE_ONLY)
+KEYS = (*OPTIONS, *FILE_ONLY, "agents")
 """Everything that can stand in the configuration file."""
 _PREFIX = "RALPH_WRAP_"
 _OTHERS = ("project", "stop_timeout")  # variables that are read elsewhere
 _OWN = "OWN_COMMAND"  # set for git commands of ours, and so for whatever those start
-OF_A_WORKTREE = ("base", "branch", "sparse", "link", "on_dirty", "keep_worktree", "drop_empty", "ignore")
+OF_A_WORKTREE = (
+    *("base", "branch", "sparse", "link"),
+    *("on_leak", "on_dirty", "keep_worktree", "drop_empty", "ignore"),
+)
 """Options that change nothing where there is none."""
 
 
@@ -82,8 +95,8 @@ def load(
     return Settings(project=project, command=command, **values)
 
 
-def orphans(root: Path) -> Orphans:
-    """Return what a start does for dead sessions.
+def of_project(root: Path) -> Settings:
+    """Return what the configuration file says, for those who start no agent.
 
     Arguments:
         root: the project root.
@@ -92,7 +105,7 @@ def orphans(root: Path) -> Orphans:
         UsageError: something in the configuration file is wrong.
 
     """
-    return Orphans(_from_file(root / CONFIG).get("orphans", Orphans.SWEEP))
+    return Settings(project=root, command=(), **_from_file(root / CONFIG))
 
 
 def _read_job(given: dict[str, Any], directory: Path) -> None:
@@ -172,12 +185,32 @@ def _from_file(path: Path) -> dict[str, Any]:
         place = f"{path}, line {_line_of(key, content)}, key {key}"
         if key not in KEYS:
             raise UsageError(f"{place}: unknown key", f"known: {', '.join(KEYS)}")
-        if key in {*LISTS, "copy"} and isinstance(value, list) and all(isinstance(one, str) for one in value):
+        if key == "agents":
+            values[key] = _read_agents(value, path, content)
+            continue
+        if (
+            key in {*LISTS, "copy", "pool_keep"}
+            and isinstance(value, list)
+            and all(isinstance(one, str) for one in value)
+        ):
             value = "\n".join(value)  # noqa: PLW2901 -- as it would stand in the environment
+        if key in COMMANDS and isinstance(value, int | float | list):
+            raise UsageError(f"{place}: a command is one text", f'{key} = "npm ci", which sh runs')
         if not isinstance(value, str | int | float):
             raise UsageError(f"{place}: a single value is expected", "see ralph-wrap run --help")
         values[key] = _read(key, str(value), place)
     return values
+
+
+def _read_agents(tables: Any, path: Path, content: bytes) -> tuple[tuple[str, AgentTable], ...]:
+    from ralph_wrap.config import agents  # noqa: PLC0415 -- few projects have any
+
+    try:
+        return agents.read(tables)
+    except ValueError as error:
+        where, _, what = str(error).partition(":")
+        line = _line_of(".".join(where.split(".")[:2]), content)
+        raise UsageError(f"{path}, line {line}, key {where}:{what}", "see the README, Agents") from None
 
 
 def _line_of(key: str, content: bytes) -> int:
@@ -194,7 +227,9 @@ def _read(name: str, value: str, place: str) -> Any:
 
 
 __all__ = [
+    "COMMANDS",
     "CONFIG",
+    "FILE_ONLY",
     "KEYS",
     "LISTS",
     "OF_A_WORKTREE",
@@ -203,10 +238,12 @@ __all__ = [
     "Ignore",
     "Isolation",
     "OnDirty",
+    "OnLeak",
     "Orphans",
     "Settings",
+    "Submodules",
     "duration",
     "load",
-    "orphans",
+    "of_project",
     "unknown_variables",
 ]

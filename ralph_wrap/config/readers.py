@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from enum import Enum
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ralph_wrap.config.settings import Ignore, Isolation, OnDirty, Orphans
+from ralph_wrap.config.settings import Ignore, Isolation, OnDirty, OnLeak, Orphans, Submodules
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,8 +58,28 @@ def _text(value: str) -> str:
     return value
 
 
+def _command(value: str) -> str:
+    if "\0" in value:
+        raise ValueError("a command cannot hold a NUL character")
+    return value.strip() and value
+
+
 def _paths(value: str) -> tuple[str, ...]:
     return tuple(line for line in value.split("\n") if line)
+
+
+def _places(value: str) -> tuple[str, ...]:
+    found = tuple(path.rstrip("/") for path in _paths(value))
+    for path in found:
+        parts = PurePosixPath(path).parts
+        if (
+            not parts
+            or parts[0] in {"/", ".git", ".ralph"}
+            or ".." in parts
+            or path != str(PurePosixPath(path))
+        ):
+            raise ValueError(f"{path!r} does not name a directory in a worktree")
+    return found
 
 
 _Choice = TypeVar("_Choice", bound=Enum)
@@ -89,6 +109,8 @@ READERS: dict[str, Callable[[str], Any]] = {
     "delay": duration,
     "grace": duration,
     "until": _text,
+    "raw": _flag,
+    "on_leak": _choice(OnLeak),
     "isolation": _choice(Isolation),
     "base": _text,
     "branch": _text,
@@ -101,4 +123,12 @@ READERS: dict[str, Callable[[str], Any]] = {
     "ignore": _choice(Ignore),
     "job": Path,
 }
-FILE_ONLY: dict[str, Callable[[str], Any]] = {"orphans": _choice(Orphans), "copy": _paths}
+FILE_ONLY: dict[str, Callable[[str], Any]] = {
+    "orphans": _choice(Orphans),
+    "copy": _paths,
+    "submodules": _choice(Submodules),
+    "pool": _count,
+    "pool_keep": _places,
+    "setup": _command,
+    "setup_timeout": duration,
+}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,6 +24,13 @@ class OnDirty(Enum):
     KEEP = "keep"
 
 
+class OnLeak(Enum):
+    """What happens when something outside the workspace has changed during an iteration."""
+
+    REPORT = "report"
+    STOP = "stop"
+
+
 class Ignore(Enum):
     """Where the rule that hides the worktrees goes."""
 
@@ -39,6 +46,57 @@ class Orphans(Enum):
     REPORT = "report"
 
 
+class Submodules(Enum):
+    """What becomes of a worktree's submodules."""
+
+    OFF = "off"
+    INIT = "init"
+
+
+COMMANDS = ("setup",)
+"""The keys of the file that are commands, or hold some, and run only if their user has approved them."""
+
+_IN_WORKTREES_ALONE = {"setup"}
+
+
+class Manner(NamedTuple):
+    """How an agent is dealt with.
+
+    Attributes:
+        prompt: how it takes the prompt: ``stdin``, or ``argument`` or ``file``, where its command has
+            ``{prompt}`` or ``{prompt_file}``.
+        output: the format of what it prints; ``text`` is none.
+        env: environment variables that it gets besides.
+
+    """
+
+    prompt: str = "stdin"
+    output: str = "text"
+    env: tuple[tuple[str, str], ...] = ()
+
+
+class AgentTable(NamedTuple):
+    """What ``[agents.NAME]`` in the configuration file says; ``None`` is what it does not say.
+
+    Attributes:
+        command: the agent's command.
+        prompt: see :class:`Manner`.
+        output: the same.
+        env: the same.
+
+    """
+
+    command: tuple[str, ...] | None = None
+    prompt: str | None = None
+    output: str | None = None
+    env: tuple[tuple[str, str], ...] | None = None
+
+    def stated(self) -> dict[str, Any]:
+        """Return what it says, as JSON has it; all is approved: a variable can be as good as a command."""
+        said = {key: value for key, value in self._asdict().items() if value is not None}
+        return said | ({"env": dict(self.env)} if self.env is not None else {})
+
+
 class Settings(NamedTuple):
     """Everything that decides how a session runs; times are seconds, 0 or ``None`` is no limit.
 
@@ -46,6 +104,9 @@ class Settings(NamedTuple):
         project: the directory that the session is for.
         command: the agent's command; ``command[0]`` as in ``execvp(3)``.
         agent: its name, for people and the record.
+        manner: how it is dealt with.
+        agents: what the configuration file says of agents, by name.
+        raw: its output is passed on as it comes, not in readable form.
         prompt: text for the agent's standard input.
         prompt_file: read anew for each iteration, instead of *prompt*. Without either, the agent gets our
             standard input.
@@ -58,6 +119,7 @@ class Settings(NamedTuple):
         delay: wait between iterations.
         grace: between asking an agent to end and killing it.
         until: a line of the agent's answer that ends the loop; empty for none.
+        on_leak: what happens when something outside the workspace has changed during an iteration.
         isolation: whether a worktree is wanted.
         base: what a new branch starts from.
         branch: name of the branch; ``None`` is ``ralph/<id>``.
@@ -70,6 +132,11 @@ class Settings(NamedTuple):
         ignore: where the ignore rule goes.
         orphans: what the start does for dead sessions.
         copy: patterns of ignored files that the worktree gets a copy of.
+        submodules: whether they are initialised in it.
+        pool: how many warm worktrees are kept ready.
+        pool_keep: ignored directories that a later worktree gets from an earlier one.
+        setup: run once in the worktree, by ``sh -c``, before the first iteration; empty for nothing.
+        setup_timeout: give up after so long.
         background: nobody waits for it; its worktree stays, saved, until ``ralph-wrap rm``.
 
     """
@@ -77,6 +144,9 @@ class Settings(NamedTuple):
     project: Path
     command: tuple[str, ...]
     agent: str = ""
+    manner: Manner = Manner()
+    agents: tuple[tuple[str, AgentTable], ...] = ()
+    raw: bool = False
     prompt: str | None = None
     prompt_file: Path | None = None
     max_iterations: int = 100
@@ -88,6 +158,7 @@ class Settings(NamedTuple):
     delay: float = 0.0
     grace: float = 5.0
     until: str = "<promise>COMPLETE</promise>"
+    on_leak: OnLeak = OnLeak.REPORT
     isolation: Isolation = Isolation.PREFER
     base: str = "head"
     branch: str | None = None
@@ -100,4 +171,22 @@ class Settings(NamedTuple):
     ignore: Ignore = Ignore.GITIGNORE
     orphans: Orphans = Orphans.SWEEP
     copy: tuple[str, ...] = ()
+    submodules: Submodules = Submodules.OFF
+    pool: int = 0
+    pool_keep: tuple[str, ...] = ()
+    setup: str = ""
+    setup_timeout: float | None = 600.0
     background: bool = False
+
+    @property
+    def commands(self) -> dict[str, Any]:
+        """What of it is a command of the configuration file, by key: what is approved, or not (``trust``)."""
+        given = {key: value for key in COMMANDS if (value := getattr(self, key))}
+        return given | {f"agents.{name}": table.stated() for name, table in self.agents}
+
+    @property
+    def runs_commands(self) -> bool:
+        """Whether one of them may be run; without isolation there is no worktree to set up."""
+        without = _IN_WORKTREES_ALONE if self.isolation is Isolation.OFF else set()
+        others = {f"agents.{name}" for name, _ in self.agents if name != self.agent}
+        return bool(self.commands.keys() - without - others)

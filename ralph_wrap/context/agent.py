@@ -6,18 +6,21 @@ import contextlib
 import os
 import select
 import signal
+import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import files, git, process
+from ralph_wrap import git, process
 from ralph_wrap.agents import look_up, with_agent
+from ralph_wrap.agents.read import Answered, Failed, Limited, Reader
 from ralph_wrap.config import Settings
 from ralph_wrap.context.branch import current_worktree
 from ralph_wrap.errors import AgentError, AgentNotFoundError, NotFoundError, UsageError
+from ralph_wrap.loop.prompt import content, hand_over
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 _DEFAULT = "claude"
 _GRACE = 5.0  # seconds from TERM to KILL
@@ -29,7 +32,7 @@ class AgentResult(NamedTuple):
 
     Attributes:
         status: as a shell counts it: 128+n for signal n.
-        output: what it wrote to standard output.
+        output: what it wrote to standard output; of an agent that is known by name, its final answer.
 
     """
 
@@ -40,7 +43,9 @@ class AgentResult(NamedTuple):
 def run_agent(
     prompt: str, agent: str | Sequence[str] | None = None, cwd: str | os.PathLike[str] | None = None
 ) -> AgentResult:
-    """Run an agent once, with the prompt on its standard input, and wait for it; its errors go to our stderr.
+    """Run an agent once and wait for it; its errors go to our stderr.
+
+    A known agent gets the prompt in its own way, a command on its standard input.
 
     Arguments:
         prompt: what it is told.
@@ -56,33 +61,50 @@ def run_agent(
     tree = current_worktree()
     directory = Path.cwd() / (cwd or (tree.path if tree else ""))
     name = _DEFAULT if agent is None else agent
-    command = _command(name, prompt, directory) if isinstance(name, str) else tuple(name)
-    if not command:
+    settings = Settings(project=directory, command=(), prompt=prompt)
+    if isinstance(name, str):
+        settings = with_agent(settings._replace(agent=name))
+    else:
+        settings = settings._replace(command=tuple(name))
+    if not settings.command:
         raise UsageError("the agent's command is empty", f"agent={_DEFAULT!r}, or the words of a command")
     if not directory.is_dir():
         raise NotFoundError(f"{directory} is no directory", "name another cwd")
-    look_up(command, os.environ)
+    look_up(settings.command, os.environ)
     with contextlib.ExitStack() as stack:
-        descriptors = process.anonymous_file(), process.anonymous_file()
-        for descriptor in descriptors:
-            stack.callback(os.close, descriptor)
-        given, printed = descriptors
-        files.write_all(given, prompt.encode("utf-8", "surrogateescape"))
-        os.lseek(given, 0, os.SEEK_SET)
-        status = _run(command, directory, process.Streams(given, printed, None), printed)
+        kept = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        given, command = hand_over(settings, content(settings), kept)
+        assert given is not None
+        stack.callback(os.close, given)
+        printed = process.anonymous_file()
+        stack.callback(os.close, printed)
+        environ = {**git.environment(os.environ), **dict(settings.manner.env)}
+        status = _run(command, directory, environ, process.Streams(given, printed, None), printed)
         output = os.pread(printed, os.fstat(printed).st_size, 0)
+    return _understood(settings.manner.output, status, output)
+
+
+def _understood(form: str, status: int, output: bytes) -> AgentResult:
+    """Return how an agent ended by its own word, where it prints a format."""
+    if form != "text":
+        reader = Reader(form)
+        for event in reversed([*reader.feed(output), *reader.finish()]):
+            if isinstance(event, Answered):
+                return AgentResult(status, event.text)
+            if isinstance(event, Failed | Limited):
+                return AgentResult(status or 1, event.message)
     return AgentResult(status, output.decode(errors="replace"))
 
 
-def _command(name: str, prompt: str, directory: Path) -> tuple[str, ...]:
-    return with_agent(Settings(project=directory, command=(), agent=name, prompt=prompt)).command
-
-
-def _run(command: tuple[str, ...], directory: Path, streams: process.Streams, inherited: int) -> int:
+def _run(
+    command: tuple[str, ...],
+    directory: Path,
+    environ: Mapping[str, str],
+    streams: process.Streams,
+    inherited: int,
+) -> int:
     try:
-        group = process.Group(
-            command, cwd=directory, env=git.environment(os.environ), streams=streams, inherited=inherited
-        )
+        group = process.Group(command, cwd=directory, env=environ, streams=streams, inherited=inherited)
     except FileNotFoundError:
         raise AgentNotFoundError(f"agent command {command[0]} was not found in {directory}") from None
     except OSError as error:

@@ -91,7 +91,7 @@ def parse_status(output: bytes) -> Status:
 
 
 def start_entries(git: Git) -> process.Running:
-    """Start ``git status`` over everything but ignored files, submodules included; see :func:`parse_entries`."""
+    """Start ``git status`` over all but ignored files, submodules included; see :func:`parse_entries`."""
     return start(
         git,
         "status",

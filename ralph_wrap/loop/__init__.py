@@ -1,6 +1,11 @@
-"""The loop: :mod:`policy` decides, :mod:`driver` obeys, :mod:`terminal` belongs to whom a person talks to."""
+"""The loop: :mod:`policy` decides, :mod:`driver` obeys, :mod:`overseer` waits beside what runs.
 
-from ralph_wrap.loop.driver import Driver, Stage
+:mod:`terminal` belongs to whom a person talks to; :mod:`setup` runs once, before the first iteration.
+"""
+
+from ralph_wrap.loop.driver import Driver
+from ralph_wrap.loop.listen import Listener
 from ralph_wrap.loop.policy import LoopResult
+from ralph_wrap.loop.stage import Stage
 
-__all__ = ["Driver", "LoopResult", "Stage"]
+__all__ = ["Driver", "Listener", "LoopResult", "Stage"]

@@ -5,6 +5,9 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
+from ralph_wrap.config import OnLeak
+from ralph_wrap.errors import RalphError
+
 if TYPE_CHECKING:
     from ralph_wrap.config import Settings
 
@@ -17,11 +20,12 @@ _DOUBLINGS = 6  # reach the longest wait; without a bound, 1,025 failures are to
 
 
 class Cut(Enum):
-    """What ended an iteration from outside."""
+    """What ended an iteration, or the setup before the first one, from outside."""
 
     ITERATION_TIMEOUT = "iteration-timeout"
     IDLE_TIMEOUT = "idle-timeout"
     MAX_TIME = "max-time"
+    SETUP_TIMEOUT = "setup-timeout"
     SIGNAL = "signal"
     STOP = "stop"
 
@@ -35,6 +39,7 @@ class Iteration(NamedTuple):
         changed: HEAD or a file changed; ``None`` if nobody looked.
         cut: what ended it from outside.
         last: somebody has asked for no further one (``ralph-wrap stop``).
+        leaked: something outside the workspace has changed meanwhile.
 
     """
 
@@ -43,6 +48,7 @@ class Iteration(NamedTuple):
     changed: bool | None = None
     cut: Cut | None = None
     last: bool = False
+    leaked: bool = False
 
     @property
     def failed(self) -> bool:
@@ -100,12 +106,15 @@ def after(settings: Settings, state: State, iteration: Iteration) -> tuple[State
         return state, End("promise" if iteration.promised else "stop", 0)
     if iteration.cut is Cut.MAX_TIME:
         return state, End("max-time", CUT_SHORT)
-    if settings.max_failures and state.failures >= settings.max_failures:
-        return state, End("max-failures", iteration.status)
-    if settings.max_iterations and state.iterations >= settings.max_iterations:
-        return state, End("max-iterations", iteration.status)
-    if settings.max_stalls and state.stalls >= settings.max_stalls:
-        return state, End("max-stalls", iteration.status)
+    if iteration.leaked and settings.on_leak is OnLeak.STOP:
+        return state, End("leak", RalphError.exit_code)
+    for ended_by, limit, count in (
+        ("max-failures", settings.max_failures, state.failures),
+        ("max-iterations", settings.max_iterations, state.iterations),
+        ("max-stalls", settings.max_stalls, state.stalls),
+    ):
+        if limit and count >= limit:
+            return state, End(ended_by, iteration.status)
     doublings = min(state.failures - 1, _DOUBLINGS)
     backoff = min(_FIRST_WAIT * 2**doublings, _LONGEST_WAIT) if iteration.failed else 0.0
     return state, GoOn(settings.delay + backoff)

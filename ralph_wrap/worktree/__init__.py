@@ -4,7 +4,7 @@ What may be removed, and when, is decided in this package and nowhere else.
 """
 
 from ralph_wrap.worktree.adopt import adopt, bring_back
-from ralph_wrap.worktree.copies import INCLUDE, Copied, copy_ignored
+from ralph_wrap.worktree.copies import INCLUDE
 from ralph_wrap.worktree.create import LinkedWorktree, create
 from ralph_wrap.worktree.find import OURS, directory_of, find, holds_its_branch
 from ralph_wrap.worktree.fingerprint import fingerprint, pristine
@@ -19,9 +19,11 @@ from ralph_wrap.worktree.layout import (
     excludes,
 )
 from ralph_wrap.worktree.lock import repository_lock
+from ralph_wrap.worktree.lookout import Lookout
 from ralph_wrap.worktree.losses import Losses
 from ralph_wrap.worktree.make import make
 from ralph_wrap.worktree.mark import Mark, marked, write_mark
+from ralph_wrap.worktree.provide import provide
 from ralph_wrap.worktree.remove import Outcome, drop_branch, drop_branch_at, empty_trash, finish, remove
 
 __all__ = [
@@ -29,16 +31,15 @@ __all__ = [
     "INCLUDE",
     "OURS",
     "RULE",
-    "Copied",
     "Layout",
     "LinkedWorktree",
+    "Lookout",
     "Losses",
     "Mark",
     "Outcome",
     "adopt",
     "bring_back",
     "check_layout",
-    "copy_ignored",
     "create",
     "directories",
     "directory_of",
@@ -55,6 +56,7 @@ __all__ = [
     "make",
     "marked",
     "pristine",
+    "provide",
     "remove",
     "repository_lock",
     "tidy",

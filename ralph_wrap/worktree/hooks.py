@@ -119,14 +119,14 @@ def tidy_hooks(common_dir: Path) -> None:
     if any(mark.configured for mark in marked(common_dir).values()) or _own_configurations(common_dir):
         return
     before = _shared(common_dir).read_bytes()
-    if _without_ours(before) == before:
+    if without_ours(before) == before:
         return
     with _locked(common_dir) as (before, replace):
-        if (after := _without_ours(before)) != before:
+        if (after := without_ours(before)) != before:
             replace(after)
 
 
-def _without_ours(content: bytes) -> bytes:
+def without_ours(content: bytes) -> bytes:
     """Return the configuration without our lines, and with what others have added to them."""
     while found := _OURS.search(content):
         head, tail = content[: found.start()], content[found.end() :]

@@ -40,7 +40,7 @@ def _told(result: Result) -> tuple[int, str, str]:
     "option",
     [
         "--no-such-option",
-        *("--max-cost=1", "--max-tokens=1", "--on-leak=stop", "--preamble=on", "--raw"),
+        *("--max-cost=1", "--max-tokens=1", "--preamble=on"),
     ],
 )
 def test_an_unknown_option(repo: Repo, option: str) -> None:
@@ -89,6 +89,7 @@ def test_a_bad_number(repo: Repo, option: str, value: str) -> None:
         ("isolation", "maybe", "is none of prefer, require, off"),
         ("on-dirty", "stash", "is none of wip, keep"),
         ("ignore", "nowhere", "is none of gitignore, exclude, off"),
+        ("on-leak", "ask", "is none of report, stop"),
         ("hooks", "maybe", "is neither on nor off"),
         ("isolation", "", "is none of prefer, require, off"),
     ],
@@ -137,6 +138,7 @@ def test_an_agent_that_runs_us_finds_no_misspelt_variable(repo: Repo) -> None:
 IGNORED = {
     "--base=HEAD": "--base",
     "--branch=topic": "--branch",
+    "--on-leak=stop": "--on-leak",
     "--on-dirty=keep": "--on-dirty",
     "--keep-worktree": "--keep-worktree",
     "--drop-empty": "--drop-empty",
@@ -220,7 +222,11 @@ def test_two_prompts(repo: Repo) -> None:
     [
         ((), "no agent is given", "--agent NAME, or a command behind --"),
         (("--",), "no agent is given", "--agent NAME, or a command behind --"),
-        (("-a", "hal", "-p", "x"), "unknown agent 'hal'", "known: claude; a command goes behind --"),
+        (
+            ("-a", "hal", "-p", "x"),
+            "unknown agent 'hal'",
+            "known: aider, claude, codex, gemini, opencode; a command goes behind --",
+        ),
         (("-a", "claude", "--", "x"), "both --agent claude and a command are given", "give one of them"),
         (("-a", "claude"), "no prompt for claude", "--prompt, --prompt-file, or PROMPT.md in the project"),
     ],
@@ -255,7 +261,28 @@ def test_a_project_that_is_not_there(repo: Repo, tmp_path: Path, by: str, kind: 
         ("# one\n\ndelay = [\n", " is not valid TOML: Invalid value (at end of document)"),
         ("a = 1\na = 2\n", " is not valid TOML: Cannot overwrite a value (at line 2, column 6)"),
         ("max_iterations = 3\nspeed = 9\n", ", line 2, key speed: unknown key"),
-        ("\n\n[agents.mine]\ncommand = ['x']\n", ", line 3, key agents: unknown key"),
+        ("agents = 3\n", ", line 1, key agents: tables are expected: [agents.NAME]"),
+        ("[agents]\nmine = 3\n", ", line 1, key agents.mine: a table is expected: [agents.mine]"),
+        (
+            "\n\n[agents.mine]\ncommand = 'x'\n",
+            ', line 3, key agents.mine.command: a list of words is expected: ["mine", "--fast"]',
+        ),
+        (
+            "[agents.mine]\nspeed = 9\n",
+            ", line 1, key agents.mine.speed: unknown key; known: command, prompt, output, env",
+        ),
+        (
+            "[agents.mine]\ncommand = ['x']\noutput = 'xml'\n",
+            ", line 1, key agents.mine.output: 'xml' is none of text, claude, codex, opencode, gemini",
+        ),
+        (
+            "[agents.mine]\ncommand = ['x']\nprompt = 'argument'\n",
+            ", line 1, key agents.mine.prompt: 'argument' needs {prompt} in the command",
+        ),
+        (
+            "[agents.mine.env]\nGIT_DIR = '/elsewhere'\n",
+            ", line 1, key agents.mine.env: GIT_DIR is not for an agent's table to set",
+        ),
         ('# x\ndelay = "soon"\n', ", line 2, key delay: 'soon' is no duration (90s, 15m, 2h)"),
         ("max_failures = -1\n", ", line 1, key max_failures: '-1' is no whole number of 0 or more"),
         ("max_failures = 1.5\n", ", line 1, key max_failures: '1.5' is no whole number of 0 or more"),

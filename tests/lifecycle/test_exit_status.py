@@ -81,9 +81,7 @@ def test_a_known_agent_that_is_missing_is_told_with_what_installs_it(repo: Repo,
     result = run(repo.path, "-a", "claude", "-p", "x", env={"PATH": path})
     (told,) = result.warnings
     assert (result.status, told["message"]) == (127, "agent command claude was not found")
-    assert told["hint"] == (
-        "npm install -g @anthropic-ai/claude-code, or name its path: ralph-wrap run -- /path/to/claude -p"
-    )
+    assert told["hint"] == ("npm install -g @anthropic-ai/claude-code, or add its directory to PATH")
 
 
 NEEDS_AN_INTERPRETER = "its first line must name an interpreter: #!/bin/sh"

@@ -142,9 +142,9 @@ class Session:
         """Send it a signal."""
         self.process.send_signal(number)
 
-    def finish(self) -> Result:
-        """Wait for its end."""
-        stdout, stderr = self.process.communicate(timeout=CAP * 3)
+    def finish(self, patience: float = CAP * 3) -> Result:
+        """Wait for its end, for so many seconds at most."""
+        stdout, stderr = self.process.communicate(timeout=patience)
         return Result(
             self.process.returncode, stdout or b"", stderr.decode(errors="replace"), self.find_directory()
         )

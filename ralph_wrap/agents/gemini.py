@@ -1,0 +1,15 @@
+"""Gemini CLI (``gemini --help``, https://geminicli.com/docs/cli/headless).
+
+Where its standard input is no terminal it reads the prompt from there. ``--yolo`` permits every tool, but
+only in a directory that is trusted, which a new worktree is by ``--skip-trust``.
+"""
+
+from ralph_wrap.agents.agent import Agent
+
+AGENT = Agent(
+    "gemini",
+    ("gemini", "--yolo", "--skip-trust", "--output-format", "stream-json"),
+    "npm install -g @google/gemini-cli",
+    output="gemini",
+    resume=("--resume", "{session}"),
+)

@@ -1,0 +1,109 @@
+"""``claude --output-format stream-json`` (https://code.claude.com/docs/en/headless; captured from 2.1)."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ralph_wrap.agents.read import shape
+from ralph_wrap.agents.read.events import Answered, Called, Failed, Known, Limited, Said, Spent, Trouble
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ralph_wrap.agents.read.events import Event
+
+_SYNTHETIC = (
+    "<synthetic>"  # the model of messages that Claude Code writes itself: errors, which the result repeats
+)
+_REMEMBERED = 64  # messages of which something may still come: those of sub-agents are told in turns
+_LIMIT_STATUS, _SERVER_ERROR = 429, 500  # of HTTP (RFC 9110)
+
+
+class Format:
+    """See the module."""
+
+    ignored = re.compile(rb'\{"type":"(?:user|stream_event)",')
+    """How lines begin that tell nothing."""
+
+    def __init__(self) -> None:
+        self._messages: dict[
+            str, int
+        ] = {}  # tokens of the latest ones: each is told once for each of its parts
+        self._tokens = 0
+        self._turns = 0
+        self._until: float | None = None
+
+    def read(self, document: dict[str, Any]) -> Iterator[Event]:
+        """Yield what a line tells."""
+        kind = document.get("type")
+        if kind == "assistant":
+            yield from self._message(document)
+        elif kind == "result":
+            yield from self._result(document)
+        elif kind == "rate_limit_event":
+            info = document.get("rate_limit_info")
+            rejected = (
+                shape.text(info, "status") == "rejected" and shape.part(info, "isUsingOverage") is not True
+            )
+            self._until = shape.moment(info, "resetsAt") if rejected else None
+        elif kind == "system":
+            if document.get("subtype") == "init" and (session := shape.text(document, "session_id")):
+                yield Known(session)
+            elif document.get("subtype") == "api_retry":
+                attempt, most = shape.count(document, "attempt"), shape.count(document, "max_retries")
+                yield Trouble(
+                    f"{shape.text(document, 'error') or 'no answer'}: repeated, {attempt} of {most} times"
+                )
+
+    def _message(self, document: dict[str, Any]) -> Iterator[Event]:
+        message = document.get("message")
+        if shape.text(message, "model") == _SYNTHETIC:
+            return
+        for block in shape.rows(message, "content"):
+            kind = shape.text(block, "type")
+            if (
+                kind == "text"
+                and document.get("parent_tool_use_id") is None
+                and (words := shape.text(block, "text"))
+            ):
+                yield Said(words)
+            elif kind == "tool_use":
+                yield Called(shape.text(block, "name"), shape.telling(shape.part(block, "input")))
+        name = shape.text(message, "id")
+        if name not in self._messages:
+            self._turns += 1
+        self._messages[name] = _used(shape.part(message, "usage"))
+        if len(self._messages) > _REMEMBERED:
+            self._tokens += self._messages.pop(next(iter(self._messages)))
+        yield Spent(self._tokens + sum(self._messages.values()), None, self._turns)
+
+    def _result(self, document: dict[str, Any]) -> Iterator[Event]:
+        models = document.get("modelUsage")  # of sub-agents, too, which "usage" leaves out
+        used = [_used_by(model) for model in models.values()] if isinstance(models, dict) else []
+        tokens = sum(used) or _used(document.get("usage"))
+        yield Spent(tokens, shape.number(document, "total_cost_usd"), shape.count(document, "num_turns"))
+        words = shape.text(document, "result")
+        subtype = shape.text(document, "subtype")
+        if document.get("is_error") is not True and subtype in {"success", ""}:
+            yield Answered(words)
+            return
+        status = shape.number(document, "api_error_status") or 0
+        errors = "; ".join(error for error in shape.rows(document, "errors") if isinstance(error, str))
+        message = words or errors or subtype
+        if status == _LIMIT_STATUS or self._until is not None:
+            yield Limited(message, self._until)
+        else:
+            yield Failed(
+                message, passing=status >= _SERVER_ERROR or (not status and shape.is_passing(message))
+            )
+
+
+def _used(usage: Any) -> int:
+    names = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
+    return sum(shape.count(usage, name) for name in names)
+
+
+def _used_by(model: Any) -> int:
+    names = ("inputTokens", "cacheCreationInputTokens", "cacheReadInputTokens", "outputTokens")
+    return sum(shape.count(model, name) for name in names)

@@ -1,0 +1,113 @@
+"""``codex exec --json`` (https://developers.openai.com/codex/noninteractive; captured from 0.169)."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING, Any
+
+from ralph_wrap.agents.read import shape
+from ralph_wrap.agents.read.events import Answered, Called, Failed, Known, Limited, Said, Spent, Trouble
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ralph_wrap.agents.read.events import Event
+
+# "try again at 9:55 PM.", "try again at Jan 3rd, 2027 9:55 PM.": local time, its seconds cut off
+_AGAIN = re.compile(
+    r"try again at (?:([A-Z][a-z]{2}) (\d{1,2})(?:st|nd|rd|th), (\d{4}) )?(\d{1,2}):(\d\d) ([AP]M)", re.ASCII
+)
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+# /bin/bash -lc "…": one word for a shell, which Codex quotes as little as it needs to
+_IN_SHELL = re.compile(
+    r"""(?:/\S*/)?(?:ba|z|da)?sh -l?c (?:'([^']*)'|"([^"\\]*(?:\\.[^"\\]*)*)"|([^\s'"\\]+))""", re.DOTALL
+)
+_ESCAPED = re.compile(r'\\(["\\$`])')  # what a backslash quotes inside of double quotes
+
+
+class Format:
+    """See the module."""
+
+    ignored = re.compile(rb'\{"type":"item\.completed","item":\{"id":"[^"]*","type":"command_execution",')
+    """How lines begin that tell nothing."""
+
+    def __init__(self) -> None:
+        self._latest = ""
+
+    def read(self, document: dict[str, Any]) -> Iterator[Event]:
+        """Yield what a line tells."""
+        kind = document["type"]
+        if kind in {"item.started", "item.completed"}:
+            return self._item(document.get("item"), completed=kind == "item.completed")
+        return self._other(kind, document)
+
+    def _other(self, kind: str, document: dict[str, Any]) -> Iterator[Event]:
+        if kind == "thread.started":
+            if session := shape.text(document, "thread_id"):
+                yield Known(session)
+        elif kind == "turn.completed":
+            usage = document.get("usage")
+            yield Spent(shape.count(usage, "input_tokens") + shape.count(usage, "output_tokens"), None, 1)
+            yield Answered(self._latest)
+            self._latest = ""
+        elif kind == "turn.failed":
+            message = shape.text(document, "error", "message")
+            if shape.is_limit(message):
+                yield Limited(message, _until(message, time.time()))
+            else:
+                yield Failed(message, shape.is_passing(message))
+        elif kind == "error":
+            yield Trouble(shape.text(document, "message"))
+
+    def _item(self, item: Any, *, completed: bool) -> Iterator[Event]:
+        kind = item.get("type") if isinstance(item, dict) else None
+        if kind == "agent_message" and completed:
+            self._latest = shape.text(item, "text")
+            yield Said(self._latest)
+        elif kind == "command_execution" and not completed:
+            yield Called("shell", _inner(shape.text(item, "command")))
+        elif kind == "mcp_tool_call" and not completed:
+            tool = f"{shape.text(item, 'server')}.{shape.text(item, 'tool')}"
+            yield Called(tool, shape.telling(shape.part(item, "arguments")))
+        elif kind == "file_change" and completed:
+            paths = (shape.text(change, "path") for change in shape.rows(item, "changes"))
+            yield Called("edit", ", ".join(path for path in paths if path))
+        elif kind == "web_search" and completed:
+            yield Called("web_search", shape.text(item, "query"))
+        elif kind == "error" and completed:
+            yield Trouble(shape.text(item, "message"))
+
+
+def _inner(command: str) -> str:
+    """Return what a shell is given to do, without the shell."""
+    found = _IN_SHELL.fullmatch(command)
+    if found is None:
+        return command
+    single, double, bare = found.groups()
+    return single or bare or _ESCAPED.sub(r"\1", double or "")
+
+
+def _until(message: str, now: float) -> float | None:
+    """Return the time that a message names, in seconds since the epoch.
+
+    Arguments:
+        message: what Codex says.
+        now: what it means by today.
+
+    """
+    found = _AGAIN.search(message)
+    if found is None:
+        return None
+    today = time.localtime(now)
+    day = (today.tm_year, today.tm_mon, today.tm_mday)
+    if found[1]:
+        if found[1] not in _MONTHS:
+            return None
+        day = (int(found[3]), _MONTHS.index(found[1]) + 1, int(found[2]))
+    hour = int(found[4]) % 12 + (12 if found[6] == "PM" else 0)
+    try:
+        until = time.mktime((*day, hour, int(found[5]) + 1, 0, 0, 0, -1))
+    except (OverflowError, ValueError):
+        return None
+    return shape.moment({"until": until}, "until")

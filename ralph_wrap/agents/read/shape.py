@@ -1,0 +1,80 @@
+"""Look into a document of which nothing is certain but that it is JSON; what is not as expected is empty."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+_MOST = 10**15  # more is nonsense, and may not fit into a float
+_YEAR_5000 = 95617584000  # seconds
+_TELLING = (
+    *("command", "cmd", "file_path", "filePath", "notebook_path", "absolute_path", "dir_path", "path"),
+    *("pattern", "query", "url", "prompt", "description"),
+)
+_LIMIT = re.compile(
+    r"(usage|rate|session|weekly|hourly|daily) limit|quota|too many requests|\b429\b", re.IGNORECASE
+)
+_PASSING = re.compile(
+    r"overload|unavailable|time[d ]*out|connect|network|socket|fetch failed|\b5\d\d\b|E(CONN|NOTFOUND|AI_)",
+    re.IGNORECASE,
+)
+
+
+def part(document: Any, *path: str) -> Any:
+    """Return what is at a path of keys; ``None`` if nothing is."""
+    for key in path:
+        if not isinstance(document, dict):
+            return None
+        document = document.get(key)
+    return document
+
+
+def text(document: Any, *path: str) -> str:
+    """Return the text at a path."""
+    found = part(document, *path)
+    return found if isinstance(found, str) else ""
+
+
+def number(document: Any, *path: str) -> float | None:
+    """Return the number at a path, if it is one of 0 or more."""
+    found = part(document, *path)
+    if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found < _MOST:
+        return None
+    return found
+
+
+def moment(document: Any, *path: str) -> float | None:
+    """Return the time at a path, in seconds since the epoch, if it is before the year 5000."""
+    found = number(document, *path)
+    return found if found is not None and found < _YEAR_5000 else None
+
+
+def count(document: Any, *path: str) -> int:
+    """Return the whole number at a path, 0 if there is none."""
+    return int(number(document, *path) or 0)
+
+
+def rows(document: Any, *path: str) -> list[Any]:
+    """Return the list at a path."""
+    found = part(document, *path)
+    return found if isinstance(found, list) else []
+
+
+def telling(arguments: Any) -> str:
+    """Return the argument of a tool that tells most of what it does."""
+    if not isinstance(arguments, dict):
+        return arguments if isinstance(arguments, str) else ""
+    for name in _TELLING:
+        if isinstance(value := arguments.get(name), str):
+            return value
+    return next((value for value in arguments.values() if isinstance(value, str)), "")
+
+
+def is_limit(message: str) -> bool:
+    """Tell whether an error's words say that the account's limit is reached."""
+    return _LIMIT.search(message) is not None
+
+
+def is_passing(message: str) -> bool:
+    """Tell whether an error's words say that the same may work later."""
+    return _PASSING.search(message) is not None

@@ -1,0 +1,61 @@
+"""Hand the prompt over to an agent, in the way that it takes it."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from ralph_wrap import files, process
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ralph_wrap.config import Settings
+
+
+def content(settings: Settings) -> bytes | None:
+    """Return the prompt, ``None`` if there is none; a file is read anew each time.
+
+    Raises:
+        OSError: the file cannot be read.
+
+    """
+    if settings.prompt_file is not None:
+        return settings.prompt_file.read_bytes()
+    if settings.prompt is not None:
+        return settings.prompt.encode("utf-8", "surrogateescape")
+    return None
+
+
+def hand_over(
+    settings: Settings, prompt: bytes | None, directory: Path
+) -> tuple[int | None, tuple[str, ...]]:
+    """Return a descriptor for an agent's standard input, ``None`` for ours, and its command.
+
+    The descriptor is that of a file, so that an agent may read it when it likes. Whoever takes the prompt in
+    another way finds it empty: what stands there would be taken for more of it.
+
+    Arguments:
+        settings: the command, and how it takes the prompt.
+        prompt: what is handed over; ``None`` for nothing.
+        directory: the session's own; a prompt as a file is kept there.
+
+    Raises:
+        OSError: the disk is full.
+
+    """
+    if prompt is None:
+        return None, settings.command
+    way, command = settings.manner.prompt, settings.command
+    if way == "argument":
+        text = os.fsdecode(prompt.replace(b"\0", b""))  # no argument can hold it (execve(2))
+        command = tuple(word.replace("{prompt}", text) for word in command)
+    elif way == "file":
+        path = directory / "prompt"
+        files.replace(path, prompt)
+        command = tuple(word.replace("{prompt_file}", os.fspath(path)) for word in command)
+    descriptor = process.anonymous_file()
+    if way == "stdin":
+        files.write_all(descriptor, prompt)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor, command

@@ -1,0 +1,148 @@
+"""The real agents, and what makes each of them talk to the scripted model instead of its vendor.
+
+They are installed from ``package.json`` beside this file by ``tests/agents/install``, which ``.ci/run`` does.
+``RALPH_TEST_AGENTS`` names another directory for them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DIRECTORY = Path(os.environ.get("RALPH_TEST_AGENTS") or Path.home() / ".cache" / "ralph-wrap-agents")
+"""Where they are installed, the same as in ``install``; read before a test's own environment is made."""
+
+_LAUNCHER = """\
+#!/bin/sh
+# The scripted model wants to know which iteration it is asked in.
+printf %s "${{RALPH_ITERATION:-1}}" > '{iteration}'
+exec '{program}' "$@"
+"""
+
+
+class Program(NamedTuple):
+    """A real agent.
+
+    Attributes:
+        name: as ``--agent`` takes it, which is also what its command is called.
+        prepare: writes its configuration, and returns the environment that it needs besides.
+
+    """
+
+    name: str
+    prepare: Callable[[Path, str], dict[str, str]]
+
+    @property
+    def path(self) -> Path:
+        """Where it is installed."""
+        return DIRECTORY / "node_modules" / ".bin" / self.name
+
+    def set_up(self, home: Path, url: str, iteration: Path) -> dict[str, str]:
+        """Make it ready to be run, and return the environment to run it in.
+
+        Arguments:
+            home: its ``HOME``, with nothing of it there yet.
+            url: of the scripted model.
+            iteration: the file that tells the model which iteration it is.
+
+        """
+        launcher = home / "bin" / self.name
+        launcher.parent.mkdir(parents=True, exist_ok=True)
+        launcher.write_text(_LAUNCHER.format(iteration=iteration, program=self.path))
+        launcher.chmod(0o755)
+        return {
+            "HOME": os.fspath(home),
+            "PATH": f"{launcher.parent}{os.pathsep}{os.environ['PATH']}",
+            "TMPDIR": os.fspath(iteration.parent),  # they leave reports of errors there
+            **self.prepare(home, url),
+        }
+
+
+def _claude(home: Path, url: str) -> dict[str, str]:
+    return {
+        "ANTHROPIC_BASE_URL": url,
+        "ANTHROPIC_API_KEY": "none",
+        "CLAUDE_CONFIG_DIR": os.fspath(home / ".claude"),
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "CLAUDE_CODE_MAX_RETRIES": "1",
+        "IS_SANDBOX": "1",  # tests may run as root
+    }
+
+
+def with_subscription(env: dict[str, str]) -> dict[str, str]:
+    """Return the environment of Claude Code for an account that has a limit with an end."""
+    return {**env, "ANTHROPIC_API_KEY": "", "CLAUDE_CODE_OAUTH_TOKEN": "none"}
+
+
+def _codex(home: Path, url: str) -> dict[str, str]:
+    path = home / ".codex" / "config.toml"
+    path.parent.mkdir()
+    path.write_text(
+        'model = "scripted"\nmodel_provider = "scripted"\n'
+        "[model_providers.scripted]\n"
+        f'name = "scripted"\nbase_url = "{url}/v1"\nwire_api = "responses"\nenv_key = "SCRIPTED_KEY"\n'
+        "request_max_retries = 0\nstream_max_retries = 1\n"
+    )
+    return {"SCRIPTED_KEY": "none"}
+
+
+def _opencode(home: Path, url: str) -> dict[str, str]:
+    path = home / "config" / "opencode" / "opencode.json"
+    path.parent.mkdir(parents=True)
+    model = {
+        "name": "scripted",
+        "cost": {"input": 1, "output": 2},
+        "limit": {"context": 200_000, "output": 8000},
+    }
+    provider = {
+        "npm": "@ai-sdk/openai-compatible",
+        "name": "scripted",
+        "options": {"baseURL": f"{url}/v1", "apiKey": "none"},
+        "models": {"scripted": model},
+    }
+    settings = {
+        "model": "scripted/scripted",
+        "small_model": "scripted/scripted",
+        "autoupdate": False,
+        "share": "disabled",
+        "snapshot": False,
+        "provider": {"scripted": provider},
+    }
+    path.write_text(json.dumps(settings))
+    return {
+        "XDG_CONFIG_HOME": os.fspath(home / "config"),
+        "OPENCODE_DISABLE_MODELS_FETCH": "1",
+        "OPENCODE_DISABLE_AUTOUPDATE": "1",
+        "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
+    }
+
+
+def _gemini(home: Path, url: str) -> dict[str, str]:
+    path = home / ".gemini" / "settings.json"
+    path.parent.mkdir()
+    settings = {
+        "model": {"name": "gemini-2.5-pro"},  # or it asks a model which model to ask
+        "security": {"auth": {"selectedType": "gemini-api-key"}},
+        "general": {"enableAutoUpdate": False, "maxAttempts": 2},
+        "privacy": {"usageStatisticsEnabled": False},
+        "telemetry": {"enabled": False},
+    }
+    path.write_text(json.dumps(settings))
+    return {"GEMINI_API_KEY": "none", "GOOGLE_GEMINI_BASE_URL": url}
+
+
+PROGRAMS = {
+    program.name: program
+    for program in (
+        Program("claude", _claude),
+        Program("codex", _codex),
+        Program("opencode", _opencode),
+        Program("gemini", _gemini),
+    )
+}
+"""By name."""

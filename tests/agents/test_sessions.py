@@ -1,0 +1,187 @@
+"""Whole sessions of the real agents, which talk to a scripted model instead of their vendors."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.agents.capture import PROMISE
+from tests.agents.programs import PROGRAMS, with_subscription
+from tests.agents.script import Dropping, Failing, Hanging, Limited, Say, Shell, Write
+from tests.agents.server import Model
+from tests.support.processes import left, running
+from tests.support.sessions import Session, assert_ended_by
+from tests.support.wait import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from tests.agents.programs import Program
+    from tests.agents.script import Turn
+    from tests.support.repo import Repo
+    from tests.support.sessions import Result
+
+pytestmark = pytest.mark.timeout(180)  # opencode takes 4 to 8 s for an answer that comes at once
+
+PATIENCE = 150.0  # seconds
+ASKED = f"Do the task.\nWhen it is done, answer\n{PROMISE}\n"  # the promise is a line of the prompt
+COMMIT = 'git add counted; git commit -qm "turn $RALPH_ITERATION"'
+WORK = Shell(f'echo "$RALPH_ITERATION" >> counted; {COMMIT}; echo; echo "{PROMISE}"', "Working.")
+UNTIL = 1_900_000_000
+TOKENS = 1100  # of a turn
+
+
+@dataclass
+class Running:
+    """A session that runs, and the model that its agent talks to."""
+
+    session: Session
+    model: Model
+
+    def finish(self) -> Result:
+        """Wait for the session's end."""
+        return self.session.finish(PATIENCE)
+
+
+@contextlib.contextmanager
+def _running(
+    program: Program,
+    repo: Repo,
+    tmp_path: Path,
+    script: Sequence[Sequence[Turn]],
+    *options: str,
+    change: Callable[[dict[str, str]], Mapping[str, str]] = dict,
+) -> Iterator[Running]:
+    with Model(script, tmp_path / "iteration") as model:
+        env = change(program.set_up(tmp_path / "home", model.url, tmp_path / "iteration"))
+        arguments = ("-a", program.name, "-p", ASKED, "--ignore", "exclude", *options)
+        with Session(repo.path, *arguments, env=env) as session:
+            yield Running(session, model)
+
+
+def test_it_keeps_its_promise_at_the_third_iteration(program: Program, repo: Repo, tmp_path: Path) -> None:
+    """It works and commits in its worktree; prompt, tools, thoughts and earlier words keep no promise."""
+    script: list[list[Turn]] = [
+        [WORK, Say(f"I will say {PROMISE} later.")],
+        [WORK, Write("notes.txt", "noted\n"), Say("Not yet.", thought=f"{PROMISE}\n")],
+        [WORK, Say(f"All of it is done.\n{PROMISE}", pieces=4, pause=0.05)],
+    ]
+    before = repo.fingerprint()
+    with _running(program, repo, tmp_path, script) as running_:
+        result = running_.finish()
+    assert result.ending == ("promise", 3, 0)
+    report = result.report
+    assert repo.show(f"{report['branch']}:counted") == b"1\n2\n3\n"
+    assert repo.git("log", "--format=%s", f"{report['base']}..{report['branch']}").split("\n") == [
+        *("turn 3", "turn 2", "turn 1")
+    ]
+    assert (report["saved_paths"], repo.show(f"{report['saved']}:notes.txt").strip()) == (
+        ["notes.txt"],
+        b"noted",
+    )
+    assert report["tokens"] == TOKENS * 7
+    assert (report["cost_usd"] or 0) > 0 or program.name in {"codex", "gemini"}
+    assert repo.fingerprint() == before
+    assert repo.worktrees() == []
+    assert left(tmp_path / "home") == {}
+    lines = result.stdout.decode().splitlines()
+    assert (lines[-2:], lines.count("Working.")) == (["All of it is done.", PROMISE], 3)
+    assert sum(line.startswith("> ") and COMMIT in line for line in lines) == 3
+    assert not any(line.startswith("{") for line in lines)
+
+
+@pytest.mark.parametrize("program", ["claude", "codex"], indirect=True)
+def test_raw_is_the_stream_as_it_comes(program: Program, repo: Repo, tmp_path: Path) -> None:
+    """Each line of it is JSON, and it is what is in the log, too; the promise counts all the same."""
+    with _running(program, repo, tmp_path, [[Say(PROMISE)]], "--raw") as running_:
+        result = running_.finish()
+    assert result.ending == ("promise", 1, 0)
+    assert {type(json.loads(line)) for line in result.stdout.splitlines()} == {dict}
+    logged = result.output_log.splitlines()
+    assert [line for line in logged if line.startswith(b'{"type"')] == result.stdout.splitlines()
+
+
+def test_a_usage_limit_is_a_failure_with_its_time(program: Program, repo: Repo, tmp_path: Path) -> None:
+    """Whatever its exit status; those that tell when it ends are believed."""
+    change = with_subscription if program.name == "claude" else dict
+    script: list[list[Turn]] = [[Limited(UNTIL)]]
+    with _running(program, repo, tmp_path, script, "-n", "1", change=change) as running_:
+        result = running_.finish()
+    assert (result.ending[:2], result.status != 0) == (("max-iterations", 1), True)
+    (told,) = [event for event in result.events if event["event"] == "agent.limited"]
+    # Codex tells no seconds, the others no time.
+    assert told["until"] == {"claude": UNTIL, "codex": UNTIL + 20}.get(program.name)
+    assert told["level"] == "warning"
+
+
+def test_an_agent_that_is_refused_fails(program: Program, repo: Repo, tmp_path: Path) -> None:
+    """By a request that the service does not understand, so that the same will not work later."""
+    with _running(program, repo, tmp_path, [[Failing(400)]], "-n", "1") as running_:
+        result = running_.finish()
+    assert (result.ending[:2], result.status != 0) == (("max-iterations", 1), True)
+    failed = [event for event in result.events if event["event"] == "agent.failed"]
+    assert [event["passing"] for event in failed] == [False]
+
+
+# opencode repeats such a request for ever and tells nothing; to gemini half of an answer is a whole one.
+@pytest.mark.parametrize(
+    ("program", "turn"),
+    [
+        *(("claude", Failing(529)), ("codex", Failing(529)), ("gemini", Failing(529))),
+        *(("claude", Dropping()), ("codex", Dropping())),
+    ],
+    indirect=["program"],
+)
+def test_a_service_in_trouble_makes_no_progress(
+    program: Program, repo: Repo, tmp_path: Path, turn: Turn
+) -> None:
+    """An overload, or a connection that ends half way."""
+    with _running(program, repo, tmp_path, [[turn]], "-n", "1") as running_:
+        result = running_.finish()
+    assert (result.ending[:2], result.status != 0) == (("max-iterations", 1), True)
+    assert "agent.failed" in result.names
+
+
+def test_an_agent_that_hangs_is_idle(program: Program, repo: Repo, tmp_path: Path) -> None:
+    """Nothing comes from the model: --idle-timeout ends it, and nothing of it is left."""
+    silence = "15s" if program.name == "opencode" else "6s"
+    options = ("-n", "1", "--idle-timeout", silence, "--grace", "2s")
+    with _running(program, repo, tmp_path, [[Hanging()]], *options) as running_:
+        result = running_.finish()
+    assert result.ending == ("max-iterations", 1, 124)
+    assert [event["cut"] for event in result.events if event["event"] == "iteration.ended"] == [
+        "idle-timeout"
+    ]
+    assert left(tmp_path / "home") == {}
+
+
+@pytest.mark.parametrize(
+    ("program", "number"),
+    [
+        *((name, signal.SIGTERM) for name in PROGRAMS),
+        *((name, signal.SIGINT) for name in ("claude", "codex")),
+    ],
+    indirect=["program"],
+)
+def test_an_agent_is_interrupted_in_its_shell(
+    program: Program, repo: Repo, tmp_path: Path, number: signal.Signals
+) -> None:
+    """Its work is saved, and no process is left: not even a shell that has left its group."""
+    mark = tmp_path / "in-the-shell"
+    script: list[list[Turn]] = [[Shell(f"echo half > half; touch {mark}; exec sleep 1000"), Say(PROMISE)]]
+    with _running(program, repo, tmp_path, script, "--grace", "3s") as running_:
+        eventually(mark.exists, "the agent's shell", cap=60)
+        # The control: it is there to be left.
+        eventually(lambda: "sleep 1000" in running(tmp_path / "home").values(), "what its shell has become")
+        running_.session.send(number)
+        result = running_.finish()
+    assert_ended_by(result, number)
+    assert repo.show(f"{result.report['saved']}:half") == b"half\n"
+    assert repo.worktrees() == []
+    assert left(tmp_path / "home") == {}

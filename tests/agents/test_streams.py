@@ -1,0 +1,286 @@
+"""What is read from streams that real agents have printed (see ``capture.py``)."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ralph_wrap.agents.read import (
+    Answered,
+    Called,
+    Failed,
+    Known,
+    Limited,
+    Reader,
+    Said,
+    Spent,
+    Trouble,
+)
+from ralph_wrap.agents.read.readable import Readable
+from tests.agents.capture import PROMISE, STREAMS, UNTIL
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ralph_wrap.agents.read import Event
+
+SESSION = Known("its session")
+WORK = f"echo hello > made; git add made; git commit -qm made; echo '{PROMISE}'"
+NOTED = "cat > 'notes.txt' <<'EOT'\nnoted\n\nEOT"
+METADATA = Trouble(
+    "Model metadata for `scripted` not found. Defaulting to fallback metadata; "
+    "this can degrade performance and cause issues."
+)
+ANSWER = f"All is well.\n{PROMISE}"
+
+# Claude Code: one message is told once for each of its parts, its words counted only at the end.
+CLAUDE: dict[str, list[Event]] = {
+    "answer": [
+        SESSION,
+        Spent(1001, None, 1),
+        Said(ANSWER),
+        Spent(1001, None, 1),
+        Spent(1100, 0.0075, 1),
+        Answered(ANSWER),
+    ],
+    "thought": [
+        SESSION,
+        Spent(1001, None, 1),
+        Said("Not yet."),
+        Spent(1001, None, 1),
+        Spent(1100, 0.0075, 1),
+        Answered("Not yet."),
+    ],
+    "tools": [
+        SESSION,
+        Said("Working."),
+        Spent(1001, None, 1),
+        Called("Bash", WORK),
+        Spent(1001, None, 1),
+        Called("Write", "notes.txt"),
+        Spent(2002, None, 2),
+        Said("Made it."),
+        Spent(3003, None, 3),
+        Spent(3300, 0.0225, 3),
+        Answered("Made it."),
+    ],
+    "limit": [
+        SESSION,
+        Spent(0, 0, 1),
+        Limited("You've hit your session limit · resets Mar 17, 2030, 5:46pm (UTC)", UNTIL),
+    ],
+    "limit-unknown": [
+        SESSION,
+        Spent(0, 0, 1),
+        Limited("API Error: Request rejected (429) · This account has reached its limit"),
+    ],
+    "refused": [SESSION, Spent(0, 0, 1), Failed("API Error: 400 The request is invalid")],
+    "interrupted": [
+        SESSION,
+        Said("Working."),
+        Spent(1001, None, 1),
+        Called("Bash", "echo one"),
+        Spent(1001, None, 1),
+    ],
+}
+
+QUOTA = (
+    "[API Error: You have exhausted your daily quota on this model.]\nPlease wait and try again later. To "
+    "increase your limits, request a quota increase through AI Studio, or switch to another /auth method"
+)
+HIT = (
+    "You’ve hit your usage limit. Upgrade to Pro (https://chatgpt.com/explore/pro), visit "  # noqa: RUF001
+    "https://chatgpt.com/settings/usage to purchase more credits or try again"
+)
+INVALID = '{"error": {"type": "invalid_request_error", "code": 400, "message": "The request is invalid"}}'
+CODEX: dict[str, list[Event]] = {
+    "answer": [SESSION, METADATA, Said(ANSWER), Spent(1100, None, 1), Answered(ANSWER)],
+    "thought": [SESSION, METADATA, Said("Not yet."), Spent(1100, None, 1), Answered("Not yet.")],
+    "tools": [
+        SESSION,
+        METADATA,
+        Said("Working."),
+        Called("shell", WORK),
+        Called("shell", NOTED),
+        Said("Made it."),
+        Spent(3300, None, 1),
+        Answered("Made it."),
+    ],
+    "limit": [
+        SESSION,
+        METADATA,
+        Trouble(f"{HIT} at Mar 17th, 2030 5:46 PM."),
+        Limited(f"{HIT} at Mar 17th, 2030 5:46 PM.", UNTIL + 20),  # it tells no seconds
+    ],
+    "limit-unknown": [SESSION, METADATA, Trouble(f"{HIT} later."), Limited(f"{HIT} later.")],
+    "refused": [SESSION, METADATA, Trouble(INVALID), Failed(INVALID)],
+    "dropped": [
+        SESSION,
+        METADATA,
+        Trouble(
+            "Reconnecting... 1/1 (stream disconnected before completion: stream closed before "
+            "response.completed)"
+        ),
+        Trouble("stream disconnected before completion: stream closed before response.completed"),
+        Failed(
+            "stream disconnected before completion: stream closed before response.completed", passing=True
+        ),
+    ],
+    "interrupted": [SESSION, METADATA, Said("Working."), Called("shell", "echo one")],
+}
+OPENCODE: dict[str, list[Event]] = {
+    "answer": [SESSION, Said(ANSWER), Spent(1100, 0.0012, 1), Answered(ANSWER)],
+    "thought": [SESSION, Said("Not yet."), Spent(1100, 0.0012, 1), Answered("Not yet.")],
+    "tools": [
+        SESSION,
+        Said("Working."),
+        Called("bash", WORK),
+        Spent(1100, 0.0012, 1),
+        Called("write", "notes.txt"),
+        Spent(2200, 0.0024, 2),
+        Said("Made it."),
+        Spent(3300, 0.0012 + 0.0012 + 0.0012, 3),
+        Answered("Made it."),
+    ],
+    "limit": [Limited("Insufficient credits")],
+    "refused": [Failed("The request is invalid")],
+    "interrupted": [SESSION, Said("Working."), Called("bash", "echo one"), Spent(1100, 0.0012, 1)],
+}
+GEMINI: dict[str, list[Event]] = {
+    "answer": [SESSION, Said(ANSWER, goes_on=True), Spent(1100), Answered(ANSWER)],
+    "thought": [SESSION, Said("Not yet.", goes_on=True), Spent(1100), Answered("Not yet.")],
+    "pieces": [
+        SESSION,
+        *[Said(piece, goes_on=True) for piece in ("One, ", "two, ", "three", ".\nFou", "r.")],
+        Spent(1100),
+        Answered("One, two, three.\nFour."),
+    ],
+    "tools": [
+        SESSION,
+        Said("Working.", goes_on=True),
+        Called("run_shell_command", WORK),
+        Called("write_file", "notes.txt"),
+        Said("Made it.", goes_on=True),
+        Spent(3300),
+        Answered("Made it."),
+    ],
+    "limit": [SESSION, Spent(0), Limited(QUOTA)],
+    "refused": [
+        SESSION,
+        Spent(0),
+        Failed(
+            '[API Error: {"error":{"code":400,"message":"Request contains an invalid argument.",'
+            '"status":"INVALID_ARGUMENT"}}]'
+        ),
+    ],
+    "overload": [
+        SESSION,
+        Spent(0),
+        Failed(
+            '[API Error: {"error":{"code":529,"message":"The model is overloaded.","status":"UNAVAILABLE"}}]',
+            passing=True,
+        ),
+    ],
+    "interrupted": [SESSION, Said("Working.", goes_on=True), Called("run_shell_command", "echo one")],
+}
+EXPECTED = {
+    (agent, case): events
+    for agent, cases in {"claude": CLAUDE, "codex": CODEX, "opencode": OPENCODE, "gemini": GEMINI}.items()
+    for case, events in cases.items()
+}
+
+
+def _read(path: Path) -> list[Event]:
+    reader = Reader(path.parent.name)
+    return [*reader.feed(path.read_bytes()), *reader.finish()]
+
+
+@pytest.fixture(autouse=True)
+def _utc(_sealed: None) -> None:
+    """Codex tells local time, as it is where it runs."""
+    time.tzset()
+
+
+@pytest.mark.parametrize(("agent", "case"), EXPECTED, ids="/".join)
+def test_what_a_real_stream_tells(agent: str, case: str) -> None:
+    """All of it, in order; an agent's name for its session is its own."""
+    told = _read(STREAMS / agent / f"{case}.jsonl")
+    assert [SESSION if isinstance(event, Known) else event for event in told] == EXPECTED[agent, case]
+
+
+@pytest.mark.parametrize(
+    "path", sorted(STREAMS.glob("*/*.jsonl")), ids=lambda path: f"{path.parent.name}/{path.stem}"
+)
+def test_no_line_of_a_real_stream_is_strange(path: Path) -> None:
+    """Each is of the format; nothing of the machine that it was captured on is in it."""
+    content = path.read_bytes()
+    assert {type(event).__name__ for event in _read(path)} & {"Stray", "Skipped"} == set()
+    assert [word for word in (b"/root", b"/work/") if word in content] == []
+
+
+@pytest.mark.parametrize(
+    ("agent", "passing"),
+    [
+        *(
+            ("claude/overload", True),
+            ("codex/overload", True),
+            ("codex/dropped", True),
+            ("gemini/overload", True),
+        ),
+        *(("claude/refused", False), ("codex/refused", False), ("opencode/refused", False)),
+        ("gemini/refused", False),
+    ],
+)
+def test_which_failures_pass(agent: str, passing: object) -> None:
+    """An overload and the network do, a request that is refused does not."""
+    failures = [event for event in _read(STREAMS / f"{agent}.jsonl") if isinstance(event, Failed)]
+    assert [failure.passing for failure in failures] == [passing]
+
+
+@pytest.mark.parametrize(
+    ("agent", "shell", "write"),
+    [
+        ("claude", "Bash", "Write: notes.txt"),
+        ("codex", "shell", "shell: cat > 'notes.txt' <<'EOT' …"),
+        ("opencode", "bash", "write: notes.txt"),
+        ("gemini", "run_shell_command", "write_file: notes.txt"),
+    ],
+)
+def test_what_is_seen_of_an_agents_work(agent: str, shell: str, write: str) -> None:
+    """Its words, and a line for each use of a tool."""
+    readable = Readable()
+    shown = (
+        b"".join(readable.show(event) for event in _read(STREAMS / agent / "tools.jsonl")) + readable.finish()
+    )
+    lines = shown.decode().splitlines()
+    assert lines[-4:] == ["Working.", f"> {shell}: {WORK}", f"> {write}", "Made it."]
+    assert [line[:16] for line in lines[:-4]] == (["! Model metadata"] if agent == "codex" else [])
+
+
+HOUR = 3600
+NOW = 1_900_000_000  # 17:46:40 UTC
+
+
+@pytest.mark.parametrize(
+    ("words", "until"),
+    [
+        ("try again at 6:05 PM.", NOW + 18 * 60 + 20 + 60),
+        ("try again at 12:05 AM.", NOW - 17 * HOUR - 46 * 60 - 40 + 6 * 60),
+        ("try again at Mar 18th, 2030 5:46 PM.", NOW + 24 * HOUR + 20),
+        ("try again at Foo 18th, 2030 5:46 PM.", None),
+        ("try again at Dec 31st, 9999 11:59 PM.", None),
+        ("try again at Jan 1st, 0000 11:59 PM.", None),
+        ("try again later.", None),
+        ("", None),
+    ],
+)
+def test_when_a_limit_of_codex_ends(monkeypatch: pytest.MonkeyPatch, words: str, until: float | None) -> None:
+    """Today if no day is named; its minute has to be over."""
+    monkeypatch.setattr(time, "time", lambda: float(NOW))
+    failed = {"type": "turn.failed", "error": {"message": f"You've hit your usage limit, {words}"}}
+    (event,) = Reader("codex").feed(json.dumps(failed).encode() + b"\n")
+    assert isinstance(event, Limited)
+    assert event.until == until
