@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ralph_wrap.files import try_lock
+from tests.support.pid1 import Container
 from tests.support.processes import left
 from tests.support.sessions import PROGRAM, command
 from tests.support.wait import eventually
@@ -148,6 +150,20 @@ def test_it_is_filled_again_after_a_session(project: Repo, tmp_path: Path) -> No
     after = warm(project)
     assert len(after) == 1
     assert after != before
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a pid namespace needs root")
+def test_it_is_filled_at_the_start_of_a_container(project: Repo) -> None:
+    """PID 1 has it done with its sweep, and reaps it."""
+    configure(project, "pool = 2")
+    with Container(project.path) as container:
+        eventually(lambda: len(warm(project)) == 2, "the pool to be filled", 30)
+        container.rest()
+        assert [entry["ready"] for entry in json.loads(_listed(project))["data"]] == [True, True]
+
+
+def _listed(repo: Repo) -> bytes:
+    return command("pool", "--json", cwd=repo.path).stdout
 
 
 def test_who_is_ended_by_term_fills_nothing(

@@ -328,7 +328,7 @@ def _hint(where: Git, repository: Repository, branch: str) -> str:
             return f"{place} cannot be written by user id {os.geteuid()}: start as its owner"
         if disk.f_bavail * disk.f_frsize < _NEARLY_FULL or (disk.f_files and not disk.f_favail):
             return f"the disk of {place} is full: free some space"
-    return "ralph-wrap works on in the project directory itself; --isolation require ends instead"
+    return "ralph-wrap doctor looks for the cause"
 
 
 _NEARLY_FULL = 1 << 20
