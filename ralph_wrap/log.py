@@ -54,6 +54,7 @@ class Log:
         self._colour = colour
         self._spared = spared
         self._also = () if terminal else also
+        self._in_progress = False
         self._beside = -1
         self._seen = 0
         self._file = -1
@@ -125,9 +126,15 @@ class Log:
         """
         self._tell("info", event, text, message=message, **facts)
 
+    @property
+    def is_terminal(self) -> bool:
+        """Whether somebody sees progress."""
+        return self._terminal
+
     def progress(self, text: str) -> None:
         """Show on one line of a terminal how far long work is; an empty text clears it."""
-        if self._terminal:
+        if self._terminal and (text or self._in_progress):
+            self._in_progress = bool(text)
             self._write(f"\r{one_line(text)}\x1b[K".encode(errors="backslashreplace"))
 
     def close(self) -> None:
@@ -163,6 +170,7 @@ class Log:
     def _narrate(
         self, _logger: WrappedLogger, _method: str, event: MutableMapping[str, Any]
     ) -> MutableMapping[str, Any]:
+        self.progress("")
         text = f"{event['text']}\n".encode(errors="backslashreplace")
         self._write(self._line_end() + (text if event["text"] else _sentence(event, colour=self._colour)))
         return event

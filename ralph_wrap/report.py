@@ -26,6 +26,19 @@ VERSION = 1
 _NAMED = 10  # ignored files, and changes outside, that are named; the others are counted
 
 
+_BRAKES = {
+    "max-iterations": "--max-iterations: so many were asked for",
+    "max-failures": "--max-failures: so many iterations in a row have failed",
+    "max-stalls": "--max-stalls: so many iterations in a row have changed nothing",
+    "max-time": "--max-time: it is over",
+    "max-cost": "--max-cost: it is spent",
+    "max-tokens": "--max-tokens: they are spent",
+    "usage-limit": "the account's usage limit holds longer than --max-time",
+    "leak": "--on-leak stop: something outside the worktree has changed",
+}
+"""What has ended a loop that was not done, for people."""
+
+
 class SessionReport(NamedTuple):
     """How a session ended. ``None`` where something does not apply or was not looked at.
 
@@ -35,8 +48,8 @@ class SessionReport(NamedTuple):
         agent: what it ran.
         started: UTC, ISO 8601.
         ended: the same.
-        ended_by: promise, max-iterations, max-failures, max-stalls, max-time, stop, signal, leak,
-            not-started, error, killed.
+        ended_by: promise, max-iterations, max-failures, max-stalls, max-time, max-cost, max-tokens,
+            usage-limit, stop, signal, leak, not-started, error, killed.
         exit_status: of ``ralph-wrap run``.
         error: what went wrong, where an error ended it.
         iterations: how many were started.
@@ -184,6 +197,8 @@ def banner(record: Record, output: str) -> str:
 def summary(report: SessionReport, root: Path, log: Path) -> str:
     """Return what a person sees when a session has ended."""
     rows = [("session", report.session)]
+    if report.ended_by in _BRAKES:
+        rows.append(("brake", _BRAKES[report.ended_by]))
     if report.branch:
         rows.append(("branch", f"{report.branch}, {_counted(report.commits or 0, 'commit')}"))
     if report.saved:
@@ -199,19 +214,25 @@ def summary(report: SessionReport, root: Path, log: Path) -> str:
         names = ", ".join(report.ignored_removed["paths"])
         rows.append(("ignored", f"{_counted(report.ignored_removed['files'], 'file')} went with it: {names}"))
     if report.tokens is not None:
-        cost = "" if report.cost_usd is None else f", ${report.cost_usd:.2f}"
+        cost = "" if report.cost_usd is None else f", ${report.cost_usd:.2f} reported"
         rows.append(("spent", f"{_counted(report.tokens, 'token')}{cost}"))
     rows += _outside(report.leaks or ())
     rows.append(("output", os.fspath(log)))
+    rows += _next(report, root)
+    return _table(f"ralph-wrap: {ending(report)}", rows)
+
+
+def _next(report: SessionReport, root: Path) -> Iterator[tuple[str, str]]:
+    """Yield the commands to type next."""
     where = shlex.quote(os.fspath(root))
     if report.branch and report.commits:
-        rows.append(("review", f"git -C {where} log -p {(report.base or '')[:12]}..{report.branch}"))
+        yield "review", f"git -C {where} log -p {(report.base or '')[:12]}..{report.branch}"
     if report.saved and report.saved_paths:
-        label = "" if report.commits else "review"
-        rows.append((label, f"git -C {where} diff {report.saved}^ {report.saved}"))
+        yield "" if report.commits else "review", f"git -C {where} diff {report.saved}^ {report.saved}"
+    if report.branch and report.ended_by in _BRAKES and not report.kept:  # its branch is still checked out
+        yield "go on", f"ralph-wrap run -C {where} --branch {report.branch} …"
     if report.kept and report.workspace:
-        rows.append(("remove", f"ralph-wrap rm -C {where} {report.id}"))
-    return _table(f"ralph-wrap: {ending(report)}", rows)
+        yield "remove", f"ralph-wrap rm -C {where} {report.id}"
 
 
 def _outside(leaks: Sequence[str]) -> Iterator[tuple[str, str]]:

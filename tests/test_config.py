@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ralph_wrap import config
-from ralph_wrap.config import Ignore, Isolation, OnDirty, Settings, duration
+from ralph_wrap.config import Ignore, Isolation, OnDirty, OnLeak, Settings, duration
 from ralph_wrap.errors import UsageError
 from ralph_wrap.process import OWN_COMMAND
 
@@ -29,12 +29,16 @@ VALUES: dict[str, tuple[str, Any, str, Any]] = {
     "max_failures": ("7", 7, "0", 0),
     "max_stalls": ("7", 7, "0", 0),
     "max_time": ("2h", 7200.0, "90s", 90.0),
+    "max_tokens": ("5000", 5000, "0", 0),
+    "max_cost": ("0.5", 0.5, "12", 12.0),
     "iteration_timeout": ("15m", 900.0, "90s", 90.0),
     "idle_timeout": ("15m", 900.0, "90s", 90.0),
     "delay": ("1.5s", 1.5, "2", 2.0),
     "grace": ("250ms", 0.25, "1m", 60.0),
     "until": ("DONE", "DONE", "READY", "READY"),
+    "preamble": ("on", True, "off", False),
     "raw": ("on", True, "off", False),
+    "on_leak": ("stop", OnLeak.STOP, "report", OnLeak.REPORT),
     "isolation": ("off", Isolation.OFF, "require", Isolation.REQUIRE),
     "base": ("main", "main", "v1.0", "v1.0"),
     "branch": ("topic", "topic", "other", "other"),
@@ -362,8 +366,12 @@ WRONG = {
     "max_failures": ("1.5", "'1.5' is no whole number of 0 or more"),
     "max_stalls": ("9999999999", "'9999999999' is no whole number of 0 or more"),
     "max_time": ("soon", "'soon' is no duration (90s, 15m, 2h)"),
+    "max_tokens": ("1k", "'1k' is no whole number of 0 or more"),
+    "max_cost": ("$5", "'$5' is no amount in US dollars (5, 0.50)"),
+    "preamble": ("short", "'short' is neither on nor off"),
     "hooks": ("maybe", "'maybe' is neither on nor off"),
     "keep_worktree": ("2", "'2' is neither on nor off"),
+    "on_leak": ("ask", "'ask' is none of report, stop"),
     "isolation": ("full", "'full' is none of prefer, require, off"),
     "on_dirty": ("WIP", "'WIP' is none of wip, keep"),
     "ignore": ("no", "'no' is none of gitignore, exclude, off"),

@@ -71,6 +71,7 @@ def test_the_help_shows_each_default(repo: Repo) -> None:
     told = {name: _default_told(lines[name.replace("_", "-")]) for name in config.OPTIONS}
     nothing = {name for name, default in defaults.items() if default in {None, "", 0.0, ()}} - {
         "hooks",
+        "preamble",
         "background",
         "agents",
         *config.FILE_ONLY,

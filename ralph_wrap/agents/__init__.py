@@ -70,7 +70,11 @@ def _as_told(settings: Settings, table: AgentTable) -> Settings:
         if container.mark(Path("/")):
             given = {**agent.contained_root, **given}
     prompt = table.prompt or (agent.prompt if table.command is None else _taken_by(command))
-    manner = Manner(prompt, table.output or agent.output, tuple(given.items()))
+    # Another program would not know the words; whoever gives the same one more options still runs it.
+    is_same = bool(agent.command) and Path(command[0]).name == agent.command[0]
+    manner = Manner(
+        prompt, table.output or agent.output, tuple(given.items()), agent.budget if is_same else ()
+    )
     return settings._replace(command=command, manner=manner)
 
 

@@ -68,6 +68,13 @@ def run(
     max_time: Annotated[
         str | None, typer.Option(metavar=_TIME, help="End the loop after this (90s, 15m, 2h).")
     ] = None,
+    max_tokens: Annotated[
+        str | None,
+        typer.Option(metavar=_NUMBER, help="End after the agent has reported N tokens; 0: no limit."),
+    ] = None,
+    max_cost: Annotated[
+        str | None, typer.Option(metavar="USD", help="End after it has reported this cost; 0: no limit.")
+    ] = None,
     iteration_timeout: Annotated[
         str | None, typer.Option(metavar=_TIME, help="Cut an iteration short after this.")
     ] = None,
@@ -84,6 +91,12 @@ def run(
         typer.Option(
             metavar="TEXT",
             help="A line of the agent's answer that ends the loop. (default: <promise>COMPLETE</promise>)",
+        ),
+    ] = None,
+    preamble: Annotated[
+        str | None,
+        typer.Option(
+            metavar="off|on", help="Tell the agent where it works, before the prompt. (default: off)"
         ),
     ] = None,
     raw: Annotated[

@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from ralph_wrap.log import Log
     from ralph_wrap.project import Project
 
-_BEGUN = ("agent.started", "iteration.ended")
-"""Events after which it is known whether the agent could be started; the second one without a prompt."""
+_BEGUN = ("agent.started", "iteration.ended", "limit.waiting")
+"""Events after which it is known whether the agent could be started; the second one without a prompt, the
+last one if that will be hours later."""
 
 
 def _sweep(
@@ -66,6 +67,8 @@ def _warn(settings: Settings, flags: Mapping[str, str | None], environ: Mapping[
     for name, near in config.unknown_variables(environ).items():
         nearest = f"the nearest known name is {near}" if near else "ralph-wrap run --help lists the options"
         told.warning("variable.ignored", f"{name} is unknown and changes nothing; {nearest}")
+    if settings.preamble and settings.prompt is None and settings.prompt_file is None:
+        told.warning("option.ignored", "--preamble: no effect without a prompt")
     if settings.isolation is Isolation.OFF:
         typed = [name for name in config.OF_A_WORKTREE if flags.get(name) is not None]
         if typed:
@@ -187,10 +190,12 @@ def _relay_until_begun(reading: int, told: Log) -> tuple[str | None, bool]:
         for line in lines:
             try:
                 event = json.loads(line)
-                if event["event"] in _BEGUN and agent_id:
+                if event["event"] in _BEGUN[:2] and agent_id:
                     return agent_id, True
                 tell = {"warning": told.warning, "error": told.error}.get(event["level"], told.event)
                 tell(event["event"], event["message"], **{"hint": event["hint"]} if "hint" in event else {})
+                if event["event"] in _BEGUN and agent_id:
+                    return agent_id, True
                 if event["event"] == "session.started":
                     agent_id = str(event["agent_id"])
             except (ValueError, TypeError, KeyError):

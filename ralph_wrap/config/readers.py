@@ -38,6 +38,12 @@ def _count(value: str) -> int:
     return int(value)
 
 
+def _dollars(value: str) -> float:
+    if not re.fullmatch(r"[0-9]{1,9}(?:\.[0-9]{1,6})?", value):
+        raise ValueError(f"{value!r} is no amount in US dollars (5, 0.50)")
+    return float(value)
+
+
 def _flag(value: str) -> bool:
     meaning = {
         "1": True,
@@ -104,11 +110,14 @@ READERS: dict[str, Callable[[str], Any]] = {
     "max_failures": _count,
     "max_stalls": _count,
     "max_time": duration,
+    "max_tokens": _count,
+    "max_cost": _dollars,
     "iteration_timeout": duration,
     "idle_timeout": duration,
     "delay": duration,
     "grace": duration,
     "until": _text,
+    "preamble": _flag,
     "raw": _flag,
     "on_leak": _choice(OnLeak),
     "isolation": _choice(Isolation),

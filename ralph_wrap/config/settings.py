@@ -67,12 +67,14 @@ class Manner(NamedTuple):
             ``{prompt}`` or ``{prompt_file}``.
         output: the format of what it prints; ``text`` is none.
         env: environment variables that it gets besides.
+        budget: more words for its command that cap what it may spend, ``{left}`` being US dollars.
 
     """
 
     prompt: str = "stdin"
     output: str = "text"
     env: tuple[tuple[str, str], ...] = ()
+    budget: tuple[str, ...] = ()
 
 
 class AgentTable(NamedTuple):
@@ -114,11 +116,14 @@ class Settings(NamedTuple):
         max_failures: end after so many failing iterations in a row.
         max_stalls: end after so many iterations in a row that changed nothing.
         max_time: end after so long.
+        max_tokens: end after the agent has reported so many, in the middle of an iteration, too.
+        max_cost: the same in US dollars.
         iteration_timeout: cut an iteration short after so long.
         idle_timeout: cut an iteration short after so long without output.
         delay: wait between iterations.
         grace: between asking an agent to end and killing it.
         until: a line of the agent's answer that ends the loop; empty for none.
+        preamble: the prompt begins with words on where the agent works and how that is reviewed.
         on_leak: what happens when something outside the workspace has changed during an iteration.
         isolation: whether a worktree is wanted.
         base: what a new branch starts from.
@@ -153,11 +158,14 @@ class Settings(NamedTuple):
     max_failures: int = 5
     max_stalls: int = 5
     max_time: float | None = None
+    max_tokens: int = 0
+    max_cost: float = 0.0
     iteration_timeout: float | None = None
     idle_timeout: float | None = None
     delay: float = 0.0
     grace: float = 5.0
     until: str = "<promise>COMPLETE</promise>"
+    preamble: bool = False
     on_leak: OnLeak = OnLeak.REPORT
     isolation: Isolation = Isolation.PREFER
     base: str = "head"

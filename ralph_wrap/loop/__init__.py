@@ -1,5 +1,7 @@
 """The loop: :mod:`policy` decides, :mod:`driver` obeys, :mod:`overseer` waits beside what runs.
 
+What an iteration is ended by from within is in :mod:`brakes`, what it has spent in :mod:`spending`, and the
+usage limit of an account, which sessions tell each other, in :mod:`account`.
 :mod:`terminal` belongs to whom a person talks to; :mod:`setup` runs once, before the first iteration.
 """
 

@@ -4,20 +4,35 @@ from __future__ import annotations
 
 import os
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from ralph_wrap import process
 from ralph_wrap.agents.read import Limited
 from ralph_wrap.agents.read.readable import shortened
-from ralph_wrap.loop import prompt
+from ralph_wrap.loop import prompt, spending
+from ralph_wrap.loop.account import Account
+from ralph_wrap.loop.brakes import PROMISE_GRACE, Brakes
 from ralph_wrap.loop.overseer import ASKED, Ending, Overseer
-from ralph_wrap.loop.policy import CUT_SHORT, Cut, End, GoOn, Iteration, LoopResult, State, after
+from ralph_wrap.loop.policy import (
+    CUT_SHORT,
+    Again,
+    Cut,
+    End,
+    GoOn,
+    Iteration,
+    LoopResult,
+    Refusal,
+    State,
+    after,
+)
+from ralph_wrap.loop.spending import Spending
 from ralph_wrap.loop.terminal import find_terminal
 from ralph_wrap.loop.unstarted import unstarted
 from ralph_wrap.request import Requests
 
 if TYPE_CHECKING:
+    from ralph_wrap.agents.read import Spent
     from ralph_wrap.config import Settings
     from ralph_wrap.log import Log
     from ralph_wrap.loop.listen import Heard, Listener
@@ -26,6 +41,8 @@ if TYPE_CHECKING:
     from ralph_wrap.signals import Signals
 
 _FAILED = 1  # exit status of an iteration whose agent says that it failed, and ends with 0
+_SPREAD = 5.0  # seconds at most by which sessions go on one after the other when a usage limit ends
+_TICK = 1.0  # seconds between two steps of a countdown
 
 
 class Driver:
@@ -38,6 +55,7 @@ class Driver:
         listener: hears its stdout.
         signals: entered; their requests end the loop.
         log: told of everything.
+        promise_grace: seconds that an agent may go on after it has kept its promise.
 
     """
 
@@ -49,9 +67,12 @@ class Driver:
         listener: Listener,
         signals: Signals,
         log: Log,
+        *,
+        promise_grace: float = PROMISE_GRACE,
     ) -> None:
         self._settings = settings
         self._stage = stage
+        self._environ = {**stage.environ, **dict(settings.manner.env)}
         self._relay = relay
         self._listener = listener
         self._stop = signals.stop
@@ -59,6 +80,12 @@ class Driver:
         self._overseer = Overseer(stage, settings.grace, relay, signals, self._requests, log)
         self._log = log
         self._deadline = time.monotonic() + settings.max_time if settings.max_time else None
+        self._promise_grace = promise_grace
+        self._spending = Spending()
+        self._is_blind = False
+        self._started = 0
+        # .ralph/run/sessions/<session> is ours, .ralph/run the project's
+        self._account = Account(stage.directory.parents[1] / "limits", settings.agent, self._environ)
         self._terminal = find_terminal(settings)
         log.share_terminal(stage.directory / "output.log")
 
@@ -72,7 +99,7 @@ class Driver:
         """
         with self._requests:
             status, pristine = 0, self._stage.pristine
-            if self._settings.setup and not self._called_off(State(), 0):
+            if self._settings.setup and not self._called_off(0):
                 from ralph_wrap.loop.setup import set_up  # noqa: PLC0415 -- few projects have one
 
                 try:
@@ -89,12 +116,13 @@ class Driver:
         settings = self._settings
         state = State()
         before = ""
-        if settings.max_stalls and not self._called_off(state, status):
+        if settings.max_stalls and not self._called_off(status):
             before = pristine or self._stage.fingerprint()
         while True:
-            if called_off := self._called_off(state, status):
-                return called_off
+            if ended := self._held_back(state, status) or self._called_off(status):
+                return ended
             number = state.iterations + 1
+            self._started = number
             iteration = self._iterate(number)
             iteration = iteration._replace(
                 last=self._requests.look() is not None,
@@ -108,40 +136,103 @@ class Driver:
                 and number != settings.max_iterations
                 and not iteration.promised
                 and iteration.cut is None
+                and iteration.refused is None
             ):
                 now = self._stage.fingerprint()
                 iteration = iteration._replace(changed=now != before if now else None)
             state, decision = after(settings, state, iteration)
             self._tell_ended(number, iteration, decision)
             if iteration.cut is Cut.SIGNAL:
-                return self._signalled(number)
+                return self._signalled()
             if isinstance(decision, End):
                 return LoopResult(decision.ended_by, decision.status, number)
+            if isinstance(decision, Again):
+                self._refuse(decision.hold)
+                continue
             before = now or before
             if decision.pause:
                 self._pause(decision.pause)
                 self._stage.look_outside(f"after iteration {number}")
 
-    def _called_off(self, state: State, status: int) -> LoopResult | None:
+    def _called_off(self, status: int) -> LoopResult | None:
         """Return how the loop ends before a further iteration, if it does."""
         if self._stop.count:
-            return self._signalled(state.iterations)
+            return self._signalled()
         if self._requests.look():
-            return LoopResult("stop", 0, state.iterations)
+            return LoopResult("stop", 0, self._started)
         if self._deadline and time.monotonic() >= self._deadline:
-            return LoopResult("max-time", status, state.iterations)
+            return LoopResult("max-time", status, self._started)
         return None
 
-    def _signalled(self, iterations: int) -> LoopResult:
-        return LoopResult("signal", 128 + (self._stop.first or 0), iterations)
+    def _refuse(self, hold: float) -> None:
+        now = time.time()
+        try:
+            self._account.refuse(now + hold, now)
+        except OSError as error:
+            self._log.event("limit.not_shared", reason=str(error))
+
+    def _held_back(self, state: State, status: int) -> LoopResult | None:
+        """Wait while the agent's account may not be used; return how the loop ends meanwhile, if it does.
+
+        Who found that out, we or another session, makes no difference.
+        """
+        told = 0.0
+        number = state.iterations + 1
+        while until := self._account.refused_until(time.time()):
+            if self._stop.count or self._requests.look():
+                return self._called_off(status)
+            if until != told:
+                told = until
+                self._log.event(
+                    "limit.waiting",
+                    f"the account's usage limit is reached: iteration {number} waits until {_clock(until)}",
+                    **self._account.hint,
+                    until=until,
+                    iteration=number,
+                )
+            self._hold(until)
+            self._stage.look_outside(f"before iteration {number}")
+            if self._deadline and time.monotonic() >= self._deadline:
+                self._log.warning("limit.reached", "max-time reached while the usage limit holds")
+                return LoopResult(
+                    "usage-limit", status or (0 if state.iterations else _FAILED), self._started
+                )
+        return None
+
+    def _hold(self, until: float) -> None:
+        seconds = until - time.time()
+        spread = min(_SPREAD, seconds) * int.from_bytes(os.urandom(2)) / (1 << 16)
+        end = time.monotonic() + seconds + spread
+
+        def look() -> float | None:
+            now = time.time()  # the one that goes on while the machine sleeps
+            if not self._account.refused_until(now - spread):
+                return None
+            if not self._log.is_terminal:
+                return end
+            left = timedelta(seconds=max(0, round(until + spread - now)))
+            self._log.progress(f"usage limit: {left} left, until {_clock(until)}")
+            return time.monotonic() + _TICK
+
+        try:
+            self._overseer.pause(min(end, self._deadline or end), look)
+        finally:
+            self._log.progress("")
+
+    def _signalled(self) -> LoopResult:
+        return LoopResult("signal", 128 + (self._stop.first or 0), self._started)
 
     def _iterate(self, number: int) -> Iteration:
         self._stage.begin(number)
         self._log.event("iteration.started", iteration=number)
         try:
-            stdin, command = prompt.hand_over(
-                self._settings, prompt.content(self._settings), self._stage.directory
-            )
+            content = prompt.content(self._settings)
+            if content is not None and self._settings.preamble:
+                content = (
+                    prompt.preamble(number, self._settings.max_iterations, self._stage.environ) + content
+                )
+            stdin, command = prompt.hand_over(self._settings, content, self._stage.directory)
+            command = spending.capped(self._settings, command, self._spending)
         except OSError as error:
             file = self._settings.prompt_file
             what = f"prompt file {file} cannot be read" if file else "the prompt cannot be handed over"
@@ -169,7 +260,9 @@ class Driver:
 
     def _judged(self, iteration: Iteration, heard: Heard) -> Iteration:
         """Return how an iteration ended by what the agent itself says of it."""
-        if (spent := heard.spent) is not None:
+        spent = heard.spent
+        self._spending = self._spending.and_(spent)
+        if spent is not None:
             self._log.event(
                 "agent.reported",
                 tokens=spent.tokens,
@@ -177,31 +270,48 @@ class Driver:
                 turns=spent.turns,
                 session=heard.session or None,
             )
-        promised = heard.promised and iteration.cut not in ASKED
+        iteration = iteration._replace(
+            promised=heard.promised and iteration.cut not in ASKED,
+            reached=spending.reached(self._settings, self._spending),
+        )
         if heard.failure is None:
-            return iteration._replace(promised=promised)
+            if not self._is_blind and iteration.status == 0:
+                self._is_blind = self._warn_of_blindness(spent)
+            return iteration
+        iteration = iteration._replace(status=iteration.status or _FAILED)
         words = shortened(heard.failure.message)
         if isinstance(heard.failure, Limited):
             until = heard.failure.until
-            at = "" if until is None else f" until {datetime.fromtimestamp(until, UTC):%Y-%m-%d %H:%M} UTC"
+            at = "" if until is None else f" until {_clock(until)}"
             self._log.warning(
                 "agent.limited", f"the agent's usage limit is reached{at}: {words}", until=until
             )
-        else:
-            self._log.warning("agent.failed", f"the agent has failed: {words}", passing=heard.failure.passing)
-        return iteration._replace(promised=promised, status=iteration.status or _FAILED)
+            return iteration._replace(refused=Refusal(None if until is None else until - time.time()))
+        self._log.warning("agent.failed", f"the agent has failed: {words}", passing=heard.failure.passing)
+        if heard.failure.capped and self._settings.max_cost and iteration.cut is None:
+            return iteration._replace(status=CUT_SHORT, cut=Cut.MAX_COST)  # the cap that it was given
+        return iteration._replace(passing=heard.failure.passing)
+
+    def _warn_of_blindness(self, spent: Spent | None) -> bool:
+        """Tell of limits that cannot hold."""
+        if options := spending.without_effect(self._settings, spent):
+            self._log.warning(
+                "limit.ignored",
+                f"no effect: {options}; the agent does not report it",
+                "--max-time, --max-iterations",
+            )
+        return bool(options)
 
     def _spawn(self, command: tuple[str, ...], stdin: int | None, number: int) -> process.Group:
         streams = process.Streams(stdin, *self._relay.writing_ends)
         if self._terminal.descriptor is not None:
             streams = process.Streams(None, None, None)
         cwd = self._stage.cwd
-        given = {**self._stage.environ, **dict(self._settings.manner.env)}
         try:
             return process.Group(
                 command,
                 cwd=cwd,
-                env={**given, "RALPH_ITERATION": str(number), "PWD": str(cwd)},
+                env={**self._environ, "RALPH_ITERATION": str(number), "PWD": str(cwd)},
                 streams=streams,
                 inherited=self._stage.inherited,
                 terminal=self._terminal.descriptor,
@@ -211,27 +321,18 @@ class Driver:
             raise unstarted(error, command[0], cwd, self._settings.project, isolated=isolated) from None
 
     def _watch(self, group: process.Group, ending: Ending) -> Iteration:
-        begun = self._relay.last_output = time.monotonic()
-        return self._overseer.oversee(
-            group,
-            ending,
-            lambda: self._limits(begun),
-            terminal=None if self._terminal.descriptor is None else self._terminal,
+        terminal = None if self._terminal.descriptor is None else self._terminal
+        brakes = Brakes(
+            self._settings,
+            self._listener,
+            self._relay,
+            self._spending,
+            self._deadline,
+            self._promise_grace,
         )
-
-    def _limits(self, begun: float) -> dict[Cut, float]:
-        """Return when each time limit ends an iteration that began at a time."""
-        settings = self._settings
-        limits = {}
-        if self._deadline is not None:
-            limits[Cut.MAX_TIME] = self._deadline
-        if settings.iteration_timeout:
-            limits[Cut.ITERATION_TIMEOUT] = begun + settings.iteration_timeout
-        if settings.idle_timeout and self._terminal.descriptor is None:
-            # An agent whose output our reader does not take is not idle.
-            last = time.monotonic() if self._relay.is_held_up else self._relay.last_output
-            limits[Cut.IDLE_TIMEOUT] = last + settings.idle_timeout
-        return limits
+        return self._overseer.oversee(
+            group, ending, lambda: brakes.due(with_terminal=terminal is not None), terminal=terminal
+        )
 
     def _pause(self, seconds: float) -> None:
         end = time.monotonic() + seconds
@@ -239,9 +340,9 @@ class Driver:
             end = min(end, self._deadline)
         self._overseer.pause(end)
 
-    def _tell_ended(self, number: int, iteration: Iteration, decision: GoOn | End) -> None:
+    def _tell_ended(self, number: int, iteration: Iteration, decision: GoOn | Again | End) -> None:
         message = ""
-        if iteration.failed and iteration.cut not in ASKED:
+        if iteration.failed and iteration.cut not in ASKED and not isinstance(decision, Again):
             message = f"iteration {number} failed with status {iteration.status}"
             if isinstance(decision, GoOn):
                 message += f", next in {decision.pause:g}s"
@@ -253,4 +354,9 @@ class Driver:
             promised=iteration.promised,
             changed=iteration.changed,
             cut=iteration.cut.value if iteration.cut else None,
+            refused=iteration.refused is not None,
         )
+
+
+def _clock(moment: float) -> str:
+    return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d %H:%M} UTC"

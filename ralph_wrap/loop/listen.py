@@ -75,6 +75,21 @@ class Listener:
             return None if self._before is _NO_COST else self._before
         return _sum(self._before, self._spent)
 
+    @property
+    def current(self) -> Spent | None:
+        """The same in this iteration alone."""
+        return self._spent
+
+    @property
+    def promised(self) -> bool:
+        """Whether a final answer was heard that holds the promise; plain text has none before its end."""
+        return self._promised
+
+    @property
+    def has_answered(self) -> bool:
+        """Whether the final answer was heard, or why there is none, and nothing was spent since."""
+        return self._answered
+
     def hear(self, piece: bytes) -> bytes:
         """Take the next piece, and return what is shown in its place."""
         if self._reader is None:
@@ -90,11 +105,7 @@ class Listener:
             if self._readable is not None:
                 shown += self._readable.finish()
         plain = self._plain.finish()
-        promised = plain and not self._told
-        if self._answer is not None:
-            finder = LineFinder(self._until)
-            finder.feed(self._answer.encode("utf-8", "surrogatepass"))
-            promised = finder.finish()
+        promised = self._promised or (plain and not self._told)
         heard = Heard(promised, self._failure, self._spent, self._session, shown)
         if self._spent is not None:
             self._before = _sum(self._before, self._spent)
@@ -103,7 +114,8 @@ class Listener:
 
     def _begin(self) -> None:
         self._told = False
-        self._answer: str | None = None
+        self._promised = False
+        self._answered = False
         self._failure: Limited | Failed | None = None
         self._spent: Spent | None = None
         self._session = ""
@@ -126,12 +138,18 @@ class Listener:
         self._told = self._told or not isinstance(event, Skipped)
         if isinstance(event, Spent):
             self._spent = event
+            self._answered = False
         elif isinstance(event, Answered):
-            self._answer, self._failure = event.text, None
+            self._answered, self._promised, self._failure = True, self._is_promise(event.text), None
         elif isinstance(event, Limited | Failed):
-            self._answer, self._failure = "", event
+            self._answered, self._promised, self._failure = True, False, event
         elif isinstance(event, Known):
             self._session = event.session
+
+    def _is_promise(self, answer: str) -> bool:
+        finder = LineFinder(self._until)
+        finder.feed(answer.encode("utf-8", "surrogatepass"))
+        return finder.finish()
 
 
 def _sum(one: Spent, other: Spent) -> Spent:

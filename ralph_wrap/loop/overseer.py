@@ -89,7 +89,7 @@ class Overseer:
                 obeyed = how
                 self._obey(how, group, ending)
             elif ending.cut is None and (reached := _reached(due)):
-                self._log.warning("limit.reached", f"{reached.value} reached: {name} is asked to end")
+                self._log.warning("limit.reached", f"{_reason(reached)}: {name} is asked to end")
                 self._tell(group, signal.SIGTERM)
                 ending.ask(reached, self._grace)
             if ending.escalate(group):
@@ -115,10 +115,19 @@ class Overseer:
         self._relay.drain()
         self._relay.handle(set())  # what follows is ours: it is read behind the command's words
 
-    def pause(self, end: float) -> None:
-        """Wait for a moment, as :func:`time.monotonic` counts, or for whoever wants the end before."""
+    def pause(self, end: float, look: Callable[[], float | None] | None = None) -> None:
+        """Wait for a moment, as :func:`time.monotonic` counts, or for whoever wants the end before.
+
+        Arguments:
+            end: the moment.
+            look: called whenever we wake up; returns when to wake up again, ``None`` to wait no longer.
+
+        """
         while not self._stop.count and not self._requests.look() and time.monotonic() < end:
-            self.wait([end])
+            again = look() if look else end
+            if again is None:
+                return
+            self.wait([end, again])
             if self._stop.suspended:
                 self._stop.suspended = False
                 suspend()
@@ -207,6 +216,12 @@ class Ending:
         self._killed = True
         self.deadline = time.monotonic() + UNKILLABLE_AFTER
         return False
+
+
+def _reason(reached: Cut) -> str:
+    if reached is Cut.AFTER_PROMISE:
+        return "the promise is kept, and its time to end is over"
+    return f"{reached.value} reached"
 
 
 def _reached(limits: Mapping[Cut, float]) -> Cut | None:

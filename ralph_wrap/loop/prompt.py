@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ralph_wrap import files, process
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from ralph_wrap.config import Settings
@@ -25,6 +26,31 @@ def content(settings: Settings) -> bytes | None:
     if settings.prompt is not None:
         return settings.prompt.encode("utf-8", "surrogateescape")
     return None
+
+
+def preamble(number: int, most: int, environ: Mapping[str, str]) -> bytes:
+    """Return what an agent is told before its prompt: where it works, and how that is reviewed.
+
+    Arguments:
+        number: of the iteration.
+        most: how many there are at most; 0 for no limit.
+        environ: the agent's environment, which says where it works.
+
+    """
+    where, branch = environ["RALPH_WORKSPACE"], environ["RALPH_BRANCH"]
+    place = f"{where}, which is not isolated. Nothing outside of it may be changed."
+    if branch:
+        place = (
+            f"a git worktree of its own, {where}, on branch {branch}."
+            " It must not leave that worktree: nothing outside of it may be changed."
+        )
+    of = f" of at most {most}" if most else ""
+    text = (
+        f"This session works in {place}\n"
+        f"This is iteration {number}{of}.\n"
+        f"Its work is reviewed by its commits, so whatever is done has to be committed there.\n\n"
+    )
+    return text.encode("utf-8", "surrogateescape")
 
 
 def hand_over(

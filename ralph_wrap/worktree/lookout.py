@@ -29,7 +29,7 @@ _NAMED = 10  # changes of one look that are named; the others are counted
 _KEPT = 100  # lines of a whole session, which may go on for weeks
 _STEP = 0.1  # seconds until a signal is seen
 _PATIENCE = 600.0  # seconds until git counts as hanging
-_IN_A_HURRY = 1.0  # seconds, once a signal has come
+_IN_A_HURRY = 0.5  # seconds, once a signal has come: whoever sends TERM may kill soon
 
 
 class Lookout:

@@ -29,7 +29,8 @@ class Model:
     """The server; entering it starts it.
 
     Arguments:
-        script: turns of each iteration; the last one is repeated.
+        script: turns of each iteration; the last one is repeated; a usage limit whose time has come is
+            left out.
         iteration: a file that holds the number of the iteration, if it is there.
 
     Attributes:
@@ -62,7 +63,7 @@ class Model:
         with self._asked:
             self.requests.append((path, body))
             self._asked.notify_all()
-        turns = self._script[min(number, len(self._script)) - 1]
+        turns = [turn for turn in self._script[min(number, len(self._script)) - 1] if not _is_over(turn)]
         return turns[min(dialect.answered(body), len(turns) - 1)]
 
     def hang(self) -> None:
@@ -78,6 +79,10 @@ class Model:
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
+
+
+def _is_over(turn: Turn) -> bool:
+    return isinstance(turn, Limited) and turn.until is not None and time.time() >= turn.until
 
 
 class _Server(ThreadingHTTPServer):

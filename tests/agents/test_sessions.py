@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from tests.agents.programs import PROGRAMS, with_subscription
 from tests.agents.script import Dropping, Failing, Hanging, Limited, Say, Shell, Write
 from tests.agents.server import Model
 from tests.support.processes import left, running
-from tests.support.sessions import Session, assert_ended_by
+from tests.support.sessions import Session, assert_ended_by, read_events
 from tests.support.wait import eventually
 
 if TYPE_CHECKING:
@@ -43,6 +44,14 @@ class Running:
 
     session: Session
     model: Model
+
+    def wait_for(self, event: str) -> None:
+        """Wait for an event, as long as a real agent may take."""
+
+        def look() -> bool:
+            return event in {entry["event"] for entry in read_events(self.session.directory)}
+
+        eventually(look, f"event {event}", cap=PATIENCE)
 
     def finish(self) -> Result:
         """Wait for the session's end."""
@@ -107,17 +116,59 @@ def test_raw_is_the_stream_as_it_comes(program: Program, repo: Repo, tmp_path: P
     assert [line for line in logged if line.startswith(b'{"type"')] == result.stdout.splitlines()
 
 
-def test_a_usage_limit_is_a_failure_with_its_time(program: Program, repo: Repo, tmp_path: Path) -> None:
-    """Whatever its exit status; those that tell when it ends are believed."""
+def test_a_usage_limit_is_known_with_its_time(program: Program, repo: Repo, tmp_path: Path) -> None:
+    """Whatever the exit status; those that tell when it ends are believed, and it is waited for."""
     change = with_subscription if program.name == "claude" else dict
     script: list[list[Turn]] = [[Limited(UNTIL)]]
     with _running(program, repo, tmp_path, script, "-n", "1", change=change) as running_:
+        running_.wait_for("limit.waiting")
+        running_.session.send(signal.SIGTERM)
         result = running_.finish()
-    assert (result.ending[:2], result.status != 0) == (("max-iterations", 1), True)
+    assert_ended_by(result, signal.SIGTERM)
     (told,) = [event for event in result.events if event["event"] == "agent.limited"]
     # Codex tells no seconds, the others no time.
     assert told["until"] == {"claude": UNTIL, "codex": UNTIL + 20}.get(program.name)
     assert told["level"] == "warning"
+
+
+@pytest.mark.parametrize("program", ["claude"], indirect=True)
+def test_a_usage_limit_is_waited_for(program: Program, repo: Repo, tmp_path: Path) -> None:
+    """The same iteration is done again when it has ended, and keeps its promise; nothing has counted."""
+    until = int(time.time()) + 12  # it takes 2 s to start, and more where others want the processor
+    script: list[list[Turn]] = [[Limited(until), Say(PROMISE)]]
+    strict = ("-n", "1", "--max-failures", "1", "--max-stalls", "1")
+    with _running(program, repo, tmp_path, script, *strict, change=with_subscription) as running_:
+        result = running_.finish()
+    assert result.ending == ("promise", 1, 0)
+    (waiting,) = [event for event in result.events if event["event"] == "limit.waiting"]
+    assert (abs(waiting["until"] - until) < 1, waiting["iteration"]) == (True, 1)
+    assert [event["iteration"] for event in result.events if event["event"] == "iteration.started"] == [1, 1]
+
+
+@pytest.mark.parametrize("program", ["claude"], indirect=True)
+def test_tokens_end_an_iteration_while_it_streams(program: Program, repo: Repo, tmp_path: Path) -> None:
+    """Before its tool has ended, and with all that it has started."""
+    script: list[list[Turn]] = [[Shell("echo half > half; sleep 1000", "Working."), Say(PROMISE)]]
+    with _running(program, repo, tmp_path, script, "--max-tokens", "1000", "--grace", "3s") as running_:
+        result = running_.finish()
+    assert result.ending == ("max-tokens", 1, 124)
+    assert result.report["tokens"] >= 1000
+    assert left(tmp_path / "home") == {}
+
+
+@pytest.mark.parametrize("program", ["claude"], indirect=True)
+def test_its_own_cap_is_what_is_left(program: Program, repo: Repo, tmp_path: Path) -> None:
+    """By which it ends itself; a turn costs more than is left after the first one."""
+    script: list[list[Turn]] = [[Say("Not yet.")], [Shell("echo one"), Shell("echo two"), Say(PROMISE)]]
+    with _running(program, repo, tmp_path, script, "--max-cost", "0.008") as running_:
+        result = running_.finish()
+    assert result.ending == ("max-cost", 2, 124)
+    assert [event["cut"] for event in result.events if event["event"] == "iteration.ended"] == [
+        *(None, "max-cost")
+    ]
+    (failed,) = [event["message"] for event in result.events if event["event"] == "agent.failed"]
+    assert failed.startswith("the agent has failed: Reached maximum budget")
+    assert 0.008 < result.report["cost_usd"] < 0.03
 
 
 def test_an_agent_that_is_refused_fails(program: Program, repo: Repo, tmp_path: Path) -> None:

@@ -6,67 +6,31 @@ import json
 import os
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from ralph_wrap import container
 from tests.support.processes import left
+from tests.support.scripted import PROMISE, TRUSTED, result_line, says, told_line
 from tests.support.sessions import Session, assert_ended_by, command, run
 from tests.support.wait import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from tests.support.repo import Repo
     from tests.support.sessions import Result
 
-PROMISE = "<promise>COMPLETE</promise>"
-TRUSTED = {"RALPH_TRUST": "1"}
-
-
-def _told(document: dict[str, Any]) -> str:
-    """Return a line of a shell script that prints a document."""
-    return f"cat <<'EOT'\n{json.dumps(document, separators=(',', ':'))}\nEOT\n"
-
-
-def _says(words: str) -> str:
-    content = [{"type": "text", "text": words}]
-    usage = {"input_tokens": 10, "output_tokens": 1}
-    message = {"id": "m", "content": content, "usage": usage}
-    return _told({"type": "assistant", "message": message, "parent_tool_use_id": None})
-
-
-def _result(words: str, **more: Any) -> str:
-    usage = {"input_tokens": 100, "output_tokens": 20, "cache_read_input_tokens": 3}
-    document = {"type": "result", "subtype": "success", "is_error": False, "result": words}
-    return _told({**document, "usage": usage, "total_cost_usd": 0.25, "num_turns": 2, **more})
-
-
-TOOL = _told(
+TOOL = told_line(
     {
         "type": "user",
         "message": {"content": [{"type": "tool_result", "content": f"\n{PROMISE}\n"}]},
     }
 )
-THOUGHT = _told({"type": "assistant", "message": {"content": [{"type": "thinking", "thinking": PROMISE}]}})
-
-
-@pytest.fixture
-def mine(repo: Repo, script: Callable[[str], str]) -> Callable[..., Result]:
-    """Return a function that runs a shell script as the agent ``mine``."""
-
-    def run_it(
-        body: str, *options: str, words: str = "", env: Mapping[str, str] = {}, **table: Any
-    ) -> Result:
-        lines = [f"{key} = {json.dumps(value)}" for key, value in {"output": "claude", **table}.items()]
-        lines += [f"env.{name} = {json.dumps(value)}" for name, value in env.items()]
-        argv = [script(body), *words.split()]
-        content = "\n".join(["[agents.mine]", f"command = {json.dumps(argv)}", *lines])
-        repo.write(".ralph/config.toml", content + "\n")
-        return run(repo.path, "-a", "mine", "-p", "do it", *options, env=TRUSTED)
-
-    return run_it
+THOUGHT = told_line(
+    {"type": "assistant", "message": {"content": [{"type": "thinking", "thinking": PROMISE}]}}
+)
 
 
 # What is shown
@@ -75,7 +39,7 @@ def mine(repo: Repo, script: Callable[[str], str]) -> Callable[..., Result]:
 def test_words_and_tools_are_shown_and_the_stream_is_kept(mine: Callable[..., Result]) -> None:
     """One line for each use of a tool; the stream is in output.log as it came."""
     used = {"id": "n", "content": [{"type": "tool_use", "name": "Bash", "input": {"command": "make\nmake"}}]}
-    body = _says("Looking.") + _told({"type": "assistant", "message": used}) + TOOL + _result("Fine.")
+    body = says("Looking.") + told_line({"type": "assistant", "message": used}) + TOOL + result_line("Fine.")
     result = mine(body, "-n", "1")
     assert result.stdout == b"Looking.\n> Bash: make \xe2\x80\xa6\n"
     logged = [json.loads(line)["type"] for line in result.output_log.splitlines()]
@@ -84,14 +48,14 @@ def test_words_and_tools_are_shown_and_the_stream_is_kept(mine: Callable[..., Re
 
 def test_raw_passes_the_stream_on(mine: Callable[..., Result]) -> None:
     """Byte for byte, invalid ones too; what is to be understood of it is understood."""
-    result = mine(_says("Looking.") + r"printf 'noise\377\n';" + _result(PROMISE), "--raw")
+    result = mine(says("Looking.") + r"printf 'noise\377\n';" + result_line(PROMISE), "--raw")
     assert result.stdout == result.output_log
     assert (b"noise\xff\n" in result.stdout, result.ending) == (True, ("promise", 1, 0))
 
 
 def test_text_between_the_lines_is_shown(mine: Callable[..., Result]) -> None:
     """Warnings of an interpreter, say; half a line at the end, too."""
-    result = mine("echo warning;" + _result("Fine.") + """printf '{"type":'""", "-n", "1")
+    result = mine("echo warning;" + result_line("Fine.") + """printf '{"type":'""", "-n", "1")
     assert result.stdout == b'warning\n{"type":\n'
 
 
@@ -101,15 +65,15 @@ def test_text_between_the_lines_is_shown(mine: Callable[..., Result]) -> None:
 @pytest.mark.parametrize(
     ("body", "kept"),
     [
-        pytest.param(_result(f"Done.\n {PROMISE} "), True, id="final answer"),
-        pytest.param(_says(PROMISE) + _result("Not yet."), False, id="earlier words"),
-        pytest.param(TOOL + _result("Not yet."), False, id="tool"),
-        pytest.param(THOUGHT + _result("Not yet."), False, id="thought"),
-        pytest.param(_result(f"I will say {PROMISE} later"), False, id="inside a line"),
-        pytest.param(_result(PROMISE, is_error=True), False, id="error"),
-        pytest.param(f"echo '{PROMISE}';" + _result("Not yet."), False, id="text between the lines"),
+        pytest.param(result_line(f"Done.\n {PROMISE} "), True, id="final answer"),
+        pytest.param(says(PROMISE) + result_line("Not yet."), False, id="earlier words"),
+        pytest.param(TOOL + result_line("Not yet."), False, id="tool"),
+        pytest.param(THOUGHT + result_line("Not yet."), False, id="thought"),
+        pytest.param(result_line(f"I will say {PROMISE} later"), False, id="inside a line"),
+        pytest.param(result_line(PROMISE, is_error=True), False, id="error"),
+        pytest.param(f"echo '{PROMISE}';" + result_line("Not yet."), False, id="text between the lines"),
         pytest.param(f"echo '{PROMISE}'", True, id="plain text after all"),
-        pytest.param(_says(PROMISE), False, id="no final answer"),
+        pytest.param(says(PROMISE), False, id="no final answer"),
     ],
 )
 def test_what_keeps_the_promise(mine: Callable[..., Result], body: str, *, kept: bool) -> None:
@@ -119,7 +83,7 @@ def test_what_keeps_the_promise(mine: Callable[..., Result], body: str, *, kept:
 
 def test_what_an_agent_reports_to_have_spent_is_in_the_report(mine: Callable[..., Result]) -> None:
     """Of all iterations together; of one that was cut off, what it told until then."""
-    body = f'[ "$RALPH_ITERATION" = 3 ] && {{ {_says("Hm.")}exit 0; }}\n' + _result("Fine.")
+    body = f'[ "$RALPH_ITERATION" = 3 ] && {{ {says("Hm.")}exit 0; }}\n' + result_line("Fine.")
     result = mine(body, "-n", "3", "--max-stalls", "0")
     assert (result.report["tokens"], result.report["cost_usd"]) == (123 + 123 + 11, 0.5)
     told = [event for event in result.events if event["event"] == "agent.reported"]
@@ -137,7 +101,7 @@ def test_an_agent_that_reports_nothing_has_no_numbers(mine: Callable[..., Result
 
 def test_an_error_with_status_0_is_a_failure(mine: Callable[..., Result]) -> None:
     """The agent's own word counts."""
-    result = mine(_result("No such model", is_error=True, api_error_status=404), "-n", "1")
+    result = mine(result_line("No such model", is_error=True, api_error_status=404), "-n", "1")
     assert result.ending == ("max-iterations", 1, 1)
     (told,) = result.warnings
     assert (told["event"], told["message"]) == ("agent.failed", "the agent has failed: No such model")
@@ -145,18 +109,20 @@ def test_an_error_with_status_0_is_a_failure(mine: Callable[..., Result]) -> Non
 
 
 def test_a_usage_limit_is_told_with_its_time(mine: Callable[..., Result]) -> None:
-    """And is a failure."""
+    """What it tells of it; how long that is waited for is another matter."""
     rejected = {"type": "rate_limit_event", "rate_limit_info": {"status": "rejected", "resetsAt": 1900000000}}
-    result = mine(_told(rejected) + _result("Limit", is_error=True, api_error_status=429), "-n", "1")
-    assert result.ending == ("max-iterations", 1, 1)
-    (told,) = result.warnings
+    result = mine(
+        told_line(rejected) + result_line("Limit", is_error=True, api_error_status=429), "--max-time", "1s"
+    )
+    assert result.ending == ("usage-limit", 1, 1)
+    told, *_ = result.warnings
     assert (told["event"], told["until"]) == ("agent.limited", 1900000000)
     assert told["message"] == "the agent's usage limit is reached until 2030-03-17 17:46 UTC: Limit"
 
 
 def test_a_status_of_its_own_is_kept(mine: Callable[..., Result]) -> None:
     """It says more than ours."""
-    assert mine(_result("No", is_error=True) + "exit 41", "-n", "1").ending == ("max-iterations", 1, 41)
+    assert mine(result_line("No", is_error=True) + "exit 41", "-n", "1").ending == ("max-iterations", 1, 41)
 
 
 def test_an_iteration_that_a_signal_ends_keeps_no_promise(
@@ -164,7 +130,7 @@ def test_an_iteration_that_a_signal_ends_keeps_no_promise(
 ) -> None:
     """What it has said until then was not asked for any more."""
     told = tmp_path / "told"
-    agent = script(_result(PROMISE) + f"touch {told}; exec sleep 1000")
+    agent = script(result_line(PROMISE) + f"touch {told}; exec sleep 1000")
     repo.write(".ralph/config.toml", f'[agents.mine]\ncommand = ["{agent}"]\noutput = "claude"\n')
     with Session(repo.path, "-a", "mine", "-p", "x", env=TRUSTED) as session:
         eventually(told.exists, "its answer")
@@ -199,7 +165,7 @@ def test_variables_of_an_agent(mine: Callable[..., Result]) -> None:
 
 def test_a_table_changes_a_known_agent(repo: Repo, script: Callable[[str], str]) -> None:
     """What it leaves out stays as it is known."""
-    agent = script('echo "$@";' + _result(PROMISE))
+    agent = script('echo "$@";' + result_line(PROMISE))
     repo.write(".ralph/config.toml", f'[agents.claude]\ncommand = ["{agent}", "--model", "small"]\n')
     result = run(repo.path, "-a", "claude", "-p", "x", env=TRUSTED)
     assert (result.ending, result.report["tokens"]) == (("promise", 1, 0), 123)

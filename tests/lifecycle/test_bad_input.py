@@ -40,7 +40,7 @@ def _told(result: Result) -> tuple[int, str, str]:
     "option",
     [
         "--no-such-option",
-        *("--max-cost=1", "--max-tokens=1", "--preamble=on"),
+        "--resume=on",
     ],
 )
 def test_an_unknown_option(repo: Repo, option: str) -> None:
@@ -73,7 +73,7 @@ def test_a_bad_duration(repo: Repo, option: str, value: str) -> None:
 @pytest.mark.parametrize(
     ("option", "value"),
     [
-        *((name, "-1") for name in ("max-iterations", "max-failures", "max-stalls")),
+        *((name, "-1") for name in ("max-iterations", "max-failures", "max-stalls", "max-tokens")),
         *(("max-iterations", value) for value in ("many", "1.5", "", "9999999999", "٣")),
     ],
 )
@@ -81,6 +81,13 @@ def test_a_bad_number(repo: Repo, option: str, value: str) -> None:
     """Negative ones included."""
     result = _refused(repo, f"--{option}", value, "--", "true")
     assert _told(result) == (2, f"--{option}: {value!r} is no whole number of 0 or more", HELP)
+
+
+@pytest.mark.parametrize("value", ["-1", "$1", "", "1e3", "1,50", ".5", "1.", "inf", "nan", "1.0000001", "٣"])
+def test_a_bad_amount(repo: Repo, value: str) -> None:
+    """More than a number of dollars and cents is too much, too."""
+    result = _refused(repo, "--max-cost", value, "--", "true")
+    assert _told(result) == (2, f"--max-cost: {value!r} is no amount in US dollars (5, 0.50)", HELP)
 
 
 @pytest.mark.parametrize(
@@ -91,6 +98,7 @@ def test_a_bad_number(repo: Repo, option: str, value: str) -> None:
         ("ignore", "nowhere", "is none of gitignore, exclude, off"),
         ("on-leak", "ask", "is none of report, stop"),
         ("hooks", "maybe", "is neither on nor off"),
+        ("preamble", "maybe", "is neither on nor off"),
         ("isolation", "", "is none of prefer, require, off"),
     ],
 )
@@ -104,6 +112,7 @@ def test_a_bad_choice(repo: Repo, option: str, value: str, reason: str) -> None:
     ("variable", "value", "reason"),
     [
         ("RALPH_WRAP_MAX_ITERATIONS", "-3", "is no whole number of 0 or more"),
+        ("RALPH_WRAP_MAX_COST", "much", "is no amount in US dollars (5, 0.50)"),
         ("RALPH_WRAP_DELAY", "soon", "is no duration (90s, 15m, 2h)"),
         ("RALPH_WRAP_ISOLATION", "maybe", "is none of prefer, require, off"),
         ("RALPH_KEEP_WORKTREES", "perhaps", "is neither on nor off"),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ralph_wrap.loop.prompt import preamble
 from tests.support.sessions import Session, run
 from tests.support.wait import eventually
 
@@ -154,3 +155,44 @@ def test_a_fifo_as_prompt_file_does_not_lose_a_signal(repo: Repo, tmp_path: Path
 def _waits_for(pid: int, place: str) -> bool:
     found = subprocess.run(("cat", f"/proc/{pid}/wchan"), capture_output=True, check=False).stdout
     return place.encode() in found or sys.platform != "linux" or found in {b"", b"0"}
+
+
+# What is told before it
+
+
+ISOLATED = b"""\
+This session works in a git worktree of its own, /p/w, on branch ralph/a3f2. \
+It must not leave that worktree: nothing outside of it may be changed.
+This is iteration 3 of at most 10.
+Its work is reviewed by its commits, so whatever is done has to be committed there.
+
+"""
+PLAIN = b"""\
+This session works in /p/w, which is not isolated. Nothing outside of it may be changed.
+This is iteration 1.
+Its work is reviewed by its commits, so whatever is done has to be committed there.
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "most", "branch", "text"), [(3, 10, "ralph/a3f2", ISOLATED), (1, 0, "", PLAIN)]
+)
+def test_the_preamble(number: int, most: int, branch: str, text: bytes) -> None:
+    """As a whole, in a worktree and without one."""
+    environ = {"RALPH_WORKSPACE": "/p/w", "RALPH_BRANCH": branch}
+    assert preamble(number, most, environ) == text
+
+
+def test_the_preamble_stands_before_the_prompt(repo: Repo) -> None:
+    """With where the agent really is, anew in each iteration."""
+    result = run(repo.path, "--preamble", "on", "-n", "2", "-p", "do it\n", "--", "cat")
+    environ = {"RALPH_WORKSPACE": result.report["workspace"], "RALPH_BRANCH": result.report["branch"]}
+    assert result.stdout == b"".join(preamble(number, 2, environ) + b"do it\n" for number in (1, 2))
+
+
+def test_without_a_prompt_there_is_no_preamble(repo: Repo) -> None:
+    """It would be taken for one; that it changes nothing is told."""
+    result = run(repo.path, "--preamble", "on", "-n", "1", "--", "cat")
+    assert (result.ending, result.stdout) == (("max-iterations", 1, 0), b"")
+    assert "--preamble: no effect without a prompt" in [told["message"] for told in result.narration]

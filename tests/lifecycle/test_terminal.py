@@ -298,12 +298,14 @@ def test_a_person_reads_sentences(repo: Repo) -> None:
         f"  output     {log}\n"
         "ralph-wrap: session ended by max-iterations after 1 iteration (exit status 0)\n"
         f"  session    {session}\n"
+        "  brake      --max-iterations: so many were asked for\n"
         f"  branch     {branch}, 1 commit\n"
         f"  saved      {report['saved']}, 1 path not committed\n"
         "  worktree   removed\n"
         f"  output     {log}\n"
         f"  review     git -C {repo.path} log -p {base}..{branch}\n"
         f"             git -C {repo.path} diff {report['saved']}^ {report['saved']}\n"
+        f"  go on      ralph-wrap run -C {repo.path} --branch {branch} …\n"
     )
 
 

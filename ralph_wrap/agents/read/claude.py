@@ -17,6 +17,7 @@ _SYNTHETIC = (
     "<synthetic>"  # the model of messages that Claude Code writes itself: errors, which the result repeats
 )
 _REMEMBERED = 64  # messages of which something may still come: those of sub-agents are told in turns
+_CAPPED = "error_max_budget_usd"  # by --max-budget-usd
 _LIMIT_STATUS, _SERVER_ERROR = 429, 500  # of HTTP (RFC 9110)
 
 
@@ -91,7 +92,9 @@ class Format:
         status = shape.number(document, "api_error_status") or 0
         errors = "; ".join(error for error in shape.rows(document, "errors") if isinstance(error, str))
         message = words or errors or subtype
-        if status == _LIMIT_STATUS or self._until is not None:
+        if subtype == _CAPPED:
+            yield Failed(message, capped=True)
+        elif status == _LIMIT_STATUS or self._until is not None:
             yield Limited(message, self._until)
         else:
             yield Failed(

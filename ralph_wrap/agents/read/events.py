@@ -77,11 +77,13 @@ class Failed(NamedTuple):
     Attributes:
         message: what it says of it.
         passing: it is the network, or a service that is overloaded: the same may work later.
+        capped: it has spent what it was permitted to.
 
     """
 
     message: str
     passing: bool = False
+    capped: bool = False
 
 
 class Answered(NamedTuple):

@@ -1,0 +1,112 @@
+"""What a session has spent, and when that is too much."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ralph_wrap.agents.read import Spent
+from ralph_wrap.config import Settings
+from ralph_wrap.config.settings import Manner
+from ralph_wrap.loop.policy import Cut
+from ralph_wrap.loop.spending import Spending, capped, reached, without_effect
+
+CAP = ("--cap", "{left}")
+
+
+def _settings(**limits: Any) -> Settings:
+    return Settings(project=Path("/x"), command=("agent",), manner=Manner(budget=CAP), **limits)
+
+
+def _after(*iterations: Spent | None) -> Spending:
+    spending = Spending()
+    for spent in iterations:
+        spending = spending.and_(spent)
+    return spending
+
+
+@pytest.mark.parametrize(
+    ("iterations", "tokens", "estimate"),
+    [
+        ([], 0, 0.0),
+        ([None], 0, 0.0),
+        ([Spent(100, 0.5)], 100, 0.5),
+        ([Spent(100, 0.5), Spent(300, 1.0)], 400, 1.5),
+        # No price is known before an iteration has told one.
+        ([Spent(100)], 100, 0.0),
+        ([Spent(100), Spent(100)], 200, 0.0),
+        # From then on each token has it, also those before.
+        ([Spent(100, 0.5), Spent(50)], 150, 0.75),
+        ([Spent(100), Spent(100, 0.5)], 200, 1.0),
+        ([Spent(0, 0.5), Spent(50)], 50, 0.5),
+        ([Spent(100, 0.0), Spent(50)], 150, 0.0),
+    ],
+)
+def test_what_was_spent(iterations: list[Spent | None], tokens: int, estimate: float) -> None:
+    """What was reported, and for other tokens what those have cost."""
+    spending = _after(*iterations)
+    assert spending.tokens == tokens
+    assert spending.estimate == pytest.approx(estimate)
+
+
+@pytest.mark.parametrize(
+    ("limits", "spent", "limit"),
+    [
+        ({}, Spent(10**9, 10.0**6), None),
+        ({"max_tokens": 100}, Spent(99, 9.0), None),
+        ({"max_tokens": 100}, Spent(100, 9.0), Cut.MAX_TOKENS),
+        ({"max_cost": 0.5}, Spent(100, 0.49), None),
+        ({"max_cost": 0.5}, Spent(100, 0.5), Cut.MAX_COST),
+        ({"max_cost": 0.5, "max_tokens": 100}, Spent(100, 0.5), Cut.MAX_TOKENS),
+    ],
+)
+def test_a_limit_is_reached(limits: dict[str, Any], spent: Spent, limit: Cut | None) -> None:
+    """When that much was spent, not when more was."""
+    assert reached(_settings(**limits), _after(spent)) is limit
+
+
+@pytest.mark.parametrize(
+    ("limit", "spending", "words"),
+    [
+        (0.0, Spending(), ()),
+        (2.0, Spending(), ("--cap", "2.0000")),
+        (2.0, Spending(100, 0.5, 100), ("--cap", "1.5000")),
+        (2.0, Spending(200, 0.5, 100), ("--cap", "1.0000")),
+        (2.0, Spending(100, 1.99999, 100), ("--cap", "0.0001")),
+    ],
+)
+def test_an_agent_is_given_what_is_left(limit: float, spending: Spending, words: tuple[str, ...]) -> None:
+    """By its own words; nothing without a limit, and never nothing."""
+    assert capped(_settings(max_cost=limit), ("agent", "-p"), spending) == ("agent", "-p", *words)
+
+
+@pytest.mark.parametrize(
+    ("limits", "spent", "options"),
+    [
+        ({}, None, ""),
+        ({"max_cost": 1.0, "max_tokens": 1}, Spent(5, 0.0), ""),
+        ({"max_cost": 1.0, "max_tokens": 1}, Spent(5), "--max-cost"),
+        ({"max_cost": 1.0, "max_tokens": 1}, Spent(0, 1.0), "--max-tokens"),
+        ({"max_cost": 1.0, "max_tokens": 1}, None, "--max-tokens and --max-cost"),
+    ],
+)
+def test_limits_of_what_is_not_reported(limits: dict[str, Any], spent: Spent | None, options: str) -> None:
+    """They are named."""
+    assert without_effect(_settings(**limits), spent) == options
+
+
+@given(
+    st.lists(
+        st.builds(
+            Spent, st.integers(0, 10**15), st.none() | st.floats(0, 10**6, allow_subnormal=False), st.just(1)
+        )
+    )
+)
+def test_an_estimate_is_never_less_than_what_was_reported(iterations: list[Spent]) -> None:
+    """And a number, whatever was reported."""
+    spending = _after(*iterations)
+    assert spending.cost <= spending.estimate < float("inf")
