@@ -21,7 +21,7 @@ _NAMES = {f"--{name.replace('_', '-')}": name for name in (_PROJECT, "job", *con
     "-f": "prompt_file",
     "-n": "max_iterations",
 }
-_SWITCHES = {"keep_worktree", "drop_empty"}  # options that take no value
+_SWITCHES = {"keep_worktree", "drop_empty", "raw"}  # options that take no value
 
 
 class Typed(NamedTuple):
