@@ -167,14 +167,18 @@ class Site(NamedTuple):
         )
 
     def _made(self, repository: Repository, base: str, look: Callable[[], object]) -> LinkedWorktree:
-        one = self._supply.choose(repository, base, self._path.parent, self._branch, self.meanwhile)
+        def meanwhile() -> None:
+            self.meanwhile()
+            look()  # second: until then both cores are busy
+
+        one = self._supply.choose(repository, base, self._path.parent, self._branch, meanwhile)
         try:
-            tree = self._create(repository, base, one, look)
+            tree = self._create(repository, base, one, meanwhile)
         except IsolationError as error:
             if one is None:
                 raise
             self.told.warning("pool.unused", f"no warm worktree: {error.message}", "ralph-wrap pool --fill")
-            tree = self._create(repository, base, None, look)
+            tree = self._create(repository, base, None, meanwhile)
         self.told.event(
             "workspace.created",
             path=os.fspath(tree.path),
@@ -220,12 +224,8 @@ class Site(NamedTuple):
             self.told.warning("worktree.kept", f"worktree kept: {tree.path} ({outcome.kept})")
 
     def _create(
-        self, repository: Repository, base: str, one: Warm | None, look: Callable[[], object]
+        self, repository: Repository, base: str, one: Warm | None, meanwhile: Callable[[], object]
     ) -> LinkedWorktree:
-        def meanwhile() -> None:
-            self.meanwhile()
-            look()  # second: until then both cores are busy
-
         return worktree.create(
             self.where,
             repository,
