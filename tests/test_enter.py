@@ -343,12 +343,30 @@ def test_a_session_that_took_the_name_since_is_not_killed(repo: Repo, server: di
     """Only one that was started in the worktree."""
     entered(repo, "try", "--tmux", **server)
     for command in (
+        ("new-session", "-d", "-s", "other"),  # a server without sessions ends
         ("kill-session", "-t", "=ralph-try"),
         ("new-session", "-d", "-s", "ralph-try", "-c", "/"),
     ):
         subprocess.run(("tmux", *command), env={**os.environ, **server}, check=True)
-    eventually(lambda: sessions(server) == ["ralph-try"], "the other session")
+    eventually(lambda: "ralph-try" in sessions(server), "the other session")
     assert answered(repo, "exit", "--action", "remove", **server)[0] == 0
+    assert sessions(server) == ["other", "ralph-try"]
+
+
+def test_a_server_that_ends_with_its_last_session_is_no_error(
+    repo: Repo, tmp_path: Path, server: dict[str, str]
+) -> None:
+    """A session that it took in its last moment ends with it: it is started again."""
+    real = shutil.which("tmux")
+    shim = tmp_path / "shim" / "tmux"
+    shim.parent.mkdir()
+    shim.write_text(
+        '#!/bin/sh\n[ "$1" = new-session ] && mkdir "$0.ended" 2>/dev/null && '
+        f'{{ echo server exited unexpectedly >&2; exit 1; }}\nexec {real} "$@"\n'
+    )
+    shim.chmod(0o755)
+    entered(repo, "try", "--tmux", **server, PATH=f"{shim.parent}:{os.environ['PATH']}")
+    assert shim.with_name("tmux.ended").is_dir()
     assert sessions(server) == ["ralph-try"]
 
 

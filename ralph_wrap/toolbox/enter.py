@@ -194,7 +194,7 @@ def leave(
         if not discard_changes:
             _require_no_loss(where, tree, mark, found, tip)
         if mark.tmux_session and tmux.is_in(mark.tmux_session, tree.path, environ):
-            tmux.kill(mark.tmux_session, tree.path, environ)
+            tmux.kill(mark.tmux_session, environ)
             _wait_until_empty(tree)
 
     found = _remove(place, environ, tree, tip, check)
