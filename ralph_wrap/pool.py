@@ -122,9 +122,9 @@ class Pool(NamedTuple):
             for one in ready[self.settings.pool :]:
                 self._remove(one, home.trash)
             self._give(ready[: self.settings.pool], home.trash)
-            worktree.empty_trash(home.trash)
         finally:
             self.told.progress("")
+            worktree.empty_trash(home.trash)
             lock.release()
         return True
 
@@ -133,6 +133,8 @@ class Pool(NamedTuple):
 
     def _is_ready(self, one: Warm) -> bool:
         """Tell whether a session may take it, and say so if somebody has worked in it."""
+        if one.commit is None:  # it could not be given up, which was told
+            return False
         try:
             if one.is_untouched() and warm.holds_nothing(
                 one, one.git(self.where, self.repository), self.settings.pool_keep

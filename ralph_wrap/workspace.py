@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import files, git, project, worktree
-from ralph_wrap.config import Isolation, OnDirty, Submodules
+from ralph_wrap.config import Isolation, OnDirty, Settings, Submodules
 from ralph_wrap.errors import (
     GitTooOldError,
     IsolationError,
@@ -22,7 +22,6 @@ from ralph_wrap.supply import Supply
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from ralph_wrap.config import Settings
     from ralph_wrap.git import Git, Repository
     from ralph_wrap.log import Log
     from ralph_wrap.project import Project
@@ -209,19 +208,8 @@ class Site(NamedTuple):
 
     def _abandon(self, tree: LinkedWorktree) -> None:
         """Take back a warm worktree that cannot be used after all; what somebody has done in it is saved."""
-        trash = self.place.root / project.RUN / "trash"
-        outcome = worktree.finish(
-            tree,
-            self.where,
-            agent_id=self.record.id,
-            session=self.record.session,
-            trash=trash,
-            keep=None,
-            keep_dirty=False,
-            unstarted=True,
-        )
-        if outcome.kept:
-            self.told.warning("worktree.kept", f"worktree kept: {tree.path} ({outcome.kept})")
+        plain = self._replace(settings=Settings(project=self.place.root, command=()))
+        plain.leave(tree, self.place.root / project.RUN / "trash", (), unstarted=True)
 
     def _create(
         self, repository: Repository, base: str, one: Warm | None, meanwhile: Callable[[], object]

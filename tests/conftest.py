@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.processes import end_all
 from tests.support.repo import Repo, make_repo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 
 @pytest.fixture(autouse=True)
@@ -44,6 +45,19 @@ def _sealed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in settings.items():
         monkeypatch.setenv(name, str(value))
     monkeypatch.chdir(nowhere)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """Return the ``HOME`` by which the processes of this test are known."""
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def ended(_sealed: None, home: Path) -> Iterator[None]:
+    """End, after the test, whatever it has started."""
+    yield
+    end_all(home)
 
 
 @pytest.fixture

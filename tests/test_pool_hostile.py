@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.mounts import mounted, needs_mounts
+from tests.support.repo import make_repo
 from tests.support.sessions import command
 from tests.support.wait import eventually
 from tests.test_pool import configure, fill, project, run, settle, warm
@@ -70,6 +72,33 @@ def go_on(process: subprocess.Popen[bytes], gate: Path) -> str:
     """Open the gate, wait for the end, and return what was told."""
     Path(f"{gate}.open").touch()
     return process.communicate(timeout=30)[1].decode()
+
+
+# -- a full disk --
+
+
+@needs_mounts
+def test_what_does_not_fit_gives_the_disk_back(tmp_path: Path) -> None:
+    """What was checked out until the disk was full is taken back, each time: the disk is full of it never."""
+    with mounted(tmp_path / "small", "-t", "tmpfs", "-o", "size=12m", "none") as small:
+        repo = make_repo(small / "project")
+        repo.write(".gitignore", ".ralph/\n")
+        for number in range(4):
+            repo.write(f"large-{number}", os.urandom(1_000_000))
+        repo.commit("large")
+        (repo.path / ".ralph").mkdir()
+        configure(repo, "pool = 2")
+        for _ in range(2):
+            result = command("pool", "--fill", cwd=repo.path)
+            assert (result.status, "unable to write file" in result.stderr) == (125, True), result.stderr
+            (there,) = warm(repo)
+            assert (there / "large-3").stat().st_size == 1_000_000
+            assert list((repo.path / ".ralph/run/trash").iterdir()) == []
+            assert len(repo.worktrees()) == 1
+        (repo.path / "large-0").unlink()
+        configure(repo, "pool = 0")
+        assert fill(repo) == []
+        assert os.statvfs(small).f_bavail * os.statvfs(small).f_frsize > 4_500_000
 
 
 # -- a fill that was killed --

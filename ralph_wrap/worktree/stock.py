@@ -6,6 +6,7 @@ worktrees meanwhile, under the repository's lock.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ralph_wrap import files, git
-from ralph_wrap.errors import RefusedError
+from ralph_wrap.errors import GitError, RefusedError
 from ralph_wrap.worktree.add import add, pointer_to
 from ralph_wrap.worktree.adopt import take_apart
 from ralph_wrap.worktree.create import LinkedWorktree
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from ralph_wrap.worktree.losses import Losses
 
 _KEPT = Path("kept")  # in the pool: directories of sessions' worktrees, by session
+_BEGUN = "ralph-wrap-begun"  # in the registration of an unfinished one: an index of what is to be checked out
 _AS_THEY_ARE = (*("-c", "core.logAllRefUpdates=false"), *("-c", "core.ignoreStat=false"))
 _ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _AT_ONCE = 64  # files that a checkout may have been writing; it is one for each worker
@@ -47,7 +49,21 @@ def make(where: Git, repository: Repository, pool: Path, commit: str) -> Warm:
     path = pool / f"warm-{os.urandom(4).hex()}"
     with repository_lock(repository.common_dir):
         path.mkdir()
-        return Warm(path, add(where, path, REASON, "--detach", path, commit), None)
+        try:
+            made = Warm(path, add(where, path, REASON, "--detach", path, commit), None)
+            # Beforehand: on a full disk nothing could be compared any more, and the disk would stay full.
+            git.run(_begun(made, made.git(where, repository)), "read-tree", commit)
+        except (GitError, OSError):
+            with contextlib.suppress(OSError):
+                (repository.common_dir / "worktrees" / path.name / _BEGUN).unlink(missing_ok=True)
+                take_apart(repository.common_dir, path)
+            raise
+    return made
+
+
+def _begun(warm: Warm, here: Git) -> Git:
+    """Return git with an index of its own, which knows what is to be checked out."""
+    return here._replace(index_file=warm.registration / _BEGUN)
 
 
 def check_out(warm: Warm, where: Git, repository: Repository, commit: str) -> Warm:
@@ -66,6 +82,7 @@ def check_out(warm: Warm, where: Git, repository: Repository, commit: str) -> Wa
         git.finish(running, "reset --hard", patience=_HOUR)
     # A session's reflog begins with the session; and any line that comes here later tells that somebody
     # works in it.
+    (warm.registration / _BEGUN).unlink(missing_ok=True)
     (warm.registration / "logs" / "HEAD").unlink(missing_ok=True)
     (warm.registration / "ORIG_HEAD").unlink(missing_ok=True)
     files.sync_file_system(warm.path)  # after a power failure the index would vouch for empty files
@@ -108,14 +125,11 @@ def _work_in(unfinished: Warm, here: Git) -> str | None:
     made = [b"0" * len(commit), commit.encode()]  # the only entry of `git worktree add`
     if not _ID.fullmatch(commit) or any(move != made for move in moves):
         return "somebody has worked in it"
-    index = registration / f"ralph-wrap-{os.urandom(4).hex()}"
-    scratch = here._replace(index_file=index)
-    try:
+    scratch = _begun(unfinished, here)
+    if not (registration / _BEGUN).is_file():  # whoever made it was killed before, or behind it
         git.run(scratch, "read-tree", commit)
-        with git.start_status(scratch) as asking:
-            status = git.parse_status(git.finish(asking, "status").stdout)
-    finally:
-        index.unlink(missing_ok=True)
+    with git.start_status(scratch) as asking:
+        status = git.parse_status(git.finish(asking, "status").stdout)
     if status.untracked or status.ignored:
         return f"there are other files in it: {next(iter((*status.untracked, *status.ignored)))}"
     written = [path for path in status.unstaged if os.path.lexists(unfinished.path / path)]

@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.agents.programs import DIRECTORY, PROGRAMS, Program
-from tests.support.processes import end_all
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 @pytest.fixture(params=PROGRAMS)
@@ -27,13 +21,6 @@ def program(request: pytest.FixtureRequest) -> Program:
     return found
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    """Return the ``HOME`` by which the processes of this test are known."""
-    return tmp_path / "home"
-
-
 @pytest.fixture(autouse=True)
-def _ended(_sealed: None, home: Path) -> Iterator[None]:
-    yield
-    end_all(home)
+def _ended(ended: None) -> None:
+    """Leave nothing running."""

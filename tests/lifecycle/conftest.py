@@ -7,28 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.processes import end_all
 from tests.support.scripted import TRUSTED
 from tests.support.sessions import run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
+    from collections.abc import Callable, Mapping
 
     from tests.support.repo import Repo
     from tests.support.sessions import Result
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    """Return the ``HOME`` by which the processes of this test are known."""
-    return tmp_path / "home"
-
-
 @pytest.fixture(autouse=True)
-def _ended(_sealed: None, home: Path) -> Iterator[None]:
-    yield
-    end_all(home)
+def _ended(ended: None) -> None:
+    """Leave nothing running."""
 
 
 @pytest.fixture
