@@ -23,12 +23,14 @@ exec sleep 600
 """
 
 
-def die(box: Box, repo: Repo) -> None:
+def die(box: Box, repo: Repo, *others: Box) -> None:
     """Start a session in a container, and kill it and its agent, but not what that has left."""
+    boxes = (box, *others)
     box.run("ralph-wrap", "run", "--max-iterations=1", "--drop-empty", "--", "true")  # makes .ralph/run
-    box.container.kill("HUP")
+    for one in boxes:
+        one.container.kill("HUP")
     containers = repo.path / ".ralph" / "run" / "containers"
-    box.eventually(lambda: [*containers.glob("*.lock")], "PID 1 to take its lock")
+    box.eventually(lambda: len([*containers.glob("*.lock")]) >= len(boxes), "each PID 1 to take its lock")
     box.start("ralph-wrap", "run", "--", "/bin/sh", "-c", LEAVING)
     worktrees = repo.path / ".ralph" / "worktrees"
     box.eventually(lambda: [*worktrees.glob("*/agent.pid")] and [*worktrees.glob("*/late.txt")], "the agent")
@@ -41,7 +43,7 @@ def die(box: Box, repo: Repo) -> None:
 def test_a_sweep_leaves_what_another_container_may_work_in(start_box: StartBox, repo: Repo) -> None:
     """As long as that container lives, nobody else takes the worktree away from under its processes."""
     box, other = start_box(repo.path), start_box(repo.path)
-    die(box, repo)
+    die(box, repo, other)
     swept = other.run("ralph-wrap", "sweep")
     assert (swept.status, "the container that it ran in lives" in swept.stderr) == (5, True), swept.stderr
     [worktree] = repo.path.glob(".ralph/worktrees/*")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.crash.points import chosen
 from tests.crash.world import Reference
 from tests.support.mounts import mounted, needs_mounts
 from tests.support.orphans import orphan, sweep
@@ -40,7 +41,7 @@ def test_a_session_that_meets_a_failing_disk_loses_nothing(
 ) -> None:
     """It, or the next sweep, finishes everything, or the worktree is as it was, and a reason is told."""
     reference = Reference.make(tmp_path, home, program, kind, fault)
-    for number in range(1 + shard, len(reference.points) + 1, SHARDS):
+    for number in chosen(len(reference.points), shard, SHARDS, each=2):
         at = f"{fault} at {number}: {reference.points[number - 1]}"
         world = reference.fresh.copy(tmp_path / f"{number}")
         result = world.run(fault, number)
@@ -65,7 +66,7 @@ def test_a_sweep_that_meets_a_failing_disk_loses_nothing(
     aside = world.put_aside()
     assert world.sweep(fault).status == 0
     points = world.reached
-    for number in range(1 + shard, len(points) + 1, SHARDS):
+    for number in chosen(len(points), shard, SHARDS, each=2):
         at = f"{fault} at {number}: {points[number - 1]}"
         world.remains()
         world.bring_back(aside)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
+from tests.crash.points import chosen
 from tests.crash.world import Reference, World
 from tests.support.shim import deadly_filter, deadly_git
 
@@ -80,7 +81,7 @@ def test_git_killed_at_any_call_of_a_session_loses_nothing(
 ) -> None:
     """The session ends as it should, or says why not; the work is on its branches or in its worktree."""
     deadly = Deadly.make(tmp_path, home, program, kind)
-    for number in range(1 + shard, len(deadly.reference.points) + 1, SHARDS):
+    for number in chosen(len(deadly.reference.points), shard, SHARDS):
         _meet_in_session(deadly, tmp_path, fault, number)
 
 
@@ -110,12 +111,12 @@ def test_git_killed_at_any_call_of_a_sweep_loses_nothing(
     aside = world.put_aside()
     assert world.sweep("git-before").status == 0
     points = world.reached
-    chosen = list(range(1 + shard, len(points) + 1, SHARDS))
+    numbers = list(chosen(len(points), shard, SHARDS))
     if fault == "git-middle":
-        chosen = [
-            number for number in chosen if any(words in points[number - 1] for words in MIDDLES["sweep"])
+        numbers = [
+            number for number in numbers if any(words in points[number - 1] for words in MIDDLES["sweep"])
         ]
-    for number in chosen:
+    for number in numbers:
         at = f"{fault} {number}: {points[number - 1]}"
         world.remains()
         world.bring_back(aside)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.crash.points import chosen
 from tests.crash.world import WORK, World
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def test_a_session_killed_at_any_point_loses_nothing(
     fresh, ended, points = _reference(tmp_path, home, program, kind)
     expected, untouched = ended.work(), fresh.repo.fingerprint()
     assert ended.remains() == {}
-    for number in range(1 + shard, len(points) + 1, SHARDS):
+    for number in chosen(len(points), shard, SHARDS):
         world = fresh.copy(tmp_path / f"killed-{number}")
         at = f"point {number}: {points[number - 1]}"
         assert world.run("kill", number).status == -signal.SIGKILL, at

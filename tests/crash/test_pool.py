@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ralph_wrap.worktree.warm import READY
+from tests.crash.points import chosen
 from tests.crash.world import World
 from tests.support.wait import eventually
 
@@ -74,7 +75,7 @@ def test_a_session_with_a_pool_killed_at_any_point_loses_nothing(
     points, expected, untouched = ended.reached, ended.work(), fresh.repo.fingerprint()
     _check_pool(ended, "the end")
     assert [point for point in points if "pool/warm-" in point and "os.rename" in point], "none was taken"
-    for number in range(1 + shard, len(points) + 1, SHARDS):
+    for number in chosen(len(points), shard, SHARDS, each=2):
         world = fresh.copy(tmp_path / f"killed-{number}")
         at = f"point {number}: {points[number - 1]}"
         assert world.run("kill", number).status == -signal.SIGKILL, at
@@ -102,7 +103,7 @@ def test_a_pool_whose_filling_was_killed_at_any_point_is_filled(
     ended = fresh.copy(tmp_path / "ended")
     assert ended.run().status == 0
     expected = ended.work()
-    for number in range(1 + shard, len(points) + 1, SHARDS):
+    for number in chosen(len(points), shard, SHARDS, each=2):
         world = fresh.copy(tmp_path / f"killed-{number}")
         config = world.repo.path / ".ralph" / "config.toml"
         at = f"point {number}: {points[number - 1]}"
@@ -127,7 +128,7 @@ def test_a_pool_whose_emptying_was_killed_at_any_point_is_emptied(
     assert counted.command("pool", "--fill").status == 0
     points = counted.reached
     assert _settled(counted) == {}
-    for number in range(1 + shard, len(points) + 1, SHARDS):
+    for number in chosen(len(points), shard, SHARDS, each=2):
         world = fresh.copy(tmp_path / f"killed-{number}")
         at = f"point {number}: {points[number - 1]}"
         killed = world.command("pool", "--fill", fault="kill", number=number)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.crash.points import chosen
 from tests.crash.world import World
 from tests.support.repo import Repo
 from tests.support.submodules import ALLOWED, SUB, make_project
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from tests.support.preloaded import Preloaded
 
 SHARDS = 4
-_EACH = 3  # points: one more takes two seconds, and most are those of a session like any other
+_EACH = 7  # one point takes two seconds, and most are those of a session like any other
 _OF_A_FILE = ("open ", "os.chmod ", "os.chown ", "fcntl.flock ")
 """What is done on the way to one that replaces another: see ``test_matrix`` for each of it."""
 
@@ -77,7 +78,8 @@ def test_a_session_killed_at_any_point_loses_nothing_of_its_submodules(
     numbers = [
         number for number, name in enumerate(points, 1) if number >= first and not name.startswith(_OF_A_FILE)
     ]
-    for number in numbers[shard :: SHARDS * _EACH]:
+    for place in chosen(len(numbers), shard, SHARDS, each=_EACH):
+        number = numbers[place - 1]
         world = fresh.copy(tmp_path / f"killed-{number}")
         at = f"point {number}: {points[number - 1]}"
         assert world.run("kill", number).status == -signal.SIGKILL, at

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.crash.points import chosen
 from tests.crash.world import World
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def test_a_sweep_killed_at_any_point_leaves_the_rest_to_the_next_one(
     aside = world.put_aside()
     assert world.sweep().status == 0
     points = world.reached
-    for number in range(1 + shard, len(points) + 1, SHARDS):
+    for number in chosen(len(points), shard, SHARDS, each=2):
         at = f"point {number}: {points[number - 1]}"
         world.remains()  # waits for what is deleted in the background
         world.bring_back(aside)

@@ -1,0 +1,19 @@
+"""Which points of a matrix are tried."""
+
+from __future__ import annotations
+
+import os
+
+
+def chosen(count: int, shard: int, shards: int, *, each: int = 1) -> range:
+    """Return the numbers of the points that one of several tests tries.
+
+    Arguments:
+        count: how many points there are; the first is 1.
+        shard: the number of the test, from 0.
+        shards: how many tests share the points.
+        each: of so many points one is tried, but every one with ``EVERY_POINT=1`` in the environment.
+
+    """
+    step = 1 if os.environ.get("EVERY_POINT") else each
+    return range(1 + shard * step, count + 1, shards * step)
