@@ -58,10 +58,18 @@ class Offspring:
             self._marks.append(f"{OWN_COMMAND}={session}".encode())
         self._before = frozenset(_children(os.getpid()))
         self._kept: frozenset[int] = frozenset()
+        self._ours: frozenset[int] = frozenset()
 
     def keep(self) -> None:
         """Leave what runs now alone until the session's end."""
         self._kept = frozenset(self._find())
+
+    def spare(self, *pids: int) -> None:
+        """Leave these children alone, and no others: commands of our own that run while the agent does.
+
+        Whoever waits for one must take it back before: its pid may be another process's then.
+        """
+        self._ours = frozenset(pids)
 
     def reap(self, agent: int) -> None:
         """Collect orphans that came to us and have ended; *agent* is waited for by somebody else."""
@@ -112,7 +120,7 @@ class Offspring:
         if not self._whole_process:
             ours = ancestors(os.getpid())  # we may be below a dead session's agent
             return [pid for pid in _pids() if pid not in ours and self._is_marked(pid)]
-        return [pid for pid in _children(os.getpid()) if pid not in self._before]
+        return [pid for pid in _children(os.getpid()) if pid not in self._before | self._ours]
 
     def _of_the_agent(self) -> Collection[int]:
         if not self._kept:

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, Self
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -81,6 +81,11 @@ class Running:
         except BaseException:
             os.close(self._errors)
             raise
+
+    @property
+    def pid(self) -> int:
+        """Its process id, until somebody has waited for it."""
+        return self._popen.pid
 
     def wait(self, timeout: float | None = None) -> Completed:
         """Wait for the end.
@@ -154,6 +159,23 @@ def detach(argv: Sequence[str | os.PathLike[str]], *, cwd: Path, env: Mapping[st
         start_new_session=True,
     )
     popen.returncode = 0  # or its __del__ warns about a child still running, which is what was asked for
+
+
+def become(argv: Sequence[str | os.PathLike[str]], env: Mapping[str, str]) -> NoReturn:
+    """Run a command in our place: it has our terminal, our process group, and our end is its own.
+
+    Arguments:
+        argv: the command; ``argv[0]`` is looked up on the ``PATH`` of *env*.
+        env: its whole environment.
+
+    Raises:
+        OSError: it could not be executed.
+
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and so would the command
+    os.execvpe(argv[0], [os.fspath(word) for word in argv], env)  # noqa: S606 -- no shell is wanted
 
 
 class Streams(NamedTuple):

@@ -43,7 +43,7 @@ def look_first(settings: Settings, place: Project, where: Git, environ: Mapping[
     """Check everything that can be checked before anything is made.
 
     Raises:
-        UsageError: base or branch cannot be what they are said to be.
+        UsageError: base, branch or remote cannot be what they are said to be.
         AgentError: the agent's command cannot be run.
 
     """
@@ -55,6 +55,9 @@ def look_first(settings: Settings, place: Project, where: Git, environ: Mapping[
         raise UsageError(
             f"{settings.branch!r} cannot be the name of a branch", "see git help check-ref-format"
         )
+    if settings.push is not None and settings.push not in (names := git.remotes(where)):
+        there = f"there is {', '.join(names)}" if names else "there is none: git remote add"
+        raise UsageError(f"push: {settings.push!r} is not the name of a remote", there)
     if settings.base not in {"head", "fresh"}:
         base = git.resolve_commit(where, settings.base)
         if base is None:

@@ -6,7 +6,7 @@ reverse of the taking:
 
 1. end what the agent has left running, so that nothing writes any more;
 2. save and remove the worktree (``worktree.finish`` decides);
-3. delete a branch that nobody has any use for;
+3. delete a branch that nobody has any use for, push one that somebody may have;
 4. write the report, move the record, free the id;
 5. tell how it ended.
 
@@ -27,9 +27,10 @@ from typing import TYPE_CHECKING, Any, Self
 from ralph_wrap import files, git, liveness, offspring, process, project, request, user, worktree
 from ralph_wrap.config import Settings
 from ralph_wrap.errors import GitError, RalphError
+from ralph_wrap.handover import HandOver
 from ralph_wrap.log import Log, on_stderr, traceback_of
 from ralph_wrap.prospect import look_first, planned, taken_ids
-from ralph_wrap.report import SessionReport, banner, ending, summary, with_outcome
+from ralph_wrap.report import SessionReport, banner, ending, how_it_ended, summary, with_outcome
 from ralph_wrap.signals import Signals
 from ralph_wrap.workspace import Site, Workspace, recorded
 
@@ -210,6 +211,8 @@ class Session:
         self._workspace = workspace = self._site.open(obstacle)
         if workspace.lock is not None:
             self._stack.callback(workspace.lock.release)
+        self._handover = HandOver(self._site, workspace.tree, self._offspring)
+        self._stack.callback(self._step, "push the branch", self._push)
         if (tree := workspace.tree) is not None:
             self._stack.callback(self._step, "drop an unused branch", lambda: self._drop_unused_branch(tree))
             self._stack.callback(self._step, "remove the worktree", lambda: self._leave(tree))
@@ -260,6 +263,7 @@ class Session:
             spawned=self._note_agent,
             end_leftovers=lambda grace: self._end_leftovers(grace, asked=True),
             offspring=self._offspring,
+            hand_over=self._handover.after,
             look_outside=workspace.look_outside,
         )
 
@@ -306,6 +310,9 @@ class Session:
         if self._workspace is not None and not self._signals.stop.terms:  # who sends TERM wants us all gone
             self._site.refill()
 
+    def _push(self) -> None:
+        self._handover.finish(hurry=lambda: self._signals.stop.terms > 0)
+
     def _drop_unused_branch(self, tree: LinkedWorktree) -> None:
         if self._outcome is not None and (self._settings.drop_empty or not self._agent_started):
             self._site.drop_branch(tree, self._outcome)
@@ -335,7 +342,9 @@ class Session:
         if tree is not None:
             with contextlib.suppress(GitError, OSError):
                 commits = git.count_commits(self._site.where, tree.base, f"refs/heads/{tree.branch}")
-        ended_by, status = self._ending()  # last: a signal may have come until now
+        stop = self._signals.stop  # asked last: a signal may have come until now
+        result = (self._result.ended_by, self._result.status) if self._result else None
+        ended_by, status = how_it_ended(result, stop.first, self._failure, agent_started=self._agent_started)
         report = SessionReport.of(
             recorded(self._claim.record, workspace),
             ended_by=ended_by,
@@ -350,20 +359,6 @@ class Session:
             leaks=workspace.lookout.found if workspace and workspace.lookout else None,
         )
         return with_outcome(report, self._outcome) if self._outcome else report
-
-    def _ending(self) -> tuple[str, int]:
-        """Return how the loop ended, and our exit status, which a later signal still decides."""
-        stop = self._signals.stop
-        signalled = 128 + stop.first if stop.first else None
-        if self._result is not None:
-            return self._result.ended_by, signalled or self._result.status
-        if signalled:
-            return "signal", signalled
-        if isinstance(self._failure, RalphError):
-            return "error" if self._agent_started else "not-started", self._failure.exit_code
-        if self._failure is not None:
-            return "error", RalphError.exit_code
-        return "not-started", 0
 
     def _give_readers_time(self, relay: Relay) -> None:
         if lost := relay.flush(_READER_PATIENCE, hurry=lambda: self._signals.stop.count > 0):

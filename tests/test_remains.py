@@ -93,7 +93,7 @@ def test_a_branch_that_somebody_works_on_is_not_moved(repo: Repo, script: Callab
     (worktree / "new").write_text("edited\n")
     assert command("rm", agent_id, cwd=repo.path).status == 0
     assert (repo.head, repo.git("status", "--porcelain", "--untracked-files=no")) == (tip, "")
-    assert repo.show(f"refs/ralph/snapshots/{agent_id}/1:new") == b"edited\n"
+    assert repo.show(f"refs/ralph/snapshots/{agent_id}/commit-1:new") == b"edited\n"
 
 
 def test_a_file_with_another_name_elsewhere_keeps_its_mode(repo: Repo, script: Callable[[str], str]) -> None:

@@ -58,7 +58,7 @@ def test_one_that_only_its_origin_has_is_kept_in_the_project(tmp_path: Path) -> 
     tree = project.tree()
     head = inside(tree).head
     assert tree.finish().kept is None
-    assert project.repo.git("merge-base", "--is-ancestor", head, "refs/ralph/snapshots/00aa/1") == ""
+    assert project.repo.git("merge-base", "--is-ancestor", head, "refs/ralph/snapshots/00aa/commit-1") == ""
 
 
 def test_a_submodule_that_is_not_initialised_is_nothing(project: Project) -> None:
@@ -204,8 +204,11 @@ def found(repo: Repo, path: str) -> set[bytes]:
     return contents
 
 
-@pytest.mark.parametrize("where", [SUB, NESTED])
-@pytest.mark.parametrize("checked_out", [True, False], ids=["cloned", "bare"])
+@pytest.mark.parametrize(
+    ("where", "checked_out"),
+    [(SUB, True), (SUB, False), (NESTED, True)],
+    ids=["cloned", "bare", "deep"],
+)
 @pytest.mark.parametrize("state", STATES, ids=lambda state: state.__name__.strip("_"))
 def test_whatever_is_left_in_a_submodule_is_found_again(
     tmp_path: Path, state: Callable[[Repo], dict[str, bytes]], where: str, *, checked_out: bool
@@ -728,7 +731,7 @@ def test_saved_work_is_taken_over_in_the_main_checkout(project: Project, tree: T
     """By the commands of the README."""
     inside(tree).write("file.txt", "changed\n")
     tree.finish()
-    ref = f"refs/ralph/snapshots/{ID}/1"
+    ref = f"refs/ralph/snapshots/{ID}/commit-1"
     words = ("--git-dir=.git/modules/vendor/x", "log", "-p", "-m", "--first-parent", ref)
     assert "+changed" in project.repo.git(*words)
     project.repo.git("-C", SUB, "switch", "-q", "-c", ID, ref)

@@ -73,6 +73,12 @@ def current_branch(git: Git) -> str | None:
     return text(run(git, "symbolic-ref", "--quiet", "HEAD", accept=(0, 1)).stdout).strip() or None
 
 
+def followed(git: Git, ref: str) -> str | None:
+    """Return the ref that a symbolic ref names, ``None`` if it is none, or is not there."""
+    answer = run(git, "symbolic-ref", "--quiet", ref, accept=(0, 1, 128))
+    return lines(answer.stdout)[0] if answer.status == 0 else None
+
+
 def commits_without(git: Git, tips: Collection[str], without: str) -> list[Commit]:
     """Return the commits that some commits have and another one lacks, newest first.
 
@@ -177,6 +183,17 @@ def commit_tree(git: Git, tree: str, parents: Sequence[str], message: str) -> st
     arguments = [argument for parent in parents for argument in ("-p", parent)]
     answer = run(git, "commit-tree", tree, *arguments, config=DURABLE, stdin=message.encode())
     return lines(answer.stdout)[0]
+
+
+def commit(git: Git, message: str) -> None:
+    """Commit what is staged to the branch that is checked out, as the user, unsigned.
+
+    Raises:
+        GitError: that fails.
+
+    """
+    options = ("--quiet", "--no-verify", "--no-gpg-sign", "--cleanup=verbatim", "--file=-")
+    run(git, "commit", *options, config=DURABLE, stdin=message.encode())
 
 
 def tree_of(git: Git, commit: str) -> str:

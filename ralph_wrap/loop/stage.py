@@ -26,6 +26,9 @@ class Stage(NamedTuple):
         spawned: called each time an agent has started.
         offspring: what the agent has started.
         end_leftovers: ends that, which was asked to, with so many seconds of grace.
+        hand_over: keeps what an iteration has left uncommitted, given its number, the fingerprint if that is
+            known, and whether it will not be repeated; returns the fingerprint of what is there then, empty
+            if that is the same.
         look_outside: tells of what has changed outside the workspace since the last time, with the words for
             when that was, and returns whether anything has.
 
@@ -42,4 +45,5 @@ class Stage(NamedTuple):
     spawned: Callable[[], None]
     offspring: Offspring
     end_leftovers: Callable[[float], object]
+    hand_over: Callable[[int, str, bool], str]
     look_outside: Callable[[str], bool]

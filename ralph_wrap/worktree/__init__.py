@@ -7,7 +7,7 @@ from ralph_wrap.worktree.adopt import adopt, bring_back
 from ralph_wrap.worktree.copies import INCLUDE
 from ralph_wrap.worktree.create import LinkedWorktree, create
 from ralph_wrap.worktree.find import OURS, directory_of, find, holds_its_branch
-from ralph_wrap.worktree.fingerprint import fingerprint, pristine
+from ralph_wrap.worktree.fingerprint import fingerprint, is_pristine, pristine
 from ralph_wrap.worktree.hooks import tidy_hooks
 from ralph_wrap.worktree.ignore import RULE, ensure_ignored, tidy
 from ralph_wrap.worktree.layout import (
@@ -25,6 +25,7 @@ from ralph_wrap.worktree.make import make
 from ralph_wrap.worktree.mark import Mark, marked, write_mark
 from ralph_wrap.worktree.provide import provide
 from ralph_wrap.worktree.remove import Outcome, drop_branch, drop_branch_at, empty_trash, finish, remove
+from ralph_wrap.worktree.snapshot import Snapshot, commit_all, snapshot
 
 __all__ = [
     "EVERYTHING",
@@ -37,9 +38,11 @@ __all__ = [
     "Losses",
     "Mark",
     "Outcome",
+    "Snapshot",
     "adopt",
     "bring_back",
     "check_layout",
+    "commit_all",
     "create",
     "directories",
     "directory_of",
@@ -53,12 +56,14 @@ __all__ = [
     "fingerprint",
     "finish",
     "holds_its_branch",
+    "is_pristine",
     "make",
     "marked",
     "pristine",
     "provide",
     "remove",
     "repository_lock",
+    "snapshot",
     "tidy",
     "tidy_hooks",
     "write_mark",

@@ -1,7 +1,7 @@
 """Save commits that only a worktree's bookkeeping knows: its reflog, its own refs, operations in progress.
 
 All of that is deleted with the worktree's registration. Whatever it names and no branch, tag, remote branch
-or snapshot holds gets a ref ``refs/ralph/snapshots/<id>/<n>``.
+or snapshot holds gets a ref ``refs/ralph/snapshots/<id>/commit-<n>``.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ def unheld(registration: Path, here: Git, problems: list[str]) -> list[str]:
 
 
 def make_snapshots(here: Git, agent_id: str, tips: Sequence[str]) -> tuple[str, ...]:
-    """Give a ref ``refs/ralph/snapshots/<id>/<n>`` to each commit, and return those refs.
+    """Give a ref ``refs/ralph/snapshots/<id>/commit-<n>`` to each commit, and return those refs.
 
     Raises:
         GitError: a ref cannot be made.
 
     """
-    prefix = f"refs/ralph/snapshots/{agent_id}/"
-    numbers = [ref.removeprefix(prefix) for ref in git.refs(here, prefix)]
+    prefix = f"refs/ralph/snapshots/{agent_id}/commit-"
+    numbers = [ref.removeprefix(prefix) for ref in git.refs(here, f"{prefix}*")]
     first = 1 + max((int(number) for number in numbers if number.isdecimal()), default=0)
     made = []
     for number, tip in enumerate(tips, first):

@@ -52,6 +52,11 @@ def pristine(head: str) -> str:
     return head
 
 
+def is_pristine(state: str) -> bool:
+    """Tell whether a fingerprint says that nothing is uncommitted."""
+    return state != "" and " " not in state
+
+
 def _digest(head: str, top: Path, paths: Iterable[str], *, largest: int = _HASHED) -> str:
     import hashlib  # noqa: PLC0415 -- slow, and the first iteration need not wait for it
 

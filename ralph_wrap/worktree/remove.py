@@ -33,9 +33,10 @@ from ralph_wrap.errors import GitError, RefusedError
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.losses import Losses, losses
 from ralph_wrap.worktree.save import Saved, has_submodules, holds, save
+from ralph_wrap.worktree.scratch import scratch_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from ralph_wrap.git import Git
     from ralph_wrap.worktree.create import LinkedWorktree
@@ -109,7 +110,7 @@ def finish(
             return Outcome(None, reason)
         # Not the project root: an agent may have deleted or replaced that, too.
         where = where._replace(cwd=worktree.common_dir)
-        with _scratch(worktree.registration) as scratch:
+        with scratch_in(worktree.registration) as scratch:
             index = scratch / "index"
             saved = save(
                 worktree,
@@ -164,7 +165,7 @@ def remove(
     if reason := _not_ours(worktree, worktree.path):
         raise RefusedError(f"{worktree.path} stays: {reason}")
     where = where._replace(cwd=worktree.common_dir)
-    with _scratch(worktree.registration) as scratch:
+    with scratch_in(worktree.registration) as scratch:
         found = losses(worktree, where, scratch / "index")
         check(found)
         _sync(worktree.common_dir)
@@ -235,17 +236,6 @@ def _sync(common_dir: Path) -> None:
     places = (common_dir, common_dir / "objects")
     for place in {place.stat().st_dev: place for place in places}.values():
         files.sync_file_system(place)
-
-
-@contextlib.contextmanager
-def _scratch(registration: Path) -> Iterator[Path]:
-    """Yield a new directory in the registration, which git deletes with it."""
-    directory = registration / f"ralph-wrap-{os.urandom(4).hex()}"
-    directory.mkdir()
-    try:
-        yield directory
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _not_ours(worktree: LinkedWorktree, place: Path) -> str | None:

@@ -29,15 +29,8 @@ from ralph_wrap import git
 from ralph_wrap.errors import GitError
 from ralph_wrap.worktree.bookkeeping import operation, unsaved_bookkeeping
 from ralph_wrap.worktree.commits import make_snapshots, save_commits, unheld, unreachable
-from ralph_wrap.worktree.index import (
-    add_what_can_be,
-    copy_index,
-    lift_flags,
-    not_in_index,
-    resolve,
-    status_of,
-    unlock,
-)
+from ralph_wrap.worktree.index import lift_flags, not_in_index, status_of
+from ralph_wrap.worktree.picture import counted, take_picture
 from ralph_wrap.worktree.walk import walk
 
 if TYPE_CHECKING:
@@ -45,11 +38,9 @@ if TYPE_CHECKING:
 
     from ralph_wrap.git import Git, Status
     from ralph_wrap.worktree.create import LinkedWorktree
+    from ralph_wrap.worktree.picture import Picture
     from ralph_wrap.worktree.submodules import Inner
     from ralph_wrap.worktree.walk import Walk
-
-_ATTEMPTS = 3  # at a picture of files that somebody goes on writing
-_NAMED = 3  # files that a problem names; the others are counted
 
 
 class Saved(NamedTuple):
@@ -148,7 +139,7 @@ def save(
     problems += [f"nested repository {path} cannot be saved" for path in nested(status, walked)]
     branch = None
     if not status.clean and commits_only:
-        problems.append(_counted(len(status.changed) + len(status.untracked), "uncommitted path"))
+        problems.append(counted(len(status.changed) + len(status.untracked), "uncommitted path"))
     elif not status.clean:
         branch = _save_files(worktree, scratch, head, status, problems, agent_id, session)
     if branch is None and head.detached and head.commit and unreachable(here, [head.commit]):
@@ -288,52 +279,28 @@ def _save_files(
     agent_id: str,
     session: str,
 ) -> str | None:
-    copy_index(worktree, scratch)
-    if status.unmerged:
-        resolve(scratch)
-    index_tree = git.write_tree(scratch)
-    for _ in range(_ATTEMPTS):
-        failure = git.add_all(scratch, exclude=status.nested)
-        unlock(scratch)
-        left = not_in_index(scratch)
-        if failure is not None:
-            add_what_can_be(scratch, left)
-            left = not_in_index(scratch)
-        tree = git.write_tree(scratch)
-        if not left:
-            break
-    else:
-        reason = failure.message if failure else "still being written"
-        names = ", ".join(left[:_NAMED])
-        problems.append(f"{_counted(len(left), 'file')} cannot be saved ({names}): {reason}")
-    head_tree = git.tree_of(scratch, head.commit) if head.commit else None
-    if tree == head_tree == index_tree:
+    picture = take_picture(worktree, scratch, head.commit, status, problems)
+    if picture.shows_head:
         return None
-    parents = [head.commit] if head.commit else []
-    trees = [tree, *([head_tree] if head_tree else []), *([index_tree] if index_tree != tree else [])]
     branch = f"ralph/{agent_id}-wip"
-    if not _is_saved_already(scratch, branch, trees, head.commit):
-        if index_tree != tree:
-            parents.append(
-                git.commit_tree(scratch, index_tree, parents, f"ralph: index of session {session}\n")
-            )
+    if not _is_saved_already(scratch, branch, picture):
         message = (
             f"ralph: saved work of session {session}\n\nWhat was not committed when the session ended.\n"
         )
         if unfinished := operation(worktree):
             message += f"A {unfinished} was in progress.\n"
-        branch = _name(scratch, agent_id, git.commit_tree(scratch, tree, parents, message), session)
+        branch = _name(scratch, agent_id, picture.commit(scratch, message, session), session)
     if missing := git.missing_objects(scratch, branch, head.commit):
         problems.append(f"{branch} lacks {missing} objects")
     return branch
 
 
-def _is_saved_already(here: Git, branch: str, trees: list[str], head: str | None) -> bool:
+def _is_saved_already(here: Git, branch: str, picture: Picture) -> bool:
     """Tell whether somebody who died after it has saved the same: files, HEAD and index."""
     commits = git.parents(here, f"refs/heads/{branch}")
-    if not commits or (head is not None and head not in commits):
+    if not commits or (picture.head is not None and picture.head not in commits):
         return False
-    return [git.tree_of(here, commit) for commit in commits] == trees
+    return [git.tree_of(here, commit) for commit in commits] == picture.trees
 
 
 def _name(here: Git, agent_id: str, commit: str, session: str) -> str:
@@ -353,7 +320,3 @@ def _name(here: Git, agent_id: str, commit: str, session: str) -> str:
         make_snapshots(here, agent_id, [before])
         git.move_ref(here, ref, before, commit, reason)
     return branch
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -6,7 +6,7 @@ repository, and so on. What is saved of each, before anything of the worktree is
 1. its files and its index, by the same code as those of a worktree: a commit in its own repository;
 2. every commit that its refs, its HEAD and its reflogs name and that is nowhere else. All objects of those
    are copied into a repository that stays, are looked for there one by one, and only then named by
-   ``refs/ralph/snapshots/<id>/<n>`` of it.
+   ``refs/ralph/snapshots/<id>/commit-<n>`` of it.
 
 The repository that stays is the main checkout's own one of the same submodule, where its other commits are
 and where ``git submodule update`` looks for them, or else the project's. In a place nowhere else is what none

@@ -105,7 +105,7 @@ def test_rm_saves_what_was_edited_since(repo: Repo, script: Callable[[str], str]
     (_worktree(repo, agent_id) / "new").write_text("edited\n")
     assert _rm(repo, agent_id).status == 0
     assert repo.show(f"ralph/{agent_id}-wip:new") == b"edited\n"
-    assert repo.git("rev-parse", f"refs/ralph/snapshots/{agent_id}/1") == first
+    assert repo.git("rev-parse", f"refs/ralph/snapshots/{agent_id}/commit-1") == first
 
 
 def test_rm_ends_a_session_that_runs(repo: Repo, home: Path) -> None:

@@ -1,0 +1,115 @@
+"""What each iteration hands over, whatever becomes of the next one: a commit or a snapshot, and a push."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ralph_wrap import worktree
+from ralph_wrap.errors import GitError
+from ralph_wrap.push import Push
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ralph_wrap.offspring import Offspring
+    from ralph_wrap.workspace import Site
+    from ralph_wrap.worktree import LinkedWorktree
+
+
+class HandOver:
+    """Keeps what is uncommitted after an iteration, and pushes what is committed.
+
+    Arguments:
+        site: of the session.
+        tree: its worktree; without one nothing is kept: the project root is the user's own.
+        offspring: what the agent has started, to which no push belongs.
+
+    """
+
+    def __init__(self, site: Site, tree: LinkedWorktree | None, offspring: Offspring) -> None:
+        self._tree = tree
+        self._where = site.where
+        self._record = site.record
+        self._commits = site.settings.commit_each
+        self._told = site.told
+        self._push = None
+        if tree is not None and site.settings.push is not None:
+            self._push = Push(
+                self._where._replace(cwd=tree.common_dir),
+                site.settings.push,
+                tree.branch,
+                tree.base,
+                own=tree.branch_created,
+                spare=offspring.spare,
+                told=site.told,
+            )
+
+    def after(self, number: int, state: str, ended: bool) -> str:
+        """Keep what an iteration has left, as far as that is possible: what fails does not end the loop.
+
+        Arguments:
+            number: of the iteration.
+            state: its fingerprint, if that is known.
+            ended: it is not going to be repeated.
+
+        Returns:
+            The fingerprint of what the worktree holds now, empty if it is as before or cannot be told.
+
+        """
+        if self._tree is None:
+            return ""
+        state = self._keep(self._tree, number, state, ended=ended)
+        if self._push is not None:
+            try:
+                self._push.start()
+            except (GitError, OSError) as error:
+                self._told.event("push.failed", reason=str(error))
+        return state
+
+    def finish(self, hurry: Callable[[], bool]) -> None:
+        """Push what is not pushed yet.
+
+        Arguments:
+            hurry: asked again and again; whoever is in a hurry does not wait for that.
+
+        Raises:
+            GitError: the branch cannot be read.
+            OSError: git cannot be run.
+
+        """
+        if self._push is not None:
+            self._push.finish(hurry)
+
+    def _keep(self, tree: LinkedWorktree, number: int, state: str, *, ended: bool) -> str:
+        if worktree.is_pristine(state):
+            self._told.event("iteration.kept", iteration=number, head=state, snapshot=None)
+            return ""
+        if self._commits and ended:
+            try:
+                head = worktree.commit_all(tree, self._where, self._message(number))
+            except (GitError, OSError) as error:
+                self._told.warning("iteration.not_committed", f"iteration {number} is not committed: {error}")
+            else:
+                if head is not None:
+                    self._told.event("iteration.kept", iteration=number, head=head, snapshot=None)
+                    return worktree.pristine(head)
+        self._snapshot(tree, number)
+        return ""
+
+    def _message(self, number: int) -> str:
+        return f"Iteration {number}\n\nCommitted at its end, in session {self._record.session}.\n"
+
+    def _snapshot(self, tree: LinkedWorktree, number: int) -> None:
+        record = self._record
+        try:
+            kept = worktree.snapshot(
+                tree, self._where, agent_id=record.id, session=record.session, number=number
+            )
+        except (GitError, OSError) as error:
+            self._told.warning(
+                "snapshot.failed", f"no snapshot of what iteration {number} has left uncommitted: {error}"
+            )
+            return
+        self._told.event("iteration.kept", iteration=number, head=kept.head, snapshot=kept.ref)
+        if kept.problems:
+            self._told.event("snapshot.incomplete", iteration=number, problems=list(kept.problems))

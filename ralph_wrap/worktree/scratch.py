@@ -1,0 +1,23 @@
+"""A directory for copies of a worktree's index."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@contextlib.contextmanager
+def scratch_in(registration: Path) -> Iterator[Path]:
+    """Yield a new directory in a worktree's registration, which git deletes with it."""
+    directory = registration / f"ralph-wrap-{os.urandom(4).hex()}"
+    directory.mkdir()
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)

@@ -1,0 +1,170 @@
+"""What each iteration hands over: a snapshot of what is uncommitted, or a commit."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.sessions import Session, command, run
+
+if TYPE_CHECKING:
+    from tests.support.repo import Repo
+    from tests.support.sessions import Result
+
+SH = ("--", "sh", "-c")
+ON_EACH = 'case "$RALPH_ITERATION" in {} esac'
+
+MERGE = """git checkout -qb side; echo s > file.txt; git commit -qam s
+git checkout -q -; echo o > file.txt; git commit -qam o; git merge side || :"""
+
+
+def on_each(*scripts: str) -> tuple[str, ...]:
+    """Return the command of an agent with a script for each iteration."""
+    return (*SH, ON_EACH.format(" ".join(f"{n}) {script};;" for n, script in enumerate(scripts, 1))))
+
+
+def kept(result: Result) -> list[tuple[int, str | None]]:
+    """Return what was told of each iteration: its number, and the last part of its snapshot's name."""
+    events = [event for event in result.events if event["event"] == "iteration.kept"]
+    return [(event["iteration"], event["snapshot"] and event["snapshot"].split("/")[-1]) for event in events]
+
+
+def snapshots(repo: Repo) -> dict[str, str]:
+    """Return the snapshots, by the last part of their name, with the files in them."""
+    refs = repo.git("for-each-ref", "--format=%(refname)", "refs/ralph/snapshots/").split()
+    return {
+        ref.split("/")[-1]: repo.git("ls-tree", "-r", "--name-only", ref).replace("\n", " ") for ref in refs
+    }
+
+
+def configure(repo: Repo, line: str) -> None:
+    """Write the configuration."""
+    repo.write(".ralph/config.toml", f"{line}\n")
+
+
+def test_each_iteration_leaves_a_snapshot_of_what_is_uncommitted(repo: Repo) -> None:
+    """On top of the HEAD of that moment, and none where everything is committed; the last is saved anyway."""
+    commit = "git add -A; git commit -qm two"
+    result = run(
+        repo.path, "-n", "4", *on_each("echo 1 > one", f"echo 2 > two; {commit}", "echo 3 > three", ":")
+    )
+    branch = result.report["branch"]
+    assert kept(result) == [(1, "1"), (2, None), (3, "3")]
+    assert snapshots(repo) == {"1": "file.txt one", "3": "file.txt one three two"}
+    prefix = f"refs/ralph/snapshots/{result.report['id']}"
+    assert repo.git("rev-parse", f"{prefix}/1^", f"{prefix}/3^").split() == [
+        repo.git("rev-parse", "main"),
+        repo.git("rev-parse", branch),
+    ]
+    assert repo.git("log", "-1", "--format=%s", f"{prefix}/3") == (
+        f"ralph: after iteration 3 of session {result.report['session']}"
+    )
+    assert repo.git("ls-tree", "--name-only", f"{branch}-wip").split() == ["file.txt", "one", "three", "two"]
+
+
+@pytest.mark.parametrize("option", [(), ("--max-stalls", "0")])
+def test_it_holds_what_flags_hide_and_what_is_staged(repo: Repo, option: tuple[str, ...]) -> None:
+    """As the saved work at the end does, and the agent's own index stays as it was."""
+    script = (
+        "echo hidden > file.txt; git update-index --assume-unchanged file.txt; echo new > new;"
+        " echo staged > part; git add part; echo disk > part"
+    )
+    result = run(repo.path, "-n", "2", *option, *on_each(script, "git status --porcelain"))
+    ref = f"refs/ralph/snapshots/{result.report['id']}/1"
+    assert [repo.git("show", f"{ref}:{name}") for name in ("file.txt", "new", "part")] == [
+        "hidden",
+        "new",
+        "disk",
+    ]
+    assert repo.git("show", f"{ref}^2:part") == "staged"
+    assert result.stdout == b"AM part\n?? new\n"
+
+
+def test_sigkill_loses_no_more_than_the_current_iteration_even_without_the_disk_copy(repo: Repo) -> None:
+    """What the iteration before has left is in the repository, whatever has become of the worktree."""
+    scripts = ("echo work > kept", "echo lost > lost; sleep 60")
+    with Session(repo.path, "-n", "2", *on_each(*scripts)) as session:
+        session.wait_for("agent.started", 2)
+        session.send(signal.SIGKILL)
+        assert session.finish().status == -signal.SIGKILL
+    (worktree,) = (repo.path / ".ralph/worktrees").iterdir()
+    shutil.rmtree(worktree)
+    command("sweep", cwd=repo.path)
+    assert snapshots(repo) == {"1": "file.txt kept"}
+
+
+def test_a_disk_that_takes_no_snapshot_does_not_end_the_loop(repo: Repo) -> None:
+    """It is told, each time."""
+    script = 'echo > new; cd "$RALPH_PROJECT/.git/refs"; mkdir -p ralph; touch ralph/snapshots'
+    result = run(repo.path, "-n", "2", *SH, script)
+    assert result.ending == ("max-iterations", 2, 0)
+    assert "no snapshot of what iteration 1 has left uncommitted" in result.stderr
+
+
+def test_a_plain_project_is_left_alone(repo: Repo) -> None:
+    """What is uncommitted there may be the user's."""
+    configure(repo, "commit_each = true")
+    result = run(repo.path, "--isolation", "off", "-n", "2", *SH, 'echo "$RALPH_ITERATION" > new')
+    assert kept(result) == []
+    assert snapshots(repo) == {}
+    assert repo.git("log", "--format=%s") == "first"
+
+
+def test_commit_each_commits_what_an_iteration_leaves(repo: Repo) -> None:
+    """The last one's, too; an iteration that has committed everything gets no commit more."""
+    configure(repo, "commit_each = true")
+    scripts = (
+        "echo 1 > one; echo x > ignored.log",
+        "echo 2 > two; git add two; git commit -qm own",
+        "rm one",
+    )
+    repo.write(".gitignore", "*.log\n.ralph/\n")
+    repo.commit("ignored")
+    result = run(repo.path, "-n", "3", *on_each(*scripts))
+    branch = result.report["branch"]
+    assert repo.git("log", "--format=%s", f"main..{branch}").split("\n") == [
+        "Iteration 3",
+        "own",
+        "Iteration 1",
+    ]
+    assert repo.git("ls-tree", "--name-only", branch).split() == [".gitignore", "file.txt", "two"]
+    assert kept(result) == [(1, None), (2, None), (3, None)]
+    assert snapshots(repo) == {}
+    assert result.report["saved"] is None
+    assert result.report["commits"] == 3
+
+
+def test_commit_each_is_no_progress(repo: Repo) -> None:
+    """An agent that does nothing stalls; the commit of its first work does not count as more."""
+    configure(repo, "commit_each = true")
+    result = run(repo.path, "--max-stalls", "2", *on_each("echo 1 > one"))
+    assert result.ending == ("max-stalls", 3, 0)
+
+
+@pytest.mark.parametrize(
+    "script",
+    ["git checkout -q --detach", MERGE],
+)
+def test_commit_each_stays_out_of_what_git_is_in_the_middle_of(repo: Repo, script: str) -> None:
+    """Without a branch, or with conflicts, there is a snapshot instead."""
+    configure(repo, "commit_each = true")
+    result = run(
+        repo.path,
+        "-n",
+        "2",
+        *on_each(f"{script}; echo 1 > one", "git status --porcelain; git log -1 --format=%s"),
+    )
+    assert b"?? one\n" in result.stdout
+    assert b"Iteration" not in result.stdout
+    assert kept(result)[0] == (1, "1")
+
+
+def test_a_wrong_value_is_named(repo: Repo) -> None:
+    """As that of any other key."""
+    configure(repo, 'commit_each = "often"')
+    result = command("run", *SH, "true", cwd=repo.path)
+    assert result.status == 2
+    assert "commit_each" in result.stderr

@@ -1,0 +1,118 @@
+"""The branch follows on a remote, while the loop goes on."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.repo import Repo
+from tests.support.sessions import Session, command, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.sessions import Result
+
+SH = ("--", "sh", "-c")
+COMMIT = 'echo "$RALPH_ITERATION" > counted; git add counted; git commit -qm "$RALPH_ITERATION"'
+
+
+@pytest.fixture
+def remote(repo: Repo, tmp_path: Path) -> Repo:
+    """Return a bare repository that the project pushes to."""
+    path = tmp_path / "remote.git"
+    path.mkdir()
+    there = Repo(path)
+    there.git("init", "-q", "--bare")
+    repo.git("remote", "add", "origin", str(path))
+    repo.write(".ralph/config.toml", 'push = "origin"\n')
+    return there
+
+
+def pushed(remote: Repo) -> dict[str, str]:
+    """Return the branches of the remote, with the subject of each one's last commit."""
+    rows = remote.git("for-each-ref", "--format=%(refname:short) %(subject)").splitlines()
+    return dict(row.split(" ", 1) for row in rows)
+
+
+def told(result: Result) -> list[str]:
+    """Return the pushes that succeeded, by the commit that was pushed."""
+    return [event["commit"] for event in result.events if event["event"] == "branch.pushed"]
+
+
+def test_what_is_committed_is_pushed_and_saved_work_is_not(repo: Repo, remote: Repo) -> None:
+    """The last commit is there when the session has ended."""
+    result = run(repo.path, "-n", "3", *SH, f"{COMMIT}; echo x > uncommitted")
+    assert pushed(remote) == {result.report["branch"]: "3"}
+    assert result.report["saved"]
+    assert told(result)[-1] == repo.git("rev-parse", result.report["branch"])
+
+
+def test_nothing_is_pushed_before_anything_is_committed(repo: Repo, remote: Repo) -> None:
+    """A branch that is where it began tells nobody anything."""
+    result = run(repo.path, "-n", "2", *SH, "echo x > uncommitted")
+    assert pushed(remote) == {}
+    assert told(result) == []
+
+
+def test_what_the_agent_rewrites_is_replaced(repo: Repo, remote: Repo) -> None:
+    """Its branch is its own, as long as nobody else has pushed there."""
+    gate = f"until git -C {remote.path} log --all --format=%s | grep -qx 1; do sleep 0.05; done"
+    script = f'[ "$RALPH_ITERATION" = 1 ] || {{ {gate}; git reset -q --hard HEAD^; }}; {COMMIT}'
+    result = run(repo.path, "-n", "2", *SH, script)
+    assert pushed(remote) == {result.report["branch"]: "2"}
+    assert "was not pushed" not in result.stderr
+
+
+def test_what_somebody_else_has_pushed_there_stays(repo: Repo, remote: Repo) -> None:
+    """It is told, with what to run, and the loop goes on."""
+    steal = 'git push -q origin "$RALPH_BRANCH"; git -C {} update-ref "refs/heads/$RALPH_BRANCH" {}'
+    other = remote.git("commit-tree", "-m", "theirs", remote.git("mktree", "-z"))
+    result = run(repo.path, "-n", "2", *SH, f"{COMMIT}; {steal.format(remote.path, other)}")
+    branch = result.report["branch"]
+    assert result.ending == ("max-iterations", 2, 0)
+    assert pushed(remote) == {branch: "theirs"}
+    warnings = [entry for entry in result.warnings if entry["event"] == "push.failed"]
+    assert warnings[-1]["message"] == f"{branch} was not pushed to origin: [rejected] (stale info)"
+    assert warnings[-1]["hint"] == f"git push origin {branch}"
+
+
+def test_a_named_branch_only_moves_forward(repo: Repo, remote: Repo) -> None:
+    """It may be somebody's: what was rewritten is refused."""
+    repo.git("branch", "theirs")
+    repo.git("push", "-q", "origin", "theirs")
+    there = remote.git("rev-parse", "theirs")
+    result = run(repo.path, "--branch", "theirs", "-n", "1", *SH, "git commit -q --amend -m other")
+    assert remote.git("rev-parse", "theirs") == there
+    assert "theirs was not pushed to origin: [rejected] (non-fast-forward)" in result.stderr
+
+
+def test_a_remote_that_hangs_holds_nothing_up(repo: Repo, remote: Repo, tmp_path: Path) -> None:
+    """The next iterations run meanwhile, and at TERM nobody waits for it."""
+    hanging = tmp_path / "hanging"
+    hanging.write_text("#!/bin/sh\nexec sleep 600\n")
+    hanging.chmod(0o755)
+    repo.git("config", "remote.origin.receivepack", str(hanging))
+    with Session(
+        repo.path, "-n", "3", *SH, f'[ "$RALPH_ITERATION" -lt 3 ] || exec sleep 600; {COMMIT}'
+    ) as session:
+        session.wait_for("agent.started", 3)
+        session.send(signal.SIGTERM)
+        result = session.finish()
+    branch = result.report["branch"]
+    assert (result.status, result.report["commits"]) == (143, 2)
+    assert f"{branch} was not pushed to origin: there was no time for it" in result.stderr
+    assert pushed(remote) == {}
+
+
+@pytest.mark.parametrize("value", ["elsewhere", "../remote.git", "--upload-pack=touch x", "ext::sh -c true"])
+def test_only_a_remote_that_is_configured_is_pushed_to(repo: Repo, remote: Repo, value: str) -> None:
+    """The file may be written by an agent: no address, and no option of git."""
+    repo.write(".ralph/config.toml", f'push = "{value}"\n')
+    result = command("run", *SH, "true", cwd=repo.path)
+    assert result.status == 2
+    assert f"push: {value!r} is not the name of a remote" in result.stderr
+    assert repo.branches() == ["main"]
+    assert pushed(remote) == {}
