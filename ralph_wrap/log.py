@@ -16,6 +16,8 @@ import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from ralph_wrap.lastline import LastLine
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, MutableMapping
     from pathlib import Path
@@ -35,8 +37,12 @@ class Log:
         descriptor: where narration goes; normally 2.
         colour: sentences may be coloured.
         terminal: narrate in sentences.
+        dumb: a terminal on which no line can be taken away again.
         spared: modules that structlog loads only if they are there, and that are not for this process.
         also: names of events that are narrated without a message, too, unless on a terminal.
+
+    Attributes:
+        last_line: of the terminal, which others may write on, too.
 
     """
 
@@ -46,17 +52,17 @@ class Log:
         *,
         terminal: bool,
         colour: bool,
+        dumb: bool = False,
         spared: tuple[str, ...] = (),
         also: tuple[str, ...] = (),
     ) -> None:
+        self.last_line = LastLine(descriptor, drawn=terminal and not dumb)
         self._descriptor = descriptor
         self._terminal = terminal
         self._colour = colour
         self._spared = spared
         self._also = () if terminal else also
-        self._in_progress = False
-        self._beside = -1
-        self._seen = 0
+        self._is_dumb = dumb
         self._file = -1
         self._early: list[bytes] | None = []
         self._torn = False
@@ -91,17 +97,6 @@ class Log:
         for line in early:
             self._append(line)
 
-    def share_terminal(self, output: Path) -> None:
-        """Begin on a new line from now on, if what somebody else prints has not ended its last one.
-
-        Arguments:
-            output: what that is, as far as it has come; it is shown on our stdout and stderr.
-
-        """
-        if self._terminal and _is_same_terminal(1, self._descriptor):
-            with contextlib.suppress(OSError):
-                self._beside = os.open(output, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-
     def event(self, event: str, message: str = "", **facts: Any) -> None:
         """Tell that something happened; with a message, also to whoever watches."""
         self._tell("info", event, "", **_without_empty(message=message), **facts)
@@ -127,22 +122,20 @@ class Log:
         self._tell("info", event, text, message=message, **facts)
 
     @property
-    def is_terminal(self) -> bool:
+    def shows_progress(self) -> bool:
         """Whether somebody sees progress."""
-        return self._terminal
+        return self._terminal and not self._is_dumb
 
     def progress(self, text: str) -> None:
-        """Show on one line of a terminal how far long work is; an empty text clears it."""
-        if self._terminal and (text or self._in_progress):
-            self._in_progress = bool(text)
-            self._write(f"\r{one_line(text)}\x1b[K".encode(errors="backslashreplace"))
+        """Show on the last line of a terminal how far long work is; an empty text clears it."""
+        if self._terminal:
+            self.last_line.show(one_line(text))
 
     def close(self) -> None:
         """Close the event log."""
-        for descriptor in (self._file, self._beside):
-            if descriptor >= 0:
-                os.close(descriptor)
-        self._file = self._beside = -1
+        if self._file >= 0:
+            os.close(self._file)
+        self._file = -1
 
     def _tell(self, level: str, event: str, text: str, /, **facts: Any) -> None:
         at = datetime.now(UTC).isoformat().replace("+00:00", "Z")
@@ -170,20 +163,11 @@ class Log:
     def _narrate(
         self, _logger: WrappedLogger, _method: str, event: MutableMapping[str, Any]
     ) -> MutableMapping[str, Any]:
-        self.progress("")
         text = f"{event['text']}\n".encode(errors="backslashreplace")
-        self._write(self._line_end() + (text if event["text"] else _sentence(event, colour=self._colour)))
+        words = self.last_line.begun() + (text if event["text"] else _sentence(event, colour=self._colour))
+        self._write(words)
+        self.last_line.wrote(words)
         return event
-
-    def _line_end(self) -> bytes:
-        """Return what ends the line that others have begun on our terminal."""
-        if self._beside < 0:
-            return b""
-        with contextlib.suppress(OSError):
-            seen, self._seen = self._seen, os.fstat(self._beside).st_size
-            if self._seen > seen and os.pread(self._beside, 1, self._seen - 1) != b"\n":
-                return b"\n"
-        return b""
 
     def _write(self, line: bytes) -> None:
         poll = select.poll()
@@ -200,13 +184,6 @@ def traceback_of(error: BaseException) -> list[str]:
     return traceback.format_exception(error)
 
 
-def _is_same_terminal(one: int, other: int) -> bool:
-    try:
-        return os.isatty(one) and os.path.samestat(os.fstat(one), os.fstat(other))
-    except OSError:
-        return False
-
-
 def on_stderr(environ: Mapping[str, str], *, spared: tuple[str, ...] = (), also: tuple[str, ...] = ()) -> Log:
     """Return a log that narrates on our stderr: coloured on a terminal without NO_COLOR.
 
@@ -218,7 +195,8 @@ def on_stderr(environ: Mapping[str, str], *, spared: tuple[str, ...] = (), also:
     """
     terminal = os.isatty(2)
     colour = terminal and not environ.get("NO_COLOR")
-    return Log(2, terminal=terminal, colour=colour, spared=spared, also=also)
+    dumb = environ.get("TERM", "dumb") == "dumb"  # as git(1) takes it
+    return Log(2, terminal=terminal, colour=colour, dumb=dumb, spared=spared, also=also)
 
 
 _COLOURS = {"warning": "\x1b[33m", "error": "\x1b[31m", "hint": "\x1b[36m"}

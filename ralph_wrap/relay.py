@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import select
+import stat
 import time
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,8 @@ from ralph_wrap.files import reopened_nonblocking, write_all
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from ralph_wrap.lastline import LastLine
 
 _READ = 1 << 16  # bytes; what a pipe holds (pipe(7))
 _DRAINED = 1 << 20  # bytes taken from a pipe at the end of an iteration, at most
@@ -41,6 +44,7 @@ class _Channel:
         self.reading, self.writing = os.pipe()
         os.set_blocking(self.reading, False)
         self.waiting = b""
+        self.last_line: LastLine | None = None
         self._lost = lost
         self._chunk = _READ
         self.target: int | None
@@ -59,8 +63,13 @@ class _Channel:
             self.waiting = b""
         if self.target is None or not self.waiting or not _has_room(self.target):
             return False
+        if self.last_line is not None and (away := self.last_line.taken_away()):
+            self.waiting = away + self.waiting
         try:
-            self.waiting = self.waiting[os.write(self.target, self.waiting[: self._chunk]) :]
+            size = os.write(self.target, self.waiting[: self._chunk])
+            if self.last_line is not None:
+                self.last_line.wrote(self.waiting[size - 1 : size])
+            self.waiting = self.waiting[size:]
         except BlockingIOError:
             return False
         except OSError:
@@ -123,6 +132,25 @@ class Relay:
     def is_held_up(self) -> bool:
         """Whether a reader of ours has not yet taken what the agent wrote."""
         return bool(self._stdout.waiting or self._stderr.waiting)
+
+    def share(self, line: LastLine) -> bool:
+        """Take the last line of a terminal away before anything is written there.
+
+        Arguments:
+            line: of the terminal that our stderr is.
+
+        Returns:
+            Whether it may be drawn: not if our stdout is a pipe, whose reader may write on it, too.
+
+        """
+        for channel in (self._stdout, self._stderr):
+            if channel.target is not None and line.is_on(channel.target):
+                channel.last_line = line
+        target = self._stdout.target
+        if target is None or self._stdout.last_line is not None:
+            return True
+        mode = os.fstat(target).st_mode
+        return not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(target))
 
     def interest(self) -> dict[int, int]:
         """Return what to ``poll`` for: descriptors and events."""

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ralph_wrap import files
+from ralph_wrap.errors import RalphError
 from ralph_wrap.log import one_line
 from ralph_wrap.registry import started
 
@@ -222,13 +223,49 @@ def summary(report: SessionReport, root: Path, log: Path) -> str:
     return _table(f"ralph-wrap: {ending(report)}", rows)
 
 
+def how_it_ended(
+    result: tuple[str, int] | None,
+    signalled: int | None,
+    failure: BaseException | None,
+    *,
+    agent_started: bool,
+) -> tuple[str, int]:
+    """Return what ended a session, and its exit status, which a later signal still decides.
+
+    Arguments:
+        result: how the loop ended, and its status, if it came to an end.
+        signalled: the first signal, if one came.
+        failure: what was raised, if anything was.
+        agent_started: the agent was started at least once.
+
+    """
+    by_signal = 128 + signalled if signalled else None
+    if result is not None:
+        ended_by, status = result
+        return ended_by, by_signal or status
+    if by_signal:
+        return "signal", by_signal
+    if isinstance(failure, RalphError):
+        return "error" if agent_started else "not-started", failure.exit_code
+    if failure is not None:
+        return "error", RalphError.exit_code
+    return "not-started", 0
+
+
 def _next(report: SessionReport, root: Path) -> Iterator[tuple[str, str]]:
     """Yield the commands to type next."""
     where = shlex.quote(os.fspath(root))
-    if report.branch and report.commits:
-        yield "review", f"git -C {where} log -p {(report.base or '')[:12]}..{report.branch}"
-    if report.saved and report.saved_paths:
-        yield "" if report.commits else "review", f"git -C {where} diff {report.saved}^ {report.saved}"
+    branch = report.branch or ""
+    saved = report.saved if report.saved_paths else None
+    if branch.startswith("ralph/") and (report.commits or saved):
+        name = report.id if branch == f"ralph/{report.id}" else branch
+        shown = "diff --saved" if saved else "diff"
+        verbs = " and ".join(verb for verb, does in (("merge", report.commits), ("apply", saved)) if does)
+        yield "next", f"ralph-wrap {shown} -C {where} {shlex.quote(name)}, then ralph-wrap {verbs}"
+    elif branch and report.commits:  # the user's own, which is theirs to land
+        yield "next", f"git -C {where} log -p {(report.base or '')[:12]}..{shlex.quote(branch)}"
+    elif saved:
+        yield "next", f"git -C {where} diff {shlex.quote(saved)}^ {shlex.quote(saved)}"
     if report.branch and report.ended_by in _BRAKES and not report.kept:  # its branch is still checked out
         yield "go on", f"ralph-wrap run -C {where} --branch {report.branch} …"
     if report.kept and report.workspace:

@@ -73,7 +73,11 @@ def _as_told(settings: Settings, table: AgentTable) -> Settings:
     # Another program would not know the words; whoever gives the same one more options still runs it.
     is_same = bool(agent.command) and Path(command[0]).name == agent.command[0]
     manner = Manner(
-        prompt, table.output or agent.output, tuple(given.items()), agent.budget if is_same else ()
+        prompt,
+        table.output or agent.output,
+        tuple(given.items()),
+        agent.budget if is_same else (),
+        agent.resume if is_same else (),
     )
     return settings._replace(command=command, manner=manner)
 

@@ -22,6 +22,7 @@ def logs(
         bool, typer.Option("--follow", "-f", help="Go on until the session has ended.")
     ] = False,
     events: Annotated[bool, typer.Option("--events", help="The event log, a line of JSON each.")] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="The agent's stream as it came, byte for byte.")] = False,
 ) -> None:
     """Print the agent's output, or the event log, of a session."""
     from ralph_wrap import logs as use_case  # noqa: PLC0415 -- not for --help
@@ -32,6 +33,6 @@ def logs(
         environ = become_owner(project, log)
         place = places.find(project, environ)
         try:
-            use_case.logs(place, environ, session, events=events, follow=follow, to=1)
+            use_case.logs(place, environ, session, events=events, follow=follow, to=1, raw=raw)
         except BrokenPipeError:
             raise SystemExit(_READER_LEFT) from None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from ralph_wrap import process
@@ -13,6 +12,7 @@ from ralph_wrap.agents.read.readable import shortened
 from ralph_wrap.loop import prompt, spending
 from ralph_wrap.loop.account import Account
 from ralph_wrap.loop.brakes import PROMISE_GRACE, Brakes
+from ralph_wrap.loop.hold import Hold, clock
 from ralph_wrap.loop.overseer import ASKED, Ending, Overseer
 from ralph_wrap.loop.policy import (
     CUT_SHORT,
@@ -26,6 +26,8 @@ from ralph_wrap.loop.policy import (
     State,
     after,
 )
+from ralph_wrap.loop.progress import Progress
+from ralph_wrap.loop.resumption import Resumption
 from ralph_wrap.loop.spending import Spending
 from ralph_wrap.loop.terminal import find_terminal
 from ralph_wrap.loop.unstarted import unstarted
@@ -41,8 +43,6 @@ if TYPE_CHECKING:
     from ralph_wrap.signals import Signals
 
 _FAILED = 1  # exit status of an iteration whose agent says that it failed, and ends with 0
-_SPREAD = 5.0  # seconds at most by which sessions go on one after the other when a usage limit ends
-_TICK = 1.0  # seconds between two steps of a countdown
 
 
 class Driver:
@@ -77,17 +77,22 @@ class Driver:
         self._listener = listener
         self._stop = signals.stop
         self._requests = Requests(stage.directory, log)
-        self._overseer = Overseer(stage, settings.grace, relay, signals, self._requests, log)
+        self._terminal = find_terminal(settings)
+        shared = relay.share(log.last_line)
+        self._progress = Progress(
+            settings, stage, listener, log, shown=shared and self._terminal.descriptor is None
+        )
+        self._overseer = Overseer(stage, settings.grace, relay, signals, self._requests, self._progress, log)
         self._log = log
         self._deadline = time.monotonic() + settings.max_time if settings.max_time else None
         self._promise_grace = promise_grace
         self._spending = Spending()
+        self._resumption = Resumption(settings, log)
         self._is_blind = False
         self._started = 0
         # .ralph/run/sessions/<session> is ours, .ralph/run the project's
-        self._account = Account(stage.directory.parents[1] / "limits", settings.agent, self._environ)
-        self._terminal = find_terminal(settings)
-        log.share_terminal(stage.directory / "output.log")
+        account = Account(stage.directory.parents[1] / "limits", settings.agent, self._environ)
+        self._hold = Hold(account, self._overseer, self._progress, log)
 
     def run(self) -> LoopResult:
         """Run what makes the workspace ready, then the loop to its end.
@@ -97,7 +102,7 @@ class Driver:
             SetupError: the workspace could not be made ready.
 
         """
-        with self._requests:
+        with self._requests, self._progress:
             status, pristine = 0, self._stage.pristine
             if self._settings.setup and not self._called_off(0):
                 from ralph_wrap.loop.setup import set_up  # noqa: PLC0415 -- few projects have one
@@ -144,10 +149,12 @@ class Driver:
             self._tell_ended(number, iteration, decision)
             if iteration.cut is Cut.SIGNAL:
                 return self._signalled()
+            if settings.commit_each or not isinstance(decision, End):
+                now = self._stage.hand_over(number, now, not isinstance(decision, Again)) or now
             if isinstance(decision, End):
                 return LoopResult(decision.ended_by, decision.status, number)
             if isinstance(decision, Again):
-                self._refuse(decision.hold)
+                self._hold.begin(decision.hold)
                 continue
             before = now or before
             if decision.pause:
@@ -164,13 +171,6 @@ class Driver:
             return LoopResult("max-time", status, self._started)
         return None
 
-    def _refuse(self, hold: float) -> None:
-        now = time.time()
-        try:
-            self._account.refuse(now + hold, now)
-        except OSError as error:
-            self._log.event("limit.not_shared", reason=str(error))
-
     def _held_back(self, state: State, status: int) -> LoopResult | None:
         """Wait while the agent's account may not be used; return how the loop ends meanwhile, if it does.
 
@@ -178,19 +178,13 @@ class Driver:
         """
         told = 0.0
         number = state.iterations + 1
-        while until := self._account.refused_until(time.time()):
+        while until := self._hold.until:
             if self._stop.count or self._requests.look():
                 return self._called_off(status)
             if until != told:
                 told = until
-                self._log.event(
-                    "limit.waiting",
-                    f"the account's usage limit is reached: iteration {number} waits until {_clock(until)}",
-                    **self._account.hint,
-                    until=until,
-                    iteration=number,
-                )
-            self._hold(until)
+                self._hold.tell(until, number)
+            self._hold.wait(until, self._deadline)
             self._stage.look_outside(f"before iteration {number}")
             if self._deadline and time.monotonic() >= self._deadline:
                 self._log.warning("limit.reached", "max-time reached while the usage limit holds")
@@ -199,39 +193,21 @@ class Driver:
                 )
         return None
 
-    def _hold(self, until: float) -> None:
-        seconds = until - time.time()
-        spread = min(_SPREAD, seconds) * int.from_bytes(os.urandom(2)) / (1 << 16)
-        end = time.monotonic() + seconds + spread
-
-        def look() -> float | None:
-            now = time.time()  # the one that goes on while the machine sleeps
-            if not self._account.refused_until(now - spread):
-                return None
-            if not self._log.is_terminal:
-                return end
-            left = timedelta(seconds=max(0, round(until + spread - now)))
-            self._log.progress(f"usage limit: {left} left, until {_clock(until)}")
-            return time.monotonic() + _TICK
-
-        try:
-            self._overseer.pause(min(end, self._deadline or end), look)
-        finally:
-            self._log.progress("")
-
     def _signalled(self) -> LoopResult:
         return LoopResult("signal", 128 + (self._stop.first or 0), self._started)
 
     def _iterate(self, number: int) -> Iteration:
         self._stage.begin(number)
         self._log.event("iteration.started", iteration=number)
+        self._progress.begin(number)
         try:
             content = prompt.content(self._settings)
             if content is not None and self._settings.preamble:
                 content = (
                     prompt.preamble(number, self._settings.max_iterations, self._stage.environ) + content
                 )
-            stdin, command = prompt.hand_over(self._settings, content, self._stage.directory)
+            resuming = self._settings._replace(command=self._resumption.command())
+            stdin, command = prompt.hand_over(resuming, content, self._stage.directory)
             command = spending.capped(self._settings, command, self._spending)
         except OSError as error:
             file = self._settings.prompt_file
@@ -250,13 +226,21 @@ class Driver:
                 if stdin is not None:
                     os.close(stdin)
             self._stage.spawned()
-            self._log.event("agent.started", pid=group.pid, command=list(self._settings.command))
+            self._log.event(
+                "agent.started",
+                pid=group.pid,
+                command=list(self._settings.command),
+                output=self._settings.manner.output,
+                resumed=self._resumption.session or None,
+            )
             iteration = self._watch(group, ending)
         self._overseer.clear_up(ending)
         self._log.event("agent.exited", pid=group.pid, status=iteration.status)
         heard = self._listener.finish()
         self._relay.show(heard.shown)
-        return self._judged(iteration, heard)
+        judged = self._judged(iteration, heard)
+        self._resumption.note(judged, heard.session)
+        return judged
 
     def _judged(self, iteration: Iteration, heard: Heard) -> Iteration:
         """Return how an iteration ended by what the agent itself says of it."""
@@ -282,7 +266,7 @@ class Driver:
         words = shortened(heard.failure.message)
         if isinstance(heard.failure, Limited):
             until = heard.failure.until
-            at = "" if until is None else f" until {_clock(until)}"
+            at = "" if until is None else f" until {clock(until)}"
             self._log.warning(
                 "agent.limited", f"the agent's usage limit is reached{at}: {words}", until=until
             )
@@ -356,7 +340,3 @@ class Driver:
             cut=iteration.cut.value if iteration.cut else None,
             refused=iteration.refused is not None,
         )
-
-
-def _clock(moment: float) -> str:
-    return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d %H:%M} UTC"

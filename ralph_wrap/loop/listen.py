@@ -66,6 +66,7 @@ class Listener:
         self._plain = LineFinder(settings.until)
         self._until = settings.until
         self._before = _NO_COST
+        self._overall = "", 0
         self._begin()
 
     @property
@@ -109,6 +110,7 @@ class Listener:
         heard = Heard(promised, self._failure, self._spent, self._session, shown)
         if self._spent is not None:
             self._before = _sum(self._before, self._spent)
+            self._overall = self._session, self._counted
         self._begin()
         return heard
 
@@ -119,6 +121,7 @@ class Listener:
         self._failure: Limited | Failed | None = None
         self._spent: Spent | None = None
         self._session = ""
+        self._counted = 0
 
     def _take(self, events: list[Event], piece: bytes) -> bytes:
         shown = []
@@ -137,7 +140,7 @@ class Listener:
             return
         self._told = self._told or not isinstance(event, Skipped)
         if isinstance(event, Spent):
-            self._spent = event
+            self._spent = self._of_iteration(event) if event.overall else event
             self._answered = False
         elif isinstance(event, Answered):
             self._answered, self._promised, self._failure = True, self._is_promise(event.text), None
@@ -145,6 +148,14 @@ class Listener:
             self._answered, self._promised, self._failure = True, False, event
         elif isinstance(event, Known):
             self._session = event.session
+
+    def _of_iteration(self, spent: Spent) -> Spent:
+        """Return what was spent of its own session's tokens since the iteration began."""
+        self._counted = spent.tokens
+        session, before = self._overall
+        if session != self._session or before > spent.tokens:  # another one, or it has begun to count anew
+            before = 0
+        return spent._replace(tokens=spent.tokens - before, overall=False)
 
     def _is_promise(self, answer: str) -> bool:
         finder = LineFinder(self._until)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from ralph_wrap.log import Log
+    from ralph_wrap.loop.progress import Progress
     from ralph_wrap.loop.stage import Stage
     from ralph_wrap.loop.terminal import Terminal
     from ralph_wrap.process import Group
@@ -43,12 +44,20 @@ class Overseer:
         relay: where the command's output goes.
         signals: entered.
         requests: entered.
+        progress: shown while we wait.
         log: told of everything.
 
     """
 
     def __init__(
-        self, stage: Stage, grace: float, relay: Relay, signals: Signals, requests: Requests, log: Log
+        self,
+        stage: Stage,
+        grace: float,
+        relay: Relay,
+        signals: Signals,
+        requests: Requests,
+        progress: Progress,
+        log: Log,
     ) -> None:
         self._stage = stage
         self._grace = grace
@@ -56,6 +65,7 @@ class Overseer:
         self._signals = signals
         self._stop = signals.stop
         self._requests = requests
+        self._progress = progress
         self._log = log
 
     def oversee(
@@ -130,7 +140,7 @@ class Overseer:
             self.wait([end, again])
             if self._stop.suspended:
                 self._stop.suspended = False
-                suspend()
+                self._suspend()
 
     def wait(self, deadlines: Collection[float], group: Group | None = None) -> None:
         """Wait for output, a signal, a request, the command's end or the first deadline, and move output."""
@@ -140,6 +150,8 @@ class Overseer:
                 poll.register(descriptor, select.POLLIN)
         for descriptor, events in self._relay.interest().items():
             poll.register(descriptor, events)
+        if not self._relay.is_held_up:
+            self._progress.show()
         first = min([*deadlines, self._requests.due])
         timeout = min(max(0.0, first - time.monotonic()), _LONGEST_POLL)
         ready = {descriptor for descriptor, _ in poll.poll(timeout * 1000 + 1)}
@@ -169,12 +181,16 @@ class Overseer:
             group.signal(each)
             self._stage.offspring.signal(each, except_group=group.pid)
 
+    def _suspend(self) -> None:
+        self._progress.hide()
+        suspend()
+
     def _follow_stops(self, group: Group, terminal: Terminal | None) -> None:
         """Stop with the command, or the command with us, after Ctrl-Z."""
         if self._stop.suspended:
             self._stop.suspended = False
             group.signal(signal.SIGTSTP)
-            suspend()
+            self._suspend()
             group.signal(signal.SIGCONT)
         if terminal is not None and group.stopped():
             terminal.suspend_with(group)

@@ -97,8 +97,14 @@ HIT = (
 )
 INVALID = '{"error": {"type": "invalid_request_error", "code": 400, "message": "The request is invalid"}}'
 CODEX: dict[str, list[Event]] = {
-    "answer": [SESSION, METADATA, Said(ANSWER), Spent(1100, None, 1), Answered(ANSWER)],
-    "thought": [SESSION, METADATA, Said("Not yet."), Spent(1100, None, 1), Answered("Not yet.")],
+    "answer": [SESSION, METADATA, Said(ANSWER), Spent(1100, None, 1, overall=True), Answered(ANSWER)],
+    "thought": [
+        SESSION,
+        METADATA,
+        Said("Not yet."),
+        Spent(1100, None, 1, overall=True),
+        Answered("Not yet."),
+    ],
     "tools": [
         SESSION,
         METADATA,
@@ -106,7 +112,7 @@ CODEX: dict[str, list[Event]] = {
         Called("shell", WORK),
         Called("shell", NOTED),
         Said("Made it."),
-        Spent(3300, None, 1),
+        Spent(3300, None, 1, overall=True),
         Answered("Made it."),
     ],
     "limit": [

@@ -297,6 +297,7 @@ def test_a_project_that_is_not_there(repo: Repo, tmp_path: Path, by: str, kind: 
         ("max_failures = 1.5\n", ", line 1, key max_failures: '1.5' is no whole number of 0 or more"),
         ("until = ['x']\n", ", line 1, key until: a single value is expected"),
         ("hooks = 3\n", ", line 1, key hooks: '3' is neither on nor off"),
+        ("resume = 3\n", ", line 1, key resume: '3' is neither on nor off"),
         ('isolation = "maybe"\n', ", line 1, key isolation: 'maybe' is none of prefer, require, off"),
         ("delay = nan\n", ", line 1, key delay: 'nan' is no duration (90s, 15m, 2h)"),
         ("prompt = 2026-01-02\n", ", line 1, key prompt: a single value is expected"),

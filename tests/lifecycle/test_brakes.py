@@ -88,7 +88,7 @@ def test_the_report_names_the_brake(mine: Callable[..., Result]) -> None:
     assert "  brake      --max-tokens: they are spent" in rows
     assert "  spent      123 tokens, $0.25 reported" in rows
     assert f"  go on      ralph-wrap run -C {result.directory} --branch {report.branch} …" in rows
-    assert any(row.startswith("  review     git ") for row in rows)
+    assert f"  next       ralph-wrap diff -C {result.directory} {report.id}, then ralph-wrap merge" in rows
 
 
 # Cost

@@ -303,8 +303,8 @@ def test_a_person_reads_sentences(repo: Repo) -> None:
         f"  saved      {report['saved']}, 1 path not committed\n"
         "  worktree   removed\n"
         f"  output     {log}\n"
-        f"  review     git -C {repo.path} log -p {base}..{branch}\n"
-        f"             git -C {repo.path} diff {report['saved']}^ {report['saved']}\n"
+        f"  next       ralph-wrap diff --saved -C {repo.path} {report['id']},"
+        " then ralph-wrap merge and apply\n"
         f"  go on      ralph-wrap run -C {repo.path} --branch {branch} …\n"
     )
 

@@ -128,7 +128,7 @@ def test_a_terminal_shows_a_countdown(repo: Repo, script: Callable[[str], str], 
     _configure(repo, script(_first(tmp_path, limited(3))), "mine")
     with Terminal(PROGRAM, "run", "-a", "mine", "-p", "x", cwd=repo.path, env=TRUSTED) as terminal:
         assert terminal.finish() == 0
-    *shown, last = terminal.screen.split(b"\rusage limit: ")
+    *shown, last = terminal.screen.split(b"\r\x1b[Kusage limit: ")
     assert 1 <= len(shown) <= 9
     assert last.startswith(b"0:00:0")
     assert b"\r\x1b[K" in last

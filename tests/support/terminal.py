@@ -77,8 +77,8 @@ class Terminal:
 
     @property
     def words(self) -> str:
-        """The screen as text, without what moves the cursor or colours it."""
-        text = self.screen.decode(errors="replace").replace("\r\n", "\n")
+        """The screen as text, without what was taken away again, moves the cursor or colours it."""
+        text = _left(self.screen).decode(errors="replace").replace("\r\n", "\n")
         return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
 
     def type(self, keys: bytes) -> None:
@@ -107,7 +107,9 @@ class Terminal:
         """Wait until words were printed so many times, at the beginning of a line."""
         wanted = b"\n" + words.encode()
         try:
-            eventually(lambda: (b"\n" + self.read()).count(wanted) >= count, f"{words!r} on the screen")
+            eventually(
+                lambda: (b"\n" + _left(self.read())).count(wanted) >= count, f"{words!r} on the screen"
+            )
         except AssertionError as error:
             raise AssertionError(f"{error}; the screen: {self.words}") from None
 
@@ -116,6 +118,11 @@ class Terminal:
         eventually(lambda: self.read() is not None and self.process.poll() is not None, "its end", CAP)
         self.read()
         return self.process.returncode
+
+
+def _left(screen: bytes) -> bytes:
+    """Return what was printed without the beginnings of lines that were taken away again."""
+    return re.sub(rb"[^\n]*\r\x1b\[K", b"", screen)
 
 
 def shell(*prompt: str) -> Sequence[str]:

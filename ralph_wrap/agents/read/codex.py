@@ -1,4 +1,7 @@
-"""``codex exec --json`` (https://developers.openai.com/codex/noninteractive; captured from 0.169)."""
+"""``codex exec --json`` (https://developers.openai.com/codex/noninteractive; captured from 0.169).
+
+The tokens that it tells of are those of its whole thread, with those of the runs that it goes on from.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,8 @@ class Format:
                 yield Known(session)
         elif kind == "turn.completed":
             usage = document.get("usage")
-            yield Spent(shape.count(usage, "input_tokens") + shape.count(usage, "output_tokens"), None, 1)
+            tokens = shape.count(usage, "input_tokens") + shape.count(usage, "output_tokens")
+            yield Spent(tokens, None, 1, overall=True)
             yield Answered(self._latest)
             self._latest = ""
         elif kind == "turn.failed":

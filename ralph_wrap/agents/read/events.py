@@ -44,12 +44,14 @@ class Spent(NamedTuple):
         tokens: read and written, what came from a cache included.
         cost: in US dollars; ``None`` if the agent does not tell.
         turns: answers of the model; 0 if the agent does not tell.
+        overall: the tokens are those of the agent's own session, with earlier iterations that it takes up.
 
     """
 
     tokens: int
     cost: float | None = None
     turns: int = 0
+    overall: bool = False
 
 
 class Trouble(NamedTuple):

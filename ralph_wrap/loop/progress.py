@@ -1,0 +1,116 @@
+"""How far a session is, on the last line of the terminal while it runs.
+
+The line follows what happens anyway: output, the beginning of an iteration, a look for requests to stop.
+Nobody is woken for its sake, so the time on it is told in minutes.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Self
+
+from ralph_wrap import git
+from ralph_wrap.errors import GitError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ralph_wrap.config import Settings
+    from ralph_wrap.log import Log
+    from ralph_wrap.loop.listen import Listener
+    from ralph_wrap.loop.stage import Stage
+
+_MINUTE, _HOUR = 60, 60 * 60
+
+
+class Progress:
+    """Shows how far a session is, until its context is left.
+
+    Arguments:
+        settings: how many iterations there are at most.
+        stage: where commits are counted.
+        listener: hears what the agent has spent.
+        log: shows it.
+        shown: there is a line for it.
+        clock: counts seconds.
+
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        stage: Stage,
+        listener: Listener,
+        log: Log,
+        *,
+        shown: bool,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._is_shown = shown and log.shows_progress
+        self._most = settings.max_iterations
+        self._where = git.Git(stage.cwd, git.environment(stage.environ))
+        self._listener = listener
+        self._log = log
+        self._clock = clock
+        self._begun = clock()
+        self._base: str | None = None
+        self._commits: int | None = None
+        self._number = 0
+        self._words = ""
+
+    def begin(self, number: int) -> None:
+        """Show that an iteration begins, and how many commits there are by then."""
+        self._number = number
+        if self._is_shown:
+            self._count()
+            self.show()
+
+    def say(self, words: str) -> None:
+        """Show something else; an empty text ends that."""
+        self._words = words
+        if words or self._is_shown:
+            self.show()
+        else:
+            self.hide()
+
+    def show(self) -> None:
+        """Show how far it is now, unless that stands there already."""
+        if self._words or self._is_shown:
+            self._log.progress(self._words or self._text())
+
+    def hide(self) -> None:
+        """Take the line away, until it is shown again."""
+        self._log.progress("")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.hide()
+        self._is_shown = False
+
+    def _count(self) -> None:
+        try:
+            if self._base is None:
+                self._base = git.resolve_commit(self._where, "HEAD") or ""
+            self._commits = git.count_commits(self._where, self._base, "HEAD") if self._base else None
+        except (GitError, OSError):
+            self._commits = None
+
+    def _text(self) -> str:
+        of = f" of {self._most}" if self._most else ""
+        facts = [f"iteration {self._number}{of}" if self._number else "setup"]
+        facts.append(_told(self._clock() - self._begun))
+        spent = self._listener.spent
+        if spent is not None and spent.cost is not None:
+            facts.append(f"${spent.cost:.2f}")
+        elif spent is not None:
+            facts.append(f"{spent.tokens:,} tokens")
+        if self._commits is not None:
+            facts.append(f"{self._commits} commit{'' if self._commits == 1 else 's'}")
+        return f"ralph-wrap: {', '.join(facts)}"
+
+
+def _told(seconds: float) -> str:
+    hours, minutes = divmod(int(seconds) // _MINUTE, _HOUR // _MINUTE)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min"

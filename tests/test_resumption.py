@@ -1,0 +1,110 @@
+"""Which session of its own an agent takes up, and by which command line."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ralph_wrap.agents import known
+from ralph_wrap.config import Settings
+from ralph_wrap.config.settings import Manner
+from ralph_wrap.log import Log
+from ralph_wrap.loop.policy import Cut, Iteration, Refusal
+from ralph_wrap.loop.resumption import Resumption
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FINE, FAILED = Iteration(0), Iteration(1)
+
+
+@pytest.fixture
+def log() -> Iterator[Log]:
+    """Yield a log that nobody reads."""
+    descriptor = os.open(os.devnull, os.O_WRONLY)
+    yield Log(descriptor, terminal=False, colour=False)
+    os.close(descriptor)
+
+
+def _resumption(log: Log, command: tuple[str, ...] = ("x",), agent: str = "claude") -> Resumption:
+    manner = Manner(resume=known(agent).resume)
+    return Resumption(Settings(project=Path("/x"), command=command, manner=manner, resume=True), log)
+
+
+@pytest.mark.parametrize(
+    ("agent", "command", "given"),
+    [
+        ("claude", "claude -p", "claude -p --resume s-1"),
+        ("claude", "claude -p {prompt}", "claude -p {prompt} --resume s-1"),
+        ("claude", "claude -p -- {prompt}", "claude -p --resume s-1 -- {prompt}"),
+        ("gemini", "gemini -p {prompt}", "gemini -p {prompt} --resume s-1"),
+        ("opencode", "opencode run --auto", "opencode run --auto --session s-1"),
+        ("codex", "codex exec --json", "codex exec --json resume s-1"),
+        ("codex", "codex exec --json {prompt}", "codex exec --json resume s-1 {prompt}"),
+        ("codex", "codex exec -- {prompt}", "codex exec resume s-1 -- {prompt}"),
+    ],
+)
+def test_a_command_line(log: Log, agent: str, command: str, given: str) -> None:
+    """Options stand at its end; what is a command of its own, before what it is to do."""
+    resumption = _resumption(log, tuple(command.split()), agent)
+    assert resumption.command() == tuple(command.split())
+    resumption.note(FINE, "s-1")
+    assert resumption.command() == tuple(given.split())
+
+
+@pytest.mark.parametrize(
+    "name", ["--help", "-x", "a b", "a\nb", "a\n", "", "x" * 129, "../a", "$(x)", "{left}"]
+)
+def test_what_is_no_name_is_not_put_into_a_command(log: Log, name: str) -> None:
+    """It could be an option."""
+    resumption = _resumption(log)
+    resumption.note(FINE, name)
+    assert resumption.session == ""
+
+
+@pytest.mark.parametrize(
+    ("iteration", "named", "session"),
+    [
+        (FINE, "a-1", "a-1"),
+        (FINE, "b-2", "b-2"),
+        (FINE, "", "a-1"),
+        (FAILED, "a-1", ""),
+        (FAILED, "b-2", ""),
+        (FAILED, "", ""),
+        (Iteration(1, promised=True), "", "a-1"),
+        (Iteration(1, passing=True), "", "a-1"),
+        (Iteration(124, cut=Cut.ITERATION_TIMEOUT), "", "a-1"),
+        (Iteration(1, refused=Refusal()), "b-2", "a-1"),
+    ],
+)
+def test_what_the_next_iteration_takes_up(log: Log, iteration: Iteration, named: str, session: str) -> None:
+    """Not what the agent has failed with, unless something else was the reason."""
+    resumption = _resumption(log)
+    resumption.note(FINE, "a-1")
+    resumption.note(iteration, named)
+    assert resumption.session == session
+
+
+def test_a_new_session_is_taken_up_again(log: Log) -> None:
+    """The one that has failed is the only one that is given up."""
+    resumption = _resumption(log)
+    for iteration, named in ((FINE, "a-1"), (FAILED, ""), (FINE, "b-2")):
+        resumption.note(iteration, named)
+    assert resumption.session == "b-2"
+
+
+def test_an_iteration_of_which_nothing_came_is_nothing_to_go_on_with(log: Log) -> None:
+    """It was refused for the account's usage limit, and is repeated as it was."""
+    resumption = _resumption(log)
+    resumption.note(Iteration(1, refused=Refusal()), "a-1")
+    assert resumption.session == ""
+
+
+def test_a_first_iteration_that_fails_can_be_gone_on_with(log: Log) -> None:
+    """It may have done something."""
+    resumption = _resumption(log)
+    resumption.note(FAILED, "a-1")
+    assert resumption.session == "a-1"
