@@ -1,4 +1,4 @@
-"""Measure what is claimed, side by side with bare git: `run.py [start|many|pool|leaks|idle|output|stop|…]`.
+"""Measure what is claimed, side by side with bare git: `run.py [start|many|pool|leaks|review|…]`.
 
 The exit status is 1 when a limit is missed.
 """
@@ -18,8 +18,10 @@ import leaks
 import many
 import output
 import pool
+import review
 import start
 import stop
+import web
 from scenarios import scratch
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ CLAIMS = {
     "many": many.measure,
     "pool": pool.measure,
     "leaks": leaks.measure,
+    "review": review.measure,
+    "web": web.measure,
     "idle": idle.measure,
     "output": output.measure,
     "stop": stop.measure,
@@ -42,7 +46,10 @@ def main() -> int:
     """Measure, print a line for each claim, and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "claims", nargs="*", metavar="start|many|pool|leaks|idle|output|stop|end", help="default: all"
+        "claims",
+        nargs="*",
+        metavar="start|many|pool|leaks|review|web|idle|output|stop|end",
+        help="default: all",
     )
     parser.add_argument("--files", type=int, metavar="N", help="measure on a repository of N files")
     parser.add_argument("--repeat", type=int, metavar="N", help="measure N times instead of several")

@@ -51,6 +51,8 @@ class Running:
         cwd: its working directory.
         env: its whole environment.
         stdin: what it reads; ``None`` is nothing.
+        with_terminal: it keeps the terminal that we are controlled by. In the background it would be stopped
+            (SIGTTIN) at a question that it asks there, as ssh(1) does.
 
     Raises:
         OSError: it could not be executed.
@@ -64,6 +66,7 @@ class Running:
         cwd: Path,
         env: Mapping[str, str],
         stdin: bytes | None = None,
+        with_terminal: bool = True,
     ) -> None:
         self._stdin = stdin
         self._completed: Completed | None = None
@@ -76,7 +79,8 @@ class Running:
                 stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._errors,
-                process_group=0,
+                process_group=0 if with_terminal else None,
+                start_new_session=not with_terminal,
             )
         except BaseException:
             os.close(self._errors)

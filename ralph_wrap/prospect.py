@@ -167,5 +167,9 @@ def taken_ids(place: Project, where: Git, agent_id: str = "") -> set[str]:
         return set()
     patterns = ("refs/heads/ralph/", "refs/ralph/")
     if agent_id:
-        patterns = (f"refs/heads/ralph/{agent_id}*", f"refs/ralph/*/{agent_id}*")
+        patterns = (
+            f"refs/heads/ralph/{agent_id}*",
+            f"refs/ralph/*/{agent_id}*",
+            f"refs/ralph/*/{agent_id}/*",
+        )
     return git.agent_ids(git.run(where, "for-each-ref", "--format=%(refname)", *patterns).stdout)

@@ -15,12 +15,14 @@ LAYERS = [
     {
         "process",
         "git",
+        "github",
         "files",
         "liveness",
         "config",
         "container",
         "job",
         "tmux",
+        "lastline",
         "log",
         "relay",
         "user",
@@ -28,18 +30,24 @@ LAYERS = [
         "occupancy",
         "watch",
     },
-    {"loop", "worktree", "registry", "report", "request", "signals", "agents", "trust"},
-    {"project", "prospect", "supply", "workspace", "inventory"},
-    {"remains"},
-    {"session", "context", "sweep", "stop", "logs", "doctor", "rm", "pool", "toolbox"},
-    {"cli", "init", "mcp", "__main__", "__init__"},
+    {"loop", "worktree", "registry", "report", "request", "signals", "agents", "trust"}
+    | {"checkout", "checks"},
+    {"project", "prospect", "supply", "workspace", "push", "handover", "inventory"},
+    {"remains", "branches", "trial"},
+    {"session", "context", "sweep", "stop", "logs", "doctor", "rm", "pool", "toolbox", "landing", "apply"}
+    | {"review", "pullrequest", "diff", "drop"},
+    {"cli", "init", "mcp", "web", "__main__", "__init__"},
 ]
 """Rooms from the bottom to the top; imports point downwards."""
 
 INSIDE_A_LAYER = {
     ("git", "process"),
+    ("github", "git"),
+    ("github", "process"),
     ("offspring", "process"),
+    ("log", "lastline"),
     ("relay", "files"),
+    ("relay", "lastline"),
     ("config", "files"),
     ("config", "job"),
     ("tmux", "process"),
@@ -55,10 +63,13 @@ INSIDE_A_LAYER = {
     ("supply", "project"),
     ("workspace", "project"),
     ("workspace", "supply"),
+    ("handover", "push"),
+    ("handover", "workspace"),
     ("__main__", "cli"),
     ("__main__", "init"),
     ("cli", "init"),
     ("cli", "mcp"),
+    ("cli", "web"),
 }
 """The only imports between rooms of one layer."""
 
@@ -71,6 +82,11 @@ OWNERS = {
     "mcp": "mcp",
     "mcp_types": "mcp",
     "anyio": "mcp",
+    "starlette": "web",
+    "uvicorn": "web",
+    "jinja2": "web",
+    "markupsafe": "web",
+    "pygments": "web",
 }
 """Modules that one room alone may import."""
 

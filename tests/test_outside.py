@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ralph_wrap import git
 from ralph_wrap.git import Git
 from ralph_wrap.log import Log
-from ralph_wrap.worktree import Lookout
+from ralph_wrap.worktree import Lookout, landings
 from ralph_wrap.worktree.changes import changed_keys, compare
 from ralph_wrap.worktree.outside import Looking, Outside, Place
 from tests.support.pid1 import children
@@ -21,7 +21,7 @@ from tests.support.repo import make_repo
 from tests.support.shim import shim_git
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
     from pathlib import Path
 
     from tests.support.repo import Repo
@@ -71,9 +71,11 @@ class Room:
         with Looking(self.place) as looking:
             return looking.result()
 
-    def changes(self, before: Outside) -> list[str]:
+    def changes(self, before: Outside, landed: Collection[landings.Landing] = ()) -> list[str]:
         """Return what has changed since a look."""
-        return compare(before, self.look(), lambda one, other: changed_keys(self.place.where, one, other))
+        return compare(
+            before, self.look(), lambda one, other: changed_keys(self.place.where, one, other), landed
+        )
 
 
 @pytest.fixture
@@ -123,6 +125,52 @@ def test_refs_that_count(room: Room, ref: str) -> None:
     seen = room.look()
     room.repo.git("update-ref", ref, room.repo.head)
     assert len(room.changes(seen)) == 1
+
+
+def test_what_a_merge_has_landed_does_not_count(room: Room) -> None:
+    """Branch and checkout move, by one landing or several; what somebody else moves in between does."""
+    repo = room.repo
+    run = repo.path / ".ralph" / "run"
+    run.mkdir(parents=True)
+    seen, first = room.look(), repo.head
+    repo.write("file.txt", "second\n")
+    second = repo.commit("second")
+    third = repo.commit("third")
+    landings.note(run, "refs/heads/main", first, second)
+    told = [f"branch main moved from {first[:7]} to {third[:7]}"]
+    assert room.changes(seen, landings.read(run)) == told
+    landings.note(run, "refs/heads/other", second, third)
+    assert room.changes(seen, landings.read(run)) == told
+    landings.note(run, "refs/heads/main", second, third)
+    assert room.changes(seen, landings.read(run)) == []
+
+
+def test_a_look_in_the_middle_of_a_landing_is_taken_again(room: Room, tmp_path: Path) -> None:
+    """What it saw is on its way."""
+    run = room.repo.path / ".ralph" / "run"
+    run.mkdir(parents=True)
+    (run / landings.IN_PROGRESS).touch()
+    cases = f"""*" status "*)
+    if mkdir {tmp_path}/once 2>/dev/null; then
+        echo half >file.txt; "$REAL" "$@"; status=$?
+        echo one >file.txt; rm {run}/{landings.IN_PROGRESS}; exit $status
+    fi ;;"""
+    with room.narrated.open("wb") as file:
+        watching = lookout(room, file.fileno())
+        with watching:
+            pass
+        path = shim_git(tmp_path / "bin", cases)
+        watching._where = watching._where._replace(env={**os.environ, "PATH": path})  # noqa: SLF001
+        watching._place = None  # noqa: SLF001
+        assert not watching.look("in iteration 1")
+    assert watching.found == ()
+
+
+@pytest.mark.parametrize("content", [b"{", b"[1]\n", b"\xff\n", b"[[]]\n"])
+def test_landings_that_cannot_be_read_are_none(tmp_path: Path, content: bytes) -> None:
+    """Then all is told."""
+    (tmp_path / "landings.jsonl").write_bytes(content)
+    assert landings.read(tmp_path) == frozenset()
 
 
 def test_a_conflict(room: Room) -> None:

@@ -314,7 +314,7 @@ def test_json_tells_what_was_kept(repo: Repo) -> None:
 def test_a_live_session_is_not_touched(repo: Repo) -> None:
     """It is not even mentioned."""
     with Session(repo.path, "--delay", "1h", "--", "sh", "-c", "echo new > new") as session:
-        session.wait_for("iteration.ended")
+        session.wait_until_kept()
         before = _state(repo)
         swept = sweep(repo)
         assert (swept.status, swept.stdout, swept.stderr) == (0, b"", "")
@@ -642,7 +642,7 @@ def test_a_live_session_under_another_mount_is_not_touched(repo: Repo, tmp_path:
         mounted(inside, "--bind", str(repo.path)),
         Session(inside, "--delay", "1h", "--", "sh", "-c", "echo new > new") as session,
     ):
-        session.wait_for("iteration.ended")
+        session.wait_until_kept()
         before = _state(repo)
         assert sweep(repo).stdout == b""
         assert _state(repo) == before

@@ -435,7 +435,7 @@ def test_any_directory_can_be_a_project(tmp_path: Path) -> None:
 
 def test_every_command_of_the_configuration_needs_approval() -> None:
     """A key that is added to the list is part of the text, and of what is shown."""
-    settings = config.Settings(project=Path(), command=(), setup="x")
+    settings = config.Settings(project=Path(), command=(), setup="x", check="x")
     assert [*settings.commands] == [*config.COMMANDS]
     assert {*config.COMMANDS} <= {*config.KEYS}
     with pytest.raises(TypeError):

@@ -7,17 +7,23 @@ from typing import Annotated
 
 import typer
 
+from ralph_wrap.cli.apply import apply
+from ralph_wrap.cli.diff import diff
 from ralph_wrap.cli.doctor import doctor
+from ralph_wrap.cli.drop import drop, restore
 from ralph_wrap.cli.init import init
 from ralph_wrap.cli.logs import logs
 from ralph_wrap.cli.mcp import mcp
+from ralph_wrap.cli.merge import merge
 from ralph_wrap.cli.pool import pool
 from ralph_wrap.cli.ps import ps
+from ralph_wrap.cli.review import review
 from ralph_wrap.cli.rm import rm
 from ralph_wrap.cli.run import run, spawn
 from ralph_wrap.cli.stop import stop
 from ralph_wrap.cli.sweep import sweep
 from ralph_wrap.cli.trust import trust
+from ralph_wrap.cli.web import web
 from ralph_wrap.cli.worktree import worktree
 
 app = typer.Typer(
@@ -39,6 +45,13 @@ app.command(rich_help_panel="Loops")(sweep)
 app.command(rich_help_panel="Container", context_settings={"allow_interspersed_args": False})(init)
 app.command(rich_help_panel="Container")(trust)
 app.command(rich_help_panel="Container")(doctor)
+app.command(rich_help_panel="Review")(review)
+app.command(rich_help_panel="Review")(diff)
+app.command(rich_help_panel="Review")(merge)
+app.command(rich_help_panel="Review")(drop)
+app.command(rich_help_panel="Review")(restore)
+app.command(rich_help_panel="Review")(apply)
+app.command(rich_help_panel="Review")(web)
 app.add_typer(worktree, name="worktree", rich_help_panel="Worktrees")
 app.command(rich_help_panel="Worktrees")(pool)
 app.command(rich_help_panel="Worktrees")(mcp)

@@ -48,6 +48,7 @@ def boundary(tool: str, *, json: bool) -> Iterator[None]:
 
 _SELDOM_USED = (
     "ralph_wrap.cli.approval",
+    "ralph_wrap.cli.completion",
     "ralph_wrap.config.agents",
     "ralph_wrap.loop",
     "ralph_wrap.loop.setup",

@@ -120,6 +120,10 @@ def start(
         )
         with suppress(StoppedError), session:
             session.run()
+        if settings.merge_on_complete and session.report and session.report.ended_by == "promise":
+            from ralph_wrap.cli.completion import land  # noqa: PLC0415 -- few ask for that
+
+            land(place, settings, environ, session.report, signals)
         return session.report.exit_status if session.report else RalphError.exit_code
 
 

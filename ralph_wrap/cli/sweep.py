@@ -26,6 +26,7 @@ def sweep(
     from ralph_wrap import sweep as use_case  # noqa: PLC0415 -- not for --help
     from ralph_wrap.config import Orphans, of_project  # noqa: PLC0415
     from ralph_wrap.init.supervisor import AT_START  # noqa: PLC0415
+    from ralph_wrap.landing import undo_killed  # noqa: PLC0415
     from ralph_wrap.pool import Pool  # noqa: PLC0415
     from ralph_wrap.project import find  # noqa: PLC0415
 
@@ -36,6 +37,8 @@ def sweep(
         at_start = of_project(place.root) if os.environ.get(AT_START) else None
         dry_run = dry_run or (at_start is not None and at_start.orphans is Orphans.REPORT)
         swept = use_case.sweep(place, environ, dry_run=dry_run, adopted=adopt or ())
+        if not dry_run:
+            undo_killed(place, environ, log)
         if at_start is not None and at_start.pool:
             Pool.of(place, environ, at_start, log).fill()
         data = [entry._asdict() for entry in swept]

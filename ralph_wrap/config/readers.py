@@ -64,6 +64,12 @@ def _text(value: str) -> str:
     return value
 
 
+def _branch(value: str) -> str:
+    if value in {"True", "False"}:  # as TOML has them
+        raise ValueError(f'{value.lower()} is no branch: "main" may be one')
+    return value
+
+
 def _command(value: str) -> str:
     if "\0" in value:
         raise ValueError("a command cannot hold a NUL character")
@@ -138,6 +144,13 @@ FILE_ONLY: dict[str, Callable[[str], Any]] = {
     "submodules": _choice(Submodules),
     "pool": _count,
     "pool_keep": _places,
+    "commit_each": _flag,
+    "push": _text,
     "setup": _command,
     "setup_timeout": duration,
+    "check": _command,
+    "merge_on_complete": _branch,
+    "main": _text,
+    "keep_dropped": duration,
+    "resume": _flag,
 }

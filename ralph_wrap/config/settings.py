@@ -53,10 +53,10 @@ class Submodules(Enum):
     INIT = "init"
 
 
-COMMANDS = ("setup",)
+COMMANDS = ("setup", "check")
 """The keys of the file that are commands, or hold some, and run only if their user has approved them."""
 
-_IN_WORKTREES_ALONE = {"setup"}
+_IN_WORKTREES_ALONE = {"setup", "check"}
 
 
 class Manner(NamedTuple):
@@ -68,6 +68,7 @@ class Manner(NamedTuple):
         output: the format of what it prints; ``text`` is none.
         env: environment variables that it gets besides.
         budget: more words for its command that cap what it may spend, ``{left}`` being US dollars.
+        resume: more words for its command that take up an earlier session of its own, ``{session}``.
 
     """
 
@@ -75,6 +76,7 @@ class Manner(NamedTuple):
     output: str = "text"
     env: tuple[tuple[str, str], ...] = ()
     budget: tuple[str, ...] = ()
+    resume: tuple[str, ...] = ()
 
 
 class AgentTable(NamedTuple):
@@ -139,9 +141,16 @@ class Settings(NamedTuple):
         copy: patterns of ignored files that the worktree gets a copy of.
         submodules: whether they are initialised in it.
         pool: how many warm worktrees are kept ready.
+        push: the remote that the branch is pushed to after each iteration; ``None``: to none.
+        commit_each: what an iteration leaves uncommitted is committed.
         pool_keep: ignored directories that a later worktree gets from an earlier one.
         setup: run once in the worktree, by ``sh -c``, before the first iteration; empty for nothing.
         setup_timeout: give up after so long.
+        check: run by ``sh -c`` on what a branch and its target make together, before it lands.
+        merge_on_complete: the branch that a session which kept its promise lands on; empty for none.
+        main: the branch that others are held against; empty for what the main checkout is on.
+        keep_dropped: so long a dropped branch can be brought back.
+        resume: each iteration takes up the agent's own session of the one before.
         background: nobody waits for it; its worktree stays, saved, until ``ralph-wrap rm``.
 
     """
@@ -182,8 +191,15 @@ class Settings(NamedTuple):
     submodules: Submodules = Submodules.OFF
     pool: int = 0
     pool_keep: tuple[str, ...] = ()
+    push: str | None = None
+    commit_each: bool = False
     setup: str = ""
     setup_timeout: float | None = 600.0
+    check: str = ""
+    merge_on_complete: str = ""
+    main: str = ""
+    keep_dropped: float = 30 * 86400.0
+    resume: bool = False
     background: bool = False
 
     @property
@@ -196,5 +212,7 @@ class Settings(NamedTuple):
     def runs_commands(self) -> bool:
         """Whether one of them may be run; without isolation there is no worktree to set up."""
         without = _IN_WORKTREES_ALONE if self.isolation is Isolation.OFF else set()
+        if not self.merge_on_complete:
+            without = without | {"check"}
         others = {f"agents.{name}" for name, _ in self.agents if name != self.agent}
         return bool(self.commands.keys() - without - others)

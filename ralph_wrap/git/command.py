@@ -120,6 +120,7 @@ def start(
     *arguments: str | os.PathLike[str],
     config: Sequence[str] = (),
     stdin: bytes | None = None,
+    with_terminal: bool = True,
 ) -> process.Running:
     """Start a git command.
 
@@ -128,6 +129,7 @@ def start(
         arguments: sub-command, options, operands.
         config: pairs of ``-c`` and ``key=value``.
         stdin: what it reads.
+        with_terminal: it keeps the terminal that we are controlled by.
 
     Raises:
         OSError: there is no git.
@@ -150,7 +152,11 @@ def start(
     }
     env |= {name: os.fspath(place) for name, place in places.items() if place is not None}
     return process.Running(
-        ("git", *_ALWAYS, *git.config, *config, *arguments), cwd=git.cwd, env=env, stdin=stdin
+        ("git", *_ALWAYS, *git.config, *config, *arguments),
+        cwd=git.cwd,
+        env=env,
+        stdin=stdin,
+        with_terminal=with_terminal,
     )
 
 

@@ -125,33 +125,43 @@ def branches_with(git: Git, commit: str) -> list[str]:
 
 
 def create_ref(git: Git, ref: str, oid: str, reason: str) -> None:
-    """Create a ref that must not exist.
+    """Create a ref that must not exist; where it is symbolic, what it names is left alone.
 
     Raises:
         GitError: it exists, or another ref is in its way.
 
     """
-    run(git, "update-ref", "-m", reason, ref, oid, "0" * len(oid), config=DURABLE)
+    run(git, "update-ref", "--no-deref", "-m", reason, ref, oid, "0" * len(oid), config=DURABLE)
 
 
-def move_ref(git: Git, ref: str, before: str, oid: str, reason: str) -> None:
+def move_ref(git: Git, ref: str, before: str, oid: str, reason: str, *, itself: bool = False) -> None:
     """Have a ref that still holds *before* hold *oid*.
+
+    Arguments:
+        git: where.
+        ref: its full name.
+        before: object id.
+        oid: object id.
+        reason: for the reflog.
+        itself: where it is symbolic, what it names is left alone: an agent can have a ref of ours name
+            somebody's branch.
 
     Raises:
         GitError: it holds something else.
 
     """
-    run(git, "update-ref", "-m", reason, ref, oid, before, config=DURABLE)
+    options = ("--no-deref",) if itself else ()
+    run(git, "update-ref", *options, "-m", reason, ref, oid, before, config=DURABLE)
 
 
 def delete_ref(git: Git, ref: str, oid: str) -> None:
-    """Delete a ref that still holds *oid*.
+    """Delete a ref that still holds *oid*; where it is symbolic, what it names is left alone.
 
     Raises:
         GitError: it holds something else.
 
     """
-    run(git, "update-ref", "-d", ref, oid)
+    run(git, "update-ref", "-d", "--no-deref", ref, oid)
 
 
 def kinds(git: Git, commit: str, paths: Sequence[str]) -> dict[str, str]:
@@ -183,6 +193,17 @@ def commit_tree(git: Git, tree: str, parents: Sequence[str], message: str) -> st
     arguments = [argument for parent in parents for argument in ("-p", parent)]
     answer = run(git, "commit-tree", tree, *arguments, config=DURABLE, stdin=message.encode())
     return lines(answer.stdout)[0]
+
+
+def is_staged(git: Git) -> bool:
+    """Tell whether a commit would hold anything that HEAD does not.
+
+    Raises:
+        GitError: it cannot be told.
+
+    """
+    asked = ("diff-index", "--cached", "--quiet", "--ignore-submodules=none", "HEAD")
+    return run(git, *asked, accept=(0, 1)).status == 1
 
 
 def commit(git: Git, message: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from ralph_wrap.git.command import Git, lines, run, start, text
@@ -23,18 +24,22 @@ def start_push(git: Git, remote: str, commit: str, ref: str, *, replaced: str | 
         remote: its name, one of :func:`remotes`.
         commit: the object id.
         ref: full name of the branch there.
-        replaced: what the branch may hold there, to be replaced; empty if it must not be there yet; ``None``:
-            it may hold anything that the commit contains.
+        replaced: what the branch holds there, to be replaced; ``None``: it may hold anything that the commit
+            contains.
 
     """
     lease = () if replaced is None else (f"--force-with-lease={ref}:{replaced}",)
-    return start(git, "push", "--porcelain", "--no-verify", *lease, "--", remote, f"{commit}:{ref}")
+    alone = ("--no-follow-tags", "--recurse-submodules=no")  # whatever the configuration wants pushed besides
+    words = ("push", "--porcelain", "--no-verify", *alone, *lease, "--", remote, f"{commit}:{ref}")
+    return start(git, *words, with_terminal=False)
 
 
 def push_error(completed: Completed) -> str:
-    """Return why a push has failed, on one line."""
+    """Return why a push has failed, on one line, without what stands before the ``@`` of an address."""
     rejected = [line for line in lines(completed.stdout) if line.startswith("!")]
-    said = [line for line in text(completed.stderr).splitlines() if line.strip()]
     if rejected:
         return rejected[0].rpartition("\t")[2]
-    return next((line for line in said if line.startswith(("fatal: ", "error: "))), " ".join(said[:1]))
+    said = [line.strip() for line in text(completed.stderr).splitlines() if line.strip()]
+    at = next((at for at, line in enumerate(said) if line.startswith(("fatal: ", "error: "))), 0)
+    reason = said[max(0, at - 1) : at + 1]  # what ssh has said of it stands before
+    return re.sub(r"(://)[^/\s@]*@", r"\1", "; ".join(reason)) or f"git push failed ({completed.status})"

@@ -5,23 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ralph_wrap import git
+from ralph_wrap.git import merge as merging
 
 if TYPE_CHECKING:
     from ralph_wrap.worktree.create import LinkedWorktree
 
-_OPERATIONS = {
-    "rebase-merge": "rebase",
-    "rebase-apply": "rebase",
-    "MERGE_HEAD": "merge",
-    "CHERRY_PICK_HEAD": "cherry-pick",
-    "REVERT_HEAD": "revert",
-    "BISECT_LOG": "bisect",
-}
-
 
 def operation(worktree: LinkedWorktree) -> str | None:
     """Return what git is in the middle of in a worktree."""
-    return next((name for file, name in _OPERATIONS.items() if (worktree.registration / file).exists()), None)
+    return merging.operation(worktree.registration)
 
 
 def unsaved_bookkeeping(worktree: LinkedWorktree) -> list[str]:

@@ -9,27 +9,34 @@ from ralph_wrap.errors import GitError
 from ralph_wrap.worktree.outside import BRANCHES, CONFIGURATIONS, IGNORE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from ralph_wrap.git import Git
+    from ralph_wrap.worktree.landings import Landing
     from ralph_wrap.worktree.outside import Entry, Outside
 
 _SHORT = 7  # digits of an object id
 _SESSIONS_BRANCH = "branch.ralph/"  # git keeps the case of what is between the dots
 
 
-def compare(before: Outside, after: Outside, keys: Callable[[bytes, bytes], list[str]]) -> list[str]:
+def compare(
+    before: Outside,
+    after: Outside,
+    keys: Callable[[bytes, bytes], list[str]],
+    landed: Collection[Landing] = (),
+) -> list[str]:
     """Return what has changed from one look to the next, each in a few words; files, which may be many, last.
 
     Arguments:
         before: the earlier look.
         after: the later one.
         keys: tells which keys differ between two texts of a configuration file.
+        landed: what ``ralph-wrap merge`` has moved.
 
     """
     return [
         *_changed_files(before.kept, after.kept, keys),
-        *_changed_refs(before, after),
+        *_changed_refs(before, after, landed),
         *(["the stash changed"] if before.stash != after.stash else ()),
         *_changed_entries(before, after),
     ]
@@ -61,7 +68,7 @@ def _in_words(before: Entry | None, after: Entry | None) -> str:
     return {"?": "new", "A": "new, staged", "D": "staged"}.get(index, "modified")
 
 
-def _changed_refs(before: Outside, after: Outside) -> Iterator[str]:
+def _changed_refs(before: Outside, after: Outside, landed: Collection[Landing]) -> Iterator[str]:
     if before.head != after.head and not (_is_commit(before) and _is_commit(after)):
         yield f"HEAD moved from {_short(before.head)} to {_short(after.head)}"
     elif before.head != after.head:
@@ -69,7 +76,7 @@ def _changed_refs(before: Outside, after: Outside) -> Iterator[str]:
     held = before.held | after.held
     for name in sorted(before.refs.keys() | after.refs.keys()):
         one, other = before.refs.get(name, ""), after.refs.get(name, "")
-        if one == other or name in held:
+        if one == other or name in held or _has_landed(name, one, other, landed):
             continue
         if not one:
             yield f"{_named(name)} created at {_short(other)}"
@@ -77,6 +84,16 @@ def _changed_refs(before: Outside, after: Outside) -> Iterator[str]:
             yield f"{_named(name)} deleted, was at {_short(one)}"
         else:
             yield f"{_named(name)} moved from {_short(one)} to {_short(other)}"
+
+
+def _has_landed(name: str, one: str, other: str, landed: Collection[Landing]) -> bool:
+    """Tell whether landings alone lead a branch from one commit to another."""
+    steps = {old: new for ref, old, new in landed if ref == name}
+    for _ in range(len(steps)):
+        one = steps.get(one, "")
+        if one == other:
+            return True
+    return False
 
 
 def _is_commit(outside: Outside) -> bool:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _NAMED = 10  # changes of one look that are named; the others are counted
 _KEPT = 100  # lines of a whole session, which may go on for weeks
+_LOOKS = 2  # while somebody lands branches
 _STEP = 0.1  # seconds until a signal is seen
 _PATIENCE = 600.0  # seconds until git counts as hanging
 _IN_A_HURRY = 0.5  # seconds, once a signal has come: whoever sends TERM may kill soon
@@ -97,14 +98,22 @@ class Lookout:
             when: what has happened since then.
 
         """
-        from ralph_wrap.worktree.changes import changed_keys, compare  # noqa: PLC0415 -- see begin
+        from ralph_wrap.worktree import landings  # noqa: PLC0415 -- see begin
+        from ralph_wrap.worktree.changes import changed_keys, compare  # noqa: PLC0415
 
-        self._looking = self._start()
-        now = self._finish()
+        run = self._root / ".ralph" / "run"
+        for _ in range(_LOOKS):  # one that saw files on their way is not what anybody has made of them
+            landed, moving = landings.read(run), landings.is_moving(run)
+            self._looking = self._start()
+            now = self._finish()
+            if self._stopped() or not (moving or landings.is_moving(run) or landings.read(run) != landed):
+                break
         before, self._seen = self._seen, now or self._seen
         if now is None or before is None:
             return False
-        changes = compare(before, now, lambda one, other: changed_keys(self._where, one, other))
+        changes = compare(
+            before, now, lambda one, other: changed_keys(self._where, one, other), landings.read(run)
+        )
         if changes:
             self._tell(when, changes)
         return bool(changes)

@@ -8,6 +8,7 @@ is not refreshed.
 Left out is what sessions and other commands of ours do there, however many of them at once:
 
 - refs under ``ralph/``, and branches that are checked out in worktrees of ours;
+- branches that ``ralph-wrap merge`` has moved (see ``landings``), with the checkout that moved along;
 - ``.ralph/worktrees`` and ``.ralph/run``, and the line in an ignore file that hides the first;
 - what ``worktree create`` adds to ``config`` (see ``hooks``);
 

@@ -116,7 +116,7 @@ def orphans(repo: Repo, *works: str, options: Sequence[str] = ()) -> list[Orphan
             for work in works
         ]
         for session in sessions:
-            session.wait_for("iteration.ended")
+            session.wait_until_kept()
         for session in sessions:
             session.send(signal.SIGKILL)
             session.process.wait()

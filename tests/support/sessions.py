@@ -138,6 +138,16 @@ class Session:
 
         return eventually(look, f"event {event}")
 
+    def wait_until_kept(self) -> None:
+        """Wait until an iteration has ended, and what it left in a worktree is kept, or cannot be."""
+        self.wait_for("iteration.ended")
+
+        def look() -> bool:
+            names = {entry["event"] for entry in read_events(self.directory)}
+            return "workspace.created" not in names or bool(names & {"iteration.kept", "snapshot.failed"})
+
+        eventually(look, "the snapshot")
+
     def send(self, number: signal.Signals) -> None:
         """Send it a signal."""
         self.process.send_signal(number)

@@ -1,0 +1,288 @@
+"""Many commits compared at once: each question is one git process, however many commits it is about."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from ralph_wrap.git.command import Git, lines, run, text
+from ralph_wrap.git.objects import Commit
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from pathlib import Path
+
+MERGES = (2, 39)
+"""The oldest version that merges many pairs of commits without a worktree (``merge-tree --stdin``)."""
+
+_OID = re.compile(rb"(?:[0-9a-f]{40}|[0-9a-f]{64})\n")
+_HEXADECIMAL = b"0123456789abcdef"
+_QUICK = ("-c", "core.looseCompression=0")
+_EXACT = ("--no-renames", "--no-ext-diff", "--no-textconv", "--ignore-submodules=none")
+
+
+class Fact(NamedTuple):
+    """What a commit says of itself: its time of commit in seconds since 1970, its tree, its parents."""
+
+    time: int
+    tree: str
+    parents: tuple[str, ...]
+
+
+class History(NamedTuple):
+    """Commits that some have and others lack.
+
+    Attributes:
+        parents: of each such commit, itself as the key; no commit comes before its own parents.
+        edge: parents of theirs, and only those, which the others have too; with the time of commit.
+
+    """
+
+    parents: dict[str, tuple[str, ...]]
+    edge: dict[str, int]
+
+
+class Change(NamedTuple):
+    """What lies between two commits.
+
+    Attributes:
+        files: how many files differ; a renamed one is one.
+        insertions: lines; those of binary files are not counted.
+        deletions: the same.
+
+    """
+
+    files: int
+    insertions: int
+    deletions: int
+
+
+class Merge(NamedTuple):
+    """What became of a merge that was tried: whether it has no conflict, and the tree that it would give."""
+
+    clean: bool
+    tree: str
+
+
+def facts_of(git: Git, commits: Iterable[str]) -> dict[str, Fact]:
+    """Return what commits say of themselves; what is no commit, or not there, is left out.
+
+    Arguments:
+        git: where.
+        commits: object ids.
+
+    """
+    wanted = _listed({*commits})
+    if not wanted:
+        return {}
+    there = run(git, "cat-file", "--batch-check=%(objectname) %(objecttype)", stdin=wanted).stdout
+    found = [row[: -len(" commit")] for row in lines(there) if row.endswith(" commit")]
+    if not found:
+        return {}
+    shown = ("log", "--no-walk=unsorted", "--stdin", "--no-show-signature", "--format=%H %ct %T %P")
+    rows = (row.split(" ") for row in lines(run(git, *shown, stdin=_listed(found)).stdout))
+    return {oid: Fact(int(time), tree, tuple(filter(None, parents))) for oid, time, tree, *parents in rows}
+
+
+def history(git: Git, tips: Collection[str], without: Collection[str]) -> History:
+    """Return the commits that *tips* have and *without* lack.
+
+    Arguments:
+        git: where.
+        tips: object ids of commits.
+        without: the same.
+
+    """
+    asked = _listed([*tips, *(f"^{oid}" for oid in without)])
+    options = ("--parents", "--timestamp", "--boundary", "--topo-order", "--reverse", "--stdin")
+    parents: dict[str, tuple[str, ...]] = {}
+    edge: dict[str, int] = {}
+    for row in lines(run(git, "rev-list", *options, stdin=asked).stdout):
+        time, oid, *above = row.split(" ")
+        if oid.startswith("-"):
+            edge[oid[1:]] = int(time)
+        else:
+            parents[oid] = tuple(above)
+    return History(parents, edge)
+
+
+def common_ancestors(git: Git, commits: Collection[str]) -> list[str]:
+    """Return the best commits that all of some commits descend from, or are."""
+    answer = run(git, "merge-base", "--all", "--octopus", *commits, accept=(0, 1))
+    return lines(answer.stdout)
+
+
+def merge_base(git: Git, one: str, other: str) -> str | None:
+    """Return the newest commit that two commits both descend from, ``None`` if there is none."""
+    found = lines(run(git, "merge-base", one, other, accept=(0, 1)).stdout)
+    return found[0] if found else None
+
+
+def empty_tree(git: Git) -> str:
+    """Return the id of a tree that holds nothing."""
+    return lines(run(git, "hash-object", "-t", "tree", "--stdin", stdin=b"").stdout)[0]
+
+
+def commits_nowhere_else(git: Git, tip: str) -> list[Commit]:
+    """Return the commits of a branch below ``ralph/`` that no other branch, tag or remote branch holds.
+
+    Arguments:
+        git: where.
+        tip: of the branch; others below ``ralph/`` do not count, since they may go with it.
+
+    """
+    others = ("--exclude=ralph/*", "--branches", "--tags", "--remotes")
+    rows = lines(run(git, "log", "--no-show-signature", "--format=%H %s", tip, "--not", *others).stdout)
+    return [Commit(oid, subject) for oid, _, subject in (row.partition(" ") for row in rows)]
+
+
+def changes(git: Git, pairs: Sequence[tuple[str, str]]) -> list[Change]:
+    """Return what lies between each two commits.
+
+    Arguments:
+        git: where.
+        pairs: the later and the earlier commit.
+
+    """
+    if not pairs:
+        return []
+    options = ("--stdin", "--always", "-r", "-z", "--numstat", "-M", "--no-ext-diff", "--no-textconv")
+    answer = run(git, "diff-tree", *options, stdin=_listed(f"{new} {old}" for new, old in pairs))
+    return list(parse_numstat(text(answer.stdout)))
+
+
+def parse_numstat(output: str) -> Iterator[Change]:
+    """Read ``git diff-tree --stdin --always --numstat -z`` (git-diff-tree(1)): an id begins each change."""
+    fields = iter(output.split("\0")[:-1])
+    found: list[int] | None = None
+    for field in fields:
+        counts = field.split("\t", 2)
+        if len(counts) == 1:
+            if found is not None:
+                yield Change(*found)
+            found = [0, 0, 0]
+            continue
+        assert found is not None
+        added, removed = (0 if count == "-" else int(count) for count in counts[:2])
+        if not counts[2]:  # renamed: the old and the new path follow
+            next(fields)
+            next(fields)
+        found = [found[0] + 1, found[1] + added, found[2] + removed]
+    if found is not None:
+        yield Change(*found)
+
+
+def entries(git: Git, compared: Sequence[tuple[str, ...]]) -> Iterator[dict[str, str]]:
+    """Yield the files that differ between commits, and how, by path: modes, object ids and a letter.
+
+    Arguments:
+        git: where.
+        compared: a commit, and what it is held against: its parents (of a merge, what differs from all of
+            them), or any other one. All of them are to be named: the same process takes what it was told
+            of one commit's parents for its parents from then on. A root stands alone.
+
+    """
+    if not compared:
+        return
+    options = ("--stdin", "--always", "-r", "-z", "-c", "--raw", "--root", *_EXACT)
+    answer = run(git, "diff-tree", *options, stdin=_listed(map(" ".join, compared)))
+    found: dict[str, str] | None = None
+    fields = iter(text(answer.stdout).split("\0")[:-1])
+    for field in fields:
+        if field.startswith(":"):
+            assert found is not None
+            found[next(fields)] = field
+        else:
+            if found is not None:
+                yield found
+            found = {}
+    if found is not None:
+        yield found
+
+
+def digests(git: Git, compared: Sequence[tuple[str, ...]]) -> list[bytes]:
+    """Return a digest of each patch: the same for the same change of the same lines, wherever they stand.
+
+    Unlike ``git patch-id`` it counts white space, which can be all that a change is about, and takes binary
+    files for the same only if they were the same before and after.
+
+    Arguments:
+        git: where.
+        compared: as in :func:`entries`, no merge alone.
+
+    """
+    if not compared:
+        return []
+    options = ("--stdin", "--always", "-r", "-p", "-U3", "--full-index", "--root", *_EXACT)
+    answer = run(git, "diff-tree", *options, stdin=_listed(map(" ".join, compared)))
+    return list(parse_patches(answer.stdout))
+
+
+def parse_patches(output: bytes) -> Iterator[bytes]:
+    """Read ``git diff-tree --stdin --always -p``: an id begins each patch, and all of its lines otherwise."""
+    import hashlib  # noqa: PLC0415 -- slow, and seldom needed
+
+    digest = None
+    index = b""
+    for line in io.BytesIO(output):
+        if line[:1] in _HEXADECIMAL and _OID.fullmatch(line):
+            if digest is not None:
+                yield digest.digest()
+            digest = hashlib.sha256()
+        elif digest is not None and line.startswith(b"index "):
+            index = line
+        elif digest is not None:
+            digest.update(b"@@\n" if line.startswith(b"@@ ") else line)
+            if line.startswith(b"Binary files "):
+                digest.update(index)
+    if digest is not None:
+        yield digest.digest()
+
+
+def merges(git: Git, pairs: Sequence[tuple[str, str]], *, common_dir: Path, objects: Path) -> list[Merge]:
+    """Merge each two commits, without a worktree, and without a trace in the repository.
+
+    Arguments:
+        git: where.
+        pairs: the commits; ids alone, not names.
+        common_dir: of the repository.
+        objects: an empty directory for what is made by that.
+
+    Raises:
+        GitError: git is older than :data:`MERGES`, or one of them is not there.
+
+    """
+    if not pairs:
+        return []
+    apart = git._replace(
+        env={
+            **git.env,
+            "GIT_OBJECT_DIRECTORY": os.fspath(objects),
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted(common_dir / "objects"),
+        }
+    )
+    options = ("--write-tree", "--stdin", "-z", "--name-only", "--no-messages", "--allow-unrelated-histories")
+    answer = run(apart, "merge-tree", *options, config=_QUICK, stdin=_listed(map(" ".join, pairs)))
+    return list(parse_merges(text(answer.stdout)))
+
+
+def parse_merges(output: str) -> Iterator[Merge]:
+    """Read ``git merge-tree --stdin -z --name-only --no-messages`` (git-merge-tree(1), *OUTPUT*)."""
+    fields = iter(output.split("\0")[:-1])
+    for clean in fields:
+        yield Merge(clean == "1", next(fields))
+        for path in fields:
+            if not path:
+                break
+
+
+def _quoted(path: Path) -> str:
+    """Return a path as git(1) wants it in GIT_ALTERNATE_OBJECT_DIRECTORIES, whatever it holds."""
+    escaped = os.fspath(path).replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+    return f'"{escaped}"'
+
+
+def _listed(rows: Iterable[str]) -> bytes:
+    return "".join(f"{row}\n" for row in rows).encode()

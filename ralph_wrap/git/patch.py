@@ -1,0 +1,215 @@
+"""What differs between two trees, file by file and line by line, and the commits on the way."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+from ralph_wrap.git.command import Git, lines, run, text
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+_DIFF = ("diff-tree", "-r", "-M", "-z", "--no-abbrev", "--no-color", "--no-ext-diff", "--no-textconv")
+_PLAIN = ("--literal-pathspecs", "-c", "diff.suppressBlankEmpty=false")
+_HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@ ?(.*)", re.DOTALL)
+
+
+class Change(NamedTuple):
+    """A file that differs between two trees.
+
+    Attributes:
+        status: ``A``, ``D``, ``M``, ``R`` or ``T`` (git-diff-tree(1), *Raw output format*).
+        path: its name, the new one if it was renamed.
+        before: its name before that, else ``None``.
+        modes: file modes before and after, in octal; ``000000`` where there is no file.
+        objects: object ids before and after, all zeros where there is none.
+        added: lines, ``None`` if it is binary.
+        deleted: the same.
+
+    """
+
+    status: str
+    path: str
+    before: str | None
+    modes: tuple[str, str]
+    objects: tuple[str, str]
+    added: int | None = None
+    deleted: int | None = None
+
+    @property
+    def lines(self) -> int:
+        """Lines that are added or deleted."""
+        return (self.added or 0) + (self.deleted or 0)
+
+
+class Hunk(NamedTuple):
+    """Lines that differ, with some around them.
+
+    Attributes:
+        old: number of the first line before.
+        new: number of the first line after.
+        section: the line that git takes for its heading.
+        lines: each behind a space, ``+``, ``-``, or a backslash for a remark of git.
+
+    """
+
+    old: int
+    new: int
+    section: str
+    lines: tuple[str, ...]
+
+
+class LogEntry(NamedTuple):
+    """A commit, as a page lists it: object id, seconds since 1970, author's name, subject, parents."""
+
+    id: str
+    time: int
+    author: str
+    subject: str
+    parents: tuple[str, ...]
+
+
+def history(git: Git, tip: str, without: Sequence[str], limit: int, skip: int = 0) -> list[LogEntry]:
+    """Return commits of a tip that others lack, newest first.
+
+    Arguments:
+        git: where.
+        tip: object id.
+        without: object ids.
+        limit: how many at most.
+        skip: how many to leave out before.
+
+    Raises:
+        GitError: one of them is not there.
+
+    """
+    revisions = "\n".join([tip, *(f"^{oid}" for oid in without)]).encode()
+    shown = "--encoding=UTF-8", "--format=%ct%x00%an%x00%P%x00%s"
+    answer = run(
+        git, "rev-list", "--stdin", *shown, f"--max-count={limit}", f"--skip={skip}", stdin=revisions
+    )
+    found = []
+    rows = lines(answer.stdout)  # "commit ID", then what is asked for
+    for head, told in zip(rows[::2], rows[1::2], strict=True):
+        time, author, parents, subject = told.split("\0", 3)
+        found.append(
+            LogEntry(head.removeprefix("commit "), int(time), author, subject, tuple(parents.split()))
+        )
+    return found
+
+
+def message(git: Git, commit: str) -> str:
+    """Return the whole message of a commit.
+
+    Raises:
+        GitError: it is not there.
+
+    """
+    answer = run(git, "rev-list", "--max-count=1", "--encoding=UTF-8", "--format=%B", commit, "--")
+    return text(answer.stdout).partition("\n")[2].rstrip("\n")
+
+
+def sizes(git: Git, objects: Collection[str]) -> dict[str, int]:
+    """Return the sizes in bytes of those objects that are there."""
+    asked = "".join(f"{oid}\n" for oid in objects).encode()
+    answer = run(git, "cat-file", "--batch-check=%(objectname) %(objectsize)", stdin=asked)
+    told = (line.split(" ") for line in lines(answer.stdout))
+    return {oid: int(size) for oid, size in told if size.isdigit()}
+
+
+def changes(git: Git, old: str, new: str, paths: Sequence[str] = ()) -> list[Change]:
+    """Return the files that differ between two trees or commits.
+
+    Arguments:
+        git: where.
+        old: object id.
+        new: object id.
+        paths: only these, and what is below them.
+
+    Raises:
+        GitError: one of them is not there.
+
+    """
+    output = run(git, *_DIFF, "--raw", "--numstat", old, new, "--", *paths, config=_PLAIN).stdout
+    return list(_counted(iter(text(output).split("\0"))))
+
+
+def patches(
+    git: Git, old: str, new: str, paths: Sequence[str], context: int = 3
+) -> dict[str, tuple[Hunk, ...]]:
+    """Return what differs in some files, by their new names; files without lines have no hunk.
+
+    Arguments:
+        git: where.
+        old: object id of a tree or commit.
+        new: the same.
+        paths: names of the files, the old ones of renamed files included.
+        context: lines around each change.
+
+    Raises:
+        GitError: one of them is not there.
+
+    """
+    if not paths:
+        return {}
+    output = run(
+        git, *_DIFF, "--raw", "-p", "--submodule=short", f"-U{context}", old, new, "--", *paths, config=_PLAIN
+    ).stdout
+    head, _, patch = output.partition(b"\0\0")
+    entries = list(_entries(iter(text(head).split("\0"))))
+    files = re.split(rb"^(?=diff --git )", patch, flags=re.MULTILINE)[1:]
+    found: dict[str, tuple[Hunk, ...]] = {}
+    for entry in entries:
+        count = 2 if entry.status == "T" else 1  # what changes its kind is deleted and added
+        found[entry.path] = tuple(hunk for file in files[:count] for hunk in _hunks(file))
+        del files[:count]
+    return found
+
+
+def _entry(field: str, fields: Iterator[str]) -> Change:
+    """Return a file of ``--raw -z``, whose names are the next fields."""
+    old_mode, new_mode, old, new, status = field[1:].split(" ")
+    path, before = next(fields), None
+    if status[0] in "RC":
+        path, before = next(fields), path
+    return Change(status[0], path, before, (old_mode, new_mode), (old, new))
+
+
+def _entries(fields: Iterator[str]) -> Iterator[Change]:
+    """Yield the files of ``--raw -z``."""
+    for field in fields:
+        if field:
+            yield _entry(field, fields)
+
+
+def _counted(fields: Iterator[str]) -> Iterator[Change]:
+    """Yield the files of ``--raw --numstat -z``: first come all the files, then all the numbers."""
+    found: deque[Change] = deque()
+    for field in fields:
+        if field.startswith(":"):
+            found.append(_entry(field, fields))
+        elif field:
+            added, deleted, path = field.split("\t", 2)
+            if not path:  # renamed: both names follow
+                next(fields)
+                next(fields)
+            yield found.popleft()._replace(
+                added=None if added == "-" else int(added), deleted=None if deleted == "-" else int(deleted)
+            )
+
+
+def _hunks(file: bytes) -> Iterator[Hunk]:
+    """Yield the hunks of one file's patch."""
+    head: re.Match[str] | None = None
+    body: list[str] = []
+    for line in text(file).removesuffix("\n").split("\n"):
+        if found := _HUNK.match(line):
+            if head:
+                yield Hunk(int(head[1]), int(head[2]), head[3], tuple(body))
+            head, body = found, []
+        elif head:
+            body.append(line)
+    if head:
+        yield Hunk(int(head[1]), int(head[2]), head[3], tuple(body))

@@ -1,0 +1,223 @@
+"""A temporary worktree in which is tried what may fail, before anything of the user's moves.
+
+One process at a time has one, in ``.ralph/run/landing``: whoever holds the lock of ``.ralph/run/merge.lock``,
+which the kernel frees when its holder dies. So what somebody else has left there is of the dead, and whoever
+comes next takes it away: nobody but us ever works in it, and nothing in it is on no branch that matters.
+
+It is a worktree as any other of ours, detached and locked against ``git worktree prune``. Killed at any point
+it breaks nothing: a locked registration more, or a directory that git does not know.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import select
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from ralph_wrap import files, git, occupancy, worktree
+from ralph_wrap.errors import GitError, RalphError, StoppedError
+from ralph_wrap.worktree.add import add
+from ralph_wrap.worktree.layout import SPARSE, cone
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ralph_wrap.git import Git, Repository
+    from ralph_wrap.log import Log
+    from ralph_wrap.registry import Registry
+
+REASON = f"{worktree.OURS} merge"
+"""Why the registration is locked."""
+
+_PLACE = "landing"
+_LOCK = "merge.lock"
+_NAME = re.compile(r"land-[0-9a-f]{8}")
+_TICK = 200  # milliseconds between two looks at a lock that somebody else holds
+
+
+class Trial(NamedTuple):
+    """A temporary worktree.
+
+    Attributes:
+        path: its directory.
+        registration: ``.git/worktrees/<name>``.
+        here: git in it.
+
+    """
+
+    path: Path
+    registration: Path
+    here: Git
+
+
+@contextlib.contextmanager
+def turn(home: Registry, told: Log, stopped: Callable[[], bool]) -> Iterator[None]:
+    """Be the only one in a project who tries and lands, until the context is left.
+
+    Arguments:
+        home: of the project.
+        told: that somebody else is at it.
+        stopped: tells that a signal came.
+
+    Raises:
+        StoppedError: it came while somebody else was at it.
+        RalphError: the project cannot be written.
+
+    """
+    lock = home.directory / _LOCK
+    try:
+        home.prepare()
+        held = files.try_lock(lock)
+        if held is None:
+            told.event("merge.waiting", "another merge is at work in this project: waiting for its end")
+        while held is None:
+            if stopped():
+                raise StoppedError("a signal came while another merge was at work; nothing has moved")
+            select.poll().poll(_TICK)
+            held = files.try_lock(lock)
+    except OSError as error:
+        raise _unusable(lock, error) from error
+    try:
+        yield
+    finally:
+        held.release()
+
+
+def is_taken(home: Registry) -> bool:
+    """Tell whether it is somebody's turn.
+
+    Raises:
+        OSError: that cannot be told.
+
+    """
+    return files.is_locked(home.directory / _LOCK)
+
+
+def is_left(home: Registry) -> bool:
+    """Tell whether there is a temporary worktree, somebody's or nobody's."""
+    return any((home.directory / _PLACE).glob("land-*"))
+
+
+@contextlib.contextmanager
+def opened(
+    where: Git, repository: Repository, home: Registry, commit: str, *, whole: bool
+) -> Iterator[Trial]:
+    """Have a temporary worktree at a commit; it is gone when the context is left.
+
+    Arguments:
+        where: git in the repository.
+        repository: the project's.
+        home: of the project, in which it is our turn.
+        commit: object id.
+        whole: every file is checked out, not just those at the top level.
+
+    Raises:
+        RalphError: it cannot be had.
+
+    """
+    try:
+        made = _make(where, repository, home, commit, whole=whole)
+    except OSError as error:
+        raise _unusable(home.directory / _PLACE, error) from error
+    try:
+        yield made
+    finally:
+        # What cannot be removed harms nobody, and the next one tries it again.
+        with contextlib.suppress(GitError, OSError):
+            _remove(repository, home, made.path)
+
+
+def tidy(repository: Repository, home: Registry) -> None:
+    """Take away what is left of those who were killed; our turn it is.
+
+    Raises:
+        OSError: something of it cannot be read or moved.
+
+    """
+    place = home.directory / _PLACE
+    if place.is_symlink():
+        raise OSError(errno.ELOOP, "it is a symlink", os.fspath(place))
+    registered = {path.name for path in repository.common_dir.glob("worktrees/land-*") if _is_of(path, place)}
+    there = {path.name for path in place.glob("land-*") if not path.is_symlink()}
+    for name in sorted(registered | there):
+        if _NAME.fullmatch(name) and not occupancy.occupants(place / name):
+            _remove(repository, home, place / name)
+
+
+def _is_of(registration: Path, place: Path) -> bool:
+    """Tell whether a registration is of this project: others may share the repository."""
+    path = place / registration.name
+    try:
+        back = files.read(registration / "gitdir")
+    except OSError:  # killed in the middle of `git worktree add`
+        return path.is_dir()
+    # Made where the project is mounted elsewhere, it bears another path, but its directory is here.
+    tail = os.fsencode(Path(*path.parts[-4:], ".git"))
+    return back == os.fsencode(path / ".git") + b"\n" or (
+        back.endswith(b"/" + tail + b"\n") and path.is_dir()
+    )
+
+
+def _make(where: Git, repository: Repository, home: Registry, commit: str, *, whole: bool) -> Trial:
+    path = home.directory / _PLACE / f"land-{os.urandom(4).hex()}"
+    path.parent.mkdir(exist_ok=True)
+    sparse = () if whole else SPARSE
+    try:
+        with worktree.repository_lock(repository.common_dir):
+            path.mkdir()
+            registration = add(where, path, REASON, "--detach", path, commit)
+        if not whole:
+            (registration / "info").mkdir(exist_ok=True)
+            files.replace(registration / "info" / "sparse-checkout", cone(()), sync=False)
+        here = where._replace(
+            cwd=path,
+            git_dir=registration,
+            common_dir=repository.common_dir,
+            work_tree=path,
+            config=(
+                *git.file_system_config(file_mode=repository.file_mode, symlinks=repository.symlinks),
+                *(sparse or ("-c", "core.sparseCheckout=false")),
+            ),
+        )
+        git.run(here, "reset", "--hard", "--quiet", "--no-recurse-submodules", commit)
+    except BaseException:
+        with contextlib.suppress(GitError, OSError):
+            _remove(repository, home, path)
+        raise
+    return Trial(path, registration, here)
+
+
+def _remove(repository: Repository, home: Registry, path: Path) -> None:
+    """Forget a temporary worktree, whole or half-made; registration and directory go to the trash at once."""
+    registration = repository.common_dir / "worktrees" / path.name
+    with worktree.repository_lock(repository.common_dir):
+        ours = not registration.is_symlink() and registration.is_dir() and _is_of(registration, path.parent)
+        if ours:
+            _discard(registration, home.trash)
+        if path.is_dir() and not path.is_symlink():
+            _discard(path, home.trash)
+        with contextlib.suppress(OSError):
+            registration.parent.rmdir()  # git leaves none of these behind either
+    worktree.empty_trash(home.trash)
+
+
+def _discard(directory: Path, trash: Path) -> None:
+    try:
+        directory.rename(trash / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{os.urandom(2).hex()}")
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        shutil.rmtree(directory)
+
+
+def _unusable(path: Path, error: OSError) -> RalphError:
+    return RalphError(
+        f"{error.filename or path} cannot be used: {error.strerror or error}; nothing has moved",
+        "it must be writable, on a disk that is not full",
+    )

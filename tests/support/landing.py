@@ -1,0 +1,122 @@
+"""Branches that are to land, and what could move when they do."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+from ralph_wrap import branches, landing, project
+from ralph_wrap.log import Log
+from tests.support.listing import listing
+from tests.support.repo import make_repo
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from ralph_wrap.landing import Landed
+    from tests.support.repo import Repo
+
+CONTENT = {"one/two/three": "deep\n", "file.txt": "one\n", "gone": "gone\n", "run.sh": "#!/bin/sh\n"}
+AAAA = {"new/a": "A\n", "file.txt": "one\nA\n"}
+
+
+def project_with_files(path: Path) -> Repo:
+    """Return a repository with a few files on main."""
+    made = make_repo(path, empty=True)
+    for name, content in CONTENT.items():
+        made.write(name, content)
+    made.commit("first")
+    return made
+
+
+def unread() -> Iterator[Log]:
+    """Yield a log that nobody reads."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    yield Log(null, terminal=False, colour=False)
+    os.close(null)
+
+
+def branch(
+    repo: Repo, name: str, files: Mapping[str, str | None], *, base: str = "main", message: str = ""
+) -> str:
+    """Make a commit on a branch, which is made where it is not there; return its id.
+
+    Arguments:
+        repo: where.
+        name: of the branch, below ``ralph/``.
+        files: path and content; ``None`` deletes.
+        base: what a new branch starts from.
+        message: of the commit.
+
+    """
+    ref = f"refs/heads/ralph/{name}"
+    start = ref if f"ralph/{name}" in repo.branches() else f"refs/heads/{base}"
+    person = b"%s <tester@example.invalid> 1767323045 +0000\n"
+    rows = [
+        b"commit %s\n" % ref.encode(),
+        b"author " + person % os.environ["GIT_AUTHOR_NAME"].encode(),
+        b"committer " + person % os.environ["GIT_COMMITTER_NAME"].encode(),
+        _data(message or f"work on {name}"),
+        b"from %s^0\n" % start.encode(),
+    ]
+    for path, content in files.items():
+        if content is None:
+            rows.append(b"D %s\n" % path.encode())
+        else:
+            rows += [b"M 100644 inline %s\n" % path.encode(), _data(content)]
+    subprocess.run(
+        ("git", "fast-import", "--quiet", "--force"), cwd=repo.path, input=b"".join(rows), check=True
+    )
+    return repo.git("rev-parse", ref)
+
+
+def _data(content: str) -> bytes:
+    return b"data %d\n%s\n" % (len(content.encode()), content.encode())
+
+
+def land(repo: Repo, told: Log, *names: str, into: str | None = None, **options: Any) -> list[Landed]:
+    """Land branches, as the command line does."""
+    environ = {**os.environ, **options.pop("env", {})}
+    place = project.find(repo.path, environ)
+    known = branches.read(place, environ)
+    target = landing.target_of(place, environ, into, None)
+    wanted = [branches.named(known, name) for name in names]
+    return landing.land(place, environ, wanted, target, told=told, main="main", **options)
+
+
+def files_of(top: Path) -> dict[str, tuple[int, bytes]]:
+    """Return mode and content of all files of a checkout, without those of git and of ours."""
+    found: dict[str, tuple[int, bytes]] = {}
+    for entry in top.iterdir():
+        if entry.name in {".git", ".ralph"}:
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            found |= {f"{entry.name}/{name}": there for name, there in listing(entry).items()}
+        else:
+            content = os.fsencode(entry.readlink()) if entry.is_symlink() else entry.read_bytes()
+            found[entry.name] = entry.lstat().st_mode, content
+    return found
+
+
+def state(repo: Repo) -> dict[str, object]:
+    """Return all that a merge could move: files, index, HEAD, refs; not what is ours in ``.ralph/run``."""
+    return {
+        "files": files_of(repo.path),
+        "refs": repo.git("for-each-ref"),
+        "worktrees": repo.git("worktree", "list", "--porcelain"),
+        "locks": sorted(map(str, repo.path.glob(".git/**/*.lock"))),
+        **repo.fingerprint(),
+    }
+
+
+def left(repo: Repo) -> list[str]:
+    """Return what is there of temporary worktrees."""
+    found = (*repo.path.glob(".git/worktrees/*"), *repo.path.glob(".ralph/run/landing/*"))
+    return [path.name for path in (*found, *repo.path.glob(".ralph/run/landing.json"))]
+
+
+def is_clean(repo: Repo, tip: str) -> bool:
+    """Tell whether the main checkout is at a commit, and as it is."""
+    return repo.head == tip and repo.git("status", "--porcelain", "--ignored=no", "--", ":!.ralph") == ""

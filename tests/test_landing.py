@@ -1,0 +1,474 @@
+"""``ralph-wrap merge``: what lands, and in which way."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ralph_wrap import branches, config, landing, project
+from ralph_wrap.landing import How, Landed
+from ralph_wrap.log import Log
+from tests.support.landing import (
+    AAAA,
+    branch,
+    files_of,
+    is_clean,
+    land,
+    left,
+    project_with_files,
+    state,
+    unread,
+)
+from tests.support.listing import listing
+from tests.support.repo import Repo, make_repo
+from tests.support.sessions import command
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+@pytest.fixture
+def told() -> Iterator[Log]:
+    """Yield a log that nobody reads."""
+    yield from unread()
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    """Return a repository with a few files on main."""
+    return project_with_files(tmp_path / "project")
+
+
+# What lands
+
+
+def test_what_is_ahead_is_fast_forwarded(repo: Repo, told: Log) -> None:
+    """The checkout moves along; the branch stays, and nothing of ours is left."""
+    before = repo.head
+    tip = branch(repo, "aaaa", AAAA | {"gone": None})
+    assert land(repo, told, "aaaa") == [
+        Landed("aaaa", "ralph/aaaa", "main", "landed", "fast-forward", before, tip, 1)
+    ]
+    assert is_clean(repo, tip)
+    assert (repo.path / "new" / "a").read_text() == "A\n"
+    assert not (repo.path / "gone").exists()
+    assert (repo.git("rev-parse", "ralph/aaaa"), left(repo)) == (tip, [])
+    assert repo.git("reflog", "-1", "--format=%gs") == "ralph-wrap merge ralph/aaaa: fast-forward"
+
+
+def test_a_merge_commit_is_made_where_it_is_needed(repo: Repo, told: Log) -> None:
+    """With the message of git, and the user's identity."""
+    tip = branch(repo, "aaaa", AAAA)
+    repo.write("mine", "mine\n")
+    mine = repo.commit("mine")
+    (landed,) = land(repo, told, "aaaa")
+    assert (landed.outcome, landed.way, landed.commits) == ("landed", "merge", 1)
+    assert is_clean(repo, str(landed.after))
+    shown = repo.git("log", "-1", "--format=%P%n%s%n%an%n%cn", "main")
+    assert shown == f"{mine} {tip}\nMerge branch 'ralph/aaaa'\nA. Tester\nA. Tester"
+    assert (repo.show("main:file.txt"), repo.show("main:mine")) == (b"one\nA\n", b"mine\n")
+
+
+def test_no_ff_makes_one_always(repo: Repo, told: Log) -> None:
+    """Also where the target is only behind."""
+    before, tip = repo.head, branch(repo, "aaaa", AAAA)
+    (landed,) = land(repo, told, "aaaa", how=How.NO_FF)
+    assert (landed.way, repo.git("log", "-1", "--format=%P", "main")) == ("merge", f"{before} {tip}")
+    assert is_clean(repo, str(landed.after))
+
+
+def test_a_squash_is_one_commit_that_lists_them(repo: Repo, told: Log) -> None:
+    """Oldest first; the branch is no parent of it."""
+    first = branch(repo, "aaaa", AAAA, message="ein Anfang: größer")
+    second = branch(repo, "aaaa", {"new/b": "B\n"}, message="# no comment")
+    before = repo.head
+    (landed,) = land(repo, told, "aaaa", how=How.SQUASH)
+    assert (landed.way, landed.commits) == ("squash", 2)
+    assert is_clean(repo, str(landed.after))
+    assert repo.git("log", "-1", "--format=%P%n%B", "main") == (
+        f"{before}\nSquash branch 'ralph/aaaa': 2 commits\n\n"
+        f"* ein Anfang: größer ({first[:12]})\n* # no comment ({second[:12]})\n"
+    )
+    assert repo.git("diff", "main", "ralph/aaaa") == ""
+
+
+def test_a_rebase_keeps_authors_and_messages(repo: Repo, told: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each commit anew, on top; what the target has already is left out."""
+    monkeypatch.setenv("GIT_AUTHOR_NAME", "An Agent")
+    branch(repo, "aaaa", {"a": "1\n"}, message="first")
+    both = branch(repo, "aaaa", {"both": "2\n"}, message="in both")
+    branch(repo, "aaaa", {"a": "3\n"}, message="# third\n\nbody")
+    monkeypatch.setenv("GIT_AUTHOR_NAME", "A. Tester")
+    repo.write("mine", "mine\n")
+    repo.commit("mine")
+    repo.git("cherry-pick", both)
+    (landed,) = land(repo, told, "aaaa", how=How.REBASE)
+    assert landed.way == "rebase"
+    assert is_clean(repo, str(landed.after))
+    shown = repo.git("log", "-4", "--format=%an|%cn|%B%x00", "main").replace("\n\0", "\0").split("\0")
+    assert [line.strip("\n") for line in shown[:4]] == [
+        "An Agent|A. Tester|# third\n\nbody",
+        "An Agent|A. Tester|first",
+        "An Agent|A. Tester|in both",
+        "A. Tester|A. Tester|mine",
+    ]
+    assert (repo.show("main:a"), repo.show("main:both")) == (b"3\n", b"2\n")
+
+
+def test_what_becomes_empty_in_a_rebase_is_left_out(repo: Repo, told: Log) -> None:
+    """What was empty from the start stays."""
+    branch(repo, "aaaa", {"a": "1\n"}, message="in main, with more")
+    branch(repo, "aaaa", {}, message="empty from the start")
+    branch(repo, "aaaa", {"b": "1\n"}, message="last")
+    repo.write("a", "1\n")
+    repo.write("c", "1\n")
+    repo.commit("mine")
+    land(repo, told, "aaaa", how=How.REBASE)
+    assert repo.git("log", "--format=%s", "main") == "last\nempty from the start\nmine\nfirst"
+
+
+@pytest.mark.parametrize("how", [How.MERGE, How.SQUASH, How.REBASE, How.NO_FF])
+def test_nothing_to_do_for_what_has_landed(repo: Repo, told: Log, how: How) -> None:
+    """Also a second time in the same way, where the branch is in no history."""
+    branch(repo, "aaaa", AAAA)
+    repo.write("mine", "mine\n")
+    repo.commit("mine")
+    assert [one.outcome for one in land(repo, told, "aaaa", how=how)] == ["landed"]
+    before = state(repo)
+    again = how if how is not How.NO_FF else How.MERGE
+    assert [one.outcome for one in land(repo, told, "aaaa", how=again)] == ["nothing to do"]
+    assert state(repo) == before
+
+
+def test_what_was_squashed_is_not_merged_again(repo: Repo, told: Log) -> None:
+    """A merge commit that changes nothing says nothing."""
+    branch(repo, "aaaa", AAAA)
+    land(repo, told, "aaaa", how=How.SQUASH)
+    before = state(repo)
+    assert [one.outcome for one in land(repo, told, "aaaa")] == ["nothing to do"]
+    assert state(repo) == before
+
+
+def test_several_land_one_after_the_other(repo: Repo, told: Log) -> None:
+    """In the order in which they are given; what cannot land is left."""
+    for name in ("aaaa", "bbbb", "cccc"):
+        branch(repo, name, {name: name, **({"file.txt": f"one\n{name}\n"} if name != "cccc" else {})})
+    landed = land(repo, told, "bbbb", "aaaa", "cccc")
+    assert [(one.id, one.outcome, one.way) for one in landed] == [
+        ("bbbb", "landed", "fast-forward"),
+        ("aaaa", "left", None),
+        ("cccc", "landed", "merge"),
+    ]
+    assert landed[1].conflicts == ("file.txt",)
+    assert is_clean(repo, str(landed[2].after))
+    error = landing.problem(landed)
+    assert error is not None
+    said = "1 of 3 did not land: ralph/aaaa: conflicts with main in file.txt"
+    assert (error.message, error.exit_code) == (said, 6)
+
+
+@pytest.mark.parametrize("version", [(2, 39), (2, 30)])
+def test_the_best_order_has_fewest_conflicts(repo: Repo, told: Log, version: tuple[int, ...]) -> None:
+    """One that is in the way of all others comes after them, also where git merges in a worktree alone."""
+    branch(repo, "aaaa", {"x": "aaaa\n", "y": "aaaa\n"})
+    branch(repo, "bbbb", {"x": "bbbb\n"})
+    branch(repo, "cccc", {"y": "cccc\n"})
+    branch(repo, "dddd", {"file.txt": "dddd\n"})
+    repo.write("file.txt", "mine\n")
+    repo.commit("mine")
+    place = project.find(repo.path, os.environ)
+    assert place.repository is not None
+    place = place._replace(repository=place.repository._replace(git_version=version))
+    known = branches.read(place, os.environ)
+    target = landing.target_of(place, os.environ, None, None)
+    landed = landing.land(place, os.environ, known, target, told=told, best_order=True)
+    assert [(one.id, one.outcome, one.conflicts) for one in landed] == [
+        ("bbbb", "landed", ()),
+        ("cccc", "landed", ()),
+        ("aaaa", "left", ("x", "y")),
+        ("dddd", "left", ("file.txt",)),
+    ]
+
+
+def test_saved_work_is_named_and_stays(repo: Repo, told: Log) -> None:
+    """It does not land."""
+    branch(repo, "aaaa", AAAA)
+    branch(repo, "aaaa-wip", {"wip": "wip\n"}, base="ralph/aaaa")
+    (landed,) = land(repo, told, "aaaa")
+    assert (landed.outcome, landed.saved) == ("landed", "ralph/aaaa-wip")
+    assert not (repo.path / "wip").exists()
+
+
+def test_another_target_moves_that_nobody_has_checked_out(repo: Repo, told: Log) -> None:
+    """And the main checkout does not."""
+    repo.git("branch", "release")
+    tip = branch(repo, "aaaa", AAAA)
+    before = listing(repo.path / "one"), repo.head
+    (landed,) = land(repo, told, "aaaa", into="release")
+    assert (landed.target, repo.git("rev-parse", "release")) == ("release", tip)
+    assert (listing(repo.path / "one"), repo.head) == before
+    assert left(repo) == []
+
+
+def test_a_merge_into_another_branch_says_so(repo: Repo, told: Log) -> None:
+    """As git does."""
+    repo.git("branch", "release")
+    branch(repo, "aaaa", AAAA)
+    land(repo, told, "aaaa", into="release", how=How.NO_FF)
+    assert repo.git("log", "-1", "--format=%s", "release") == "Merge branch 'ralph/aaaa' into release"
+
+
+def test_a_linked_worktree_moves_with_its_branch(repo: Repo, told: Log, tmp_path: Path) -> None:
+    """Wherever the target is checked out."""
+    linked = Repo(tmp_path / "linked tree")
+    repo.git("worktree", "add", "-q", "-b", "release", linked.path)
+    tip = branch(repo, "aaaa", AAAA)
+    land(repo, told, "aaaa", into="release")
+    assert (linked.head, linked.git("status", "--porcelain")) == (tip, "")
+    assert (linked.path / "new" / "a").read_text() == "A\n"
+    assert linked.git("reflog", "-1", "--format=%gs") == "ralph-wrap merge ralph/aaaa: fast-forward"
+
+
+def test_two_checkouts_of_the_target_move_both(repo: Repo, told: Log, tmp_path: Path) -> None:
+    """Git allows that if it is forced to."""
+    linked = Repo(tmp_path / "linked")
+    tip = branch(repo, "aaaa", AAAA)
+    repo.git("worktree", "add", "-q", "--force", linked.path, "main")
+    land(repo, told, "aaaa")
+    assert is_clean(repo, tip)
+    assert linked.git("status", "--porcelain") == ""
+
+
+@pytest.mark.parametrize("index", ["--no-sparse-index", "--sparse-index"])
+def test_a_sparse_checkout_stays_sparse(repo: Repo, told: Log, index: str) -> None:
+    """What it leaves out is left out afterwards as well."""
+    repo.git("sparse-checkout", "set", "--cone", index, "one")
+    tip = branch(repo, "aaaa", {"one/new": "in\n", "file.txt": "one\nA\n"})
+    other = repo.git("commit-tree", "-p", tip, "-m", "out", _tree_with(repo, tip, "out/side", "out\n"))
+    repo.git("update-ref", "refs/heads/ralph/aaaa", other)
+    land(repo, told, "aaaa")
+    assert is_clean(repo, other)
+    assert ((repo.path / "one" / "new").exists(), (repo.path / "out").exists()) == (True, False)
+
+
+def _tree_with(repo: Repo, commit: str, path: str, content: str) -> str:
+    """Return a tree with one more file."""
+    index = {**os.environ, "GIT_INDEX_FILE": os.fspath(repo.path / ".git" / "scratch")}
+    blob = subprocess.run(
+        ("git", "hash-object", "-w", "--stdin"), cwd=repo.path, input=content.encode(), stdout=-1, check=True
+    ).stdout.decode()
+    for words in (
+        ("read-tree", commit),
+        ("update-index", "--add", "--cacheinfo", f"100644,{blob.strip()},{path}"),
+    ):
+        subprocess.run(
+            ("git", "-c", "core.sparseCheckout=false", *words), cwd=repo.path, env=index, check=True
+        )
+    made = subprocess.run(("git", "write-tree"), cwd=repo.path, env=index, stdout=-1, check=True)
+    (repo.path / ".git" / "scratch").unlink()
+    return made.stdout.decode().strip()
+
+
+@pytest.mark.parametrize(
+    "kind", ["--split-index", "--untracked-cache", "--index-version=4", "--force-write-index"]
+)
+def test_an_index_of_any_kind_moves(repo: Repo, told: Log, kind: str) -> None:
+    """Whatever git keeps in it besides."""
+    tip = branch(repo, "aaaa", AAAA | {"gone": None})
+    repo.git("update-index", kind)
+    repo.write("mine", "mine\n")
+    repo.git("status")
+    assert land(repo, told, "aaaa")[0].outcome == "landed"
+    assert (repo.head, repo.git("status", "--porcelain", "--", ":!.ralph")) == (tip, "?? mine")
+    assert repo.git("fsck") == ""
+
+
+def test_a_repository_beside_its_checkout_moves_it(tmp_path: Path, told: Log) -> None:
+    """Git then names the repository where it should name the checkout."""
+    repo = Repo(tmp_path / "project")
+    subprocess.run(
+        ("git", "init", "-q", "-b", "main", "--separate-git-dir", tmp_path / "repository", repo.path),
+        check=True,
+    )
+    repo.write("file.txt", "one\n")
+    repo.commit("first")
+    tip = branch(repo, "aaaa", AAAA)
+    assert land(repo, told, "aaaa")[0].outcome == "landed"
+    assert is_clean(repo, tip)
+
+
+def test_every_kind_of_change_comes_to_the_checkout(repo: Repo, told: Log) -> None:
+    """Executable files, symlinks, a directory instead of a file and the reverse, names in any script."""
+    repo.git("switch", "-q", "-c", "ralph/aaaa")
+    (repo.path / "run.sh").chmod(0o755)
+    (repo.path / "link").symlink_to("file.txt")
+    (repo.path / "gone").unlink()
+    repo.write("gone/inside", "a directory now\n")
+    repo.git("rm", "-q", "-r", "one")
+    repo.write("one", "a file now\n")
+    repo.write('größe/日本 語\n"quoted"\t.txt', "any\n")
+    repo.write(os.fsdecode(b"not-\xff-utf8"), "any\n")
+    tip = repo.commit("kinds")
+    wanted = files_of(repo.path)
+    repo.git("switch", "-q", "main")
+    land(repo, told, "aaaa")
+    assert files_of(repo.path) == wanted
+    assert is_clean(repo, tip)
+
+
+@pytest.mark.parametrize("name", ["größe/日本語", "-x", "a'b", "$(id)"])
+def test_a_branch_of_any_name_lands_by_it(repo: Repo, told: Log, name: str) -> None:
+    """It bears no id, and has no record."""
+    tip = branch(repo, name, AAAA)
+    (landed,) = land(repo, told, f"ralph/{name}", how=How.NO_FF)
+    assert (landed.id, landed.branch, landed.outcome) == (None, f"ralph/{name}", "landed")
+    assert repo.git("log", "-1", "--format=%s%n%P", "main").endswith(tip)
+    assert repo.git("log", "-1", "--format=%s", "main") == f"Merge branch 'ralph/{name}'"
+
+
+def test_an_octopus_in_the_branch_lands(repo: Repo, told: Log) -> None:
+    """A merge commit is a commit like any other."""
+    for name in ("aaaa", "bbbb", "cccc"):
+        branch(repo, name, {name: name})
+    repo.git("switch", "-q", "ralph/aaaa")
+    repo.git("merge", "-q", "ralph/bbbb", "ralph/cccc")
+    repo.git("switch", "-q", "main")
+    repo.write("mine", "mine\n")
+    repo.commit("mine")
+    (landed,) = land(repo, told, "aaaa")
+    assert (landed.outcome, landed.commits) == ("landed", 4)
+
+
+def test_a_submodule_moves_to_another_commit(repo: Repo, told: Log) -> None:
+    """The link does; its repository is not touched."""
+    inner = make_repo(repo.path / "inner")
+    repo.git("add", "inner")
+    repo.git("commit", "-q", "-m", "a submodule")
+    old = inner.head
+    new = inner.git("commit-tree", "-p", old, "-m", "next", f"{old}^{{tree}}")
+    repo.git("update-index", "--cacheinfo", f"160000,{new},inner")
+    tip = repo.git("commit-tree", "-p", "HEAD", "-m", "moved", repo.git("write-tree"))
+    repo.git("reset", "-q")
+    repo.git("branch", "ralph/aaaa", tip)
+    (landed,) = land(repo, told, "aaaa")
+    assert landed.outcome == "landed"
+    assert (repo.git("rev-parse", "main:inner"), inner.head) == (new, old)
+
+
+def test_hooks_do_not_run(repo: Repo, told: Log) -> None:
+    """None of those that a merge would run by hand."""
+    ran = repo.path / ".git" / "ran"
+    names = (
+        "pre-merge-commit",
+        "commit-msg",
+        "prepare-commit-msg",
+        "post-merge",
+        "post-commit",
+        "pre-commit",
+    )
+    for name in (*names, "reference-transaction", "post-checkout", "post-index-change"):
+        repo.write(f".git/hooks/{name}", f"#!/bin/sh\necho {name} >>{ran}\n", executable=True)
+    branch(repo, "aaaa", AAAA)
+    ran.unlink()  # negative control: they run for everybody else
+    assert land(repo, told, "aaaa", how=How.NO_FF)[0].outcome == "landed"
+    assert not ran.exists()
+
+
+def test_commits_are_signed_if_the_user_signs(repo: Repo, told: Log, script: Callable[[str], str]) -> None:
+    """Git's own configuration counts; what cannot be signed does not land."""
+    branch(repo, "aaaa", AAAA)
+    before = state(repo)
+    repo.git("config", "--global", "commit.gpgSign", "true")
+    repo.git("config", "--global", "gpg.program", script("exit 1"))
+    (landed,) = land(repo, told, "aaaa", how=How.NO_FF)
+    assert (landed.outcome, "gpg failed to sign" in str(landed.reason)) == ("left", True)
+    assert state(repo) == before
+    repo.git(
+        "config",
+        "--global",
+        "gpg.program",
+        script('cat >/dev/null; echo "[GNUPG:] SIG_CREATED " >&2; echo SIG'),
+    )
+    land(repo, told, "aaaa", how=How.NO_FF)
+    assert b"gpgsig SIG" in repo.show("main")
+
+
+# The command line
+
+
+def merge(repo: Repo, *arguments: str, **env: str) -> tuple[int, Any]:
+    """Run ``ralph-wrap merge --json``; return its status and the envelope."""
+    ended = command("merge", *arguments, "--json", cwd=repo.path, env=env)
+    return ended.status, json.loads(ended.stdout)
+
+
+def test_the_json_answer(repo: Repo) -> None:
+    """One entry a branch; what did not land makes the status, and stands in the error."""
+    branch(repo, "aaaa", AAAA)
+    branch(repo, "bbbb", {"file.txt": "bbbb\n"})
+    status, told = merge(repo, "aaaa", "ralph/bbbb", "aaaa")
+    assert (status, told["success"], told["tool"], told["error"]["code"]) == (6, False, "merge", "conflict")
+    assert [(one["id"], one["outcome"], one["conflicts"]) for one in told["data"]] == [
+        ("aaaa", "landed", []),
+        ("bbbb", "left", ["file.txt"]),
+    ]
+
+
+def test_the_answer_in_words(repo: Repo) -> None:
+    """One row a branch on stdout, control characters and all; why it ends on stderr."""
+    before, tip = repo.head, branch(repo, "aaaa", AAAA)
+    branch(repo, "bbbb", {"a\x1b[31mb": "theirs\n"})
+    repo.git("branch", "release")
+    ended = command("merge", "aaaa", "bbbb", cwd=repo.path)
+    assert (ended.status, ended.stdout.decode().splitlines()[0]) == (
+        0,
+        f"ralph/aaaa  landed  main {before[:12]}..{tip[:12]}  fast-forward",
+    )
+    repo.git("switch", "-q", "release")
+    repo.write("a\x1b[31mb", "mine\n")
+    repo.commit("mine")
+    ended = command("merge", "bbbb", "--into", "release", cwd=repo.path)
+    said = "ralph/bbbb  left  conflicts with release in a\\x1b[31mb\n"
+    assert (ended.status, ended.stdout.decode()) == (6, said)
+    assert "conflicts with release" in ended.stderr
+
+
+def test_an_unknown_id_stops_everything(repo: Repo) -> None:
+    """A slip of the finger is seen before anything moves."""
+    branch(repo, "aaaa", AAAA)
+    before = state(repo)
+    status, told = merge(repo, "aaaa", "ffff")
+    assert (status, told["error"]["code"]) == (4, "not_found")
+    assert state(repo) == before
+
+
+def test_two_ways_at_once_are_a_mistake(repo: Repo) -> None:
+    """Said before anything else is looked at."""
+    status, told = merge(repo, "aaaa", "--squash", "--rebase")
+    assert (status, told["error"]["code"]) == (2, "usage")
+
+
+def test_a_check_that_nobody_approved_is_not_run(repo: Repo, tmp_path: Path) -> None:
+    """An agent can write it; approved, it runs."""
+    branch(repo, "aaaa", AAAA)
+    repo.write(".ralph/config.toml", f'check = "touch {tmp_path}/ran"\n')
+    before = state(repo)
+    status, told = merge(repo, "aaaa")
+    assert (status, "commands that nobody has approved: check" in told["error"]["message"]) == (125, True)
+    assert (state(repo), (tmp_path / "ran").exists()) == (before, False)
+    assert command("trust", cwd=repo.path).status == 0
+    assert merge(repo, "aaaa")[0] == 0
+    assert (tmp_path / "ran").exists()
+
+
+def test_a_session_does_not_ask_for_a_check_that_it_does_not_run() -> None:
+    """Only one that lands does."""
+    settings = config.Settings(project=Path(), command=("x",), check="make test")
+    assert settings.commands == {"check": "make test"}
+    assert not settings.runs_commands
+    assert settings._replace(merge_on_complete="main").runs_commands

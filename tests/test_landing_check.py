@@ -1,0 +1,312 @@
+"""``ralph-wrap merge``: the project's check, and others who are at it meanwhile."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ralph_wrap import files, landing, project
+from ralph_wrap.errors import RalphError
+from ralph_wrap.landing import How
+from ralph_wrap.log import Log
+from tests.support import processes
+from tests.support.landing import (
+    AAAA,
+    branch,
+    files_of,
+    is_clean,
+    land,
+    left,
+    project_with_files,
+    state,
+    unread,
+)
+from tests.support.repo import Repo
+from tests.support.sessions import PROGRAM, command
+from tests.support.shim import shim_git
+from tests.support.wait import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def told() -> Iterator[Log]:
+    """Yield a log that nobody reads."""
+    yield from unread()
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    """Return a repository with a few files on main."""
+    return project_with_files(tmp_path / "project")
+
+
+# The check
+
+
+def test_a_check_sees_what_both_make_together(repo: Repo, told: Log) -> None:
+    """All of it, in a place of its own, with its name; before the target moves."""
+    tip = branch(repo, "aaaa", {"a": "a\n"})
+    repo.write("mine", "mine\n")
+    before = repo.commit("mine")
+    out = repo.path.parent / "out"
+    seen = 'cat a mine one/two/three; git -C "$RALPH_PROJECT" rev-parse main; env | grep ^RALPH_ | sort'
+    env = {"RALPH_SESSION_ID": "outer", "RALPH_ITERATION": "3"}
+    (landed,) = land(repo, told, "aaaa", check=f"({seen}) >{out}; pwd >>{out}", env=env)
+    *words, where = out.read_text().splitlines()
+    assert words[:4] == ["a", "mine", "deep", before]
+    told_of = dict(line.partition("=")[::2] for line in words[4:])
+    assert (told_of.pop("RALPH_SESSION_ID").startswith("check-"), told_of) == (
+        True,
+        {"RALPH_BRANCH": "ralph/aaaa", "RALPH_PROJECT": os.fspath(repo.path), "RALPH_WORKSPACE": where},
+    )
+    assert (landed.outcome, landed.check) == ("landed", 0)
+    (check,) = landing.check_results(project.find(repo.path, os.environ)).values()
+    assert (check.passed, check.target, check.onto) == (True, "main", before)
+    assert tip in landing.check_results(project.find(repo.path, os.environ))
+
+
+def test_a_check_that_fails_lets_nothing_land(repo: Repo, told: Log) -> None:
+    """Whatever it has done to its own worktree; the next branch is checked by itself."""
+    tip = branch(repo, "aaaa", AAAA)
+    branch(repo, "bbbb", {"b": "b\n"})
+    check = "echo x >left; echo changed >run.sh; test -e b"
+    landed = land(repo, told, "aaaa", "bbbb", check=f"test ! -e left && ({check})")
+    assert [(one.outcome, one.check) for one in landed] == [("left", 1), ("landed", 0)]
+    assert landed[0].reason == "check failed with status 1 on what ralph/aaaa and main make together"
+    assert not (repo.path / "new").exists()
+    assert landing.check_results(project.find(repo.path, os.environ))[tip].status == 1
+
+
+def test_what_a_check_commits_does_not_land(repo: Repo, told: Log) -> None:
+    """What lands is what was tried."""
+    tip = branch(repo, "aaaa", AAAA)
+    land(repo, told, "aaaa", check="echo x >x; git add x; git commit -qm sneaked")
+    assert is_clean(repo, tip)
+
+
+def test_a_branch_that_a_check_is_on_is_not_moved(repo: Repo, told: Log) -> None:
+    """What comes next in the same worktree is on none."""
+    tip = branch(repo, "aaaa", AAAA)
+    branch(repo, "bbbb", {"b": "b\n"})
+    land(repo, told, "aaaa", "bbbb", check="git checkout -q -b mine || true")
+    assert repo.git("rev-parse", "mine") == tip
+    assert repo.git("log", "-1", "--format=%s") == "Merge branch 'ralph/bbbb'"
+
+
+def test_what_a_check_leaves_running_is_ended(repo: Repo, told: Log, home: Path) -> None:
+    """It works in a place that is about to go."""
+    branch(repo, "aaaa", AAAA)
+    land(repo, told, "aaaa", check="setsid sleep 600 &")
+    assert processes.left(home) == {}
+
+
+def test_a_signal_ends_the_check_and_nothing_lands(repo: Repo, told: Log, tmp_path: Path) -> None:
+    """Nor does what would come after it."""
+    branch(repo, "aaaa", AAAA)
+    branch(repo, "bbbb", {"b": "b\n"})
+    before = state(repo)
+    begun = tmp_path / "begun"
+    landed = land(repo, told, "aaaa", "bbbb", check=f"touch {begun}; sleep 600", stopped=begun.exists)
+    assert [one.outcome for one in landed] == ["left", "left"]
+    assert state(repo) == before
+
+
+def test_a_target_that_a_check_moves_is_left(repo: Repo, told: Log) -> None:
+    """It takes its time, and others go on meanwhile."""
+    branch(repo, "aaaa", AAAA)
+    (landed,) = land(repo, told, "aaaa", check='cd "$RALPH_PROJECT" && echo mine >>file.txt')
+    assert (landed.outcome, "changes are not committed: file.txt" in str(landed.reason)) == ("left", True)
+    assert (repo.path / "file.txt").read_text() == "one\nmine\n"
+
+
+@pytest.mark.parametrize("content", [b"{", b"[]", b'{"version": 2}', b'{"version": 1, "checks": {"a": 1}}'])
+def test_results_that_cannot_be_read_are_none(repo: Repo, content: bytes) -> None:
+    """Whatever somebody made of the file."""
+    repo.write(".ralph/run/checks.json", content)
+    assert landing.check_results(project.find(repo.path, os.environ)) == {}
+
+
+# Somebody else at it
+
+
+def _meanwhile(repo: Repo, tmp_path: Path, at: str, body: str) -> dict[str, str]:
+    """Return an environment in which something is done once, right after a git command of ours."""
+    alone = "unset GIT_DIR GIT_COMMON_DIR GIT_WORK_TREE GIT_INDEX_FILE"
+    cases = f"""*"{at}"*)
+    "$REAL" "$@"; status=$?
+    if mkdir {tmp_path}/done 2>/dev/null; then ({alone}; cd {repo.path} && {body}) >/dev/null 2>&1; fi
+    exit $status ;;"""
+    return {"PATH": shim_git(tmp_path / "bin", cases)}
+
+
+def test_a_target_that_moves_meanwhile_is_left(repo: Repo, told: Log, tmp_path: Path) -> None:
+    """Somebody has moved it by hand: what they have is kept, and the checkout is as it was."""
+    branch(repo, "aaaa", AAAA)
+    other = repo.git("commit-tree", "-p", "main", "-m", "other", "main^{tree}")
+    before = files_of(repo.path)
+    env = _meanwhile(repo, tmp_path, " read-tree -m -u ", f"$REAL update-ref refs/heads/main {other}")
+    (landed,) = land(repo, told, "aaaa", env=env)
+    assert (landed.outcome, repo.head, files_of(repo.path)) == ("left", other, before)
+    assert (repo.git("status", "--porcelain", "--", ":!.ralph"), left(repo)) == ("", [])
+
+
+def test_what_is_staged_meanwhile_is_kept(repo: Repo, told: Log, tmp_path: Path) -> None:
+    """The index is not replaced by one that does not know of it."""
+    branch(repo, "aaaa", AAAA)
+    before = repo.head
+    env = _meanwhile(repo, tmp_path, " read-tree -m -u ", "echo mine >mine; $REAL add mine")
+    (landed,) = land(repo, told, "aaaa", env=env)
+    assert (landed.outcome, "something was staged" in str(landed.reason)) == ("left", True), landed
+    assert (repo.head, repo.git("status", "--porcelain", "--", ":!.ralph")) == (before, "A  mine")
+
+
+def test_who_commits_meanwhile_has_all_of_it(repo: Repo, told: Log, tmp_path: Path) -> None:
+    """Their commit has what they saw on the disk; nothing is taken back under them."""
+    branch(repo, "aaaa", AAAA)
+    before = repo.head
+    alone = "unset GIT_DIR GIT_COMMON_DIR GIT_WORK_TREE"
+    cases = f"""*" update-ref -m ralph-wrap merge "*)
+    if mkdir {tmp_path}/done 2>/dev/null; then
+        ({alone}; cd {repo.path} && $REAL commit -q -m theirs)
+    fi ;;"""
+    env = {"PATH": shim_git(tmp_path / "bin", cases)}
+    (landed,) = land(repo, told, "aaaa", env=env)
+    assert landed.outcome == "left"
+    assert repo.git("log", "-1", "--format=%s %P") == f"theirs {before}"
+    assert (repo.show("main:new/a"), is_clean(repo, repo.head)) == (b"A\n", True)
+
+
+def test_a_file_that_comes_meanwhile_is_not_overwritten(repo: Repo, told: Log, tmp_path: Path) -> None:
+    """Git looks once more when it writes; and what it had written goes back."""
+    branch(repo, "aaaa", AAAA)
+    before = state(repo)
+    cases = f"""*" read-tree -m -u "*) echo mine >{repo.path}/file.txt ;;"""
+    (landed,) = land(repo, told, "aaaa", env={"PATH": shim_git(tmp_path / "bin", cases)})
+    assert landed.outcome == "left"
+    assert (repo.path / "file.txt").read_text() == "mine\n"
+    repo.write("file.txt", "one\n")
+    assert files_of(repo.path) == before["files"]
+
+
+def test_what_git_could_not_write_goes_back(repo: Repo, told: Log, tmp_path: Path) -> None:
+    """A checkout that fails in the middle is undone, file by file, half-written ones too."""
+    branch(repo, "aaaa", AAAA | {"gone": None, "one/two/three": "three\n", "one/two": None})
+    before = state(repo)
+    half = "rm gone; mkdir new; printf A >new/a; printf 'one\\nA' >file.txt"
+    cases = f"""*" read-tree -m -u "*) (cd {repo.path} && {half}); exit 128 ;;"""
+    (landed,) = land(repo, told, "aaaa", env={"PATH": shim_git(tmp_path / "bin", cases)})
+    assert landed.outcome == "left"
+    assert state(repo) == before
+    assert left(repo) == []
+
+
+def test_a_disk_that_is_full_is_told(repo: Repo, told: Log, tmp_path: Path) -> None:
+    """Nothing has moved."""
+    branch(repo, "aaaa", AAAA)
+    before = state(repo)
+    cases = """*" worktree add "*) echo "fatal: cannot write: No space left on device" >&2; exit 128 ;;"""
+    with pytest.raises(RalphError, match="No space left on device"):
+        land(repo, told, "aaaa", env={"PATH": shim_git(tmp_path / "bin", cases)})
+    assert state(repo) == before
+    assert left(repo) == []
+
+
+def test_two_merges_at_once_land_both(repo: Repo) -> None:
+    """One waits for the other, and lands on what that has made."""
+    names = ("aaaa", "bbbb", "cccc")
+    for name in names:
+        branch(repo, name, {name: f"{name}\n"})
+    running = [
+        subprocess.Popen(
+            (PROGRAM, "merge", name), cwd=repo.path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        for name in names
+    ]
+    ended = [(process.communicate(timeout=30), process.returncode) for process in running]
+    assert [status for _, status in ended] == [0, 0, 0], ended
+    assert is_clean(repo, repo.head)
+    assert [(repo.path / name).read_text() for name in names] == ["aaaa\n", "bbbb\n", "cccc\n"]
+    assert left(repo) == []
+
+
+def test_what_somebody_killed_has_left_is_taken_away(repo: Repo, told: Log) -> None:
+    """Registered or not; what bears another name, or is of another project, is not touched."""
+    branch(repo, "aaaa", AAAA)
+    place = repo.path / ".ralph" / "run" / "landing"
+    place.mkdir(parents=True)
+    repo.git(
+        "worktree", "add", "-q", "--detach", "--lock", "--reason", "ralph-wrap merge", place / "land-00000001"
+    )
+    (place / "land-00000002").mkdir()
+    (place / "mine").mkdir()
+    other = repo.path.parent / "other"
+    repo.git("worktree", "add", "-q", "--detach", other / "land-00000003")
+    assert land(repo, told, "aaaa", how=How.NO_FF)[0].outcome == "landed"
+    assert sorted(path.name for path in place.iterdir()) == ["mine"]
+    assert [path.name for path in repo.path.glob(".git/worktrees/*")] == ["land-00000003"]
+    assert (other / "land-00000003" / "file.txt").exists()
+
+
+def test_a_sweep_takes_away_what_was_killed(repo: Repo) -> None:
+    """Unless somebody is at it."""
+    place = repo.path / ".ralph" / "run" / "landing"
+    place.mkdir(parents=True)
+    repo.git("worktree", "add", "-q", "--detach", "--lock", place / "land-00000001")
+    lock = files.try_lock(repo.path / ".ralph" / "run" / "merge.lock")
+    assert lock is not None
+    assert command("sweep", cwd=repo.path).status == 0
+    assert left(repo) == ["land-00000001", "land-00000001"]
+    lock.release()
+    assert command("sweep", cwd=repo.path).status == 0
+    assert left(repo) == []
+
+
+def test_ctrl_c_ends_the_check_and_nothing_lands(repo: Repo, tmp_path: Path, home: Path) -> None:
+    """With the status of whoever is ended by that signal."""
+    branch(repo, "aaaa", AAAA)
+    begun = tmp_path / "begun"
+    repo.write(".ralph/config.toml", f'check = "touch {begun}; sleep 600"\n')
+    before = state(repo)
+    env = {**os.environ, "RALPH_TRUST": "1"}
+    with subprocess.Popen(
+        (PROGRAM, "merge", "aaaa"), cwd=repo.path, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        eventually(begun.exists, "the check")
+        process.send_signal(signal.SIGINT)
+        told, _ = process.communicate(timeout=30)
+    assert (process.returncode, told.startswith(b"ralph/aaaa  left  a signal came")) == (130, True)
+    assert (state(repo), left(repo)) == (before, [])
+    eventually(lambda: processes.left(home) == {}, "nothing to run any more")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"version": 2},
+        {"ref": "refs/tags/main"},
+        {"new": "0" * 39 + "1"},
+        {"old": "--output=x"},
+        {"scratch": "../../.git"},
+        {"scratch": None},
+    ],
+)
+def test_a_note_that_cannot_be_is_forgotten(repo: Repo, told: Log, changed: dict[str, Any]) -> None:
+    """Nothing is done because of it, and the next one lands."""
+    tip = branch(repo, "aaaa", AAAA)
+    note = {"version": 1, "ref": "refs/heads/main", "old": repo.head, "new": tip, "scratch": "land-00000000"}
+    repo.write(".ralph/run/landing.json", json.dumps(note | changed))
+    before = files_of(repo.path)
+    other = repo.write("other", "mine\n")
+    assert land(repo, told, "aaaa")[0].outcome == "landed"
+    assert (other.read_text(), left(repo)) == ("mine\n", [])
+    assert {name: there for name, there in before.items() if name not in AAAA} == {
+        name: there for name, there in files_of(repo.path).items() if name not in {*AAAA, "new", "other"}
+    }

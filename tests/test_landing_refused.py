@@ -1,0 +1,292 @@
+"""``ralph-wrap merge``: nothing moves where it cannot, and what is in the way is named."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ralph_wrap import branches, landing, project
+from ralph_wrap.errors import ConflictError, NotFoundError, RalphError
+from ralph_wrap.landing import How
+from ralph_wrap.landing.target import Target
+from ralph_wrap.log import Log
+from tests.support.landing import (
+    AAAA,
+    branch,
+    files_of,
+    land,
+    left,
+    project_with_files,
+    state,
+    unread,
+)
+from tests.support.mounts import needs_mounts, read_only
+from tests.support.repo import Repo
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def told() -> Iterator[Log]:
+    """Yield a log that nobody reads."""
+    yield from unread()
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    """Return a repository with a few files on main."""
+    return project_with_files(tmp_path / "project")
+
+
+# What is left
+
+
+@pytest.mark.parametrize("how", How)
+def test_a_conflict_moves_nothing(repo: Repo, told: Log, how: How) -> None:
+    """Files, index, branches, rerere's memory: all as before; the files are named."""
+    repo.git("config", "rerere.enabled", "true")
+    branch(repo, "aaaa", AAAA | {"one/two/three": "theirs\n"})
+    repo.write("file.txt", "one\nmine\n")
+    repo.write("one/two/three", "mine\n")
+    repo.commit("mine")
+    before = state(repo), sorted(repo.path.glob(".git/rr-cache/*"))
+    (landed,) = land(repo, told, "aaaa", how=how)
+    assert (landed.outcome, landed.conflicts) == ("left", ("file.txt", "one/two/three"))
+    assert landed.reason == "conflicts with main in file.txt, one/two/three"
+    assert (state(repo), sorted(repo.path.glob(".git/rr-cache/*"))) == before
+    assert left(repo) == []
+
+
+DIRTY = {
+    "changed": ("echo mine >>run.sh", "where changes are not committed: run.sh"),
+    "staged": ("echo mine >>run.sh; git add run.sh", "where changes are not committed: run.sh"),
+    "staged and undone": (
+        "echo x >>run.sh; git add run.sh; git show HEAD:run.sh >run.sh",
+        "committed: run.sh",
+    ),
+    "to be deleted": ("git rm -q --cached run.sh", "where changes are not committed: run.sh"),
+    "deleted": ("rm run.sh", "where changes are not committed: run.sh"),
+    "announced": ("echo mine >mine; git add -N mine", "where changes are not committed: mine"),
+    "merging": ("git merge -q --no-commit --no-ff ralph/bbbb", "where a merge is in progress"),
+    "in conflict": ("git merge -q ralph/cccc", "where a merge is in progress"),
+    "picking": ("git cherry-pick ralph/cccc", "where a cherry-pick is in progress"),
+    "rebasing": ("git rebase -q ralph/cccc", "a rebase of main is in progress"),
+    "bisecting": (
+        "git bisect start; git bisect bad; git bisect good main~1",
+        "a bisect of main is in progress",
+    ),
+    "locked": ("touch .git/index.lock", "whose index is locked"),
+    "a file in the way": ("mkdir new; echo mine >new/a", "git does not know: new/a"),
+    "an ignored file in the way": (
+        "mkdir new; echo '*' >new/.gitignore; echo mine >new/a",
+        "not know: new/a",
+    ),
+    "a file above in the way": ("echo mine >new", "git does not know: new"),
+    "a link above in the way": ("mkdir x; ln -s x new", "git does not know: new"),
+    "an ignored link in the way": (
+        "mkdir -p new/a one/x; echo '*' >new/.gitignore; ln -s ../../one new/a/link",
+        "git does not know: new/a/link",
+    ),
+    "a directory in the way": ("mkdir -p new/a/b; echo mine >new/a/b/c", "git does not know: new/a/b/c"),
+}
+
+
+@pytest.mark.parametrize("kind", DIRTY)
+def test_a_dirty_checkout_is_refused(repo: Repo, told: Log, kind: str) -> None:
+    """Nothing of the user's is touched, and what is in the way is named."""
+    repo.commit("second")
+    branch(repo, "aaaa", AAAA)
+    branch(repo, "bbbb", {"b": "b\n"})
+    branch(repo, "cccc", {"file.txt": "c\n"})
+    repo.write("file.txt", "mine\n")
+    repo.commit("mine")
+    repo.git("branch", "-f", "ralph/aaaa", _landable(repo))
+    body, reason = DIRTY[kind]
+    subprocess.run(("sh", "-c", body), cwd=repo.path, capture_output=True, check=False)
+    before = {name: there for name, there in state(repo).items() if name != "index"}
+    index = (repo.path / ".git" / "index").read_bytes()
+    (landed,) = land(repo, told, "aaaa")
+    assert (landed.outcome, reason in str(landed.reason)) == ("left", True), landed
+    assert (repo.path / ".git" / "index").read_bytes() == index
+    assert {name: there for name, there in state(repo).items() if name != "index"} == before
+
+
+def _landable(repo: Repo) -> str:
+    """Return a commit on top of main that has what aaaa has."""
+    return branch(repo, "dddd", {"new/a": "A\n"})
+
+
+def test_what_is_in_nobodys_way_may_stay(repo: Repo, told: Log) -> None:
+    """Untracked and ignored files, an empty directory, and a file that comes as a tracked one goes."""
+    repo.write(".gitignore", "*.log\n")
+    repo.commit("ignore")
+    tip = branch(repo, "aaaa", {"new/a": "A\n", "gone": None, "gone/x": "x\n"})
+    repo.write("mine", "mine\n")
+    repo.write("new/mine.log", "mine\n")
+    (repo.path / "new" / "a").mkdir()
+    (landed,) = land(repo, told, "aaaa")
+    assert (landed.outcome, repo.head) == ("landed", tip), landed
+    assert ((repo.path / "mine").read_text(), (repo.path / "new/mine.log").read_text()) == (
+        "mine\n",
+        "mine\n",
+    )
+
+
+def test_our_own_line_in_the_ignore_file_is_in_nobodys_way(repo: Repo, told: Log) -> None:
+    """A session has added it; with anything else, or where the file is to change, it is refused."""
+    repo.write(".gitignore", "*.log\n")
+    repo.commit("ignore")
+    tip = branch(repo, "aaaa", AAAA)
+    branch(repo, "bbbb", {".gitignore": "*.log\n*.txt\n"})
+    repo.write(".gitignore", "*.log\n.ralph/worktrees/\nmine\n")
+    assert land(repo, told, "aaaa")[0].outcome == "left"
+    repo.write(".gitignore", "*.log\n.ralph/worktrees/\n")
+    assert [one.outcome for one in land(repo, told, "aaaa", "bbbb")] == ["landed", "left"]
+    assert (repo.head, repo.git("status", "--porcelain", "--", ":!.ralph")) == (tip, " M .gitignore")
+    assert (repo.path / ".gitignore").read_text() == "*.log\n.ralph/worktrees/\n"
+
+
+@pytest.mark.parametrize("flag", ["--assume-unchanged", "--skip-worktree"])
+def test_a_hidden_change_is_not_overwritten(repo: Repo, told: Log, flag: str) -> None:
+    """Git was told to overlook it; that is no leave to lose it."""
+    branch(repo, "aaaa", AAAA)
+    repo.git("update-index", flag, "file.txt")
+    repo.write("file.txt", "mine, and hidden\n")
+    before = state(repo)
+    (landed,) = land(repo, told, "aaaa")
+    assert landed.outcome == "left"
+    assert state(repo) == before
+
+
+def test_a_dirty_linked_worktree_is_refused(repo: Repo, told: Log, tmp_path: Path) -> None:
+    """Whoever has the target checked out, wherever that is."""
+    linked = Repo(tmp_path / "linked")
+    repo.git("worktree", "add", "-q", "-b", "release", linked.path)
+    branch(repo, "aaaa", AAAA)
+    linked.write("file.txt", "mine\n")
+    before = state(repo), files_of(linked.path)
+    (landed,) = land(repo, told, "aaaa", into="release")
+    said = f"release is checked out in {linked.path}, where changes are not committed: file.txt"
+    assert (landed.outcome, landed.reason) == ("left", said)
+    assert (state(repo), files_of(linked.path)) == before
+
+
+def test_a_checkout_that_cannot_be_reached_is_refused(repo: Repo, told: Log, tmp_path: Path) -> None:
+    """It would be left behind, as one where somebody takes back what has landed."""
+    repo.git("worktree", "add", "-q", "-b", "release", tmp_path / "linked")
+    (tmp_path / "linked").rename(tmp_path / "elsewhere")
+    branch(repo, "aaaa", AAAA)
+    before = state(repo)
+    (landed,) = land(repo, told, "aaaa", into="release")
+    assert (landed.outcome, "which is not to be reached from here" in str(landed.reason)) == ("left", True)
+    assert state(repo) == before
+
+
+def test_the_worktree_of_a_session_is_not_moved(repo: Repo, told: Log) -> None:
+    """An agent may work in it."""
+    path = repo.path / ".ralph" / "worktrees" / "20260102T030405Z-00aa"
+    repo.git("worktree", "add", "-q", "-b", "ralph/00aa", path)
+    branch(repo, "aaaa", AAAA)
+    (landed,) = land(repo, told, "aaaa", into="ralph/00aa")
+    assert (landed.outcome, "in the worktree of a session" in str(landed.reason)) == ("left", True)
+
+
+@pytest.mark.parametrize("verdict", ["live", "orphan", "foreign", "unknown"])
+def test_the_branch_of_a_session_that_is_not_finished_does_not_land(
+    repo: Repo, told: Log, verdict: str
+) -> None:
+    """What it has done so far may be half of something."""
+    tip = branch(repo, "aaaa", AAAA)
+    place = project.find(repo.path, os.environ)
+    one = branches.Branch("ralph/aaaa", "aaaa", tip, None, None, verdict)
+    (landed,) = landing.land(place, os.environ, [one], Target("main", "refs/heads/main"), told=told)
+    assert (landed.outcome, landed.reason) == ("left", f"its session is {verdict}")
+
+
+def test_unrelated_histories_do_not_land(repo: Repo, told: Log) -> None:
+    """Named as what they are."""
+    root = repo.git("commit-tree", "-m", "orphan", "HEAD^{tree}")
+    repo.git("branch", "ralph/aaaa", root)
+    (landed,) = land(repo, told, "aaaa")
+    said = "its history has nothing in common with that of main"
+    assert (landed.outcome, landed.reason) == ("left", said)
+
+
+def test_saved_work_alone_is_no_branch(repo: Repo, told: Log) -> None:
+    """It is for ``apply``."""
+    branch(repo, "aaaa-wip", AAAA)
+    (landed,) = land(repo, told, "aaaa")
+    assert (landed.outcome, landed.hint) == ("left", "ralph-wrap apply aaaa")
+
+
+def test_merges_are_not_replayed(repo: Repo, told: Log) -> None:
+    """What somebody has decided in one would be lost."""
+    branch(repo, "aaaa", AAAA)
+    branch(repo, "bbbb", {"b": "b\n"})
+    land(repo, told, "bbbb", into="ralph/aaaa")
+    repo.write("mine", "mine\n")
+    repo.commit("mine")
+    before = state(repo)
+    (landed,) = land(repo, told, "aaaa", how=How.REBASE)
+    assert (landed.outcome, "holds merge commits" in str(landed.reason)) == ("left", True)
+    assert state(repo) == before
+    assert land(repo, told, "aaaa", how=How.SQUASH)[0].outcome == "landed"
+
+
+def test_without_an_identity_nothing_lands(repo: Repo, told: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commits are the user's, or there are none."""
+    branch(repo, "aaaa", AAAA)
+    repo.git("config", "--global", "user.useConfigOnly", "true")
+    for name in ("AUTHOR_NAME", "AUTHOR_EMAIL", "COMMITTER_NAME", "COMMITTER_EMAIL"):
+        monkeypatch.delenv(f"GIT_{name}")
+    before = state(repo)
+    (landed,) = land(repo, told, "aaaa", how=How.NO_FF)
+    assert landed.outcome == "left"
+    assert state(repo) == before
+
+
+@pytest.mark.parametrize("into", ["nowhere", "--orphan", "refs/heads/main", "HEAD", "ma*"])
+def test_a_target_that_is_not_there(repo: Repo, told: Log, into: str) -> None:
+    """Nor is a name ever taken for a pattern or an option."""
+    branch(repo, "aaaa", AAAA)
+    with pytest.raises(NotFoundError, match="there is no local branch"):
+        land(repo, told, "aaaa", into=into)
+
+
+def test_a_target_that_stands_for_another_one(repo: Repo, told: Log) -> None:
+    """Whoever has the other one checked out would be left behind."""
+    repo.git("symbolic-ref", "refs/heads/alias", "refs/heads/main")
+    branch(repo, "aaaa", AAAA)
+    with pytest.raises(ConflictError, match="alias is only another name of main"):
+        land(repo, told, "aaaa", into="alias")
+
+
+def test_a_record_directory_that_leads_elsewhere_is_not_followed(
+    repo: Repo, told: Log, tmp_path: Path
+) -> None:
+    """Nor is anything deleted there."""
+    branch(repo, "aaaa", AAAA)
+    (tmp_path / "elsewhere" / "land-00000000").mkdir(parents=True)
+    (repo.path / ".ralph" / "run").mkdir(parents=True)
+    (repo.path / ".ralph" / "run" / "landing").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(RalphError, match="it is a symlink"):
+        land(repo, told, "aaaa", how=How.NO_FF)
+    assert (tmp_path / "elsewhere" / "land-00000000").is_dir()
+
+
+@needs_mounts
+@pytest.mark.parametrize("place", [".git", ".ralph/run"])
+def test_what_is_read_only_is_told(repo: Repo, told: Log, place: str) -> None:
+    """Nothing has moved."""
+    branch(repo, "aaaa", AAAA)
+    (repo.path / ".ralph" / "run").mkdir(parents=True)
+    before = state(repo)
+    with read_only(repo.path / place), pytest.raises(RalphError, match=r"Read-only|not writable"):
+        land(repo, told, "aaaa")
+    assert state(repo) == before
+    assert land(repo, told, "aaaa")[0].outcome == "landed"
