@@ -1,0 +1,101 @@
+// Everything works without this: it only loads what changes, or what was left out, without a new page.
+"use strict";
+
+const LOOK = 1000; // milliseconds
+
+async function load(address) {
+  const answer = await fetch(address, { headers: { Accept: "text/html" } });
+  if (!answer.ok) throw new Error(String(answer.status));
+  return answer.text();
+}
+
+// The end of each output stays in sight, unless somebody reads further up.
+function atEnd(output) {
+  return output.scrollHeight - output.scrollTop - output.clientHeight < 4;
+}
+
+function toEnd(outputs) {
+  for (const output of outputs) output.scrollTop = output.scrollHeight;
+}
+
+// Text that somebody has marked stays as it is until it is copied.
+function reads(live) {
+  const marked = getSelection();
+  return !marked.isCollapsed && live.contains(marked.anchorNode);
+}
+
+function watch(live) {
+  let shown = "";
+  let failed = false;
+  async function look() {
+    if (document.hidden) return;
+    try {
+      const html = await load(live.dataset.live);
+      failed = false;
+      if (html === shown || reads(live)) return;
+      shown = html;
+      const focused = live.contains(document.activeElement) ? document.activeElement.id : "";
+      const places = new Map();
+      for (const output of live.querySelectorAll("pre")) {
+        if (!atEnd(output)) places.set(output.id, output.scrollTop);
+      }
+      live.innerHTML = html; // escaped by the server, and the policy lets nothing in it run
+      for (const output of live.querySelectorAll("pre")) {
+        output.scrollTop = places.get(output.id) ?? output.scrollHeight;
+      }
+      if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
+    } catch {
+      if (failed && !document.getElementById("gone")) {
+        const gone = document.createElement("p");
+        gone.id = "gone";
+        gone.className = "note failed";
+        gone.setAttribute("role", "alert");
+        gone.textContent = "ralph-wrap web has ended: this page does not change any more.";
+        live.before(gone);
+      }
+      failed = true;
+    }
+  }
+  setInterval(look, LOOK);
+  document.addEventListener("visibilitychange", look);
+}
+
+async function fill(file) {
+  const address = file.dataset.part;
+  if (!file.open || !address) return;
+  delete file.dataset.part;
+  const old = file.querySelector(".more");
+  old?.setAttribute("aria-busy", "true");
+  try {
+    const html = await load(address);
+    old?.remove();
+    file.insertAdjacentHTML("beforeend", html);
+  } catch {
+    old?.removeAttribute("aria-busy"); // the link in it still works
+  }
+}
+
+document.addEventListener("toggle", (event) => {
+  if (event.target.matches?.("details.file")) fill(event.target);
+}, true);
+
+document.addEventListener("click", async (event) => {
+  const link = event.target.closest?.("a[data-part]");
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  const paragraph = link.parentElement;
+  try {
+    const html = await load(link.dataset.part);
+    paragraph.insertAdjacentHTML("afterend", html);
+    const next = paragraph.nextElementSibling;
+    paragraph.remove();
+    next?.setAttribute("tabindex", "-1");
+    next?.focus({ preventScroll: true });
+  } catch {
+    location.href = link.href;
+  }
+});
+
+toEnd(document.querySelectorAll("pre.output"));
+const live = document.querySelector("[data-live]");
+if (live) watch(live);

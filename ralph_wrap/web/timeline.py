@@ -1,0 +1,149 @@
+"""A session's story: what its event log tells, with the commits on its branch."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ralph_wrap.git.patch import LogEntry
+
+_IDENTITY = {"at", "level", "event", "agent_id", "session_id", "message", "version"}
+_LONGEST = 400  # characters of what an event tells
+_NARROWEST = 0.4  # percent of the bar
+
+
+class Iteration(NamedTuple):
+    """One iteration; ``None`` for what is not known.
+
+    Attributes:
+        number: from 1.
+        began: when.
+        took: seconds, so far if it has not ended.
+        status: exit status of the agent.
+        remarks: what else is told of it.
+        left: where its bar begins, in percent of the session.
+        width: of its bar.
+
+    """
+
+    number: int
+    began: datetime
+    took: float
+    status: int | None
+    remarks: tuple[str, ...]
+    left: float
+    width: float
+
+
+class Happened(NamedTuple):
+    """One line of the story: when, how grave, what, and the words for it; a commit has its id."""
+
+    at: datetime
+    level: str
+    event: str
+    words: str
+    commit: str | None = None
+
+
+class Story(NamedTuple):
+    """What a page shows of a session."""
+
+    iterations: list[Iteration]
+    events: list[Happened]
+
+
+def story(events: Sequence[dict[str, Any]], commits: Sequence[LogEntry], now: datetime) -> Story:
+    """Return what has happened, oldest first.
+
+    Arguments:
+        events: of the event log.
+        commits: on the session's branch.
+        now: the end of what has not ended.
+
+    """
+    told = [(at, event) for event in events if (at := _moment(event.get("at")))]
+    happened = [Happened(at, *_words(event)) for at, event in told]
+    for commit in reversed(commits):  # of one second, the older one first
+        at = datetime.fromtimestamp(min(max(commit.time, 0), int(now.timestamp())), UTC)
+        happened.append(Happened(at, "commit", "commit", commit.subject, commit.id))
+    return Story(_iterations(told, now), sorted(happened, key=lambda one: one.at))
+
+
+def _iterations(told: Sequence[tuple[datetime, dict[str, Any]]], now: datetime) -> list[Iteration]:
+    if not told:
+        return []
+    begins: dict[int, datetime] = {}
+    ends: dict[int, tuple[datetime, dict[str, Any]]] = {}
+    released = any(event.get("event") == "session.released" for _, event in told)
+    last = told[-1][0] if released else now
+    for at, event in told:
+        number = event.get("iteration")
+        if not isinstance(number, int):
+            continue
+        if event.get("event") == "iteration.started":
+            begins[number] = at
+        elif event.get("event") == "iteration.ended":
+            ends[number] = (at, event)
+    first = told[0][0]
+    whole = max((last - first).total_seconds(), 0.001)
+    found = []
+    for number, began in sorted(begins.items()):
+        ended, event = ends.get(number, (last, {}))
+        took = max((ended - began).total_seconds(), 0.0)
+        status = event.get("status")
+        found.append(
+            Iteration(
+                number=number,
+                began=began,
+                took=took,
+                status=status if isinstance(status, int) else None,
+                remarks=_remarks(event),
+                left=min(100.0, 100 * max((began - first).total_seconds(), 0.0) / whole),
+                width=max(_NARROWEST, min(100.0, 100 * took / whole)),
+            )
+        )
+    return found
+
+
+def _remarks(ended: dict[str, Any]) -> tuple[str, ...]:
+    if not ended:
+        return ("not ended",)
+    remarks = []
+    if ended.get("promised") is True:
+        remarks.append("promise kept")
+    if ended.get("changed") is False:
+        remarks.append("changed nothing")
+    if isinstance(ended.get("cut"), str):
+        remarks.append(f"cut: {ended['cut']}")
+    if ended.get("refused") is True:
+        remarks.append("usage limit")
+    remarks += [
+        f"{label} {ended[key]}"
+        for key, label in (("cost_usd", "US$"), ("tokens", "tokens"), ("commits", "commits"))
+        if isinstance(ended.get(key), int | float)
+    ]
+    return tuple(remarks)
+
+
+def _words(event: dict[str, Any]) -> tuple[str, str, str]:
+    """Return level, name and words of an event."""
+    message = event.get("message")
+    if not isinstance(message, str):
+        message = ", ".join(
+            f"{name}: {value}" for name, value in event.items() if name not in _IDENTITY and value is not None
+        )
+    if isinstance(hint := event.get("hint"), str) and hint:
+        message = f"{message} ({hint})"
+    level, name = str(event.get("level", ""))[:20], str(event.get("event", "?"))[:60]
+    return level, name, message if len(message) <= _LONGEST else f"{message[:_LONGEST]}…"
+
+
+def _moment(told: Any) -> datetime | None:
+    try:
+        at = datetime.fromisoformat(told)
+    except (TypeError, ValueError):
+        return None
+    return at if at.tzinfo else None

@@ -1,0 +1,58 @@
+"""A real browser, where there is one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, sync_playwright
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CHROMIUM = os.environ.get("RALPH_TEST_CHROMIUM") or shutil.which("chromium") or ""
+"""Debian's; none is ever downloaded."""
+
+_QUIET = (
+    "--no-sandbox",  # its own sandbox needs more than a container gives to root
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-domain-reliability",
+    "--disable-sync",
+    "--no-first-run",
+    "--disable-dev-shm-usage",  # 64 MB in a container
+)
+
+
+@pytest.fixture(scope="module")  # its event loop is that of the thread, and in the way of other tests
+def chromium() -> Iterator[Browser]:
+    """Return Chromium; without it the test is skipped, unless it has to be there."""
+    if not CHROMIUM:
+        reason = "no Chromium is installed: apt-get install chromium"
+        if os.environ.get("REQUIRE_BROWSER") == "1":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=_QUIET)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def browser(chromium: Browser) -> Iterator[BrowserContext]:
+    """Return a browser that knows nothing yet."""
+    context = chromium.new_context()
+    context.set_default_timeout(10_000)
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def scriptless(chromium: Browser) -> Iterator[BrowserContext]:
+    """Return a browser in which no script runs."""
+    context = chromium.new_context(java_script_enabled=False)
+    context.set_default_timeout(10_000)
+    yield context
+    context.close()
