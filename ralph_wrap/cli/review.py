@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ralph_wrap.cli.boundary import answer, become_owner, boundary, remark
-from ralph_wrap.cli.pullrequest import pull_request
 from ralph_wrap.cli.run import Directory
 from ralph_wrap.errors import RalphError, UsageError
-from ralph_wrap.log import on_stderr
+from ralph_wrap.log import on_stderr, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from ralph_wrap.pullrequest import Opened
     from ralph_wrap.review import Row
 
 _NARROWEST = 5  # letters of a column that gives way
@@ -49,6 +49,7 @@ def review(
 ) -> None:
     """List the branches of sessions: what they change, what is merged, what conflicts with what."""
     from ralph_wrap import project as places  # noqa: PLC0415 -- not for --help
+    from ralph_wrap import pullrequest  # noqa: PLC0415
     from ralph_wrap import review as use_case  # noqa: PLC0415
 
     with boundary("review", json=json):
@@ -60,7 +61,7 @@ def review(
         use_case.ordered(use_case.limited([], only), sort)  # a mistake is told before the work
         place = places.find(project, environ)
         if pr is not None:
-            pull_request(place, environ, pr, told, json=json)
+            _show(pullrequest.open_pull_request(place, environ, pr, told), json=json)
             return
         found = use_case.look(place, environ)
         for note in found.notes:
@@ -76,6 +77,15 @@ def review(
         typer.echo(table(rows, datetime.now(UTC), width=_width(), colour=_colour(environ)))
         if not rows:
             remark(f"no branches that are {only}" if only and found.rows else "no branches below ralph/")
+
+
+def _show(opened: Opened, *, json: bool) -> None:
+    if json:
+        answer("review", opened._asdict())
+        return
+    typer.echo(one_line(opened.url))
+    if not opened.created:
+        remark("it was open already")
 
 
 def _writer() -> Callable[..., None]:
