@@ -16,6 +16,7 @@ from pathlib import Path
 
 from ralph_wrap.agents import known
 from tests.agents.programs import PROGRAMS, with_subscription
+from tests.agents.refusals import REFUSALS, UNTIL
 from tests.agents.script import Dropping, Failing, Hanging, Limited, Say, Shell, Turn, Write
 from tests.agents.server import Model
 from tests.support.repo import make_repo
@@ -24,9 +25,6 @@ STREAMS = Path(__file__).with_name("streams")
 """What was captured, by agent and case."""
 
 PROMISE = "<promise>COMPLETE</promise>"
-UNTIL = 1_900_000_000
-"""When the usage limit of the captured streams ends."""
-
 CASES: dict[str, list[Turn]] = {
     "answer": [Say(f"All is well.\n{PROMISE}", thought="Is it?")],
     "thought": [Say("Not yet.", thought=PROMISE)],
@@ -45,8 +43,9 @@ CASES: dict[str, list[Turn]] = {
 }
 PROMPT = f"Do the task. When it is done, answer {PROMISE}\n"
 _PATIENCE = {"interrupted": 12.0}  # seconds
-_SILENT = {"opencode/overload", "opencode/dropped"}  # repeats the request for ever, and tells nothing
-_MOST = 30.0  # the same for those that end by themselves
+_SILENT = {"opencode/dropped", "codex/unconnected"}  # the former tells nothing, the latter does not end
+_UNCONNECTED = "unconnected"  # a case in which nobody listens
+_MOST = 120.0  # the same for those that end by themselves
 
 
 def capture(agent: str, case: str) -> None:
@@ -56,8 +55,11 @@ def capture(agent: str, case: str) -> None:
         home = top / "home"
         home.mkdir()
         repo = make_repo(top / "project")
-        with Model([CASES[case]], top / "iteration") as model:
+        refusal = REFUSALS[agent].get(case)
+        script = [refusal.answer] if refusal else CASES.get(case, [])
+        with Model([script], top / "iteration", late=case == _UNCONNECTED) as model:
             env = os.environ | PROGRAMS[agent].set_up(home, model.url, top / "iteration")
+            env |= refusal.env if refusal else {}
             if case == "limit" and agent == "claude":
                 env = with_subscription(env)
             path = STREAMS / agent / f"{case}.jsonl"
@@ -99,7 +101,7 @@ def _finish(process: subprocess.Popen[bytes], patience: float) -> None:
 
 def _main(*asked: str) -> None:
     for agent in PROGRAMS:
-        for case in CASES:
+        for case in [*CASES, *REFUSALS[agent], _UNCONNECTED]:
             if f"{agent}/{case}" in _SILENT:
                 continue
             if not asked or {agent, f"{agent}/{case}"} & {*asked}:

@@ -15,7 +15,11 @@ from typing import TYPE_CHECKING, Any
 from tests.agents.script import INPUT_TOKENS, OUTPUT_TOKENS, Say, Shell, Turn, Write
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
+
+
+HURRY = {"retry-after-ms": "1"}
+"""For opencode, which else waits 2 to 30 s before each of five more attempts, or as long as it is told."""
 
 
 def _sse(data: Any, *, named: bool = False) -> str:
@@ -32,11 +36,11 @@ class Dialect:
     """A protocol.
 
     Attributes:
-        limit_status: of HTTP, where the account may not be used for now.
+        hurry: headers of an error, for those who else would wait before they ask again.
 
     """
 
-    limit_status = 429
+    hurry: Mapping[str, str] = {}
 
     def speaks(self, path: str) -> bool:
         """Tell whether a path is of it."""
@@ -226,9 +230,7 @@ def _shell_of(body: dict[str, Any], command: str) -> dict[str, str]:
 
 
 class _Chat(Dialect):
-    limit_status = (
-        402  # an account without credits, as providers have it; at 429 opencode repeats without a word
-    )
+    hurry: Mapping[str, str] = HURRY
 
     def speaks(self, path: str) -> bool:
         return path.endswith("/chat/completions")
@@ -267,8 +269,9 @@ class _Chat(Dialect):
         yield "data: [DONE]\n\n"
 
     def limited(self, until: int | None) -> tuple[Any, dict[str, str]]:
-        del until  # nothing says so
-        return {"error": {"code": self.limit_status, "message": "Insufficient credits"}}, {}
+        pause = {} if until is None else {"retry-after": str(max(0, until - int(time.time())))}
+        error = {"type": "requests", "code": "rate_limit_exceeded", "message": "Rate limit reached"}
+        return {"error": error}, {**self.hurry, **pause}
 
 
 class _Gemini(Dialect):

@@ -128,7 +128,7 @@ def _gemini(home: Path, url: str) -> dict[str, str]:
     settings = {
         "model": {"name": "gemini-2.5-pro"},  # or it asks a model which model to ask
         "security": {"auth": {"selectedType": "gemini-api-key"}},
-        "general": {"enableAutoUpdate": False, "maxAttempts": 2},
+        "general": {"enableAutoUpdate": False, "maxAttempts": 1},
         "privacy": {"usageStatisticsEnabled": False},
         "telemetry": {"enabled": False},
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 INPUT_TOKENS, OUTPUT_TOKENS = 1000, 100
 """Of each turn."""
@@ -51,6 +51,14 @@ class Failing(NamedTuple):
     status: int = 529
 
 
+class Refusing(NamedTuple):
+    """The service answers with this document, as its vendor has described it."""
+
+    status: int
+    body: dict[str, Any]
+    headers: dict[str, str] = {}  # noqa: RUF012 -- nobody changes it
+
+
 class Hanging(NamedTuple):
     """No answer ever comes."""
 
@@ -59,4 +67,4 @@ class Dropping(NamedTuple):
     """The connection ends in the middle of an answer."""
 
 
-Turn = Say | Shell | Write | Limited | Failing | Hanging | Dropping
+Turn = Say | Shell | Write | Limited | Failing | Refusing | Hanging | Dropping

@@ -16,10 +16,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, Self
 
 from tests.agents.dialects import DIALECTS
-from tests.agents.script import INPUT_TOKENS, Dropping, Failing, Hanging, Limited, Say, Turn
+from tests.agents.script import INPUT_TOKENS, Dropping, Failing, Hanging, Limited, Refusing, Say, Turn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from tests.agents.dialects import Dialect
@@ -32,20 +32,23 @@ class Model:
         script: turns of each iteration; the last one is repeated; a usage limit whose time has come is
             left out.
         iteration: a file that holds the number of the iteration, if it is there.
+        late: connections are refused until :meth:`listen` is called.
 
     Attributes:
         requests: path and body of each request that counted as a turn.
 
     """
 
-    def __init__(self, script: Sequence[Sequence[Turn]], iteration: Path) -> None:
+    def __init__(self, script: Sequence[Sequence[Turn]], iteration: Path, *, late: bool = False) -> None:
         self._script = script
         self._iteration = iteration
         self._over = threading.Event()
         self._asked = threading.Condition()
         self.requests: list[tuple[str, dict[str, Any]]] = []
-        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server = _Server(("127.0.0.1", 0), _Handler, bind_and_activate=False)
+        self._server.server_bind()
         self._server.model = self
+        self._late = late
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
 
     @property
@@ -70,14 +73,21 @@ class Model:
         """Return when the server is to end."""
         self._over.wait()
 
-    def __enter__(self) -> Self:
+    def listen(self) -> None:
+        """Let agents connect."""
+        self._server.server_activate()
         self._thread.start()
+
+    def __enter__(self) -> Self:
+        if not self._late:
+            self.listen()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
-        self._server.shutdown()
-        self._thread.join()
+        if self._thread.ident is not None:
+            self._server.shutdown()
+            self._thread.join()
         self._server.server_close()
 
 
@@ -119,9 +129,13 @@ class _Handler(BaseHTTPRequestHandler):
         if isinstance(turn, Hanging):
             self.server.model.hang()
         elif isinstance(turn, Limited):
-            self._answer(dialect.limit_status, *dialect.limited(turn.until))
+            self._answer(429, *dialect.limited(turn.until))
         elif isinstance(turn, Failing):
-            self._answer(turn.status, dialect.error(turn.status))
+            self._answer(turn.status, dialect.error(turn.status), dialect.hurry)
+        elif isinstance(turn, Refusing) and turn.status == 200:  # in a stream that has begun
+            self._stream([f"event: {turn.body['type']}\ndata: {json.dumps(turn.body)}\n\n"], 0.0)
+        elif isinstance(turn, Refusing):
+            self._answer(turn.status, turn.body, {**dialect.hurry, **turn.headers})
         elif isinstance(turn, Dropping):
             self._stream(list(dialect.events(Say("never heard"), body))[:1], 0.0)
         elif dialect.streams(self.path, body):
@@ -129,7 +143,7 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._answer(200, dialect.whole(turn, body))
 
-    def _answer(self, status: int, body: Any, headers: dict[str, str] | None = None) -> None:
+    def _answer(self, status: int, body: Any, headers: Mapping[str, str] | None = None) -> None:
         content = json.dumps(body).encode()
         self.send_response(status)
         for name, value in {**(headers or {}), "Content-Type": "application/json"}.items():

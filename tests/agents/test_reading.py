@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import tracemalloc
 from datetime import UTC, datetime
 from importlib import import_module
@@ -60,6 +61,9 @@ WORDS = sorted(
         ),
         *("total_cost_usd", "num_turns", "modelUsage", "input_tokens", "total_tokens", "cost", "resetsAt"),
         *("api_error_status", "is_error", "errors", "subtype", "path", "delta", "subagent", "severity"),
+        *("responseHeaders", "responseBody", "statusCode", "isRetryable", "timestamp", "retry-after"),
+        *("2026-11-22T09:41:35.072Z", "[API Error: quota]\nPlease wait and try again later.", "429", "1e999"),
+        *("anthropic-ratelimit-unified-reset", '{"error": {"resets_at": 1e10, "code": 503}}'),
         "try again at Feb 31st, 9999 11:59 PM usage limit",
     }
 )
@@ -95,6 +99,12 @@ LINE = (
     | st.sampled_from(sorted({line for content in REAL.values() for line in content.splitlines()}))
 )
 STREAM = st.lists(LINE, max_size=8).map(b"\n".join)
+
+
+@pytest.fixture(autouse=True)
+def _one_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stop the clock: Codex tells how long a limit lasts, and not since when."""
+    monkeypatch.setattr(time, "time", lambda: 1_900_000_000.0)
 
 
 def _events(output: str, pieces: Sequence[bytes]) -> list[Event]:

@@ -14,6 +14,7 @@ import pytest
 
 from tests.agents.capture import PROMISE
 from tests.agents.programs import PROGRAMS, with_subscription
+from tests.agents.refusals import REFUSALS, UNTIL
 from tests.agents.script import Dropping, Failing, Hanging, Limited, Say, Shell, Write
 from tests.agents.server import Model
 from tests.support.processes import left, running
@@ -34,7 +35,6 @@ PATIENCE = 150.0  # seconds
 ASKED = f"Do the task.\nWhen it is done, answer\n{PROMISE}\n"  # the promise is a line of the prompt
 COMMIT = 'git add counted; git commit -qm "turn $RALPH_ITERATION"'
 WORK = Shell(f'echo "$RALPH_ITERATION" >> counted; {COMMIT}; echo; echo "{PROMISE}"', "Working.")
-UNTIL = 1_900_000_000
 TOKENS = 1100  # of a turn
 
 
@@ -66,8 +66,9 @@ def _running(
     script: Sequence[Sequence[Turn]],
     *options: str,
     change: Callable[[dict[str, str]], Mapping[str, str]] = dict,
+    late: bool = False,
 ) -> Iterator[Running]:
-    with Model(script, tmp_path / "iteration") as model:
+    with Model(script, tmp_path / "iteration", late=late) as model:
         env = change(program.set_up(tmp_path / "home", model.url, tmp_path / "iteration"))
         arguments = ("-a", program.name, "-p", ASKED, "--ignore", "exclude", *options)
         with Session(repo.path, *arguments, env=env) as session:
@@ -126,8 +127,12 @@ def test_a_usage_limit_is_known_with_its_time(program: Program, repo: Repo, tmp_
         result = running_.finish()
     assert_ended_by(result, signal.SIGTERM)
     (told,) = [event for event in result.events if event["event"] == "agent.limited"]
-    # Codex tells no seconds, the others no time.
-    assert told["until"] == {"claude": UNTIL, "codex": UNTIL + 20}.get(program.name)
+    # Codex tells no seconds, opencode how many are left, Gemini CLI no time.
+    assert told["until"] == {
+        "claude": UNTIL,
+        "codex": UNTIL + 20,
+        "opencode": pytest.approx(UNTIL, abs=60),
+    }.get(program.name)
     assert told["level"] == "warning"
 
 
@@ -145,15 +150,76 @@ def test_a_usage_limit_is_waited_for(program: Program, repo: Repo, tmp_path: Pat
     assert [event["iteration"] for event in result.events if event["event"] == "iteration.started"] == [1, 1]
 
 
-@pytest.mark.parametrize("program", ["claude"], indirect=True)
-def test_tokens_end_an_iteration_while_it_streams(program: Program, repo: Repo, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("program", "case"),
+    [
+        *(("codex", "quota"), ("codex", "rate"), ("codex", "error"), ("codex", "capacity")),
+        *(("gemini", "minute"), ("gemini", "exhausted"), ("gemini", "capacity")),
+    ],
+    indirect=["program"],
+)
+def test_a_refusal_is_a_limit_or_passes(program: Program, repo: Repo, tmp_path: Path, case: str) -> None:
+    """As the vendor's documentation has it; a limit is waited for as long as was told, or backed off from."""
+    refusal = REFUSALS[program.name][case]
+    begun = time.time()
+    with _running(program, repo, tmp_path, [[refusal.answer]], "-n", "1", "--max-failures", "1") as running_:
+        if refusal.means == "limit":
+            running_.wait_for("limit.waiting")
+            running_.session.send(signal.SIGTERM)
+        result = running_.finish()
+    told = {event["event"]: event for event in result.events}
+    if refusal.means == "passing":
+        assert (result.ending[:2], told["agent.failed"]["passing"]) == (("max-failures", 1), True)
+        return
+    assert_ended_by(result, signal.SIGTERM)
+    assert "agent.failed" not in told
+    until = told["agent.limited"]["until"]
+    assert (until is None) is (refusal.wait is None)
+    assert refusal.wait is None or 0 <= until - begun - refusal.wait <= time.time() - begun
+
+
+@pytest.mark.parametrize("program", ["codex"], indirect=True)
+def test_an_agent_waits_for_the_network(program: Program, repo: Repo, tmp_path: Path) -> None:
+    """Nobody listens at first; it says so, which is seen, and works when somebody does."""
+    with _running(program, repo, tmp_path, [[Say(PROMISE)]], "-n", "1", late=True) as running_:
+        running_.wait_for("agent.started")
+        log = running_.session.directory / "output.log"
+        eventually(lambda: b"waiting for network" in log.read_bytes(), "that it waits", cap=60)
+        running_.model.listen()
+        result = running_.finish()
+    assert result.ending == ("promise", 1, 0)
+    assert b"! Reconnecting... waiting for network" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("program", "turns"),
+    [
+        ("claude", [Shell("echo half > half; sleep 1000", "Working.")]),
+        # It tells what a turn has cost when its tools have ended.
+        ("opencode", [Shell("echo half > half", "Working."), Shell("sleep 1000")]),
+    ],
+    indirect=["program"],
+)
+def test_tokens_end_an_iteration_while_it_streams(
+    program: Program, repo: Repo, tmp_path: Path, turns: list[Turn]
+) -> None:
     """Before its tool has ended, and with all that it has started."""
-    script: list[list[Turn]] = [[Shell("echo half > half; sleep 1000", "Working."), Say(PROMISE)]]
+    script: list[list[Turn]] = [[*turns, Say(PROMISE)]]
     with _running(program, repo, tmp_path, script, "--max-tokens", "1000", "--grace", "3s") as running_:
         result = running_.finish()
     assert result.ending == ("max-tokens", 1, 124)
     assert result.report["tokens"] >= 1000
     assert left(tmp_path / "home") == {}
+
+
+@pytest.mark.parametrize("program", ["codex", "gemini"], indirect=True)
+def test_tokens_end_the_loop_after_an_iteration(program: Program, repo: Repo, tmp_path: Path) -> None:
+    """Where the agent does not tell before its end; it has done its work, and does no more."""
+    script: list[list[Turn]] = [[Shell("echo whole > whole"), Say("Not yet.")]]
+    with _running(program, repo, tmp_path, script, "--max-tokens", "1000", "-n", "3") as running_:
+        result = running_.finish()
+    assert result.ending == ("max-tokens", 1, 0)
+    assert (result.report["tokens"], result.report["saved_paths"]) == (TOKENS * 2, ["whole"])
 
 
 @pytest.mark.parametrize("program", ["claude"], indirect=True)
@@ -180,11 +246,12 @@ def test_an_agent_that_is_refused_fails(program: Program, repo: Repo, tmp_path: 
     assert [event["passing"] for event in failed] == [False]
 
 
-# opencode repeats such a request for ever and tells nothing; to gemini half of an answer is a whole one.
+# opencode repeats what was dropped and tells nothing; to gemini half of an answer is a whole one.
 @pytest.mark.parametrize(
     ("program", "turn"),
     [
         *(("claude", Failing(529)), ("codex", Failing(529)), ("gemini", Failing(529))),
+        ("opencode", Failing(529)),
         *(("claude", Dropping()), ("codex", Dropping())),
     ],
     indirect=["program"],
@@ -197,6 +264,15 @@ def test_a_service_in_trouble_makes_no_progress(
         result = running_.finish()
     assert (result.ending[:2], result.status != 0) == (("max-iterations", 1), True)
     assert "agent.failed" in result.names
+
+
+@pytest.mark.parametrize("program", ["claude", "gemini"], indirect=True)
+def test_an_agent_without_a_network_may_work_later(program: Program, repo: Repo, tmp_path: Path) -> None:
+    """It gives up where another one waits; that is no limit, and tells nothing of the work."""
+    with _running(program, repo, tmp_path, [[Say(PROMISE)]], "--max-failures", "1", late=True) as running_:
+        result = running_.finish()
+    assert result.ending[:2] == ("max-failures", 1)
+    assert [event["passing"] for event in result.events if event["event"] == "agent.failed"] == [True]
 
 
 def test_an_agent_that_hangs_is_idle(program: Program, repo: Repo, tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,9 +19,11 @@ from ralph_wrap.agents.read import (
     Said,
     Spent,
     Trouble,
+    failure,
 )
 from ralph_wrap.agents.read.readable import Readable
-from tests.agents.capture import PROMISE, STREAMS, UNTIL
+from tests.agents.capture import PROMISE, STREAMS
+from tests.agents.refusals import REFUSALS, UNTIL
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -87,10 +90,6 @@ CLAUDE: dict[str, list[Event]] = {
     ],
 }
 
-QUOTA = (
-    "[API Error: You have exhausted your daily quota on this model.]\nPlease wait and try again later. To "
-    "increase your limits, request a quota increase through AI Studio, or switch to another /auth method"
-)
 HIT = (
     "You’ve hit your usage limit. Upgrade to Pro (https://chatgpt.com/explore/pro), visit "  # noqa: RUF001
     "https://chatgpt.com/settings/usage to purchase more credits or try again"
@@ -151,7 +150,7 @@ OPENCODE: dict[str, list[Event]] = {
         Spent(3300, 0.0012 + 0.0012 + 0.0012, 3),
         Answered("Made it."),
     ],
-    "limit": [Limited("Insufficient credits")],
+    "limit": [Limited("Rate limit reached", UNTIL + 0.763)],  # counted from when it tells
     "refused": [Failed("The request is invalid")],
     "interrupted": [SESSION, Said("Working."), Called("bash", "echo one"), Spent(1100, 0.0012, 1)],
 }
@@ -173,22 +172,16 @@ GEMINI: dict[str, list[Event]] = {
         Spent(3300),
         Answered("Made it."),
     ],
-    "limit": [SESSION, Spent(0), Limited(QUOTA)],
+    "limit": [SESSION, Spent(0), Limited("You have exhausted your daily quota on this model.")],
     "refused": [
         SESSION,
         Spent(0),
-        Failed(
-            '[API Error: {"error":{"code":400,"message":"Request contains an invalid argument.",'
-            '"status":"INVALID_ARGUMENT"}}]'
-        ),
+        Failed("Request contains an invalid argument."),
     ],
     "overload": [
         SESSION,
         Spent(0),
-        Failed(
-            '[API Error: {"error":{"code":529,"message":"The model is overloaded.","status":"UNAVAILABLE"}}]',
-            passing=True,
-        ),
+        Failed("The model is overloaded.", passing=True),
     ],
     "interrupted": [SESSION, Said("Working.", goes_on=True), Called("run_shell_command", "echo one")],
 }
@@ -235,7 +228,9 @@ def test_no_line_of_a_real_stream_is_strange(path: Path) -> None:
             ("codex/overload", True),
             ("codex/dropped", True),
             ("gemini/overload", True),
+            ("opencode/overload", True),
         ),
+        *(("claude/unconnected", True), ("opencode/unconnected", True), ("gemini/unconnected", True)),
         *(("claude/refused", False), ("codex/refused", False), ("opencode/refused", False)),
         ("gemini/refused", False),
     ],
@@ -266,6 +261,30 @@ def test_what_is_seen_of_an_agents_work(agent: str, shell: str, write: str) -> N
     assert [line[:16] for line in lines[:-4]] == (["! Model metadata"] if agent == "codex" else [])
 
 
+@pytest.mark.parametrize(
+    ("agent", "case"), [(agent, case) for agent in REFUSALS for case in REFUSALS[agent]], ids="/".join
+)
+def test_what_a_refusal_means(monkeypatch: pytest.MonkeyPatch, agent: str, case: str) -> None:
+    """A limit, with the time that was told, or a failure that passes; counted from the moment it was told."""
+    refusal = REFUSALS[agent][case]
+    path = STREAMS / agent / f"{case}.jsonl"
+    now = _moment_of(json.loads(path.read_bytes().splitlines()[-1]))
+    monkeypatch.setattr(time, "time", lambda: now)
+    event = [event for event in _read(path) if isinstance(event, Limited | Failed)][-1]
+    if refusal.means == "limit":
+        until = refusal.until if refusal.wait is None else pytest.approx(now + refusal.wait, abs=0.01)
+        assert (type(event), getattr(event, "until", None)) == (Limited, until)
+    else:
+        assert isinstance(event, Failed)
+        assert event.passing is (refusal.means == "passing")
+
+
+def _moment_of(document: dict[str, Any]) -> float:
+    """Return when a line was written; some do not say."""
+    told = document.get("timestamp", NOW * 1000)
+    return datetime.fromisoformat(told).timestamp() if isinstance(told, str) else float(told) / 1000
+
+
 HOUR = 3600
 NOW = 1_900_000_000  # 17:46:40 UTC
 
@@ -290,3 +309,93 @@ def test_when_a_limit_of_codex_ends(monkeypatch: pytest.MonkeyPatch, words: str,
     (event,) = Reader("codex").feed(json.dumps(failed).encode() + b"\n")
     assert isinstance(event, Limited)
     assert event.until == until
+
+
+@pytest.mark.parametrize(
+    ("words", "seconds"),
+    [
+        ("Please try again in 4s.", 4),
+        ("Please try again in 20ms.", 0.02),
+        ("Please try again in 7m12s. Visit", 7 * 60 + 12),
+        ("Please retry in 14h42m6.85s.", 14 * HOUR + 42 * 60 + 6.85),
+        ("Please retry in 3s.\nSuggested retry after 4s.", 4),
+        ("It will reset in 2 days 3 hours.", 51 * HOUR),
+        ("Your quota will reset after 0s.", 0),
+        ("try again in 5 minutes, or ask", 300),
+        ("try again in 3 months", None),
+        ("try again in 3", None),
+        ("try again in 99999999d", None),
+        (f"try again in {'9' * 5000}s", None),
+        ("try again in 1.2.3s", None),
+        ("try again later", None),
+    ],
+)
+def test_how_long_a_limit_lasts(words: str, seconds: float | None) -> None:
+    """As long as its words say, in any unit; nonsense is no time."""
+    until = failure.after(words, NOW)
+    assert until == (None if seconds is None else pytest.approx(NOW + seconds, abs=0.001))
+    assert failure.after(words, None) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "event"),
+    [
+        ("Disk quota exceeded (os error 122)", None, Failed),
+        ("Quota exceeded. Check your plan and billing details.", None, Limited),
+        ("Your workspace is out of credits. Add credits to continue.", None, Limited),
+        ("You hit your spend cap set in your workspace.", None, Limited),
+        ("the quota service is down", 503, Failed),
+        ("no words of it", 429, Limited),
+        ("context limit reached", 400, Failed),
+    ],
+)
+def test_what_words_are_of_a_limit(words: str, status: int | None, event: type) -> None:
+    """The status of the answer decides; a full disk is no account."""
+    assert type(failure.judged(words, status)) is event
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "passing"),
+    [
+        ("We are currently experiencing high demand", None, True),
+        ("Selected model is at capacity. Please try a different model.", None, True),
+        ("the field 529 is missing", 400, False),
+        ("nothing known", 502, True),
+        ("nothing known", None, False),
+    ],
+)
+def test_what_passes(words: str, status: int | None, passing: object) -> None:
+    """Words count where no status was told."""
+    assert failure.judged(words, status) == Failed(words, passing=bool(passing))
+
+
+def test_codex_is_read_by_its_status() -> None:
+    """What the service has written may name any number."""
+    message = "unexpected status 400 Bad Request: 512 connections are too many, url: http://h:529/v1"
+    failed = {"type": "turn.failed", "error": {"message": message}}
+    assert Reader("codex").feed(json.dumps(failed).encode() + b"\n") == [Failed(message)]
+
+
+@pytest.mark.parametrize(
+    ("data", "until"),
+    [
+        ({"responseHeaders": {"retry-after": "60"}}, NOW + 60),
+        (
+            {"responseHeaders": {"anthropic-ratelimit-unified-reset": str(UNTIL + 5), "retry-after": "9"}},
+            UNTIL + 5,
+        ),
+        ({"responseBody": json.dumps({"error": {"resets_at": UNTIL + 7}})}, UNTIL + 7),
+        ({"responseBody": json.dumps({"error": {"resets_in_seconds": 8}})}, NOW + 8),
+        ({"message": "reset in 2 hours"}, NOW + 2 * HOUR),
+        ({"responseHeaders": {"retry-after": "soon"}, "responseBody": "[" * 100_000}, None),
+        ({"responseHeaders": {"retry-after": "95617583999"}}, None),
+        ({"responseHeaders": {"retry-after": "1e400"}, "responseBody": "[1]"}, None),
+        ({"responseHeaders": "none", "responseBody": {}}, None),
+    ],
+)
+def test_when_a_limit_of_opencode_ends(data: dict[str, Any], until: float | None) -> None:
+    """As the service has told it, in whatever way."""
+    told = {"message": "none", "statusCode": 429, **data}
+    document = {"type": "error", "timestamp": NOW * 1000, "error": {"name": "APIError", "data": told}}
+    (event,) = Reader("opencode").feed(json.dumps(document).encode() + b"\n")
+    assert event == Limited(told["message"], until)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from ralph_wrap.agents.read import shape
+from ralph_wrap.agents.read import failure, shape
 from ralph_wrap.agents.read.events import Answered, Called, Failed, Known, Limited, Said, Spent, Trouble
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ _SYNTHETIC = (
 )
 _REMEMBERED = 64  # messages of which something may still come: those of sub-agents are told in turns
 _CAPPED = "error_max_budget_usd"  # by --max-budget-usd
-_LIMIT_STATUS, _SERVER_ERROR = 429, 500  # of HTTP (RFC 9110)
 
 
 class Format:
@@ -89,17 +88,15 @@ class Format:
         if document.get("is_error") is not True and subtype in {"success", ""}:
             yield Answered(words)
             return
-        status = shape.number(document, "api_error_status") or 0
+        status = shape.number(document, "api_error_status")
         errors = "; ".join(error for error in shape.rows(document, "errors") if isinstance(error, str))
         message = words or errors or subtype
         if subtype == _CAPPED:
             yield Failed(message, capped=True)
-        elif status == _LIMIT_STATUS or self._until is not None:
+        elif self._until is not None:
             yield Limited(message, self._until)
         else:
-            yield Failed(
-                message, passing=status >= _SERVER_ERROR or (not status and shape.is_passing(message))
-            )
+            yield failure.judged(message, status)
 
 
 def _used(usage: Any) -> int:

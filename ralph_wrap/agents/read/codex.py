@@ -1,6 +1,7 @@
 """``codex exec --json`` (https://developers.openai.com/codex/noninteractive; captured from 0.169).
 
-The tokens that it tells of are those of its whole thread, with those of the runs that it goes on from.
+The tokens that it tells of, at its end only, are those of its whole thread, with those of the runs that it
+goes on from. Without a network it waits for one for ever, and says so again and again.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ import re
 import time
 from typing import TYPE_CHECKING, Any
 
-from ralph_wrap.agents.read import shape
-from ralph_wrap.agents.read.events import Answered, Called, Failed, Known, Limited, Said, Spent, Trouble
+from ralph_wrap.agents.read import failure, shape
+from ralph_wrap.agents.read.events import Answered, Called, Known, Said, Spent, Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 _AGAIN = re.compile(
     r"try again at (?:([A-Z][a-z]{2}) (\d{1,2})(?:st|nd|rd|th), (\d{4}) )?(\d{1,2}):(\d\d) ([AP]M)", re.ASCII
 )
+# The beginning of what it says of an answer, or of the last of them, that was refused
+_STATUS = re.compile(r"\A(?:unexpected status|exceeded retry limit, last status:) (\d{3}) ", re.ASCII)
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 # /bin/bash -lc "…": one word for a shell, which Codex quotes as little as it needs to
 _IN_SHELL = re.compile(
@@ -32,7 +35,10 @@ _ESCAPED = re.compile(r'\\(["\\$`])')  # what a backslash quotes inside of doubl
 class Format:
     """See the module."""
 
-    ignored = re.compile(rb'\{"type":"item\.completed","item":\{"id":"[^"]*","type":"command_execution",')
+    ignored = re.compile(
+        rb'\{"type":"(?:turn\.started"|item\.updated"|item\.completed","item":\{"id":"[^"]*",'
+        rb'"type":"(?:command_execution|reasoning)",)'
+    )
     """How lines begin that tell nothing."""
 
     def __init__(self) -> None:
@@ -57,10 +63,9 @@ class Format:
             self._latest = ""
         elif kind == "turn.failed":
             message = shape.text(document, "error", "message")
-            if shape.is_limit(message):
-                yield Limited(message, _until(message, time.time()))
-            else:
-                yield Failed(message, shape.is_passing(message))
+            found, now = _STATUS.search(message), time.time()
+            until = _until(message, now) or failure.after(message, now)
+            yield failure.judged(message, int(found[1]) if found else None, until)
         elif kind == "error":
             yield Trouble(shape.text(document, "message"))
 

@@ -1,18 +1,27 @@
-"""``gemini --output-format stream-json`` (https://geminicli.com/docs/cli/headless; captured from 0.61)."""
+"""``gemini --output-format stream-json`` (https://geminicli.com/docs/cli/headless; captured from 0.61).
+
+It tells of tokens at its end only. A request that was refused it repeats up to ten times
+(``general.maxAttempts``), for as long as the service tells it to wait, and says so on stderr alone.
+"""
 
 from __future__ import annotations
 
+import json
 import re
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from ralph_wrap.agents.read import shape
+from ralph_wrap.agents.read import failure, shape
 from ralph_wrap.agents.read.answer import Answer
-from ralph_wrap.agents.read.events import Answered, Called, Failed, Known, Limited, Said, Spent, Trouble
+from ralph_wrap.agents.read.events import Answered, Called, Known, Limited, Said, Spent, Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ralph_wrap.agents.read.events import Event
+
+# What it wraps the service's words in, and what it adds wherever the status is 429.
+_WRAPPED = re.compile(r"\[API Error: (.*)\](\nPlease wait and try again later\..*)?", re.DOTALL)
 
 
 class Format:
@@ -46,7 +55,29 @@ class Format:
     def _result(self, document: dict[str, Any]) -> Event:
         if document.get("status") == "success":
             return Answered(str(self._answer))
-        message = shape.text(document, "error", "message") or "it gives no reason"
-        if shape.is_limit(message):
-            return Limited(message)
-        return Failed(message, shape.is_passing(message))
+        message, status = _unwrapped(shape.text(document, "error", "message"))
+        until = failure.after(message, _moment(shape.text(document, "timestamp")))
+        return failure.judged(message or "it gives no reason", status, until)
+
+
+def _unwrapped(message: str) -> tuple[str, float | None]:
+    """Return the words of the service itself, and its status, if that is told."""
+    found = _WRAPPED.fullmatch(message)
+    if found is None:
+        return message, None
+    if found[2]:  # an overload has that status, too
+        told = failure.judged(found[1])
+        return found[1], None if isinstance(told, Limited) or told.passing else failure.LIMITED
+    try:
+        error = shape.part(json.loads(found[1]), "error")
+    except (ValueError, RecursionError):
+        return found[1], None
+    return shape.text(error, "message") or found[1], shape.number(error, "code")
+
+
+def _moment(text: str) -> float | None:
+    """Return a time in seconds since the epoch."""
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return None

@@ -1,16 +1,18 @@
 """``opencode run --format json`` (https://opencode.ai/docs/cli; captured from 1.18).
 
-While it repeats a request that was refused, for as long as that may be, it tells nothing at all.
+A request that was refused it repeats five times, which takes a minute, or as long as the service tells it to
+wait. Meanwhile it tells nothing at all.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from ralph_wrap.agents.read import shape
+from ralph_wrap.agents.read import failure, shape
 from ralph_wrap.agents.read.answer import Answer
-from ralph_wrap.agents.read.events import Answered, Called, Failed, Known, Limited, Said, Spent
+from ralph_wrap.agents.read.events import Answered, Called, Known, Said, Spent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from ralph_wrap.agents.read.events import Event
 
 _GOES_ON = {"tool-calls", "unknown"}  # reasons for the end of a step that another one follows
-_NO_MONEY, _LIMIT_STATUS = 402, 429  # of HTTP (RFC 9110): providers refuse an empty account by the first
+_RESET = "anthropic-ratelimit-unified-reset"  # header with the time at which a limit ends
 
 
 class Format:
@@ -55,7 +57,7 @@ class Format:
             if shape.text(part, "reason") not in _GOES_ON:
                 yield Answered(str(self._answer).removesuffix("\n"))
         elif kind == "error":
-            yield _refused(document.get("error"))
+            yield _refused(document)
 
     def _spent(self, part: Any) -> Spent:
         tokens = shape.part(part, "tokens")
@@ -69,9 +71,38 @@ class Format:
         return Spent(self._tokens, self._cost, self._turns)
 
 
-def _refused(error: Any) -> Event:
-    message = shape.text(error, "data", "message") or shape.text(error, "name") or "it gives no reason"
-    status = shape.number(error, "data", "statusCode")
-    if status in {_NO_MONEY, _LIMIT_STATUS} or shape.is_limit(message):
-        return Limited(message)
-    return Failed(message, shape.part(error, "data", "isRetryable") is True or shape.is_passing(message))
+def _refused(document: dict[str, Any]) -> Event:
+    error = document.get("error")
+    data = shape.part(error, "data")
+    message = shape.text(data, "message") or shape.text(error, "name") or "it gives no reason"
+    milliseconds = shape.number(document, "timestamp")
+    until = None if milliseconds is None else _until(data, message, milliseconds / 1000)
+    passing = shape.part(data, "isRetryable") is True
+    return failure.judged(message, shape.number(data, "statusCode"), until, passing=passing)
+
+
+def _until(data: Any, message: str, now: float) -> float | None:
+    """Return when a limit ends, as the service has told opencode: in a header, a document or its words.
+
+    Arguments:
+        data: what opencode tells of the service's answer.
+        message: its words.
+        now: when it was told, in seconds since the epoch.
+
+    """
+    headers = shape.part(data, "responseHeaders")
+    told = _parsed(shape.text(data, "responseBody"))
+    times = [_parsed(shape.text(headers, _RESET)), shape.part(told, "error", "resets_at")]
+    pauses = [_parsed(shape.text(headers, "retry-after")), shape.part(told, "error", "resets_in_seconds")]
+    found = [shape.moment({"": time}, "") for time in times]
+    found += [None if (pause := shape.moment({"": each}, "")) is None else now + pause for each in pauses]
+    until = next((time for time in found if time), None) or failure.after(message, now)
+    return shape.moment({"": until}, "")
+
+
+def _parsed(text: str) -> Any:
+    """Return a number or a document in a text; ``None`` if it is neither."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 _MOST = 10**15  # more is nonsense, and may not fit into a float
@@ -10,13 +9,6 @@ _YEAR_5000 = 95617584000  # seconds
 _TELLING = (
     *("command", "cmd", "file_path", "filePath", "notebook_path", "absolute_path", "dir_path", "path"),
     *("pattern", "query", "url", "prompt", "description"),
-)
-_LIMIT = re.compile(
-    r"(usage|rate|session|weekly|hourly|daily) limit|quota|too many requests|\b429\b", re.IGNORECASE
-)
-_PASSING = re.compile(
-    r"overload|unavailable|time[d ]*out|connect|network|socket|fetch failed|\b5\d\d\b|E(CONN|NOTFOUND|AI_)",
-    re.IGNORECASE,
 )
 
 
@@ -31,8 +23,11 @@ def part(document: Any, *path: str) -> Any:
 
 def text(document: Any, *path: str) -> str:
     """Return the text at a path."""
-    found = part(document, *path)
-    return found if isinstance(found, str) else ""
+    for key in path:  # as part() does: this is asked several times for each line
+        if not isinstance(document, dict):
+            return ""
+        document = document.get(key)
+    return document if isinstance(document, str) else ""
 
 
 def number(document: Any, *path: str) -> float | None:
@@ -68,13 +63,3 @@ def telling(arguments: Any) -> str:
         if isinstance(value := arguments.get(name), str):
             return value
     return next((value for value in arguments.values() if isinstance(value, str)), "")
-
-
-def is_limit(message: str) -> bool:
-    """Tell whether an error's words say that the account's limit is reached."""
-    return _LIMIT.search(message) is not None
-
-
-def is_passing(message: str) -> bool:
-    """Tell whether an error's words say that the same may work later."""
-    return _PASSING.search(message) is not None
