@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from ralph_wrap.workspace import Site
     from ralph_wrap.worktree import LinkedWorktree
 
+_KEYS = ("push", "commit_each")  # of the configuration, which are for worktrees alone
+
 
 class HandOver:
     """Keeps what is uncommitted after an iteration, and pushes what is committed.
@@ -33,9 +35,13 @@ class HandOver:
         self._commits = site.settings.commit_each
         self._told = site.told
         self._push = None
+        if tree is None and (wanted := [key for key in _KEYS if getattr(site.settings, key)]):
+            self._told.warning(
+                "handover.ignored", f"no effect: {', '.join(wanted)}; there is no worktree of our own"
+            )
         if tree is not None and site.settings.push is not None:
             self._push = Push(
-                self._where._replace(cwd=tree.common_dir),
+                self._where._replace(cwd=tree.common_dir, git_dir=tree.common_dir),
                 site.settings.push,
                 tree.branch,
                 tree.base,
@@ -63,7 +69,7 @@ class HandOver:
             try:
                 self._push.start()
             except (GitError, OSError) as error:
-                self._told.event("push.failed", reason=str(error))
+                self._told.warning("push.failed", f"{self._tree.branch} was not pushed: {error}")
         return state
 
     def finish(self, hurry: Callable[[], bool]) -> None:
@@ -81,23 +87,28 @@ class HandOver:
             self._push.finish(hurry)
 
     def _keep(self, tree: LinkedWorktree, number: int, state: str, *, ended: bool) -> str:
-        if worktree.is_pristine(state):
+        before = state
+        if self._commits and ended and not worktree.is_pristine(state) and self._commit(tree, number):
+            state = worktree.fingerprint(tree.git(self._where), tree.path)  # a submodule may still be dirty
+        if worktree.is_pristine(state) and self._sees_all(tree, state):
             self._told.event("iteration.kept", iteration=number, head=state, snapshot=None)
-            return ""
-        if self._commits and ended:
-            try:
-                head = worktree.commit_all(tree, self._where, self._message(number))
-            except (GitError, OSError) as error:
-                self._told.warning("iteration.not_committed", f"iteration {number} is not committed: {error}")
-            else:
-                if head is not None:
-                    self._told.event("iteration.kept", iteration=number, head=head, snapshot=None)
-                    return worktree.pristine(head)
-        self._snapshot(tree, number)
-        return ""
+        else:
+            self._snapshot(tree, number)
+        return "" if state == before else state
 
-    def _message(self, number: int) -> str:
-        return f"Iteration {number}\n\nCommitted at its end, in session {self._record.session}.\n"
+    def _commit(self, tree: LinkedWorktree, number: int) -> bool:
+        message = f"Iteration {number}\n\nCommitted at its end, in session {self._record.session}.\n"
+        try:
+            return worktree.commit_all(tree, self._where, message)
+        except (GitError, OSError) as error:
+            self._told.warning("iteration.not_committed", f"iteration {number} is not committed: {error}")
+        return False
+
+    def _sees_all(self, tree: LinkedWorktree, head: str) -> bool:
+        try:
+            return worktree.sees_all(tree, self._where, head)
+        except (GitError, OSError):
+            return False  # the snapshot tells why
 
     def _snapshot(self, tree: LinkedWorktree, number: int) -> None:
         record = self._record

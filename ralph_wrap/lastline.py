@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import unicodedata
 
 _TAKE_AWAY = b"\r\x1b[K"
 _WIDTH = 80  # columns, where the terminal does not tell
@@ -47,7 +48,7 @@ class LastLine:
             words: printable.
 
         """
-        words = words[: self._columns() - 1] if words and self._may_draw else ""
+        words = _cut(words, self._columns() - 1) if words and self._may_draw else ""
         line = words.encode(errors="backslashreplace")
         if line == self._drawn or (not self._drawn and not self._at_start):
             return
@@ -89,3 +90,14 @@ class LastLine:
         with contextlib.suppress(OSError):
             return bool(poll.poll(0)) and bool(os.write(self._descriptor, line))
         return False
+
+
+def _cut(words: str, cells: int) -> str:
+    """Return the beginning of a text that fills so many cells: in names of files, letters may be wide."""
+    if words.isascii():
+        return words[:cells]
+    for end, letter in enumerate(words):
+        cells -= 0 if unicodedata.combining(letter) else 1 + (unicodedata.east_asian_width(letter) in "WF")
+        if cells < 0:
+            return words[:end]
+    return words

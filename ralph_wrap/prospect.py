@@ -165,7 +165,7 @@ def taken_ids(place: Project, where: Git, agent_id: str = "") -> set[str]:
     """
     if place.repository is None:
         return set()
-    patterns = ("refs/heads/ralph/", "refs/ralph/")
+    patterns: tuple[str, ...] = ("refs/heads/ralph/", "refs/ralph/")
     if agent_id:
         patterns = (
             f"refs/heads/ralph/{agent_id}*",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from ralph_wrap import git
@@ -13,14 +14,15 @@ if TYPE_CHECKING:
     from ralph_wrap.log import Log
     from ralph_wrap.process import Running
 
-_PATIENCE = 30.0  # seconds for the last push, at the end of the session
+_PATIENCE = 30.0  # seconds for what is still to be pushed at the end of the session
 _LOOK = 0.1  # seconds between two looks at whether somebody is in a hurry
+_GLANCE = 0.01  # seconds; with 0 the end of a command is never seen (Popen.communicate)
 
 
 class Push:
     """Has a branch on a remote follow the one here, one push at a time; nobody waits for any but the last.
 
-    A branch of the session's own may be rewritten by its agent, so it is replaced there, but only what this
+    A branch of the session's own may be rewritten by its agent: then it is replaced there, but only what this
     session itself has pushed: what anybody else has put there stays. Any other branch only moves forward.
 
     Arguments:
@@ -63,16 +65,16 @@ class Push:
             OSError: git cannot be run.
 
         """
-        if self._running is not None and not self._has_ended(self._running, 0):
+        if self._running is not None and not self._has_ended(self._running, _GLANCE):
             return
         ref = f"refs/heads/{self._branch}"
         tip = git.refs(self._where, ref).get(ref)
         if tip is None or tip == self._tried:
             return
+        rewritten = bool(self._there) and git.count_commits(self._where, tip, self._there) != 0
+        replaced = self._there if self._own and rewritten else None
+        self._running = git.start_push(self._where, self._remote, tip, ref, replaced=replaced)
         self._tried = tip
-        self._running = git.start_push(
-            self._where, self._remote, tip, ref, replaced=self._there if self._own else None
-        )
         self._spare(self._running.pid)
 
     def finish(self, hurry: Callable[[], bool]) -> None:
@@ -86,32 +88,35 @@ class Push:
             OSError: git cannot be run.
 
         """
+        deadline = time.monotonic() + _PATIENCE
         try:
-            if self._await(hurry):
+            self._await(deadline, hurry)
+            if self._running is None and not hurry():
                 self.start()
-                self._await(hurry)
+                self._await(deadline, hurry)
         finally:
+            self._told.progress("")
             if self._running is not None:
-                self._running.end()
+                with self._running as running:
+                    running.end()
                 self._running = None
                 self._spare()
                 self._fail("there was no time for it")
 
-    def _await(self, hurry: Callable[[], bool]) -> bool:
-        """Wait for the push that is under way; tell whether none is any more."""
-        for _ in range(round(_PATIENCE / _LOOK)):
-            if self._running is None:
-                return not hurry()
-            if not self._has_ended(self._running, _LOOK) and hurry():
-                break
-        return self._running is None
+    def _await(self, deadline: float, hurry: Callable[[], bool]) -> None:
+        """Wait for the push that is under way."""
+        while self._running is not None and not self._has_ended(self._running, _LOOK):
+            if hurry() or time.monotonic() >= deadline:
+                return
+            self._told.progress(f"push: {self._branch} to {self._remote}")
 
     def _has_ended(self, running: Running, timeout: float) -> bool:
         if not running.ended(timeout):
             return False
         self._spare()
         self._running = None
-        completed = running.wait()
+        with running:
+            completed = running.wait()
         if completed.status == 0:
             self._there = self._tried
             self._told.event("branch.pushed", remote=self._remote, branch=self._branch, commit=self._tried)

@@ -311,7 +311,8 @@ class Session:
             self._site.refill()
 
     def _push(self) -> None:
-        self._handover.finish(hurry=lambda: self._signals.stop.terms > 0)
+        stop = self._signals.stop
+        self._handover.finish(hurry=lambda: stop.terms > 0 or stop.count > 1)
 
     def _drop_unused_branch(self, tree: LinkedWorktree) -> None:
         if self._outcome is not None and (self._settings.drop_empty or not self._agent_started):

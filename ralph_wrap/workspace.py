@@ -73,10 +73,7 @@ class Workspace(NamedTuple):
 
     def git(self, where: Git) -> Git:
         """Return git in it, which does not see linked directories."""
-        if self.tree is None:
-            return where._replace(cwd=self.path)
-        config = (*self.tree.config, *worktree.excludes(self.tree.registration, self.path))
-        return where._replace(cwd=self.path, config=config)
+        return where._replace(cwd=self.path) if self.tree is None else self.tree.git(where)
 
 
 def recorded(record: Record, workspace: Workspace | None) -> Record:

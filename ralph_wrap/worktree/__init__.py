@@ -25,7 +25,7 @@ from ralph_wrap.worktree.make import make
 from ralph_wrap.worktree.mark import Mark, marked, write_mark
 from ralph_wrap.worktree.provide import provide
 from ralph_wrap.worktree.remove import Outcome, drop_branch, drop_branch_at, empty_trash, finish, remove
-from ralph_wrap.worktree.snapshot import Snapshot, commit_all, snapshot
+from ralph_wrap.worktree.snapshot import Snapshot, commit_all, sees_all, snapshot
 
 __all__ = [
     "EVERYTHING",
@@ -63,6 +63,7 @@ __all__ = [
     "provide",
     "remove",
     "repository_lock",
+    "sees_all",
     "snapshot",
     "tidy",
     "tidy_hooks",

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from ralph_wrap import git
 from ralph_wrap.git import merge as merging
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ralph_wrap.worktree.create import LinkedWorktree
 
 
 def operation(worktree: LinkedWorktree) -> str | None:
     """Return what git is in the middle of in a worktree."""
     return merging.operation(worktree.registration)
+
+
+def is_replaced(registration: Path) -> bool:
+    """Tell whether HEAD or index is no file any more: git would wait for the other end of a FIFO."""
+    places = (registration / "HEAD", registration / "index")
+    return any(os.path.lexists(place) and (place.is_symlink() or not place.is_file()) for place in places)
 
 
 def unsaved_bookkeeping(worktree: LinkedWorktree) -> list[str]:

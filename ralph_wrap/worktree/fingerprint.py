@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap import git
 from ralph_wrap.errors import GitError
+from ralph_wrap.worktree.bookkeeping import is_replaced
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,6 +32,8 @@ def fingerprint(here: Git | None, top: Path) -> str:
     """
     if here is None:
         return _digest("", top, _every_file(top), largest=-1)  # there may be any number of them
+    if here.git_dir is not None and is_replaced(here.git_dir):
+        return ""
     try:
         with git.start_status(here) as asking:
             head = git.resolve_commit(here, "HEAD") or ""
@@ -42,8 +45,9 @@ def fingerprint(here: Git | None, top: Path) -> str:
     paths = sorted({*status.changed, *status.untracked})
     # Of a submodule nothing is told but that it is another one.
     inner = [top / path for path in paths if (top / path / ".git").exists()]
+    there = here._replace(git_dir=None, common_dir=None, work_tree=None)
     return _digest(
-        " ".join([head, *(fingerprint(here._replace(cwd=path), path) for path in inner)]), top, paths
+        " ".join([head, *(fingerprint(there._replace(cwd=path), path) for path in inner)]), top, paths
     )
 
 

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import files, git, occupancy, process
 from ralph_wrap.errors import GitError, RefusedError
+from ralph_wrap.worktree.bookkeeping import is_replaced
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.losses import Losses, losses
 from ralph_wrap.worktree.save import Saved, has_submodules, holds, save
@@ -109,7 +110,7 @@ def finish(
         if reason := _not_removable(worktree, worktree.path):
             return Outcome(None, reason)
         # Not the project root: an agent may have deleted or replaced that, too.
-        where = where._replace(cwd=worktree.common_dir)
+        where = _at(worktree, where)
         with scratch_in(worktree.registration) as scratch:
             index = scratch / "index"
             saved = save(
@@ -164,7 +165,7 @@ def remove(
     """
     if reason := _not_ours(worktree, worktree.path):
         raise RefusedError(f"{worktree.path} stays: {reason}")
-    where = where._replace(cwd=worktree.common_dir)
+    where = _at(worktree, where)
     with scratch_in(worktree.registration) as scratch:
         found = losses(worktree, where, scratch / "index")
         check(found)
@@ -231,6 +232,11 @@ def empty_trash(trash: Path) -> None:
         _delete(leftovers)
 
 
+def _at(worktree: LinkedWorktree, where: Git) -> Git:
+    # By name: where safe.bareRepository is "explicit", git does not find it from within (2.38 to 2.45).
+    return where._replace(cwd=worktree.common_dir, git_dir=worktree.common_dir)
+
+
 def _sync(common_dir: Path) -> None:
     """Have on the disk what the agent has committed without syncing it: its files are about to go."""
     places = (common_dir, common_dir / "objects")
@@ -277,13 +283,8 @@ def _is_ours(worktree: LinkedWorktree) -> bool:
         and registration.parent == worktree.common_dir / "worktrees"
         and back.resolve() == worktree.path / ".git"
         and (registration / common).resolve() == worktree.common_dir
-        # Git would wait for the other end of a FIFO.
-        and not any(_is_replaced(registration / name) for name in ("HEAD", "index"))
+        and not is_replaced(registration)
     )
-
-
-def _is_replaced(path: Path) -> bool:
-    return os.path.lexists(path) and (path.is_symlink() or not path.is_file())
 
 
 def leaving_places(path: Path, aside: Path) -> tuple[Path, Path]:

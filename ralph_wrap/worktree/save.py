@@ -318,5 +318,5 @@ def _name(here: Git, agent_id: str, commit: str, session: str) -> str:
         if git.worktree_holding(here, ref):
             return make_snapshots(here, agent_id, [commit])[0]
         make_snapshots(here, agent_id, [before])
-        git.move_ref(here, ref, before, commit, reason)
+        git.move_ref(here, ref, before, commit, reason, itself=True)
     return branch

@@ -63,7 +63,7 @@ def test_the_matrix_has_enough_points(tmp_path: Path, home: Path, program: Prelo
         "reset --hard",
         "write-tree",
         "commit-tree",
-        "update-ref",
+        "--no-deref",
         "worktree remove",
     ):
         assert command in names

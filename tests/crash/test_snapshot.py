@@ -33,7 +33,7 @@ def test_a_session_killed_at_a_snapshot_loses_nothing(
     expected, points = ended.work(), ended.reached
     snapshot = expected.pop(SNAPSHOT)
     first, last = points.index("after iteration.ended") + 1, points.index("before iteration.kept") + 1
-    assert "update-ref" in "\n".join(points[first:last])
+    assert "--no-deref -m" in "\n".join(points[first:last])
     found = []
     for number in range(first, last + 1):
         world = fresh.copy(tmp_path / f"killed-{number}")

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.repo import make_repo
 from tests.support.sessions import Session, command, run
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.support.repo import Repo
     from tests.support.sessions import Result
 
@@ -104,6 +107,16 @@ def test_a_disk_that_takes_no_snapshot_does_not_end_the_loop(repo: Repo) -> None
     assert "no snapshot of what iteration 1 has left uncommitted" in result.stderr
 
 
+@pytest.mark.parametrize("name", ["HEAD", "index"])
+def test_a_pipe_in_the_place_of_a_file_of_git_holds_nobody_up(repo: Repo, name: str) -> None:
+    """Nobody waits for its other end; the worktree stays."""
+    script = f'cd "$(git rev-parse --git-dir)"; rm {name}; mkfifo {name}'
+    result = run(repo.path, "-n", "2", *on_each(script, ":"))
+    assert result.ending[0] == "max-iterations"
+    assert "HEAD or index is no file any more" in result.stderr
+    assert result.report["kept"]
+
+
 def test_a_plain_project_is_left_alone(repo: Repo) -> None:
     """What is uncommitted there may be the user's."""
     configure(repo, "commit_each = true")
@@ -146,10 +159,11 @@ def test_commit_each_is_no_progress(repo: Repo) -> None:
 
 @pytest.mark.parametrize(
     "script",
-    ["git checkout -q --detach", MERGE],
+    ["git checkout -q --detach", "git checkout -q theirs", MERGE],
 )
 def test_commit_each_stays_out_of_what_git_is_in_the_middle_of(repo: Repo, script: str) -> None:
-    """Without a branch, or with conflicts, there is a snapshot instead."""
+    """Without a branch, on somebody else's, or with conflicts, there is a snapshot instead."""
+    repo.git("branch", "theirs")
     configure(repo, "commit_each = true")
     result = run(
         repo.path,
@@ -160,6 +174,96 @@ def test_commit_each_stays_out_of_what_git_is_in_the_middle_of(repo: Repo, scrip
     assert b"?? one\n" in result.stdout
     assert b"Iteration" not in result.stdout
     assert kept(result)[0] == (1, "1")
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("ralph/snapshots/$RALPH_AGENT_ID/1", ("-n", "2")),
+        ("heads/$RALPH_BRANCH-wip", ("-n", "1")),
+        ("heads/$RALPH_BRANCH", ("-n", "1")),
+    ],
+    ids=["snapshot", "saved", "branch"],
+)
+def test_a_ref_of_ours_that_names_somebodys_branch_moves_nothing(
+    repo: Repo, name: str, options: tuple[str, ...]
+) -> None:
+    """An agent can make it a symbolic one."""
+    configure(repo, "commit_each = false" if "heads" not in name else "commit_each = true")
+    before = repo.head
+    detach = "git checkout -q --detach; " if "wip" in name else ""
+    script = f'{detach}git symbolic-ref "refs/{name}" refs/heads/main; echo "$RALPH_ITERATION" > new'
+    result = run(repo.path, *options, *SH, script)
+    assert repo.git("rev-parse", "main") == before
+    assert repo.git("show", f"{result.report['saved']}:new") == options[1]
+
+
+def test_an_unused_branch_that_names_somebodys_goes_alone(repo: Repo) -> None:
+    """An agent can make it a symbolic one."""
+    repo.git("checkout", "-qb", "other")
+    script = 'git checkout -q --detach; git symbolic-ref "refs/heads/$RALPH_BRANCH" refs/heads/main'
+    result = run(repo.path, "--drop-empty", "-n", "1", *SH, script)
+    assert "branch.deleted" in result.names
+    assert repo.branches() == ["main", "other"]
+
+
+def test_files_that_are_hidden_alone_are_kept(repo: Repo) -> None:
+    """Git takes the worktree for unchanged."""
+    script = "git update-index --skip-worktree file.txt; echo hidden > file.txt"
+    result = run(repo.path, "-n", "2", *SH, script)
+    ref = f"refs/ralph/snapshots/{result.report['id']}/1"
+    assert repo.git("show", f"{ref}:file.txt") == "hidden"
+
+
+def test_files_beside_another_repository_are_kept(repo: Repo) -> None:
+    """The agent has put it in place of the worktree's own, and committed everything there."""
+    script = "rm .git; git init -q; echo new > new; git add -A; git commit -qm own"
+    run(repo.path, "-n", "2", *on_each(script, "true"))
+    assert snapshots(repo) == {"1": "file.txt new"}
+
+
+@pytest.mark.parametrize("line", ["", "commit_each = true"])
+def test_a_repository_within_is_told_and_no_failure(repo: Repo, line: str) -> None:
+    """Neither a snapshot nor a commit can hold it."""
+    configure(repo, line)
+    script = "mkdir inner; cd inner; git init -q; git commit -q --allow-empty -m inner; echo x > new"
+    result = run(repo.path, "-n", "2", *on_each(script, "true"))
+    told = [event["problems"] for event in result.events if event["event"] == "snapshot.incomplete"]
+    assert told[0] == ["nested repository inner"]
+    assert "iteration.not_committed" not in result.names
+
+
+@pytest.mark.parametrize("line", ["", "commit_each = true"])
+def test_a_dirty_submodule_is_told_and_no_progress(repo: Repo, tmp_path: Path, line: str) -> None:
+    """What is uncommitted in it is saved at the end alone."""
+    inner = make_repo(tmp_path / "inner")
+    repo.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner.path), "sub")
+    repo.commit("with a submodule")
+    configure(repo, f'submodules = "init"\n{line}')
+    result = run(repo.path, "--max-stalls", "2", *on_each("echo x > sub/new; echo y > own", "true"))
+    told = [event["problems"] for event in result.events if event["event"] == "snapshot.incomplete"]
+    assert told[0] == ["submodule sub: what is uncommitted in it"]
+    assert result.ending == ("max-stalls", 3, 0)
+
+
+def test_what_a_symlink_leads_to_is_not_kept(repo: Repo) -> None:
+    """It is not the worktree: it may be the user's own checkout."""
+    configure(repo, "commit_each = true")
+    repo.write("private", "x")
+    script = 'rm -r "$RALPH_WORKSPACE"; ln -s "$RALPH_PROJECT" "$RALPH_WORKSPACE"'
+    result = run(repo.path, "-n", "2", *on_each(script, "true"))
+    assert repo.git("log", "--all", "--format=%s") == "first"
+    assert "a symlink is in the worktree's place" in result.stderr
+
+
+def test_what_has_no_effect_without_a_worktree_is_told(repo: Repo) -> None:
+    """Nothing is left out in silence."""
+    repo.git("remote", "add", "origin", "nowhere")
+    configure(repo, 'commit_each = true\npush = "origin"')
+    result = run(repo.path, "--isolation", "off", "-n", "1", *SH, "true")
+    assert [told["message"] for told in result.warnings] == [
+        "no effect: push, commit_each; there is no worktree of our own"
+    ]
 
 
 def test_a_wrong_value_is_named(repo: Repo) -> None:

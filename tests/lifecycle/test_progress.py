@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -86,14 +87,31 @@ def test_it_is_no_longer_than_the_terminal_is_wide(repo: Repo) -> None:
     assert set(_shown(terminal)) == {"ralph-wrap: iteratio"[:19]}
 
 
+@pytest.mark.parametrize(
+    ("letters", "shown"),
+    [
+        ("漢" * 30, "漢" * 9),
+        ("e\u0301" * 30, "e\u0301" * 19),
+        ("a漢" * 30, "a漢" * 6 + "a"),
+        ("é" * 7, "é" * 7),
+    ],
+)
+def test_wide_letters_count_twice(tmp_path: Path, letters: str, shown: str) -> None:
+    """And those that stand on others not at all."""
+    program = f"from ralph_wrap.lastline import LastLine; LastLine(1, drawn=True).show({letters!r})"
+    with Terminal(sys.executable, "-c", program, cwd=tmp_path, size=(24, 20)) as terminal:
+        assert terminal.finish() == 0
+    assert terminal.screen == AWAY + shown.encode()
+
+
 def test_it_tells_what_was_spent(repo: Repo, script: Callable[[str], str]) -> None:
-    """As far as the agent reports it."""
+    """As far as the agent has reported it when the iteration begins."""
     table = f'[agents.mine]\ncommand = ["{script(result_line("Fine."))}"]\noutput = "claude"\n'
     repo.write(".ralph/config.toml", table)
     command = (PROGRAM, "run", "-a", "mine", "-n", "2", *OPTIONS)
     with Terminal(*command, cwd=repo.path, env=TRUSTED) as terminal:
         assert terminal.finish() == 0
-    assert _shown(terminal)[-1] == "ralph-wrap: iteration 2 of 2, 0 min, $0.50, 0 commits"
+    assert "ralph-wrap: iteration 2 of 2, 0 min, $0.25, 0 commits" in _shown(terminal)
 
 
 def test_it_stands_there_during_setup(repo: Repo) -> None:

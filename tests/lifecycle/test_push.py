@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.repo import Repo
-from tests.support.sessions import Session, command, run
+from ralph_wrap import git
+from ralph_wrap.process import Completed
+from tests.support.repo import Repo, make_repo
+from tests.support.sessions import PROGRAM, Session, command, run
+from tests.support.terminal import Terminal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
 
 SH = ("--", "sh", "-c")
 COMMIT = 'echo "$RALPH_ITERATION" > counted; git add counted; git commit -qm "$RALPH_ITERATION"'
+
+AGAIN = "echo again > counted; git commit -qam again"
 
 
 @pytest.fixture
@@ -50,6 +55,82 @@ def test_what_is_committed_is_pushed_and_saved_work_is_not(repo: Repo, remote: R
     assert told(result)[-1] == repo.git("rev-parse", result.report["branch"])
 
 
+def test_each_commit_is_pushed_while_the_loop_goes_on(repo: Repo, remote: Repo) -> None:
+    """Not the first and the last alone; and nothing of them stays open."""
+    there = f"git -C {remote.path} log --all --format=%s | grep -qx $((RALPH_ITERATION - 1))"
+    gate = f'[ "$RALPH_ITERATION" = 1 ] || until {there}; do sleep 0.05; done'
+    script = f"{gate}; {COMMIT}; ls /proc/$PPID/fd | wc -l"
+    result = run(repo.path, "-n", "5", *SH, script)
+    assert [event["event"] for event in result.events].count("branch.pushed") == 5
+    assert len({*result.stdout.splitlines()[2:]}) == 1
+
+
+def test_nothing_else_is_pushed(repo: Repo, remote: Repo, tmp_path: Path) -> None:
+    """Whatever the configuration has pushed besides."""
+    inner = make_repo(tmp_path / "inner")
+    repo.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner.path), "sub")
+    repo.commit("with a submodule")
+    repo.git("commit", "-q", "--allow-empty", "-m", "mine", cwd=repo.path / "sub")
+    inner.git("checkout", "-q", "--detach")
+    repo.git("config", "push.followTags", "true")
+    repo.git("config", "push.recurseSubmodules", "on-demand")
+    before = inner.git("for-each-ref")
+    result = run(repo.path, "-n", "1", *SH, f"{COMMIT}; git tag -a -m secret secret")
+    assert pushed(remote) == {result.report["branch"]: "1"}
+    assert inner.git("for-each-ref") == before
+
+
+def test_the_agent_may_push_too(repo: Repo, remote: Repo) -> None:
+    """What it has pushed of its branch is no obstacle to the rest."""
+    result = run(repo.path, "-n", "2", *SH, f'{COMMIT}; git push -q origin "$RALPH_BRANCH"; {AGAIN}')
+    assert pushed(remote) == {result.report["branch"]: "again"}
+    assert result.warnings == []
+
+
+def test_a_question_on_the_terminal_is_not_asked(repo: Repo, remote: Repo, tmp_path: Path) -> None:
+    """Nobody is there to answer it, and it would stand in the agent's output."""
+    ssh = tmp_path / "ssh"
+    ssh.write_text(
+        "#!/bin/sh\n(true </dev/tty) 2>/dev/null || { echo no terminal >&2; exit 1; }\nread x </dev/tty\n"
+    )
+    ssh.chmod(0o755)
+    repo.git("remote", "set-url", "origin", "ssh://me@example.invalid/x")
+    command = (PROGRAM, "run", "-p", "x", "-n", "1", *SH, COMMIT)
+    with Terminal(*command, cwd=repo.path, env={"GIT_SSH": str(ssh)}) as terminal:
+        assert terminal.finish() == 0
+    assert "was not pushed to origin: " in terminal.words
+    assert "no terminal; fatal: Could not read from remote repository." in terminal.words
+    assert pushed(remote) == {}
+
+
+@pytest.mark.usefixtures("remote")
+def test_a_git_that_finds_no_bare_repository_is_told_where_it_is(repo: Repo) -> None:
+    """That is asked for by safe.bareRepository; the worktree goes as ever."""
+    explicit = {
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": "safe.bareRepository",
+        "GIT_CONFIG_VALUE_0": "explicit",
+    }
+    result = run(repo.path, "-n", "1", *SH, COMMIT, env=explicit)
+    assert result.warnings == []
+    assert told(result) == [repo.git("rev-parse", result.report["branch"])]
+    assert repo.worktrees() == []
+
+
+@pytest.mark.parametrize(
+    ("stderr", "told"),
+    [
+        (b"fatal: no 'https://me:secret@host/x'\n", "fatal: no 'https://host/x'"),
+        (b"ssh: denied\r\nfatal: Could not read\n\nPlease\n", "ssh: denied; fatal: Could not read"),
+        (b"a\nb\n", "a"),
+        (b"", "git push failed (128)"),
+    ],
+)
+def test_why_it_was_not_pushed(stderr: bytes, told: str) -> None:
+    """On one line, in the words of whoever knows, and without a password."""
+    assert git.push_error(Completed(128, b"", stderr)) == told
+
+
 def test_nothing_is_pushed_before_anything_is_committed(repo: Repo, remote: Repo) -> None:
     """A branch that is where it began tells nobody anything."""
     result = run(repo.path, "-n", "2", *SH, "echo x > uncommitted")
@@ -75,7 +156,7 @@ def test_what_somebody_else_has_pushed_there_stays(repo: Repo, remote: Repo) -> 
     assert result.ending == ("max-iterations", 2, 0)
     assert pushed(remote) == {branch: "theirs"}
     warnings = [entry for entry in result.warnings if entry["event"] == "push.failed"]
-    assert warnings[-1]["message"] == f"{branch} was not pushed to origin: [rejected] (stale info)"
+    assert warnings[-1]["message"] == f"{branch} was not pushed to origin: [rejected] (fetch first)"
     assert warnings[-1]["hint"] == f"git push origin {branch}"
 
 
