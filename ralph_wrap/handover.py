@@ -41,7 +41,7 @@ class HandOver:
             )
         if tree is not None and site.settings.push is not None:
             self._push = Push(
-                self._where._replace(cwd=tree.common_dir, git_dir=tree.common_dir),
+                self._where._replace(cwd=site.place.root, git_dir=tree.common_dir),
                 site.settings.push,
                 tree.branch,
                 tree.base,

@@ -58,6 +58,9 @@ def look_first(settings: Settings, place: Project, where: Git, environ: Mapping[
     if settings.push is not None and settings.push not in (names := git.remotes(where)):
         there = f"there is {', '.join(names)}" if names else "there is none: git remote add"
         raise UsageError(f"push: {settings.push!r} is not the name of a remote", there)
+    target = settings.merge_on_complete
+    if target and f"refs/heads/{target}" not in git.refs(where, f"refs/heads/{target}"):
+        raise UsageError(f"merge_on_complete: there is no branch {target!r}", "git branch --list")
     if settings.base not in {"head", "fresh"}:
         base = git.resolve_commit(where, settings.base)
         if base is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as json_format
 import os
+import select
 import sys
 from contextlib import contextmanager
 from importlib import import_module
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 VERSION = 1
 """Of the JSON envelope."""
 
+_READER_LEFT = 141  # as a shell counts a program that SIGPIPE has ended, which Python ignores
+
 
 @contextmanager
 def boundary(tool: str, *, json: bool) -> Iterator[None]:
@@ -31,12 +34,14 @@ def boundary(tool: str, *, json: bool) -> Iterator[None]:
 
     """
     try:
-        yield
+        with _stdout_written():
+            yield
     except RalphError as error:
-        if json:
-            refuse(tool, error)
-        else:
-            _complain(error)
+        with _stdout_written():
+            if json:
+                refuse(tool, error)
+            else:
+                _complain(error)
         raise SystemExit(error.exit_code) from None
     except Exception as error:  # noqa: BLE001 -- a bug: its status must not look like an agent's
         _complain(RalphError(f"ralph-wrap failed: {error!r}", "please report this, with the traceback below"))
@@ -44,6 +49,23 @@ def boundary(tool: str, *, json: bool) -> Iterator[None]:
 
         traceback.print_exc()
         raise SystemExit(RalphError.exit_code) from None
+
+
+@contextmanager
+def _stdout_written() -> Iterator[None]:
+    """See to it that what was printed is written; who stops reading it ends us, and that is no error."""
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        stdout = select.poll()
+        stdout.register(1, 0)
+        if not stdout.poll(0):  # it is another pipe that has broken
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python flushes it once more
+        raise SystemExit(_READER_LEFT) from None
 
 
 _SELDOM_USED = (

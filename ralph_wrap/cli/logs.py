@@ -12,8 +12,6 @@ from ralph_wrap.cli.boundary import become_owner, boundary
 from ralph_wrap.cli.run import Directory
 from ralph_wrap.log import on_stderr
 
-_READER_LEFT = 141  # as a shell counts a program that SIGPIPE has ended, which Python ignores
-
 
 def logs(
     session: Annotated[str, typer.Argument(metavar="ID", help="An agent id or a session id.")],
@@ -32,7 +30,4 @@ def logs(
         log = on_stderr(os.environ)
         environ = become_owner(project, log)
         place = places.find(project, environ)
-        try:
-            use_case.logs(place, environ, session, events=events, follow=follow, to=1, raw=raw)
-        except BrokenPipeError:
-            raise SystemExit(_READER_LEFT) from None
+        use_case.logs(place, environ, session, events=events, follow=follow, to=1, raw=raw)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ralph_wrap.cli.boundary import answer, become_owner, boundary, refuse, remark
+from ralph_wrap.cli.boundary import answer, become_owner, boundary, refuse
 from ralph_wrap.cli.run import Directory
 from ralph_wrap.errors import UsageError
 from ralph_wrap.log import on_stderr, one_line
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ralph_wrap.landing import How, Landed
+    from ralph_wrap.log import Log
 
 _SHOWN = 12  # digits of an object id
 
@@ -79,7 +80,7 @@ def merge(
             stopped=lambda: signals.stop.count > 0,
         )
         try:
-            _show(landed, json=json)
+            _show(landed, told, json=json)
         finally:
             if signals.stop.first is not None:
                 raise SystemExit(128 + signals.stop.first)
@@ -95,7 +96,7 @@ def _how(*, squash: bool, rebase: bool, no_ff: bool) -> How:
     return chosen[0] if chosen else How.MERGE
 
 
-def _show(landed: Sequence[Landed], *, json: bool) -> None:
+def _show(landed: Sequence[Landed], told: Log, *, json: bool) -> None:
     from ralph_wrap.landing import problem  # noqa: PLC0415 -- not for --help
 
     data = [one._asdict() for one in landed]
@@ -110,7 +111,11 @@ def _show(landed: Sequence[Landed], *, json: bool) -> None:
             typer.echo("  ".join(map(one_line, words(one))))
         for one in landed:
             if one.saved and one.outcome != "left":
-                remark(f"{one.saved} holds work that has not landed: ralph-wrap apply {one.id or one.branch}")
+                told.event(
+                    "saved.not_landed",
+                    f"{one.saved} holds work that has not landed",
+                    hint=f"ralph-wrap apply {one.id or one.branch}",
+                )
         if error is not None:
             raise error
 

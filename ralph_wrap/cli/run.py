@@ -154,7 +154,7 @@ def run(
 ) -> None:
     """Run an agent in a loop, in a worktree of its own.
 
-    Every option is also RALPH_WRAP_<OPTION> in the environment and, but for the project,
+    Every option is also RALPH_WRAP_<OPTION> in the environment and, but for project and job,
     a key in .ralph/config.toml.
     """
     given = locals()

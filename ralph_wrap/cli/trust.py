@@ -16,7 +16,9 @@ from ralph_wrap.log import on_stderr
 
 def trust(
     project: Directory = Path(),
-    show: Annotated[bool, typer.Option("--show", help="Only show them, and whether they are.")] = False,
+    show: Annotated[
+        bool, typer.Option("--show", help="Only show them, and whether they are approved.")
+    ] = False,
     revoke: Annotated[bool, typer.Option("--revoke", help="Forget what was approved.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:

@@ -17,7 +17,7 @@ from ralph_wrap.log import on_stderr
 def web(
     project: Directory = Path(),
     port: Annotated[
-        int, typer.Option(min=0, max=65535, metavar="N", help="The port. (default: any that is free)")
+        int, typer.Option(min=0, max=65535, metavar="N", help="The port; 0 takes one that is free.")
     ] = 0,
     read_only: Annotated[
         bool, typer.Option("--read-only", help="Without buttons: nothing can be changed.")

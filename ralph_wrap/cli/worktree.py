@@ -116,7 +116,7 @@ def cleanup(
             f"{_KEEP}/--no-keep-branch", help="Leave its branch; --keep-branch=false deletes it, too."
         ),
     ] = True,
-    force: Annotated[bool, typer.Option("--force", help="Whatever would be lost.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also if something would be lost.")] = False,
     project: Directory = Path(),
 ) -> None:
     """Remove a worktree that ralph-wrap made. Prints JSON."""

@@ -88,15 +88,13 @@ def test_what_cannot_land_is_a_warning_that_says_what_to_run(repo: Repo) -> None
     assert (repo.path / "done").exists()
 
 
-def test_a_target_that_is_not_there_is_a_warning(repo: Repo) -> None:
-    """Known only when it is needed: a session may make it."""
-    configure(repo, merge_on_complete="release")
+def test_a_target_that_is_not_there_is_a_usage_error(repo: Repo) -> None:
+    """Before anything is made."""
+    configure(repo, merge_on_complete="nowhere")
     result = session(repo, KEPT)
-    assert result.ending == ("promise", 1, 0)
-    (warning,) = told(result, "branch.not_landed")
-    assert "there is no local branch 'release' to land on" in warning["message"]
-    repo.git("branch", "release")
-    assert told(session(repo, KEPT), "branch.landed")[0]["target"] == "release"
+    assert result.status == 2
+    assert "merge_on_complete: there is no branch 'nowhere'" in result.stderr
+    assert repo.branches() == ["main"]
 
 
 def test_saved_work_is_named(repo: Repo) -> None:

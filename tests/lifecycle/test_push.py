@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from typing import TYPE_CHECKING
 
@@ -129,6 +130,13 @@ def test_a_git_that_finds_no_bare_repository_is_told_where_it_is(repo: Repo) -> 
 def test_why_it_was_not_pushed(stderr: bytes, told: str) -> None:
     """On one line, in the words of whoever knows, and without a password."""
     assert git.push_error(Completed(128, b"", stderr)) == told
+
+
+def test_an_address_may_be_relative_to_the_project(repo: Repo, remote: Repo) -> None:
+    """As for git push, typed there."""
+    repo.git("remote", "set-url", "origin", os.path.relpath(remote.path, repo.path))
+    result = run(repo.path, "-n", "1", *SH, COMMIT)
+    assert pushed(remote) == {result.report["branch"]: "1"}
 
 
 def test_nothing_is_pushed_before_anything_is_committed(repo: Repo, remote: Repo) -> None:
