@@ -130,7 +130,7 @@ def _changes(opened: Trial, branch: Branch, head: str, top: Path) -> tuple[str, 
     if conflicts := merging.bring(here, delta):
         raise ConflictError(
             f"{branch.saved_name} conflicts with what is checked out in {top}: {names(conflicts)}",
-            f"git merge {branch.saved_name}, and solve them; or look: git diff {branch.saved_name}^"
+            f"git merge {branch.saved_name}, and resolve them; or look: git diff {branch.saved_name}^"
             f" {branch.saved_name}",
         )
     tree = git.write_tree(here)
@@ -152,10 +152,11 @@ def _write(
     checkout: Checkout, opened: Trial, head: str, tree: str, changes: list[Moved]
 ) -> tuple[list[str], list[str]]:
     """Change the files of a checkout; return those that were changed, and those that need not be."""
+    modules = [change for change in changes if change.old_mode == merging.GITLINK != change.new_mode]
     changes = [change for change in changes if not _is_submodule(change)]
     unmerged = merging.unmerged(checkout.here)
     if unmerged:
-        raise ConflictError(f"{checkout.path} has conflicts: {names(unmerged)}", "solve them first")
+        raise ConflictError(f"{checkout.path} has conflicts: {names(unmerged)}", "resolve them first")
     index = opened.registration / "apply"
     hidden = merging.left_out(checkout.here)
     found = on_disk(checkout, apart(checkout, index), head, changes)
@@ -163,7 +164,8 @@ def _write(
     there = [one.path for one in changes if found[one.path] == one.after and one.path not in absent]
     coming = [one for one in changes if one.path not in there]
     obstacles = [one.path for one in coming if found[one.path] != one.before and one.path not in absent]
-    obstacles += [path for path in in_the_way(checkout.path, coming) if path not in obstacles]
+    more = in_the_way(checkout.path, [*coming, *modules])
+    obstacles += [path for path in more if path not in obstacles]
     if obstacles:
         raise ConflictError(
             f"files in {checkout.path} would be overwritten: {names(obstacles)}", "commit or stash them"
@@ -175,7 +177,7 @@ def _write(
     try:
         merging.move_files(copy, head, tree)
     except GitError:
-        if left := put_back(checkout, opened.registration / "back", head, tree, partly=True):
+        if left := put_back(checkout, opened.registration / "back", head, tree, partly=True, but=there):
             raise RalphError(f"only a part of it could be written: {names(left)}", "git status") from None
         raise
     return [one.path for one in coming], there

@@ -50,14 +50,17 @@ def names(paths: Sequence[str]) -> str:
 def in_the_way(top: Path, changes: Sequence[Moved]) -> Iterator[str]:
     """Yield what git does not know in a checkout, and what comes would replace.
 
+    A repository inside counts as a whole: git would delete a submodule, whatever it holds, to put a file in
+    its place, and write into another worktree that stands below this one.
+
     Arguments:
         top: of a checkout in which nothing that git knows has changed.
         changes: what is to happen to it.
 
     """
-    going = {change.path for change in changes if change.before is not None}
+    going = {change.path for change in changes if change.before is not None and not _is_full(top, change)}
     for change in changes:
-        if change.before is not None:
+        if change.path in going or change.after is None:
             continue
         obstacle = next(_obstacles(top, Path(change.path), going), None)
         if obstacle is not None:
@@ -68,7 +71,7 @@ def _obstacles(top: Path, path: Path, going: set[str]) -> Iterator[str]:
     for above in reversed(path.parents[:-1]):
         if os.fspath(above) in going:
             return
-        if _is_no_directory(top / above):
+        if _is_no_directory(top / above) or os.path.lexists(top / above / ".git"):
             yield os.fspath(above)
             return
     place = top / path
@@ -76,6 +79,13 @@ def _obstacles(top: Path, path: Path, going: set[str]) -> Iterator[str]:
         yield from (name for name in _within(top, place) if name not in going)
     elif os.path.lexists(place):
         yield os.fspath(path)
+
+
+def _is_full(top: Path, change: Moved) -> bool:
+    """Tell whether a submodule that is no longer to be one holds anything."""
+    place = top / change.path
+    is_leaving = change.old_mode == merging.GITLINK != change.new_mode
+    return is_leaving and not place.is_symlink() and place.is_dir() and any(place.iterdir())
 
 
 def _within(top: Path, place: Path) -> Iterator[str]:
@@ -87,7 +97,15 @@ def _within(top: Path, place: Path) -> Iterator[str]:
                 yield os.fspath(path.relative_to(top))
 
 
-def put_back(checkout: Checkout, index: Path, old: str, new: str, *, partly: bool) -> list[str]:
+def put_back(
+    checkout: Checkout,
+    index: Path,
+    old: str,
+    new: str,
+    *,
+    partly: bool,
+    but: Collection[str] = (),
+) -> list[str]:
     """Have the files be what they were in one commit, wherever they have come to what they are in another.
 
     A file that is half-written counts as having come. The index of the checkout is not touched.
@@ -98,6 +116,7 @@ def put_back(checkout: Checkout, index: Path, old: str, new: str, *, partly: boo
         old: commit or tree that it goes back to.
         new: what was to come.
         partly: do so as well if at some of the paths there is something else, which stays.
+        but: paths that do not count.
 
     Returns:
         Paths at which there is something else.
@@ -107,7 +126,7 @@ def put_back(checkout: Checkout, index: Path, old: str, new: str, *, partly: boo
         OSError: the same.
 
     """
-    hidden = merging.left_out(checkout.here)
+    hidden = merging.left_out(checkout.here).union(but)
     changes = [change for change in merging.moved(checkout.here, old, new) if change.path not in hidden]
     known = apart(checkout, index)
     there = on_disk(checkout, known, old, changes)

@@ -13,7 +13,7 @@ import pytest
 from ralph_wrap import apply as applying
 from ralph_wrap import branches, project
 from ralph_wrap.errors import ConflictError, NotFoundError, RalphError
-from tests.support.landing import branch, files_of, left, project_with_files, unread
+from tests.support.landing import branch, files_of, left, project_with_files, replaced, unread
 from tests.support.repo import Repo, make_repo
 from tests.support.sessions import command, run
 from tests.support.shim import shim_git
@@ -282,6 +282,34 @@ def test_a_file_that_changes_meanwhile_is_not_overwritten(repo: Repo, told: Log,
     with pytest.raises(RalphError):
         apply(repo, told, PATH=shim_git(tmp_path / "bin", cases))
     assert ((repo.path / "file.txt").read_text(), status(repo)) == ("mine\n", " M file.txt")
+
+
+def test_what_was_there_stays_where_git_refuses(repo: Repo, told: Log) -> None:
+    """Somebody has written the very same; it is theirs, and does not go back with the rest."""
+    repo.write("new/a", "new\n")
+    repo.write("file.txt", "staged\n")
+    repo.git("add", "file.txt")
+    repo.write("file.txt", "one\n")
+    before = state(repo)
+    with pytest.raises(RalphError):
+        apply(repo, told)
+    assert state(repo) == before
+
+
+@pytest.mark.parametrize("mode", ["100644", "120000"])
+def test_a_submodule_is_not_replaced_with_all_that_it_holds(repo: Repo, told: Log, mode: str) -> None:
+    """Git deletes it, changes, untracked files, repository and all."""
+    inner = make_repo(repo.path / "inner")
+    repo.git("add", "inner")
+    repo.git("commit", "-q", "-m", "a submodule")
+    repo.git("branch", "-f", "ralph/aaaa")
+    repo.git("branch", "-D", "ralph/aaaa-wip")
+    replaced(repo, "inner", {"inner": (mode, "one")}, "ralph/aaaa-wip")
+    inner.write("mine", "mine\n")
+    before = state(repo)
+    with pytest.raises(ConflictError, match="would be overwritten: inner"):
+        apply(repo, told)
+    assert state(repo) == before
 
 
 def answered(cwd: Path, *arguments: str) -> tuple[int, Any]:

@@ -13,6 +13,7 @@ import pytest
 from ralph_wrap import drop as dropping
 from ralph_wrap import files, liveness, project
 from ralph_wrap.drop import Dropped, Restored, Wanted
+from ralph_wrap.drop.judge import Judge
 from ralph_wrap.errors import ConflictError, NotFoundError, RefusedError, UsageError
 from ralph_wrap.git import transaction
 from ralph_wrap.prospect import taken_ids
@@ -21,6 +22,7 @@ from tests.support.grown import grow, record
 from tests.support.sessions import command
 
 if TYPE_CHECKING:
+    from ralph_wrap.branches import Branch
     from ralph_wrap.errors import RalphError
     from tests.support.repo import Repo
 
@@ -90,6 +92,15 @@ def test_saved_work_that_is_alone_goes_and_comes_back(repo: Repo) -> None:
     assert _restore(repo, "a3f2") == Restored("a3f2", None, None, "ralph/a3f2-wip")
 
 
+def test_a_branch_does_not_go_because_its_saved_work_was_named(repo: Repo) -> None:
+    """Whoever says so means that alone, forced or not."""
+    grow(repo, "ralph/a3f2-wip", grow(repo, "ralph/a3f2", "main", {"new": "new\n"}), {"more": "more\n"})
+    before = _refs(repo)
+    with pytest.raises(UsageError, match="ralph/a3f2-wip does not go without ralph/a3f2"):
+        _drop(repo, "ralph/a3f2-wip", force=True)
+    assert _refs(repo) == before
+
+
 # What would be lost
 
 
@@ -150,6 +161,17 @@ def test_what_was_staged_besides_the_files_is_lost(repo: Repo) -> None:
     repo.write("more", "x\n")
     repo.commit("applied")
     assert _dropped(repo, "a3f2")[0][0].lost == ("more in ralph/a3f2-wip",)
+
+
+def test_an_index_as_it_was_at_head_is_nothing(repo: Repo) -> None:
+    """It is the second parent of saved work as well, where nothing was staged."""
+    index = grow(repo, "index", "main", {})
+    grow(repo, "ralph/a3f2-wip", "main", {"more": "x\n"}, merging=[index])
+    repo.git("branch", "ralph/a3f2")
+    repo.git("branch", "-D", "index")
+    repo.write("more", "x\n")
+    repo.commit("applied")
+    assert _dropped(repo, "a3f2")[0][0].lost == ()
 
 
 def test_two_branches_do_not_hold_each_others_commits(repo: Repo) -> None:
@@ -228,6 +250,33 @@ def test_a_branch_that_is_checked_out_stays(repo: Repo, name: str, force: bool) 
     assert f"ralph/{name} is checked out in {repo.path.parent / 'elsewhere'}" in error.message
     assert _dropped(repo, merged=True, force=force) == ([], None)
     assert _refs(repo) == before
+
+
+def test_a_branch_stays_that_a_worktree_is_on_and_only_stands_for_another_one(repo: Repo) -> None:
+    """Git lists the other one; without this one that worktree would have no commit."""
+    repo.git("branch", "ralph/09be")
+    repo.git("symbolic-ref", "refs/heads/ralph/a3f2", "refs/heads/ralph/09be")
+    repo.git("worktree", "add", "--quiet", "../elsewhere", "ralph/a3f2")
+    for name in ("a3f2", "09be"):
+        assert isinstance(_drop(repo, name, force=True), ConflictError)
+    assert repo.git("rev-parse", "HEAD", cwd=repo.path.parent / "elsewhere") == repo.head
+
+
+def test_a_branch_that_gets_a_worktree_meanwhile_stays(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session goes on with it; the others go all the same."""
+    for name in ("0001", "0002"):
+        repo.git("branch", f"ralph/{name}")
+    lost = Judge.lost
+
+    def late(judge: Judge, one: Branch) -> tuple[str, ...]:
+        if one.id == "0001":
+            repo.git("worktree", "add", "--quiet", "../elsewhere", one.name)
+        return lost(judge, one)
+
+    monkeypatch.setattr(Judge, "lost", late)
+    rows, error = _dropped(repo, "0001", "0002")
+    assert ([row.dropped for row in rows], type(error)) == ([False, True], ConflictError)
+    assert repo.branches() == ["main", "ralph/0001"]
 
 
 def test_a_branch_that_is_being_rebased_stays(repo: Repo) -> None:
@@ -321,6 +370,24 @@ def test_a_branch_that_moves_meanwhile_stays(repo: Repo, monkeypatch: pytest.Mon
     rows, error = _dropped(repo, "0001", "0002")
     assert ([row.dropped for row in rows], type(error)) == ([False, True], ConflictError)
     assert _refs(repo) == {"heads/ralph/0001": tip, "ralph/dropped/0002": repo.head}
+
+
+def test_what_was_dropped_before_stays_where_the_branch_moves_meanwhile(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only what the branch still holds is forgotten to be dropped anew."""
+    repo.git("branch", "ralph/a3f2")
+    repo.git("update-ref", "refs/ralph/dropped/a3f2", repo.head)
+    tip = grow(repo, "topic", "main", {"new": "1\n"})
+    change = transaction.change_refs
+
+    def late(*arguments: object) -> None:
+        repo.git("update-ref", "refs/heads/ralph/a3f2", tip)
+        change(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("ralph_wrap.drop.refs.change_refs", late)
+    assert isinstance(_drop(repo, "a3f2"), ConflictError)
+    assert _refs(repo) == {"heads/ralph/a3f2": tip, "ralph/dropped/a3f2": repo.head}
 
 
 def test_what_was_dropped_before_under_the_same_name_is_not_overwritten(repo: Repo) -> None:
@@ -435,6 +502,18 @@ def test_snapshots_of_a_session_that_is_not_finished_stay(repo: Repo) -> None:
     repo.git("update-ref", "refs/ralph/snapshots/a3f2/1", repo.head)
     assert _expire(repo, DAY, NOW + 2 * DAY) == ["ralph/a3f2"]
     assert [*_refs(repo)] == ["ralph/snapshots/a3f2/1"]
+
+
+def test_the_time_counts_from_the_last_time_that_something_was_dropped(repo: Repo) -> None:
+    """Somebody has brought it back by hand, or a drop was killed half-way long ago."""
+    repo.git("branch", "ralph/a3f2")
+    repo.git("branch", "ralph/a3f2-wip")
+    assert _drop(repo, "a3f2", now=NOW - 40 * DAY) is None
+    repo.git("branch", "ralph/a3f2", "refs/ralph/dropped/a3f2")
+    repo.git("branch", "ralph/a3f2-wip", "refs/ralph/dropped/a3f2")
+    assert _drop(repo, "a3f2") is None
+    assert _expire(repo, 30 * DAY, NOW + 29 * DAY) == []
+    assert _refs(repo) == {"ralph/dropped/a3f2": repo.head, "ralph/dropped/a3f2-wip": repo.head}
 
 
 def test_what_nobody_knows_the_time_of_is_kept(repo: Repo) -> None:

@@ -127,6 +127,26 @@ def test_a_target_that_a_check_moves_is_left(repo: Repo, told: Log) -> None:
     assert (repo.path / "file.txt").read_text() == "one\nmine\n"
 
 
+def test_an_ignored_file_that_comes_while_a_check_runs_is_not_overwritten(repo: Repo, told: Log) -> None:
+    """Git itself takes what is ignored for worthless."""
+    branch(repo, "aaaa", {"new.log": "theirs\n"})
+    repo.write(".git/info/exclude", "*.log\n")
+    (landed,) = land(repo, told, "aaaa", check='echo mine >"$RALPH_PROJECT/new.log"')
+    assert (landed.outcome, "git does not know: new.log" in str(landed.reason)) == ("left", True)
+    assert (repo.path / "new.log").read_text() == "mine\n"
+
+
+def test_who_takes_a_part_while_a_check_runs_keeps_it(repo: Repo, told: Log) -> None:
+    """Picked by hand, it is not taken back again, neither from the disk nor from the index."""
+    branch(repo, "aaaa", {"file.txt": "one\nA\n"})
+    branch(repo, "aaaa", {"gone": "still there\n"})
+    repo.commit("mine")
+    (landed,) = land(repo, told, "aaaa", check='git -C "$RALPH_PROJECT" cherry-pick ralph/aaaa~1')
+    assert (landed.outcome, landed.reason) == ("left", "main has moved in the meantime")
+    assert (repo.path / "file.txt").read_text() == "one\nA\n"
+    assert (repo.git("status", "--porcelain", "--", ":!.ralph"), left(repo)) == ("", [])
+
+
 @pytest.mark.parametrize("content", [b"{", b"[]", b'{"version": 2}', b'{"version": 1, "checks": {"a": 1}}'])
 def test_results_that_cannot_be_read_are_none(repo: Repo, content: bytes) -> None:
     """Whatever somebody made of the file."""
@@ -182,6 +202,52 @@ def test_who_commits_meanwhile_has_all_of_it(repo: Repo, told: Log, tmp_path: Pa
     assert landed.outcome == "left"
     assert repo.git("log", "-1", "--format=%s %P") == f"theirs {before}"
     assert (repo.show("main:new/a"), is_clean(repo, repo.head)) == (b"A\n", True)
+
+
+def test_who_commits_something_else_meanwhile_has_nothing_of_it(
+    repo: Repo, told: Log, tmp_path: Path
+) -> None:
+    """What has come to the disk goes back, though the index is at their commit."""
+    branch(repo, "aaaa", AAAA)
+    body = "echo mine >mine; $REAL add mine; $REAL commit -q -m theirs"
+    (landed,) = land(repo, told, "aaaa", env=_meanwhile(repo, tmp_path, " read-tree -m -u ", body))
+    assert (landed.outcome, repo.git("log", "-1", "--format=%s")) == ("left", "theirs")
+    assert ((repo.path / "file.txt").read_text(), (repo.path / "new").exists()) == ("one\n", False)
+    assert is_clean(repo, repo.head)
+
+
+def test_who_commits_a_part_meanwhile_keeps_it(repo: Repo, told: Log, tmp_path: Path) -> None:
+    """What they have not committed goes back, and nothing else."""
+    branch(repo, "aaaa", AAAA)
+    alone = "unset GIT_DIR GIT_COMMON_DIR GIT_WORK_TREE"
+    cases = f"""*" update-ref -m ralph-wrap merge "*)
+    if mkdir {tmp_path}/done 2>/dev/null; then
+        ({alone}; cd {repo.path} && $REAL commit -q -m theirs file.txt)
+    fi ;;"""
+    (landed,) = land(repo, told, "aaaa", env={"PATH": shim_git(tmp_path / "bin", cases)})
+    assert (landed.outcome, repo.git("log", "-1", "--format=%s")) == ("left", "theirs")
+    assert (repo.show("main:file.txt"), (repo.path / "new").exists()) == (b"one\nA\n", False)
+    assert is_clean(repo, repo.head)
+
+
+def test_a_lock_that_somebody_else_has_got_meanwhile_stays(
+    repo: Repo, told: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ours is gone once it is the index; whoever comes right after us has one of their own."""
+    tip = branch(repo, "aaaa", AAAA)
+    rename = Path.rename
+
+    def followed(path: Path, target: Path) -> Path:
+        done = rename(path, target)
+        if path.name == "index.lock":
+            path.write_text("somebody's")
+        return done
+
+    monkeypatch.setattr(Path, "rename", followed)
+    assert land(repo, told, "aaaa")[0].outcome == "landed"
+    assert (repo.path / ".git" / "index.lock").read_text() == "somebody's"
+    (repo.path / ".git" / "index.lock").unlink()
+    assert is_clean(repo, tip)
 
 
 def test_a_file_that_comes_meanwhile_is_not_overwritten(repo: Repo, told: Log, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,11 +22,13 @@ from tests.support.landing import (
     land,
     left,
     project_with_files,
+    replaced,
     state,
     unread,
 )
 from tests.support.mounts import needs_mounts, read_only
-from tests.support.repo import Repo
+from tests.support.repo import Repo, make_repo
+from tests.support.sessions import command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -163,6 +166,63 @@ def test_a_hidden_change_is_not_overwritten(repo: Repo, told: Log, flag: str) ->
     assert state(repo) == before
 
 
+INSTEAD: dict[str, dict[str, tuple[str, str]]] = {
+    "a link": {"inner": ("120000", "one")},
+    "a file": {"inner": ("100644", "a file now\n")},
+    "files in a directory": {"inner/new": ("100644", "new\n")},
+}
+
+
+@pytest.mark.parametrize("kind", INSTEAD)
+@pytest.mark.parametrize("git_dir", ["inside", "outside"])
+def test_a_submodule_is_not_replaced_with_all_that_it_holds(
+    repo: Repo, told: Log, tmp_path: Path, kind: str, git_dir: str
+) -> None:
+    """Git deletes it, changes, untracked files, repository and all; deleted in the branch it stays."""
+    inner = make_repo(repo.path / "inner")
+    repo.git("add", "inner")
+    repo.git("commit", "-q", "-m", "a submodule")
+    if git_dir == "outside":
+        inner.git("init", "-q", "--separate-git-dir", tmp_path / "repository")
+    replaced(repo, "inner", INSTEAD[kind], "ralph/aaaa")
+    inner.write("mine", "mine\n")
+    before = state(repo)
+    (landed,) = land(repo, told, "aaaa")
+    assert (landed.outcome, "overwritten that git does not know: inner" in str(landed.reason)) == (
+        "left",
+        True,
+    )
+    assert state(repo) == before
+    replaced(repo, "inner", {}, "ralph/bbbb")
+    assert land(repo, told, "bbbb")[0].outcome == "landed"
+    assert (inner.path / "mine").read_text() == "mine\n"
+
+
+def test_nothing_is_written_into_another_worktree(repo: Repo, told: Log) -> None:
+    """One that stands below the checkout, and that git does not know there: somebody works in it."""
+    inner = repo.path / "trees" / "inner"
+    repo.git("worktree", "add", "-q", "-b", "other", inner)
+    branch(repo, "aaaa", {"trees/inner/new": "theirs\n"})
+    before = files_of(inner)
+    (landed,) = land(repo, told, "aaaa")
+    assert (landed.outcome, "git does not know: trees/inner" in str(landed.reason)) == ("left", True)
+    assert files_of(inner) == before
+
+
+def test_another_checkout_in_the_place_of_a_worktree_is_not_moved(
+    repo: Repo, told: Log, tmp_path: Path
+) -> None:
+    """Somebody has deleted the one that is registered, and made a clone there."""
+    repo.git("worktree", "add", "-q", "-b", "release", tmp_path / "linked")
+    shutil.rmtree(tmp_path / "linked")
+    repo.git("clone", "-q", repo.path, tmp_path / "linked")
+    branch(repo, "aaaa", AAAA)
+    before = files_of(tmp_path / "linked")
+    (landed,) = land(repo, told, "aaaa", into="release")
+    assert (landed.outcome, "which is not to be reached from here" in str(landed.reason)) == ("left", True)
+    assert files_of(tmp_path / "linked") == before
+
+
 def test_a_dirty_linked_worktree_is_refused(repo: Repo, told: Log, tmp_path: Path) -> None:
     """Whoever has the target checked out, wherever that is."""
     linked = Repo(tmp_path / "linked")
@@ -290,3 +350,13 @@ def test_what_is_read_only_is_told(repo: Repo, told: Log, place: str) -> None:
         land(repo, told, "aaaa")
     assert state(repo) == before
     assert land(repo, told, "aaaa")[0].outcome == "landed"
+
+
+def test_saved_work_does_not_land_by_its_name(repo: Repo) -> None:
+    """Nor does the branch that it belongs to, which was not asked for."""
+    branch(repo, "aaaa", AAAA)
+    branch(repo, "aaaa-wip", {"wip": "wip\n"}, base="ralph/aaaa")
+    before = repo.head
+    result = command("merge", "ralph/aaaa-wip", cwd=repo.path)
+    assert (result.status, repo.head) == (2, before)
+    assert "ralph/aaaa-wip is saved work, which does not land" in result.stderr

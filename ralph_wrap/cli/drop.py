@@ -26,17 +26,19 @@ def drop(
     ] = None,
     project: Directory = Path(),
     merged: Annotated[bool, typer.Option("--merged", help="All that the main branch has.")] = False,
-    empty: Annotated[bool, typer.Option("--empty", help="All that nothing came of.")] = False,
+    empty: Annotated[bool, typer.Option("--empty", help="All with neither commits nor saved work.")] = False,
     older_than: Annotated[
         str | None,
         typer.Option(metavar="DURATION", help="Of these, those untouched for so long: 14d. Alone: of all."),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Also what is not merged.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also where work would be lost; restore has it.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Delete branches that are merged, with their saved work; restore brings them back for 30 days.
 
-    What is not merged is refused, and so is saved work that is on no branch: the message lists both.
+    What is not merged is refused, and so is saved work that is nowhere else: the message lists both.
     """
     from ralph_wrap import drop as use_case  # noqa: PLC0415 -- not for --help
     from ralph_wrap import project as places  # noqa: PLC0415

@@ -17,6 +17,7 @@ from ralph_wrap.log import on_stderr, one_line
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from ralph_wrap.branches import Branch
     from ralph_wrap.landing import How, Landed
     from ralph_wrap.log import Log
 
@@ -59,7 +60,7 @@ def merge(
         place = places.find(project, environ)
         settings = of_project(place.root)
         known = branches.read(place, environ)
-        wanted = list({one.name: one for one in (branches.named(known, name) for name in ids)}.values())
+        wanted = list({one.name: one for one in (_named(known, name) for name in ids)}.values())
         target = landing.target_of(place, environ, into, settings.main)
         main = None if into else target.name
         if into:
@@ -84,6 +85,17 @@ def merge(
         finally:
             if signals.stop.first is not None:
                 raise SystemExit(128 + signals.stop.first)
+
+
+def _named(known: list[Branch], name: str) -> Branch:
+    from ralph_wrap.branches import named  # noqa: PLC0415 -- not for --help
+
+    one = named(known, name)
+    if name == one.saved_name and not one.only_saved:
+        raise UsageError(
+            f"{one.saved_name} is saved work, which does not land", f"ralph-wrap apply {one.label}"
+        )
+    return one
 
 
 def _how(*, squash: bool, rebase: bool, no_ff: bool) -> How:

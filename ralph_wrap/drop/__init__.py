@@ -13,16 +13,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import branches
+from ralph_wrap import branches, worktree
 from ralph_wrap.drop.judge import Judge, Wanted
 from ralph_wrap.drop.refs import DROPPED, Restored, delete, expire, restore
-from ralph_wrap.errors import RefusedError, UsageError
+from ralph_wrap.errors import RalphError, RefusedError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ralph_wrap.branches import Branch
-    from ralph_wrap.errors import RalphError
     from ralph_wrap.project import Project
 
 
@@ -64,7 +63,7 @@ def drop(
         What became of each, and why some are still there.
 
     Raises:
-        UsageError: these options do not go together.
+        UsageError: these options do not go together, or a name stands for half of something.
         NotFoundError: there is no branch of a name; nothing was deleted.
         RalphError: there is no repository.
 
@@ -75,7 +74,7 @@ def drop(
         raise UsageError("nothing says which branches are to go", "ralph-wrap drop ID… or --merged")
     found = branches.read(place, environ)
     if wanted.names:
-        chosen = [*{one.name: one for one in (branches.named(found, name) for name in wanted.names)}.values()]
+        chosen = [*{one.name: one for one in (_named(found, name) for name in wanted.names)}.values()]
     else:
         chosen = [one for one in found if one.id is not None]
     judge = Judge(place, environ, chosen, now)
@@ -99,11 +98,33 @@ def drop(
         else:
             failures.append(error)
             rows.append(_row(one, lost, error))
-    gone = delete(place.git(environ), [one for one, _ in going], now)
+    gone = _delete(place, environ, [one for one, _ in going], judge, now) if going else {}
     for one, lost in going:
         rows.append(_row(one, lost, gone[one.name]))
         failures += filter(None, [gone[one.name]])
     return rows, _together(failures)
+
+
+def _named(found: list[Branch], name: str) -> Branch:
+    one = branches.named(found, name)
+    if one.saved_name != one.name and name == one.saved_name:
+        raise UsageError(
+            f"{one.saved_name} does not go without {one.name}", f"both: ralph-wrap drop {one.label}"
+        )
+    return one
+
+
+def _delete(
+    place: Project, environ: Mapping[str, str], going: Sequence[Branch], judge: Judge, now: float
+) -> dict[str, RalphError | None]:
+    """Delete branches that no worktree has got since they were judged: none is made meanwhile."""
+    try:
+        with worktree.repository_lock(branches.repository_of(place).common_dir):
+            judge.look_again()
+            late = {one.name: judge.busy(one) for one in going}
+            return late | delete(place.git(environ), [one for one in going if late[one.name] is None], now)
+    except OSError as error:
+        raise RalphError(f"the repository cannot be locked: {error}; nothing was dropped") from error
 
 
 def _row(one: Branch, lost: tuple[str, ...], error: RalphError | None) -> Dropped:

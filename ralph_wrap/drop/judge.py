@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from ralph_wrap.git import Git
     from ralph_wrap.project import Project
 
-_BEGUN_ON = ("rebase-merge/head-name", "rebase-apply/head-name", "BISECT_START")  # git-worktree(1)
+# Git lists of a HEAD what it leads to in the end, where the branch that it names only stands for another one.
+_BEGUN_ON = ("HEAD", "rebase-merge/head-name", "rebase-apply/head-name", "BISECT_START")  # git-worktree(1)
 _NAMED = 10  # commits and files that a refusal names; the others are counted
 
 
@@ -62,7 +63,8 @@ class Judge:
         self._now = now
         self._main = _main(place, self._where)
         repository = branches.repository_of(place)
-        self._checked_out = _checked_out(self._where, repository.common_dir)
+        self._common_dir = repository.common_dir
+        self._checked_out = _checked_out(self._where, self._common_dir)
         saved = [_of_saved(one) for one in chosen if one.saved and not one.only_saved]
         self._facts, _ = compare(self._where, repository, self._main, [*chosen, *saved], pairs=False)
         tips = [oid for one in chosen for oid in (one.tip, one.saved) if oid]
@@ -86,6 +88,10 @@ class Judge:
     def _is_empty(self, one: Branch, facts: Facts) -> bool:
         """Tell whether a branch got no commit and left no saved work, as its session has recorded."""
         return one.saved is None and (one.tip == one.base if one.base else facts.ahead == 0)
+
+    def look_again(self) -> None:
+        """Have :meth:`busy` tell of worktrees that were made since, too."""
+        self._checked_out = _checked_out(self._where, self._common_dir)
 
     def busy(self, one: Branch) -> RalphError | None:
         """Return why a branch is not to be touched at all."""
@@ -127,11 +133,15 @@ class Judge:
         if facts.ahead == 0:
             return True
         fact = self._known.get(one.saved or "")
-        if fact is None or len(fact.parents) != 1:  # what was staged besides is on its second parent alone
+        if fact is None or not fact.parents or self._is_staged(fact.parents):
             return False
         own = self._known.get(one.tip)
-        same = own is not None and fact.parents == (one.tip,) and own.tree == fact.tree
+        same = own is not None and fact.parents[0] == one.tip and own.tree == fact.tree
         return bool(facts.merged) or same
+
+    def _is_staged(self, parents: Sequence[str]) -> bool:
+        """Tell whether an index that held more than HEAD is on the second parent of saved work."""
+        return len({git.tree_of(self._where, parent) for parent in parents}) > 1
 
     def _saved_paths(self, saved: str) -> list[str]:
         fact = self._known.get(saved)
@@ -145,8 +155,8 @@ def _checked_out(where: Git, common_dir: Path) -> dict[str, Path]:
     for directory in (common_dir, *sorted(common_dir.glob("worktrees/*"))):
         for name in _BEGUN_ON:
             with contextlib.suppress(OSError):
-                began = git.text(files.read(directory / name)).strip().removeprefix(HEADS)
-                found.setdefault(began, directory)
+                began = git.text(files.read(directory / name)).strip().removeprefix("ref: ")
+                found.setdefault(began.removeprefix(HEADS), directory)
     return found
 
 

@@ -50,9 +50,13 @@ def delete(where: Git, going: Iterable[Branch], now: float) -> dict[str, RalphEr
     for one in going:
         try:
             ways[one.name] = _way_out(one, there)
+            _forget(where, one, there, now)
             problems[one.name] = None
         except ConflictError as error:
             problems[one.name] = error
+        except GitError as error:
+            del ways[one.name]
+            problems[one.name] = ConflictError(f"{one.name} cannot be dropped: {error.message}", "try again")
     try:
         change_refs(where, [change for way in ways.values() for change in way], _REASON, int(now))
     except GitError:  # one was moved since, say: the others may go all the same
@@ -81,8 +85,25 @@ def _way_out(one: Branch, there: Mapping[str, str]) -> list[RefChange]:
                 f"{name} was dropped once before, as {there[ref][:12]}, and can still be brought back",
                 f"git branch NAME {there[ref][:12]} && git update-ref -d {ref} {there[ref][:12]}",
             )
-        found += [RefChange(ref, there.get(ref), tip), RefChange(HEADS + name, tip, None)]
+        found += [RefChange(ref, None, tip), RefChange(HEADS + name, tip, None)]
     return found
+
+
+def _forget(where: Git, one: Branch, there: Mapping[str, str], now: float) -> None:
+    """Forget that the same was dropped before: git keeps the time of that, and from now on it counts anew.
+
+    Raises:
+        GitError: the branch is not where it was any more; nothing is forgotten.
+
+    """
+    old = [
+        change
+        for name, tip in {one.name: one.tip, one.saved_name: one.saved}.items()
+        if name and tip and (ref := DROPPED + name.removeprefix("ralph/")) in there
+        for change in (RefChange(HEADS + name, tip, tip), RefChange(ref, tip, None))
+    ]
+    if old:
+        change_refs(where, old, _REASON, int(now))
 
 
 def expire(place: Project, environ: Mapping[str, str], keep: float, now: float) -> list[str]:

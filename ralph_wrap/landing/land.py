@@ -215,7 +215,7 @@ def _try(yard: _Yard, one: Branch) -> Landed:
     made = attempt(yard.trial.here, one, target, tip, yard.how, yard.into_main)
     if made.commit is None:
         reason = f"conflicts with {target.name} in {names(made.conflicts)}"
-        hint = f"git merge {one.name}, on {target.name}, and solve them"
+        hint = f"git merge {one.name}, on {target.name}, and resolve them"
         return _left(one, target, reason, hint)._replace(before=tip, after=tip, conflicts=made.conflicts)
     if made.commit == tip:
         return _nothing(one, target, tip)
@@ -230,7 +230,11 @@ def _try(yard: _Yard, one: Branch) -> Landed:
     if yard.stopped():
         raise StoppedError("a signal came before it could land; nothing has moved")
     # A check takes its time; and only now it is known what is to change.
+    if _tip(yard.where, target) != tip:
+        raise ConflictError(f"{target.name} has moved in the meantime", "try again")
     require_movable(yard.repository, target, checkouts, {change.path for change in changes})
+    for checkout in checkouts:
+        require_room(target, checkout, changes)
     move(
         yard.where,
         yard.home,

@@ -156,21 +156,21 @@ def _locked(index: Path, prepared: Path) -> Iterator[Path]:
         ) from None
     try:
         yield lock
-    finally:
+    except BaseException:  # only then it is still ours: once renamed, the next one is somebody else's
         lock.unlink(missing_ok=True)
+        raise
 
 
 def _put_back(checkout: Checkout, scratch: Path, step: Step, now: str | None, *, partly: bool) -> list[str]:
     """Have a checkout be as it was before, as far as it is not anything else by now; tell what is not."""
     _unlock(checkout, scratch / "index")
-    if now != step.old and now is not None and not merging.is_staged(checkout.here, now):
-        return []  # somebody has committed it there
+    back = now or step.old  # what somebody has committed meanwhile, perhaps some of what was to come, stays
     left = []
-    if foreign := put_back(checkout, scratch / "look", step.old, step.new, partly=partly):
+    if foreign := put_back(checkout, scratch / "look", back, step.new, partly=partly):
         left.append(f"{checkout.path} was changed, and is left as it is there: {names(foreign)}")
-    if (partly or not left) and merging.is_staged(checkout.here, step.old):
+    if (partly or not left) and merging.is_staged(checkout.here, back):
         try:
-            merging.move_index(checkout.here, step.new, step.old)
+            merging.move_index(checkout.here, step.new, back)
         except GitError as error:
             left.append(f"the index of {checkout.path} is left as it is: {error.message}")
     return left

@@ -78,7 +78,7 @@ def checkouts_of(where: Git, repository: Repository, target: Target) -> list[Che
             continue
         info = listed._replace(path=_main_path(repository, listed.path)) if number == 0 else listed
         git_dir = repository.common_dir if number == 0 else _registration(repository.common_dir, info.path)
-        if git_dir is None or not info.path.is_dir():
+        if git_dir is None or not info.path.is_dir() or not _leads_to(info.path, git_dir):
             raise ConflictError(
                 f"{target.name} is checked out at {info.path}, which is not to be reached from here",
                 f"land it there; if it is gone for good: git worktree remove {shlex.quote(str(info.path))}",
@@ -107,6 +107,16 @@ def _main_path(repository: Repository, listed: Path) -> Path:
         if (path / named).resolve() == repository.common_dir:
             return path
     return listed
+
+
+def _leads_to(path: Path, git_dir: Path) -> bool:
+    """Tell whether it is this checkout that stands there, and not another one by now."""
+    place = path / ".git"
+    try:
+        named = git.text(files.read(place)).removeprefix("gitdir: ").rstrip("\n")
+    except OSError:
+        return place.resolve() == git_dir.resolve()
+    return (path / named).resolve() == git_dir.resolve()
 
 
 def _registration(common_dir: Path, path: Path) -> Path | None:

@@ -76,6 +76,35 @@ def _data(content: str) -> bytes:
     return b"data %d\n%s\n" % (len(content.encode()), content.encode())
 
 
+def replaced(repo: Repo, path: str, files: Mapping[str, tuple[str, str]], branch: str) -> str:
+    """Make a branch at a commit on HEAD that has something else in place of a path; return the commit.
+
+    Arguments:
+        repo: where; its checkout and its index stay as they are.
+        path: what goes.
+        files: mode and content of what comes, by path.
+        branch: its name.
+
+    """
+    index = {**os.environ, "GIT_INDEX_FILE": os.fspath(repo.path / ".git" / "scratch")}
+
+    def git(*arguments: str, stdin: str = "") -> str:
+        ended = subprocess.run(
+            ("git", *arguments), cwd=repo.path, env=index, input=stdin.encode(), stdout=-1, check=True
+        )
+        return ended.stdout.decode().strip()
+
+    git("read-tree", "HEAD")
+    git("update-index", "--force-remove", path)
+    for name, (mode, content) in files.items():
+        blob = git("hash-object", "-w", "--stdin", stdin=content)
+        git("update-index", "--add", "--cacheinfo", f"{mode},{blob},{name}")
+    commit = git("commit-tree", "-p", "HEAD", "-m", "replaced", git("write-tree"))
+    (repo.path / ".git" / "scratch").unlink()
+    repo.git("branch", branch, commit)
+    return commit
+
+
 def land(repo: Repo, told: Log, *names: str, into: str | None = None, **options: Any) -> list[Landed]:
     """Land branches, as the command line does."""
     environ = {**os.environ, **options.pop("env", {})}
