@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ralph_wrap import branches, checks, config
 from ralph_wrap.branches.compare import compare
-from ralph_wrap.errors import NotFoundError, UsageError
+from ralph_wrap.errors import GitError, NotFoundError, UsageError
 from ralph_wrap.git.compare import facts_of
 from ralph_wrap.project import RUN
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ralph_wrap.branches import Branch, Main
     from ralph_wrap.branches.compare import Facts
     from ralph_wrap.checks import Check
+    from ralph_wrap.git import Git, Repository
     from ralph_wrap.project import Project
 
 ONLY = ("live", "unmerged", "conflicting")
@@ -48,6 +49,9 @@ class Row(NamedTuple):
         verdict: on its session, if that is not finished.
         committed: when its last commit was made: UTC, ISO 8601.
         check: what the project's check last said of its tip, merged: passed or failed.
+        no_commits: it is where its session began, as that has recorded.
+        saved_open: the main branch has it, but not its saved work.
+        belongs_to: the branch that its session went on with, where this one only holds what that has saved.
 
     """
 
@@ -71,6 +75,9 @@ class Row(NamedTuple):
     verdict: str | None = None
     committed: str | None = None
     check: str | None = None
+    no_commits: bool = False
+    saved_open: bool = False
+    belongs_to: str | None = None
 
 
 class Review(NamedTuple):
@@ -119,14 +126,61 @@ def look(place: Project, environ: Mapping[str, str]) -> Review:
             raise
         notes.append(f"{error.message}; {error.hint}")
     facts, more = compare(where, repository, main, found)
+    landed = [one for one in found if one.saved and facts[one.name].merged]
+    try:
+        left = _left(where, repository, main, landed)
+    except GitError as error:
+        left = {one.name for one in landed}
+        more.append(f"what of saved work has landed cannot be told: {error}")
     recorded = facts_of(where, [one.base for one in found if one.base])
     checked = checks.results(place.root / RUN)
     rows = [
-        _row(one, facts[one.name], one.base if one.base in recorded else None, checked.get(one.tip))
+        _row(one, facts[one.name], one.base if one.base in recorded else None, checked.get(one.tip))._replace(
+            saved_open=one.name in left
+        )
         for one in found
     ]
     rows.sort(key=lambda row: row.ended or row.committed or "", reverse=True)
     return Review(rows, main, (*notes, *more))
+
+
+def _left(where: Git, repository: Repository, main: Main | None, landed: Sequence[Branch]) -> set[str]:
+    """Return the names of those branches whose saved work the main branch does not have.
+
+    Saved work is a commit of files, and perhaps one of what was staged: its second parent.
+
+    Arguments:
+        where: git in the repository.
+        repository: which one.
+        main: the main branch.
+        landed: branches that it has, with saved work.
+
+    """
+    saved = {one.name: one.saved for one in landed if one.saved}
+    if not saved:
+        return set()
+    known = facts_of(where, saved.values())
+    parts = {name: (tip, *(known[tip].parents[1:] if tip in known else ())) for name, tip in saved.items()}
+    asked = {oid for row in parts.values() for oid in row}
+    facts, _ = compare(
+        where, repository, main, [landed[0]._replace(name=oid, tip=oid) for oid in asked], pairs=False
+    )
+    begun = {oid for fact in known.values() for oid in fact.parents[:1]}
+    known = facts_of(where, [*asked, *begun])
+
+    def changes(oid: str, since: str) -> bool:
+        fact, start = known.get(oid), known.get(since)
+        return fact is None or start is None or fact.parents[:1] != (since,) or fact.tree != start.tree
+
+    def is_left(one: Branch) -> bool:
+        tip, *staged = parts[one.name]
+        since = [one.tip, *(known[tip].parents[0] for _ in staged)]
+        return any(
+            facts[oid].ahead != 0 and not facts[oid].merged and changes(oid, start)
+            for oid, start in zip((tip, *staged), since, strict=True)
+        )
+
+    return {one.name for one in landed if is_left(one)}
 
 
 def _row(one: Branch, facts: Facts, recorded_base: str | None, checked: Check | None) -> Row:
@@ -153,6 +207,8 @@ def _row(one: Branch, facts: Facts, recorded_base: str | None, checked: Check | 
         verdict=one.verdict,
         committed=None if facts.time is None else _iso(facts.time),
         check=None if checked is None else "passed" if checked.passed else "failed",
+        no_commits=facts.ahead == 0 and one.tip == recorded_base,
+        belongs_to=one.belongs_to,
     )
 
 
@@ -189,7 +245,7 @@ def limited(rows: Sequence[Row], only: str | None) -> list[Row]:
     if only == "live":
         return [row for row in rows if row.verdict == "live"]
     if only == "unmerged":
-        return [row for row in rows if not row.merged]
+        return [row for row in rows if not row.merged or row.saved_open]
     if only == "conflicting":
         return [row for row in rows if row.conflicts_main or row.conflicts]
     if only is None:

@@ -107,6 +107,49 @@ def test_a_base_that_is_no_object_id_is_none(repo: Repo, base: str) -> None:
     assert _read(repo)[0].base is None
 
 
+def test_saved_work_of_a_session_that_went_on_with_a_branch_is_recorded(repo: Repo) -> None:
+    """It is named by that session, which has recorded the other branch."""
+    for name in ("a587", "6732-wip"):
+        repo.git("branch", f"ralph/{name}")
+    record(repo, "a587", repo.head)
+    record(
+        repo,
+        "6732",
+        repo.head,
+        branch="ralph/a587",
+        began=datetime(2026, 1, 3, tzinfo=UTC),
+        saved="ralph/6732-wip",
+        ended_by="stop",
+    )
+    assert [
+        (one.name, one.belongs_to, *((one.record or {}).get(name) for name in ("id", "branch", "ended_by")))
+        for one in _read(repo)
+    ] == [
+        ("ralph/6732-wip", "ralph/a587", "6732", "ralph/a587", "stop"),
+        ("ralph/a587", None, "6732", "ralph/a587", "stop"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("there", "saved"), [(["6732-wip"], "ralph/09be-wip"), (["6732", "6732-wip"], "ralph/6732-wip")]
+)
+def test_a_session_that_has_not_saved_it_does_not_record_it(repo: Repo, there: list[str], saved: str) -> None:
+    """Its id alone says nothing, nor does what it saved of a branch that is there."""
+    for name in there:
+        repo.git("branch", f"ralph/{name}")
+    record(repo, "6732", repo.head, branch="ralph/a587", saved=saved)
+    assert [(one.record, one.belongs_to, one.base) for one in _read(repo)] == [(None, None, None)]
+
+
+def test_the_newest_session_of_an_id_has_saved_the_work(repo: Repo) -> None:
+    """Ids come back: an earlier one had a branch of that name, which is gone."""
+    repo.git("branch", "ralph/6732-wip")
+    record(repo, "6732", repo.head, saved="ralph/6732-wip")
+    later = datetime(2026, 1, 3, tzinfo=UTC)
+    record(repo, "6732", repo.head, branch="topic", began=later, saved="ralph/6732-wip")
+    assert [one.belongs_to for one in _read(repo)] == ["topic"]
+
+
 def test_a_branch_of_a_live_session_is_live(repo: Repo) -> None:
     """Its record is not finished, and its lock is held."""
     home = Registry(repo.path / ".ralph" / "run")
@@ -124,6 +167,11 @@ def test_a_branch_of_a_live_session_is_live(repo: Repo) -> None:
     (home.agents / "a3f2.json").write_bytes(live.to_json())
     try:
         assert [(one.verdict, (one.record or {})["id"]) for one in _read(repo)] == [("live", "a3f2")]
+        repo.git("branch", "ralph/a3f2-wip")
+        assert [(one.name, one.verdict) for one in _read(repo)] == [
+            ("ralph/a3f2-wip", "live"),
+            ("ralph/foo", "live"),
+        ]
     finally:
         lock.release()
 

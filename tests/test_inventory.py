@@ -262,6 +262,26 @@ def test_ps_all_shows_finished_sessions_too(full: Repo) -> None:
     assert (result.status, result.stdout.decode(), result.stderr) == (0, SHOWN_WITH_FINISHED, "")
 
 
+def test_ps_fits_into_a_terminal(full: Repo) -> None:
+    """What is run gives way first, by what its letters take, then the end of a line."""
+    with Terminal(PROGRAM, "ps", cwd=full.path, size=(24, 62)) as terminal:
+        assert terminal.finish() == 0
+        lines = terminal.words.splitlines()
+    assert lines == [
+        "ID    VERDICT  AGENT         ITERATION  AGE  BRANCH      AHEA…",
+        "dead  unknown  -             -          -    -           -   …",
+        "0b0b  orphan   claude        1          2d   ralph/0b0b  -   …",
+        "a3f2  live     claude        12         3h   ralph/a3f2  2   …",
+        "f0f0  foreign  sh -c 'a??[…  0          5m   -           -   …",
+    ]
+
+
+def test_ps_cuts_nothing_in_a_pipe(full: Repo) -> None:
+    """Whatever the terminal of whoever started it is like."""
+    result = command("ps", cwd=full.path, env={"COLUMNS": "20"})
+    assert result.stdout.decode() == SHOWN
+
+
 def _envelope(stdout: bytes) -> dict[str, Any]:
     """Return what was printed, sessions by id, their ages checked and taken out."""
     envelope: dict[str, Any] = json.loads(stdout)

@@ -275,7 +275,7 @@ def test_a_refusal_is_told_in_its_own_words(repo: Repo, there: Repo, hub: GitHub
 def test_who_is_not_logged_in_is_told_how(repo: Repo, there: Repo, hub: GitHub, told: Log) -> None:
     """Before anything is pushed."""
     with pytest.raises(RalphError, match="gh auth login"):
-        opened(repo, told, GH_TOKEN="", GH_HOST="")
+        opened(repo, told, GH_TOKEN="", GH_HOST="", CI="")
     assert (pushed(there), hub.asked) == ({}, [])
 
 

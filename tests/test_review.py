@@ -75,6 +75,9 @@ def test_a_row_tells_everything_of_a_branch(repo: Repo) -> None:
             "verdict": None,
             "committed": "2026-01-02T03:04:05+00:00",
             "check": "failed",
+            "no_commits": False,
+            "saved_open": False,
+            "belongs_to": None,
         }
     ]
 
@@ -143,6 +146,67 @@ def test_a_branch_without_commits_of_its_own_is_merged(repo: Repo) -> None:
     repo.commit("later")
     row = _rows(repo)["a3f2"]
     assert (row.merged, row.ahead, row.behind, row.files) == (True, 0, 1, 0)
+
+
+def _unmerged(repo: Repo) -> list[str]:
+    return [row.branch for row in review.limited(_look(repo).rows, "unmerged")]
+
+
+def _main_column(repo: Repo) -> dict[str, str]:
+    names, *lines = [line.split("  ") for line in table(_look(repo).rows, NOW).split("\n")]
+    cells = [[cell.strip() for cell in line if cell.strip()] for line in (names, *lines)]
+    return {line[0]: line[cells[0].index("MAIN")] for line in cells[1:]}
+
+
+def test_a_branch_that_got_no_commit_is_not_called_merged(repo: Repo) -> None:
+    """As far as its session has recorded where it began, whether that still runs or not."""
+    first = repo.head
+    grow(repo, "ralph/0001", "main", {"new": "new\n"})
+    repo.git("branch", "ralph/0002")
+    repo.git("branch", "ralph/0003")
+    record(repo, "0001", first)
+    record(repo, "0002", first)
+    repo.git("merge", "--quiet", "ralph/0001")
+    assert _main_column(repo) == {"ralph/0001": "merged", "ralph/0002": "no commits", "ralph/0003": "merged"}
+    assert {row.merged for row in _look(repo).rows} == {True}
+    live = ROW._replace(verdict="live", merged=True, no_commits=True, ahead=0)
+    assert "  no commits  " in table([live], NOW)
+
+
+def test_saved_work_without_commits_is_not_merged(repo: Repo) -> None:
+    """It is listed as long as something of it is not on the main branch."""
+    grow(repo, "main", "main", {"file.txt": TEXT})
+    repo.git("branch", "ralph/0001")
+    grow(repo, "index", "main", {})
+    grow(repo, "ralph/0001-wip", "main", {"new": "new\n"}, merging=["index"])
+    repo.git("branch", "ralph/0002")
+    assert _unmerged(repo) == ["ralph/0001"]
+    grow(repo, "main", "main", {"file.txt": _changed(3)}, {"new": "new\n"})
+    assert _unmerged(repo) == []
+
+
+def test_saved_work_of_a_branch_that_has_landed_is_not_merged(repo: Repo) -> None:
+    """However it has landed; what differs in nothing from its branch is no work."""
+    _landing(repo)
+    grow(repo, "ralph/a3f2-wip", "ralph/a3f2", {"more": "more\n"})
+    grow(repo, "ralph/0001", "main", {"one": "one\n"})
+    grow(repo, "ralph/0001-wip", "ralph/0001", {})
+    repo.git("merge", "--squash", "--quiet", "ralph/a3f2")
+    repo.commit("landed")
+    repo.git("cherry-pick", "ralph/0001")
+    assert {row.merged for row in _look(repo).rows} == {True}
+    assert _unmerged(repo) == ["ralph/a3f2"]
+
+
+def test_what_was_staged_besides_is_saved_work_of_its_own(repo: Repo) -> None:
+    """The main branch has the files, but not what is on the second parent alone."""
+    base = repo.head
+    for name, staged in (("0001", "other\n"), ("0002", "new\n")):
+        repo.git("branch", f"ralph/{name}")
+        grow(repo, f"index-{name}", base, {"new": staged})
+        grow(repo, f"ralph/{name}-wip", base, {"new": "new\n", "file": "x\n"}, merging=[f"index-{name}"])
+    grow(repo, "main", "main", {"new": "new\n", "file": "x\n"})
+    assert _unmerged(repo) == ["ralph/0001"]
 
 
 def test_a_change_that_the_main_branch_has_anyhow_is_merged(repo: Repo) -> None:
@@ -429,6 +493,18 @@ def test_a_branch_whose_commit_is_missing_is_shown(repo: Repo) -> None:
     assert (rows["0001"].ahead, rows["0001"].merged) == (1, False)
 
 
+@pytest.mark.parametrize("missing", ["ralph/0001-wip", "ralph/0001-wip^2"])
+def test_saved_work_whose_commit_is_missing_is_left(repo: Repo, missing: str) -> None:
+    """Nobody knows what was in it."""
+    repo.git("branch", "ralph/0001")
+    grow(repo, "index", "main", {})
+    grow(repo, "ralph/0001-wip", "main", {"new": "new\n"}, merging=["index"])
+    gone = repo.git("rev-parse", missing)
+    repo.git("branch", "-D", "index")
+    (repo.path / ".git" / "objects" / gone[:2] / gone[2:]).unlink()
+    assert _unmerged(repo) == ["ralph/0001"]
+
+
 def test_names_in_any_script_are_shown(repo: Repo) -> None:
     """Of branches and of files; bytes that are no text, too."""
     for name in ("ralph/työ", "ralph/作業", "ralph/عمل"):
@@ -586,6 +662,31 @@ def test_lists_give_way_on_a_narrow_terminal() -> None:
     ]
 
 
+def test_a_long_command_gives_way_before_lists() -> None:
+    """Cut by what its letters take; without a terminal it is whole."""
+    rows = [ROW._replace(agent="./作業.sh 作業 " * 8), ROW]
+    assert table(rows, NOW, width=101).split("\n") == [
+        (
+            "BRANCH      AGENT         STATE    AGE  AHEAD  BEHIND  FILES  LINES   SAVED  MAIN   "
+            "CONFLICTS  OVERL…"
+        ),
+        "ralph/a3f2  ./作業.sh …   promise  2h   2      1       3      +30 -4  no     clean  -          09be",
+        "ralph/a3f2  claude        promise  2h   2      1       3      +30 -4  no     clean  -          09be",
+    ]
+    assert table(rows, NOW).split("\n")[1].count("./作業.sh 作業 ") == 8
+
+
+def test_the_branch_that_saved_work_belongs_to_has_a_column() -> None:
+    """Where there is such a branch."""
+    row = ROW._replace(branch="ralph/6732-wip", belongs_to="ralph/a587\n")
+    assert [line.partition("OVERLAPS  ")[2] or line[-19:] for line in table([row, ROW], NOW).split("\n")] == [
+        "BELONGS TO",
+        "be      ralph/a587?",
+        "        09be      -",
+    ]
+    assert "BELONGS TO" not in table([ROW], NOW)
+
+
 def test_what_agents_write_does_nothing_to_a_terminal() -> None:
     """Nor does it begin a line."""
     shown = table([ROW._replace(agent="\x1b[2J\n", branch="ralph/\u202efoo", overlaps=("ralph/\x9b",))], NOW)
@@ -609,6 +710,8 @@ def test_a_terminal_gets_colours_and_no_line_that_is_too_long(repo: Repo) -> Non
         assert terminal.finish() == 0
         lines = terminal.words.splitlines()
     assert (len(lines), {len(line) <= 100 for line in lines}) == (21, {True})
+    piped = command("review", "--sort=id", cwd=repo.path, env={"COLUMNS": "40"})
+    assert max(map(len, piped.stdout.decode().splitlines())) > 100
     plain = {"NO_COLOR": "1"}
     repo.git("branch", "ralph/merged")
     with Terminal(PROGRAM, "review", cwd=repo.path, env=plain) as terminal:

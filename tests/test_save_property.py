@@ -35,7 +35,7 @@ def _without_clashes(listing: Listing) -> Listing:
 _LISTINGS = st.dictionaries(_PATHS, st.one_of(_FILES, _FILES, _LINKS), max_size=8).map(_without_clashes)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(base=_LISTINGS, index=_LISTINGS, disk=_LISTINGS)
 def test_restoring_gives_back_the_exact_tree(base: Listing, index: Listing, disk: Listing) -> None:
     """The saved commit holds the disk, its second parent the index, its first what was committed."""

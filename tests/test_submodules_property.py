@@ -74,7 +74,7 @@ def _blobs(sub: Repo) -> set[str]:
     return found | (blobs & {*listed.split()})
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(done=_DONE)
 def test_nothing_done_in_submodules_is_lost(model: Path, done: list[tuple[str, str]]) -> None:
     """The worktree is gone only if all of it is reachable by a ref elsewhere."""

@@ -42,7 +42,7 @@ class Branch(NamedTuple):
         tip: object id.
         saved: tip of ``<name>-wip``; the same as *tip* where only saved work is left.
         record: of the newest session that names the branch: what its record holds, and its report over that;
-            ``None`` if no session does.
+            ``None`` if no session does. Where only saved work is left, of the one that has saved it.
         verdict: on a session that is not finished and names the branch; ``None`` if there is none.
         base: the commit that it started from, as its session has recorded; perhaps not there any more.
 
@@ -70,6 +70,12 @@ class Branch(NamedTuple):
     def only_saved(self) -> bool:
         """Whether saved work is all there is: the branch itself is gone, or never was one of ours."""
         return self.id is not None and self.name.endswith(WIP)
+
+    @property
+    def belongs_to(self) -> str | None:
+        """The branch that its session went on with, where only saved work has the session's own name."""
+        branch = (self.record or {}).get("branch") if self.only_saved else None
+        return branch if isinstance(branch, str) and branch != self.name.removesuffix(WIP) else None
 
     @property
     def label(self) -> str:
@@ -119,7 +125,8 @@ def read(place: Project, environ: Mapping[str, str]) -> list[Branch]:
     """
     repository_of(place)
     tips = {ref.removeprefix(HEADS): oid for ref, oid in git.refs(place.git(environ), OURS).items()}
-    sessions = known(place, environ, [*tips, *(name.removesuffix(WIP) for name in tips if _saver(name))])
+    stems = {name.removesuffix(WIP) for name in tips if _saver(name)}
+    sessions = known(place, environ, tips, stems - {*tips})
     return [
         _branch(name, tips, sessions)
         for name in sorted(tips)

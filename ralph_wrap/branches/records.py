@@ -32,31 +32,44 @@ class Known(NamedTuple):
     base: str | None
 
 
-def known(place: Project, environ: Mapping[str, str], names: Collection[str]) -> dict[str, Known]:
+def known(
+    place: Project, environ: Mapping[str, str], names: Collection[str], gone: Collection[str] = ()
+) -> dict[str, Known]:
     """Return what sessions have recorded, by the short name of the branch.
+
+    A session may have gone on with the branch of another one. What it saved is named by its own id all the
+    same, so it is then known by a branch that there never was.
 
     Arguments:
         place: the project.
         environ: our environment.
         names: of the branches; others are left out.
+        gone: names without a branch, of which there is only saved work.
 
     """
-    wanted = {*names}
+    wanted = {*names, *gone}
     verdicts: dict[str, list[Verdict]] = {}
     records: dict[str, list[tuple[Record, Registry | None]]] = {}
     for home in project.registries(place, environ):
         for told in home.finished():
-            if isinstance(told, Record) and told.branch and told.branch in wanted:
-                records.setdefault(told.branch, []).append((told, home))
+            if isinstance(told, Record) and told.branch:
+                own = f"ralph/{told.id}"
+                if told.branch in wanted:
+                    records.setdefault(told.branch, []).append((told, home))
+                if told.branch != own and own in gone and _has_saved(told, home, f"{own}-wip"):
+                    records.setdefault(own, []).append((told, home))
     for found in inventory.unfinished(place, environ):
-        branch = f"ralph/{found.id}"
+        own = f"ralph/{found.id}"
+        branch = own
         if found.record is not None and found.record.branch:
             branch = found.record.branch
-            records.setdefault(branch, []).append((found.record, None))
-        verdicts.setdefault(branch, []).append(found.verdict)
+        for name in {branch, own} if own in gone else {branch}:
+            if found.record is not None and found.record.branch:
+                records.setdefault(name, []).append((found.record, None))
+            verdicts.setdefault(name, []).append(found.verdict)
     return {
         branch: Known(
-            record=_merged(branch, records.get(branch, [])),
+            record=_merged(records.get(branch, [])),
             verdict=min(verdicts[branch], key=_FIRST.index).value if branch in verdicts else None,
             base=_base(branch, [record for record, _ in records.get(branch, [])]),
         )
@@ -64,8 +77,14 @@ def known(place: Project, environ: Mapping[str, str], names: Collection[str]) ->
     }
 
 
-def _merged(branch: str, found: list[tuple[Record, Registry | None]]) -> dict[str, Any] | None:
-    """Return the newest record with its report over it, as far as that speaks of the same branch."""
+def _has_saved(record: Record, home: Registry, name: str) -> bool:
+    """Tell whether a session has reported that its saved work is on a branch."""
+    told = report.read(home.sessions / record.session / "report.json")
+    return told is not None and told.session == record.session and told.saved == name
+
+
+def _merged(found: list[tuple[Record, Registry | None]]) -> dict[str, Any] | None:
+    """Return the newest record with its report over it, but for the branch."""
     if not found:
         return None
     record, home = max(found, key=lambda pair: pair[0].session)
@@ -75,7 +94,7 @@ def _merged(branch: str, found: list[tuple[Record, Registry | None]]) -> dict[st
     told = report.read(home.sessions / record.session / "report.json") if home else None
     if told is not None and told.session == record.session:
         merged |= told._asdict()
-    return merged | {"branch": branch}
+    return merged | {"branch": record.branch}
 
 
 def _base(branch: str, found: list[Record]) -> str | None:

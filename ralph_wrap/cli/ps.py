@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ralph_wrap.cli import columns
 from ralph_wrap.cli.boundary import answer, become_owner, boundary, remark
 from ralph_wrap.cli.run import Directory
 from ralph_wrap.log import on_stderr
@@ -31,7 +32,10 @@ def ps(
     watch: Annotated[bool, typer.Option("--watch", help="Go on until Ctrl-C.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """List the sessions of a project."""
+    """List the sessions of a project.
+
+    AHEAD counts the commits on the branch since the session began.
+    """
     from ralph_wrap import inventory  # noqa: PLC0415 -- loads psutil
     from ralph_wrap.project import find  # noqa: PLC0415
 
@@ -56,7 +60,7 @@ def _show(entries: list[Entry], *, json: bool, ended: bool) -> None:
     if json:
         answer("ps", [entry._asdict() for entry in entries])
     else:
-        typer.echo(table(entries, ended=ended))
+        typer.echo(table(entries, ended=ended, width=columns.of_terminal()))
 
 
 def _watch(look: Callable[[], list[Entry]], show: Callable[[list[Entry]], None]) -> None:
@@ -80,14 +84,18 @@ def _watch(look: Callable[[], list[Entry]], show: Callable[[list[Entry]], None])
                 return
 
 
-def table(entries: list[Entry], *, ended: bool = False) -> str:
-    """Return the sessions as aligned columns; if asked for, with how they have ended."""
-    columns = [column for column in _CELLS if ended or column not in _ENDED]
-    rows = [columns, *([_shown(_CELLS[column](entry)) for column in columns] for entry in entries)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
+def table(entries: list[Entry], *, ended: bool = False, width: int | None = None) -> str:
+    """Return the sessions as aligned columns.
+
+    Arguments:
+        entries: the sessions.
+        ended: with how they have ended.
+        width: columns of the terminal, in which commands and what comes last give way; ``None`` for no limit.
+
+    """
+    names = [name for name in _CELLS if ended or name not in _ENDED]
+    rows = [[_shown(_CELLS[name](entry)) for name in names] for entry in entries]
+    return "\n".join(columns.aligned(names, rows, width, _GIVING_WAY))
 
 
 def _shown(cell: object) -> str:
@@ -115,3 +123,4 @@ _CELLS: dict[str, Callable[[Entry], object]] = {
     "WORKSPACE": lambda entry: entry.note or entry.workspace,
     "KEPT": lambda entry: entry.kept,
 }
+_GIVING_WAY = (("AGENT", 12),)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-import unicodedata
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ralph_wrap.cli import columns
 from ralph_wrap.cli.boundary import answer, become_owner, boundary, remark
 from ralph_wrap.cli.run import Directory
 from ralph_wrap.errors import RalphError, UsageError
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from ralph_wrap.pullrequest import Opened
     from ralph_wrap.review import Row
 
-_NARROWEST = 5  # letters of a column that gives way
 _RED, _GREEN, _FAINT, _PLAIN = "\x1b[31m", "\x1b[32m", "\x1b[2m", "\x1b[0m"  # ECMA-48: SGR
 
 
@@ -47,7 +45,10 @@ def review(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """List the branches of sessions: what they change, what is merged, what conflicts with what."""
+    """List the branches of sessions: what they change, what is merged, what conflicts with what.
+
+    AHEAD counts the commits that the main branch lacks.
+    """
     from ralph_wrap import project as places  # noqa: PLC0415 -- not for --help
     from ralph_wrap import pullrequest  # noqa: PLC0415
     from ralph_wrap import review as use_case  # noqa: PLC0415
@@ -74,7 +75,7 @@ def review(
             return
         if html:
             return
-        typer.echo(table(rows, datetime.now(UTC), width=_width(), colour=_colour(environ)))
+        typer.echo(table(rows, datetime.now(UTC), width=columns.of_terminal(), colour=_colour(environ)))
         if not rows:
             remark(f"no branches that are {only}" if only and found.rows else "no branches below ralph/")
 
@@ -105,11 +106,6 @@ def _writer() -> Callable[..., None]:
     return file.write
 
 
-def _width() -> int | None:
-    """Return how many columns our terminal has, ``None`` without one."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-
-
 def _colour(environ: Mapping[str, str]) -> bool:
     dumb = environ.get("TERM", "dumb") == "dumb"
     return sys.stdout.isatty() and not dumb and not environ.get("NO_COLOR")
@@ -121,55 +117,25 @@ def table(rows: Sequence[Row], now: datetime, *, width: int | None = None, colou
     Arguments:
         rows: the branches.
         now: for their ages.
-        width: columns of the terminal, in which lists give way; ``None`` for no limit.
+        width: columns of the terminal, in which commands and lists give way; ``None`` for no limit.
         colour: mark what is merged and what conflicts.
 
     """
     names = [name for name in _CELLS if name not in _SELDOM or any(map(_SELDOM[name], rows))]
     cells = [[_shown(_CELLS[name](row, now)) for name in names] for row in rows]
-    widths = [max(map(_columns, column)) for column in zip(names, *cells, strict=True)]
-    for name in reversed(_GIVING_WAY) if width is not None else ():
-        number = names.index(name)
-        excess = sum(widths) + 2 * (len(widths) - 1) - (width or 0)
-        widths[number] = max(min(widths[number], _NARROWEST), widths[number] - max(0, excess))
-    lines = [_line(line, widths) for line in (names, *cells)]
-    if width is not None:
-        lines = [_fitted(line, width).rstrip() for line in lines]
+    lines = columns.aligned(names, cells, width, _GIVING_WAY)
     marks = ["", *(_mark(row) if colour else "" for row in rows)]
     return "\n".join(
         f"{mark}{line}{_PLAIN}" if mark else line for mark, line in zip(marks, lines, strict=True)
     )
 
 
-def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    return "  ".join(_fitted(cell, width) for cell, width in zip(cells, widths, strict=True)).rstrip()
-
-
-def _fitted(cell: str, width: int) -> str:
-    if _columns(cell) > width:
-        cell = cell[:width]
-        while _columns(cell) >= width:
-            cell = cell[:-1]
-        cell += "…"
-    return cell + " " * (width - _columns(cell))
-
-
-def _columns(text: str) -> int:
-    """Return how many columns of a terminal a text takes (UAX #11)."""
-    if text.isascii():
-        return len(text)
-    return sum(
-        0 if unicodedata.combining(letter) else 2 if unicodedata.east_asian_width(letter) in "WF" else 1
-        for letter in text
-    )
-
-
 def _mark(row: Row) -> str:
     if row.conflicts_main or row.check == "failed":
         return _RED
-    if row.merged:
-        return _FAINT
-    return _GREEN if row.verdict == "live" else ""
+    if row.verdict == "live":
+        return _GREEN
+    return _FAINT if row.merged and not row.saved_open else ""
 
 
 def _shown(cell: object) -> str:
@@ -194,8 +160,10 @@ def _age(row: Row, now: datetime) -> str | None:
 
 
 def _main(row: Row) -> str | None:
-    if row.merged or row.conflicts_main is None:
-        return "merged" if row.merged else None
+    if row.merged:
+        return "no commits" if row.no_commits else "merged"
+    if row.conflicts_main is None:
+        return None
     return "conflict" if row.conflicts_main else "clean"
 
 
@@ -213,6 +181,10 @@ _CELLS: dict[str, Callable[[Row, datetime], object]] = {
     "MAIN": lambda row, _: _main(row),
     "CONFLICTS": lambda row, _: row.conflicts,
     "OVERLAPS": lambda row, _: row.overlaps,
+    "BELONGS TO": lambda row, _: row.belongs_to,
 }
-_SELDOM: dict[str, Callable[[Row], object]] = {"CHECK": lambda row: row.check}
-_GIVING_WAY = ("AGENT", "CONFLICTS", "OVERLAPS")  # the last one first
+_SELDOM: dict[str, Callable[[Row], object]] = {
+    "CHECK": lambda row: row.check,
+    "BELONGS TO": lambda row: row.belongs_to,
+}
+_GIVING_WAY = (("AGENT", 12), ("OVERLAPS", 5), ("CONFLICTS", 5), ("AGENT", 5))

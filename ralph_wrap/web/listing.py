@@ -26,7 +26,7 @@ SORTS: dict[str, Callable[[Row], Any]] = {
 FILTERS: dict[str, Callable[[Row], bool]] = {
     "all": lambda _: True,
     "live": lambda row: row.verdict == "live",
-    "unmerged": lambda row: not row.merged,
+    "unmerged": lambda row: not row.merged or row.saved_open,
     "conflicting": lambda row: bool(row.conflicts_main or row.conflicts),
     "saved": lambda row: bool(row.saved),
 }

@@ -1,0 +1,65 @@
+"""Text in aligned columns, some of which give way where the terminal is narrower."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import unicodedata
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_GAP = "  "
+
+
+def of_terminal() -> int | None:
+    """Return how many columns our terminal has, ``None`` without one."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def aligned(
+    names: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    width: int | None = None,
+    giving_way: Sequence[tuple[str, int]] = (),
+) -> list[str]:
+    """Return the lines of a table; the first one names its columns.
+
+    Arguments:
+        names: of the columns.
+        rows: their cells, printable.
+        width: of the terminal; ``None`` for no limit, and nothing is cut.
+        giving_way: the columns that are cut where a line would be too long, in this order, and how narrow
+            each may become. Where that is not enough, lines are cut.
+
+    """
+    widths = [max(map(taken, column)) for column in zip(names, *rows, strict=True)]
+    for name, least in giving_way if width is not None else ():
+        number = names.index(name)
+        excess = sum(widths) + len(_GAP) * (len(widths) - 1) - (width or 0)
+        widths[number] = max(min(widths[number], least), widths[number] - max(0, excess))
+    lines = [
+        _GAP.join(_fitted(cell, room) for cell, room in zip(row, widths, strict=True)).rstrip()
+        for row in (names, *rows)
+    ]
+    return lines if width is None else [_fitted(line, width).rstrip() for line in lines]
+
+
+def taken(text: str) -> int:
+    """Return how many columns of a terminal a text takes (UAX #11)."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(letter) else 2 if unicodedata.east_asian_width(letter) in "WF" else 1
+        for letter in text
+    )
+
+
+def _fitted(cell: str, width: int) -> str:
+    if taken(cell) > width:
+        cell = cell[:width]
+        while taken(cell) >= width:
+            cell = cell[:-1]
+        cell += "…"
+    return cell + " " * (width - taken(cell))
