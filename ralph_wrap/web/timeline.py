@@ -69,17 +69,22 @@ def story(events: Sequence[dict[str, Any]], commits: Sequence[LogEntry], now: da
     for commit in reversed(commits):  # of one second, the older one first
         at = datetime.fromtimestamp(min(max(commit.time, 0), int(now.timestamp())), UTC)
         happened.append(Happened(at, "commit", "commit", commit.subject, commit.id))
-    return Story(_iterations(told, now), sorted(happened, key=lambda one: one.at))
+    return Story(_iterations(told, commits, now), sorted(happened, key=lambda one: one.at))
 
 
-def _iterations(told: Sequence[tuple[datetime, dict[str, Any]]], now: datetime) -> list[Iteration]:
+def _iterations(
+    told: Sequence[tuple[datetime, dict[str, Any]]], commits: Sequence[LogEntry], now: datetime
+) -> list[Iteration]:
     if not told:
         return []
     begins: dict[int, datetime] = {}
     ends: dict[int, tuple[datetime, dict[str, Any]]] = {}
+    spent: dict[int, dict[str, Any]] = {}
     released = any(event.get("event") == "session.released" for _, event in told)
     last = told[-1][0] if released else now
     for at, event in told:
+        if event.get("event") == "agent.reported" and begins:  # it does not say in which iteration
+            spent[max(begins)] = event
         number = event.get("iteration")
         if not isinstance(number, int):
             continue
@@ -94,13 +99,14 @@ def _iterations(told: Sequence[tuple[datetime, dict[str, Any]]], now: datetime) 
         ended, event = ends.get(number, (last, {}))
         took = max((ended - began).total_seconds(), 0.0)
         status = event.get("status")
+        made = sum(int(began.timestamp()) <= commit.time <= ended.timestamp() for commit in commits)
         found.append(
             Iteration(
                 number=number,
                 began=began,
                 took=took,
                 status=status if isinstance(status, int) else None,
-                remarks=_remarks(event),
+                remarks=_remarks(event, spent.get(number, {}), made),
                 left=min(100.0, 100 * max((began - first).total_seconds(), 0.0) / whole),
                 width=max(_NARROWEST, min(100.0, 100 * took / whole)),
             )
@@ -108,10 +114,8 @@ def _iterations(told: Sequence[tuple[datetime, dict[str, Any]]], now: datetime) 
     return found
 
 
-def _remarks(ended: dict[str, Any]) -> tuple[str, ...]:
-    if not ended:
-        return ("not ended",)
-    remarks = []
+def _remarks(ended: dict[str, Any], spent: dict[str, Any], commits: int) -> tuple[str, ...]:
+    remarks = [] if ended else ["not ended"]
     if ended.get("promised") is True:
         remarks.append("promise kept")
     if ended.get("changed") is False:
@@ -120,10 +124,11 @@ def _remarks(ended: dict[str, Any]) -> tuple[str, ...]:
         remarks.append(f"cut: {ended['cut']}")
     if ended.get("refused") is True:
         remarks.append("usage limit")
+    facts = {**spent, "commits": commits or None}
     remarks += [
-        f"{label} {ended[key]}"
+        f"{label} {facts[key]}"
         for key, label in (("cost_usd", "US$"), ("tokens", "tokens"), ("commits", "commits"))
-        if isinstance(ended.get(key), int | float)
+        if isinstance(facts.get(key), int | float)
     ]
     return tuple(remarks)
 
