@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def _sealed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Give the test a HOME, a git configuration, an identity, and a directory that is no project."""
     for name in list(os.environ):
-        if name.startswith(("GIT_", "RALPH_", "XDG_")):
+        if name.startswith(("GIT_", "RALPH_", "XDG_")) or name in {"COLUMNS", "LINES"}:
             monkeypatch.delenv(name)
     home = tmp_path / "home"
     home.mkdir()

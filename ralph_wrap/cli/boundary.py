@@ -58,7 +58,8 @@ def _stdout_written() -> Iterator[None]:
         try:
             yield
         finally:
-            sys.stdout.flush()
+            if sys.stdout is not None:  # closed by whoever started us
+                sys.stdout.flush()
     except BrokenPipeError:
         stdout = select.poll()
         stdout.register(1, 0)

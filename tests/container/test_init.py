@@ -26,7 +26,6 @@ def test_no_zombies(start_box: StartBox, repo: Repo) -> None:
     box = start_box(repo.path)
     make_orphans(box)
     box.eventually(lambda: not zombies(box), "them to be reaped")
-    assert zombies(box) == 0
 
 
 def test_zombies_without_it(start_box: StartBox, repo: Repo) -> None:
