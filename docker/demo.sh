@@ -110,7 +110,8 @@ tr -d '\r' <"$scratch/lexer.out"
 
 parser=$(branch_of parser)
 lexer=$(branch_of lexer)
-printf '\n── What they left, looked at on the host with plain git in %s\n' "$repository"
+printf '\n── What they left, looked at on the host in %s, also with plain git\n' "$repository"
+show "ralph-wrap review"
 show "git branch --list 'ralph/*'"
 show "git log --oneline main..$parser"
 show "git diff --stat $parser $parser-wip"

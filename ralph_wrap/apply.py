@@ -12,7 +12,7 @@ import os
 import shutil
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import branches, git, project, trial
+from ralph_wrap import git, project, trial
 from ralph_wrap.checkout import Checkout, apart, in_the_way, names, on_disk, put_back
 from ralph_wrap.errors import ConflictError, GitError, NotFoundError, RalphError
 from ralph_wrap.git import merge as merging
@@ -83,7 +83,7 @@ def apply(
         RalphError: it cannot be tried, or not be written; nothing has changed.
 
     """
-    repository = branches.repository_of(place)
+    repository = project.repository_of(place)
     where = place.git(environ)
     if branch.saved is None or branch.saved_name is None:
         raise NotFoundError(f"{branch.name} has no saved work", "ralph-wrap review shows which have")

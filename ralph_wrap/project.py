@@ -93,6 +93,18 @@ def _is_checkout_of(directory: Path, common_dir: Path) -> bool:
     return common_dir in {target, target.parent.parent}
 
 
+def repository_of(place: Project) -> Repository:
+    """Return the repository of a project.
+
+    Raises:
+        RalphError: there is none, or git cannot be used in it.
+
+    """
+    if place.repository is None:
+        raise place.obstacle or NotARepositoryError(f"{place.root} is not in a git repository", "git init")
+    return place.repository
+
+
 def registries(project: Project, environ: Mapping[str, str]) -> Iterator[Registry]:
     """Yield every place where sessions of this project may be registered, the normal one first."""
     if not _symlink(project):

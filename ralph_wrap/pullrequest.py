@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ralph_wrap import branches, config, git, github
+from ralph_wrap import branches, config, git, github, project
 from ralph_wrap.branches import HEADS
 from ralph_wrap.branches.compare import compare
 from ralph_wrap.errors import ConflictError, RalphError, UsageError
@@ -129,7 +129,7 @@ def _require_unmerged(place: Project, where: Git, one: Branch, main: Main) -> No
         ConflictError: there is not.
 
     """
-    facts = compare(where, branches.repository_of(place), main, [one], pairs=False)[0][one.name]
+    facts = compare(where, project.repository_of(place), main, [one], pairs=False)[0][one.name]
     if facts.merged or not facts.ahead:
         raise ConflictError(f"{main.name} has all of {one.name} already", f"ralph-wrap drop {one.label}")
     if facts.base is None:

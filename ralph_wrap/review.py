@@ -6,7 +6,7 @@ import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ralph_wrap import branches, checks, config
+from ralph_wrap import branches, checks, config, project
 from ralph_wrap.branches.compare import compare
 from ralph_wrap.errors import GitError, NotFoundError, UsageError
 from ralph_wrap.git.compare import facts_of
@@ -113,7 +113,7 @@ def look(place: Project, environ: Mapping[str, str]) -> Review:
         RalphError: there is no repository, or a commit in it is missing.
 
     """
-    repository = branches.repository_of(place)
+    repository = project.repository_of(place)
     where = place.git(environ)
     configured = config.of_project(place.root).main
     found = branches.read(place, environ)

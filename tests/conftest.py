@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ralph_wrap.log import Log
 from tests.support.processes import end_all
 from tests.support.repo import Repo, make_repo
 
@@ -58,6 +59,14 @@ def ended(_sealed: None, home: Path) -> Iterator[None]:
     """End, after the test, whatever it has started."""
     yield
     end_all(home)
+
+
+@pytest.fixture
+def told() -> Iterator[Log]:
+    """Yield a log that nobody reads."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    yield Log(null, terminal=False, colour=False)
+    os.close(null)
 
 
 @pytest.fixture

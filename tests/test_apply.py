@@ -13,24 +13,16 @@ import pytest
 from ralph_wrap import apply as applying
 from ralph_wrap import branches, project
 from ralph_wrap.errors import ConflictError, NotFoundError, RalphError
-from tests.support.landing import branch, files_of, left, project_with_files, replaced, unread
+from tests.support.landing import branch, files_of, left, project_with_files, replaced
 from tests.support.repo import Repo, make_repo
 from tests.support.sessions import command, run
 from tests.support.shim import shim_git
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ralph_wrap.apply import Applied
     from ralph_wrap.log import Log
 
 WORK = {"file.txt": "one\nsaved\n", "new/a": "new\n", "gone": None}
-
-
-@pytest.fixture
-def told() -> Iterator[Log]:
-    """Yield a log that nobody reads."""
-    yield from unread()
 
 
 @pytest.fixture

@@ -22,20 +22,13 @@ from tests.support.landing import (
     left,
     project_with_files,
     state,
-    unread,
 )
 from tests.support.listing import listing
 from tests.support.repo import Repo, make_repo
 from tests.support.sessions import command
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-
-@pytest.fixture
-def told() -> Iterator[Log]:
-    """Yield a log that nobody reads."""
-    yield from unread()
+    from collections.abc import Callable
 
 
 @pytest.fixture

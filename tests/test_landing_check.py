@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -25,21 +25,11 @@ from tests.support.landing import (
     left,
     project_with_files,
     state,
-    unread,
 )
 from tests.support.repo import Repo
 from tests.support.sessions import PROGRAM, command
 from tests.support.shim import shim_git
 from tests.support.wait import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-
-@pytest.fixture
-def told() -> Iterator[Log]:
-    """Yield a log that nobody reads."""
-    yield from unread()
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -24,20 +23,10 @@ from tests.support.landing import (
     project_with_files,
     replaced,
     state,
-    unread,
 )
 from tests.support.mounts import needs_mounts, read_only
 from tests.support.repo import Repo, make_repo
 from tests.support.sessions import command
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-
-@pytest.fixture
-def told() -> Iterator[Log]:
-    """Yield a log that nobody reads."""
-    yield from unread()
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ from ralph_wrap.log import Log
 from ralph_wrap.pullrequest import Opened
 from tests.support.github import HOST, GitHub
 from tests.support.grown import grow, record
-from tests.support.landing import unread
 from tests.support.repo import Repo
 from tests.support.sessions import command
 
@@ -62,12 +61,6 @@ def on_github(hub: GitHub, name: str) -> Repo:
     made = Repo(path)
     made.git("init", "-q", "--bare")
     return made
-
-
-@pytest.fixture
-def told() -> Iterator[Log]:
-    """Return a log that nobody reads."""
-    yield from unread()
 
 
 def opened(repo: Repo, told: Log, name: str = "a3f2", **env: str) -> Opened:

@@ -9,15 +9,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ralph_wrap import git
+from ralph_wrap import git, project
 from ralph_wrap.branches.records import known
-from ralph_wrap.errors import NotARepositoryError, NotFoundError
+from ralph_wrap.errors import NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ralph_wrap.branches.records import Known
-    from ralph_wrap.git import Git, Repository
+    from ralph_wrap.git import Git
     from ralph_wrap.project import Project
 
 HEADS = "refs/heads/"
@@ -98,18 +98,6 @@ class Main(NamedTuple):
     ref: str
 
 
-def repository_of(place: Project) -> Repository:
-    """Return the repository of a project.
-
-    Raises:
-        RalphError: there is none, or git cannot be used in it.
-
-    """
-    if place.repository is None:
-        raise place.obstacle or NotARepositoryError(f"{place.root} is not in a git repository", "git init")
-    return place.repository
-
-
 def read(place: Project, environ: Mapping[str, str]) -> list[Branch]:
     """Return every branch below ``ralph/``, in the order of their names.
 
@@ -123,7 +111,7 @@ def read(place: Project, environ: Mapping[str, str]) -> list[Branch]:
         RalphError: there is no repository.
 
     """
-    repository_of(place)
+    project.repository_of(place)
     tips = {ref.removeprefix(HEADS): oid for ref, oid in git.refs(place.git(environ), OURS).items()}
     stems = {name.removesuffix(WIP) for name in tips if _saver(name)}
     sessions = known(place, environ, tips, stems - {*tips})
@@ -173,7 +161,7 @@ def main_branch(place: Project, where: Git, configured: str | None) -> Main:
         RalphError: there is no repository.
 
     """
-    repository_of(place)
+    project.repository_of(place)
     if configured:
         wanted = [HEADS + configured, f"refs/remotes/{configured}"]
     else:
@@ -229,5 +217,4 @@ __all__ = [
     "main_branch",
     "named",
     "read",
-    "repository_of",
 ]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import branches, worktree
+from ralph_wrap import branches, project, worktree
 from ralph_wrap.drop.judge import Judge, Wanted
 from ralph_wrap.drop.refs import DROPPED, Restored, delete, expire, restore
 from ralph_wrap.errors import RalphError, RefusedError, UsageError
@@ -119,7 +119,7 @@ def _delete(
 ) -> dict[str, RalphError | None]:
     """Delete branches that no worktree has got since they were judged: none is made meanwhile."""
     try:
-        with worktree.repository_lock(branches.repository_of(place).common_dir):
+        with worktree.repository_lock(project.repository_of(place).common_dir):
             judge.look_again()
             late = {one.name: judge.busy(one) for one in going}
             return late | delete(place.git(environ), [one for one in going if late[one.name] is None], now)

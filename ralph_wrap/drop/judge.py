@@ -6,7 +6,7 @@ import contextlib
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import branches, config, files, git
+from ralph_wrap import branches, config, files, git, project
 from ralph_wrap.branches import HEADS, WIP, Branch
 from ralph_wrap.branches.compare import compare
 from ralph_wrap.errors import ConflictError, NotFoundError, RalphError
@@ -62,7 +62,7 @@ class Judge:
         self._where = place.git(environ)
         self._now = now
         self._main = _main(place, self._where)
-        repository = branches.repository_of(place)
+        repository = project.repository_of(place)
         self._common_dir = repository.common_dir
         self._checked_out = _checked_out(self._where, self._common_dir)
         saved = [_of_saved(one) for one in chosen if one.saved and not one.only_saved]

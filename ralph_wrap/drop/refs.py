@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import branches, git, inventory
+from ralph_wrap import branches, git, inventory, project
 from ralph_wrap.branches import HEADS, WIP, Branch
 from ralph_wrap.errors import ConflictError, GitError, NotFoundError, RalphError
 from ralph_wrap.git.transaction import RefChange, change_refs, ref_times
@@ -122,7 +122,7 @@ def expire(place: Project, environ: Mapping[str, str], keep: float, now: float) 
         RalphError: there is no repository.
 
     """
-    branches.repository_of(place)
+    project.repository_of(place)
     where = place.git(environ)
     refs = git.refs(where, DROPPED)
     if not keep or not refs:
@@ -160,7 +160,7 @@ def restore(place: Project, environ: Mapping[str, str], name: str, now: float) -
         RalphError: there is no repository, or git cannot do it.
 
     """
-    branches.repository_of(place)
+    project.repository_of(place)
     where = place.git(environ)
     stem = name.removeprefix(HEADS).removeprefix("ralph/")
     there = git.refs(where, DROPPED, branches.OURS)

@@ -113,7 +113,7 @@ def land(
         RalphError: nothing can be tried at all; nothing has moved.
 
     """
-    repository = branches.repository_of(place)
+    repository = project.repository_of(place)
     where = place.git(environ)
     home = _home(place, environ)
     with contextlib.ExitStack() as stack:

@@ -8,7 +8,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import branches, files, git
+from ralph_wrap import branches, files, git, project
 from ralph_wrap.branches import HEADS
 from ralph_wrap.checkout import Checkout, in_the_way, names
 from ralph_wrap.errors import ConflictError, NotFoundError
@@ -48,7 +48,7 @@ def target_of(place: Project, environ: Mapping[str, str], into: str | None, conf
         RalphError: there is no repository.
 
     """
-    branches.repository_of(place)
+    project.repository_of(place)
     where = place.git(environ)
     if into is None:
         main = branches.main_branch(place, where, configured)

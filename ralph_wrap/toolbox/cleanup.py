@@ -11,9 +11,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import git, worktree
+from ralph_wrap import git, project, worktree
 from ralph_wrap.errors import GitError, RalphError, RefusedError
-from ralph_wrap.toolbox.place import home_of, recover, repository_of
+from ralph_wrap.toolbox.place import home_of, recover
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,7 +67,7 @@ def cleanup(
         RalphError: it could not be removed.
 
     """
-    common_dir = repository_of(place).common_dir
+    common_dir = project.repository_of(place).common_dir
     recover(place)
     tree, _ = worktree.find(common_dir, path)
     if cwd.resolve().is_relative_to(tree.path):

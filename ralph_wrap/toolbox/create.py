@@ -13,12 +13,12 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import files, git, worktree
+from ralph_wrap import files, git, project, worktree
 from ralph_wrap.errors import ConflictError, GitError, IsolationError, NotFoundError, UsageError
 from ralph_wrap.project import WORKTREES
 from ralph_wrap.prospect import layout_of
 from ralph_wrap.toolbox.name import branch_name
-from ralph_wrap.toolbox.place import home_of, repository_of
+from ralph_wrap.toolbox.place import home_of
 from ralph_wrap.worktree.hooks import require_configurable
 from ralph_wrap.worktree.ignore import appended
 
@@ -86,7 +86,7 @@ def create(
         RalphError: no worktree can be had here; nothing is left of the attempt.
 
     """
-    repository = repository_of(place)
+    repository = project.repository_of(place)
     where = place.git(environ)
     wanted = branch_name(where, prefix, words)
     commit = _commit(where, repository, base)

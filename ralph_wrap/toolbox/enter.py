@@ -24,7 +24,7 @@ from ralph_wrap.errors import (
     RefusedError,
     UsageError,
 )
-from ralph_wrap.toolbox.place import home_of, recover, repository_of
+from ralph_wrap.toolbox.place import home_of, recover
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -116,7 +116,7 @@ def enter(
         RalphError: no worktree can be had here; nothing is left of the attempt.
 
     """
-    repository = repository_of(place)
+    repository = project.repository_of(place)
     home_of(place)
     recover(place)
     where = place.git(environ)

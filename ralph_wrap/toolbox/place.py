@@ -4,26 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ralph_wrap.errors import ConflictError, NotARepositoryError, RalphError
+from ralph_wrap.errors import ConflictError, RalphError
 from ralph_wrap.project import RUN, WORKTREES
 from ralph_wrap.registry import Registry
 from ralph_wrap.worktree import bring_back
 
 if TYPE_CHECKING:
-    from ralph_wrap.git import Repository
     from ralph_wrap.project import Project
-
-
-def repository_of(place: Project) -> Repository:
-    """Return the repository of a project.
-
-    Raises:
-        RalphError: there is none, or git cannot be used in it.
-
-    """
-    if place.repository is None:
-        raise place.obstacle or NotARepositoryError(f"{place.root} is not in a git repository", "git init")
-    return place.repository
 
 
 def home_of(place: Project) -> Registry:

@@ -7,9 +7,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ralph_wrap import git, worktree
+from ralph_wrap import git, project, worktree
 from ralph_wrap.project import WORKTREES
-from ralph_wrap.toolbox.place import repository_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -45,7 +44,7 @@ def status(place: Project, environ: Mapping[str, str]) -> dict[str, Any]:
         RalphError: there is no repository, or git cannot be used in it.
 
     """
-    repository = repository_of(place)
+    repository = project.repository_of(place)
     where = place.git(environ)
     git_dir = git.text(git.run(where, "rev-parse", "--absolute-git-dir").stdout)[:-1]
     if Path(git_dir).resolve() == repository.common_dir:
@@ -66,7 +65,7 @@ def list_all(place: Project, environ: Mapping[str, str]) -> list[Listed]:
         RalphError: there is no repository, or git cannot be used in it.
 
     """
-    common_dir = repository_of(place).common_dir
+    common_dir = project.repository_of(place).common_dir
     marked = set(_marked_directories(common_dir, place.root / WORKTREES))
     return [
         Listed(

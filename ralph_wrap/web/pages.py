@@ -6,7 +6,7 @@ import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ralph_wrap import branches, git, inventory, registry, report
+from ralph_wrap import branches, git, inventory, project, registry, report
 from ralph_wrap import diff as diffing
 from ralph_wrap.config import of_project
 from ralph_wrap.errors import GitError, NotFoundError, UsageError
@@ -57,7 +57,7 @@ class Site(NamedTuple):
     @property
     def git(self) -> Git:
         """Git in the project."""
-        branches.repository_of(self.place)
+        project.repository_of(self.place)
         return self.place.git(self.environ)
 
 

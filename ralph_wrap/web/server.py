@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from ralph_wrap import branches
+from ralph_wrap import project
 from ralph_wrap.errors import ConflictError, RalphError
 from ralph_wrap.web import render
 from ralph_wrap.web.app import application
@@ -66,7 +66,7 @@ def serve(
 
     """
     gate = Gate(new_token(), read_only=read_only)
-    branches.repository_of(place)
+    project.repository_of(place)
     ending = _Ending()
     site = Site(place, environ, Facts(place, environ, told), Notes(), read_only, lambda: ending.count > 0)
     with _listening(port) as listening:

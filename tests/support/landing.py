@@ -12,7 +12,7 @@ from tests.support.listing import listing
 from tests.support.repo import make_repo
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
     from ralph_wrap.landing import Landed
@@ -29,13 +29,6 @@ def project_with_files(path: Path) -> Repo:
         made.write(name, content)
     made.commit("first")
     return made
-
-
-def unread() -> Iterator[Log]:
-    """Yield a log that nobody reads."""
-    null = os.open(os.devnull, os.O_WRONLY)
-    yield Log(null, terminal=False, colour=False)
-    os.close(null)
 
 
 def branch(
