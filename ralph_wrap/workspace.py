@@ -337,7 +337,12 @@ class Site(NamedTuple):
         return outcome
 
     def drop_branch(self, tree: LinkedWorktree, outcome: Outcome) -> None:
-        """Delete a session's branch if it is of no use to anybody, and tell so."""
+        """Delete a session's branch if it is of no use to anybody, and tell so.
+
+        Snapshots of its iterations are; without the branch, `drop` would never see to them.
+        """
+        if git.refs(self.where, f"refs/ralph/snapshots/{self.record.id}/"):
+            return
         if worktree.drop_branch(tree, self.where, outcome):
             self.told.event("branch.deleted", branch=tree.branch)
 

@@ -107,6 +107,14 @@ def test_a_disk_that_takes_no_snapshot_does_not_end_the_loop(repo: Repo) -> None
     assert "no snapshot of what iteration 1 has left uncommitted" in result.stderr
 
 
+@pytest.mark.parametrize(("first", "stays"), [("echo 1 > one", True), (":", False)])
+def test_a_branch_with_snapshots_is_not_empty(repo: Repo, *, first: str, stays: bool) -> None:
+    """They go with it, by `drop`; with nothing at all, --drop-empty deletes it."""
+    result = run(repo.path, "-n", "2", "--drop-empty", *on_each(first, "rm -f one"))
+    assert result.report["saved"] is None
+    assert (f"ralph/{result.report['id']}" in repo.branches(), bool(snapshots(repo))) == (stays, stays)
+
+
 @pytest.mark.parametrize("name", ["HEAD", "index"])
 def test_a_pipe_in_the_place_of_a_file_of_git_holds_nobody_up(repo: Repo, name: str) -> None:
     """Nobody waits for its other end; the worktree stays."""
