@@ -1,7 +1,8 @@
 """Children: our own short commands, and the agent with its process group.
 
 Our own commands run in a process group of their own, so that Ctrl-C, which the terminal sends to its
-foreground group, cannot kill git in the middle of a save.
+foreground group, cannot kill git in the middle of a save. Only we end them: they are deaf to the signals that
+whole groups get (see :func:`_signals_held_back`).
 """
 
 from __future__ import annotations
@@ -16,13 +17,45 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 
 OWN_COMMAND = "RALPH_WRAP_OWN_COMMAND"
 """In the environment of our own commands: the session they work for, or 1. Other ralph-wraps spare them."""
 
 _LOWEST_PRIORITY = 19  # nice(1)
+
+_FOR_GROUPS = {signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGHUP, signal.SIGTERM}
+"""What terminals, and programs such as timeout(1), send to a whole process group."""
+
+
+@contextlib.contextmanager
+def _signals_held_back() -> Iterator[Callable[[], None]]:
+    """Hold the signals back that our process group gets while a child is started.
+
+    Until it has a group of its own, a child belongs to ours. Killed there it is a git that fails for no
+    reason; stopped there it holds us up for good, because ``vfork(2)`` returns with its ``execve(2)``
+    (measured: of the Ctrl-C and Ctrl-Z that come while commands are started one after the other, 7 % hit
+    that moment).
+
+    Yields:
+        What is called in the child by then, if anything is: it forgets what has come, and lets all signals
+        through as we do. Without it the child keeps them blocked (``execve(2)``).
+
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _FOR_GROUPS)
+
+    def let_through() -> None:
+        for number in _FOR_GROUPS:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, signal.SIG_IGN)  # discards what is pending (POSIX, "Signal Actions")
+                signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    try:
+        yield let_through
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class Completed(NamedTuple):
@@ -52,7 +85,8 @@ class Running:
         env: its whole environment.
         stdin: what it reads; ``None`` is nothing.
         with_terminal: it keeps the terminal that we are controlled by. In the background it would be stopped
-            (SIGTTIN) at a question that it asks there, as ssh(1) does.
+            (SIGTTIN) at a question that it asks there, as ssh(1) does. Without, it hears all signals: what it
+            leaves behind, a server or a shared connection, is not ours to end.
 
     Raises:
         OSError: it could not be executed.
@@ -72,16 +106,18 @@ class Running:
         self._completed: Completed | None = None
         self._errors = anonymous_file()  # a file, not a pipe: what is in it can be read while it runs
         try:
-            self._popen = subprocess.Popen(
-                argv,
-                cwd=cwd,
-                env={OWN_COMMAND: "1", **env},
-                stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._errors,
-                process_group=0 if with_terminal else None,
-                start_new_session=not with_terminal,
-            )
+            with _signals_held_back() as let_through:
+                self._popen = subprocess.Popen(
+                    argv,
+                    cwd=cwd,
+                    env={OWN_COMMAND: "1", **env},
+                    stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=self._errors,
+                    process_group=0 if with_terminal else None,
+                    start_new_session=not with_terminal,
+                    preexec_fn=None if with_terminal else let_through,  # noqa: PLW1509 -- it takes no lock
+                )
         except BaseException:
             os.close(self._errors)
             raise
@@ -153,15 +189,17 @@ def detach(argv: Sequence[str | os.PathLike[str]], *, cwd: Path, env: Mapping[st
         OSError: it could not be started.
 
     """
-    popen = subprocess.Popen(
-        argv,
-        cwd=cwd,
-        env=env,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    with _signals_held_back() as let_through:
+        popen = subprocess.Popen(
+            argv,
+            cwd=cwd,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            preexec_fn=let_through,  # noqa: PLW1509 -- it takes no lock
+        )
     popen.returncode = 0  # or its __del__ warns about a child still running, which is what was asked for
 
 
@@ -216,25 +254,29 @@ class Group:
         inherited: int,
         terminal: int | None = None,
     ) -> None:
-        def take_terminal() -> None:
-            # In the child, before exec: from the parent there would be a moment in which the agent
-            # already reads from a terminal that is not yet its own, and is stopped by SIGTTIN.
-            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU})
-            with contextlib.suppress(OSError):  # its window is closed: the agent will see that itself
-                os.tcsetpgrp(terminal or 0, os.getpid())
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTTOU})
+        with _signals_held_back() as let_through:
 
-        self._popen = subprocess.Popen(
-            argv,
-            cwd=cwd,
-            env=env,
-            stdin=streams.stdin,
-            stdout=streams.stdout,
-            stderr=streams.stderr,
-            process_group=0,
-            pass_fds=(inherited,),
-            preexec_fn=None if terminal is None else take_terminal,  # noqa: PLW1509 -- we start no threads
-        )
+            def begin() -> None:
+                let_through()
+                # In the child, before exec: from the parent there would be a moment in which the agent
+                # already reads from a terminal that is not yet its own, and is stopped by SIGTTIN.
+                if terminal is not None:
+                    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU})
+                    with contextlib.suppress(OSError):  # its window is closed: the agent will see that itself
+                        os.tcsetpgrp(terminal, os.getpid())
+                    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTTOU})
+
+            self._popen = subprocess.Popen(
+                argv,
+                cwd=cwd,
+                env=env,
+                stdin=streams.stdin,
+                stdout=streams.stdout,
+                stderr=streams.stderr,
+                process_group=0,
+                pass_fds=(inherited,),
+                preexec_fn=begin,  # noqa: PLW1509 -- we start no threads
+            )
         self.pid = self._popen.pid
         # Readable once it has ended (pidfd_open(2), Linux 5.3): the only word of that in a thread, where
         # no SIGCHLD is seen.

@@ -83,7 +83,7 @@ def _run(environ: Mapping[str, str], *arguments: str) -> Completed:
     # Its server stays, and with it what it inherits: it is none of our own short commands, and its working
     # directory would count as work in that directory.
     argv = ("env", "-u", OWN_COMMAND, "tmux", *arguments)
-    with Running(argv, cwd=Path("/"), env=environ) as running:
+    with Running(argv, cwd=Path("/"), env=environ, with_terminal=False) as running:
         completed = running.wait()
     if completed.status in {126, 127}:
         raise UsageError("tmux is not installed", "install it: apt-get install tmux; or leave out --tmux")

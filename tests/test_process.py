@@ -1,0 +1,125 @@
+"""Children: what they hear of signals, and what a key typed at the wrong moment does to them."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.terminal import CTRL_BACKSLASH, CTRL_C, CTRL_Z, Terminal
+from tests.support.wait import eventually
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FOR_GROUPS = {signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGHUP, signal.SIGTERM}
+"""What terminals and programs send to process groups."""
+
+KINDS = {
+    "git's": "running()",
+    "of its own session": "running(with_terminal=False)",
+    "an agent": "agent()",
+    "left alone": "process.detach(PRINT, cwd=Path('/'), env=os.environ)",
+}
+"""How a command is started, by what kind of child it is."""
+
+START = """
+import os, signal, sys
+from pathlib import Path
+from ralph_wrap import process
+from ralph_wrap.signals import Signals
+
+PRINT = ("cp", "/proc/self/status", "{said}")  # a shell would clear its mask
+
+def running(**options):
+    with process.Running(PRINT, cwd=Path("/"), env=os.environ, **options) as running:
+        if status := running.wait().status:
+            print("killed", -status, flush=True)
+
+def agent():
+    streams = process.Streams(None, 1, 2)
+    group = process.Group(PRINT, cwd=Path("/"), env=os.environ, streams=streams, inherited=1)
+    while (status := group.poll()) is None:
+        pass
+    if status:
+        print("killed", status, flush=True)
+"""
+
+TYPED_AT = """
+with Signals():
+    print("ready", flush=True)
+    for _ in range(150):
+        {kind}
+    print("done", flush=True)
+    os.read(0, 1)
+"""
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize("key", [CTRL_C, CTRL_Z, CTRL_BACKSLASH], ids=["Ctrl-C", "Ctrl-Z", "Ctrl-backslash"])
+def test_a_key_never_hits_a_child_that_is_being_started(kind: str, key: bytes, tmp_path: Path) -> None:
+    """Killed before it has a group of its own it would fail for no reason; stopped it would hold us up."""
+    program = (START + TYPED_AT).format(kind=kind, said=tmp_path / "said")
+    with Terminal(sys.executable, "-c", program, cwd=tmp_path) as terminal:
+        terminal.wait_for("ready")
+        typed = 0
+
+        def done() -> bool:
+            nonlocal typed
+            terminal.type(key)
+            typed += 1
+            return b"done" in terminal.read()
+
+        eventually(done, "the last command")
+        terminal.type(b"\n")
+        assert terminal.finish() == 0, terminal.words
+        assert "killed" not in terminal.words
+        assert typed > 5
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_what_a_child_hears(kind: str, tmp_path: Path) -> None:
+    """Only we end our own git commands; everybody else hears what we hear."""
+    said = tmp_path / "said"
+    program = (START + "\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\n{kind}\n").format(
+        kind=kind, said=said
+    )
+    subprocess.run((sys.executable, "-c", program), check=True)
+    eventually(lambda: said.exists() and "SigCgt" in said.read_text(), "what it hears")
+    masks = dict(line.split(":\t") for line in said.read_text().splitlines() if ":\t" in line)
+
+    def among(mask: str) -> set[int]:
+        return {number for number in FOR_GROUPS if int(masks[mask], 16) >> (number - 1) & 1}
+
+    assert among("SigBlk") == (FOR_GROUPS if kind == KINDS["git's"] else set())
+    assert among("SigIgn") == {signal.SIGHUP}
+    assert int(masks["SigPnd"], 16) == int(masks["ShdPnd"], 16) == 0
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_starting_a_child_leaves_our_own_signals_as_they_were(kind: str, tmp_path: Path) -> None:
+    """Also where it cannot be started."""
+    program = (
+        START
+        + """
+before = signal.pthread_sigmask(signal.SIG_BLOCK, {{signal.SIGUSR1}})
+handlers = {{number: signal.getsignal(number) for number in signal.valid_signals()}}
+{kind}
+PRINT = ("/nowhere",)
+try:
+    {kind}
+except FileNotFoundError:
+    print("not there")
+assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before | {{signal.SIGUSR1}}
+assert {{number: signal.getsignal(number) for number in signal.valid_signals()}} == handlers
+"""
+    )
+    ended = subprocess.run(
+        (sys.executable, "-c", program.format(kind=kind, said=tmp_path / "said")),
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    assert ended.stdout == b"not there\n"
