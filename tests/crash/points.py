@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 
 
-def chosen(count: int, shard: int, shards: int, *, each: int = 1) -> range:
+def chosen(count: int, shard: int = 0, shards: int = 1, *, first: int = 1, each: int = 1) -> range:
     """Return the numbers of the points that one of several tests tries.
 
     Arguments:
-        count: how many points there are; the first is 1.
+        count: how many points there are.
+        first: the first one; there is nothing to try before it.
         shard: the number of the test, from 0.
         shards: how many tests share the points.
         each: of so many points one is tried, but every one with ``EVERY_POINT=1`` in the environment.
 
     """
     step = 1 if os.environ.get("EVERY_POINT") else each
-    return range(1 + shard * step, count + 1, shards * step)
+    return range(first + shard * step, count + 1, shards * step)

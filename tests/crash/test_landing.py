@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
+from tests.crash.points import chosen
 from tests.support.landing import branch, files_of, project_with_files
 from tests.support.repo import Repo
 from tests.support.shim import deadly_filter, deadly_git
@@ -143,7 +144,8 @@ def test_a_merge_killed_at_any_point_is_undone_or_done(
     """Not even git's own locks are left behind."""
     reference = Reference.make(tmp_path, program, "kill")
     first = next(place for place, name in enumerate(reference.points, 1) if name.startswith("os.mkdir "))
-    for number in range(first + shard, len(reference.points) + 1, SHARDS):  # before, nothing is changed
+    # Before the first one nothing is changed.
+    for number in chosen(len(reference.points), shard, SHARDS, first=first, each=2):
         at = f"kill {number}: {reference.points[number - 1]}"
         yard = reference.fresh.copy(tmp_path / f"kill-{number}")
         assert yard.merge("kill", number).status == -signal.SIGKILL, at
@@ -157,7 +159,8 @@ def test_git_killed_at_any_call_of_a_merge(tmp_path: Path, program: Preloaded, f
     reference = Reference.make(tmp_path, program, fault)
     env = {"PATH": deadly_git(tmp_path / "bin")}
     changing = next(place for place, name in enumerate(reference.points) if " worktree add " in name)
-    for number, point in enumerate(reference.points[changing:], changing + 1):
+    for number in chosen(len(reference.points), first=changing + 1, each=2):
+        point = reference.points[number - 1]
         yard = reference.fresh.copy(tmp_path / f"{fault}-{number}")
         first = yard.merge(fault, number, **env)
         at = f"{fault} {number}: {point}: {first.stderr}"
@@ -188,7 +191,8 @@ def test_what_cannot_be_written_is_told_and_nothing_moves(
 ) -> None:
     """At whatever file of ours that is."""
     reference = Reference.make(tmp_path, program, fault)
-    for number, point in enumerate(reference.points, 1):
+    for number in chosen(len(reference.points), each=2):
+        point = reference.points[number - 1]
         yard = reference.fresh.copy(tmp_path / f"{fault}-{number}")
         first = yard.merge(fault, number)
         at = f"{fault} {number}: {point}: {first.stderr}"
@@ -246,7 +250,7 @@ def test_an_apply_killed_at_any_point_is_done_by_the_next(tmp_path: Path, progra
     after, points = ended.look(), ended.reached
     assert (after["status"], ended.remains()) == (" M file.txt\n D run.sh\n?? mine\n?? saved", [])
     first = next(place for place, name in enumerate(points, 1) if name.startswith("os.mkdir "))
-    for number in range(first, len(points) + 1, 2):
+    for number in chosen(len(points), first=first, each=3):
         at = f"kill {number}: {points[number - 1]}"
         yard = fresh.copy(tmp_path / f"kill-{number}")
         assert yard.merge("kill", number, command="apply").status == -signal.SIGKILL, at

@@ -75,7 +75,7 @@ def test_a_session_with_a_pool_killed_at_any_point_loses_nothing(
     points, expected, untouched = ended.reached, ended.work(), fresh.repo.fingerprint()
     _check_pool(ended, "the end")
     assert [point for point in points if "pool/warm-" in point and "os.rename" in point], "none was taken"
-    for number in chosen(len(points), shard, SHARDS, each=3):
+    for number in chosen(len(points), shard, SHARDS, each=5):
         world = fresh.copy(tmp_path / f"killed-{number}")
         at = f"point {number}: {points[number - 1]}"
         assert world.run("kill", number).status == -signal.SIGKILL, at
@@ -103,7 +103,7 @@ def test_a_pool_whose_filling_was_killed_at_any_point_is_filled(
     ended = fresh.copy(tmp_path / "ended")
     assert ended.run().status == 0
     expected = ended.work()
-    for number in chosen(len(points), shard, SHARDS, each=3):
+    for number in chosen(len(points), shard, SHARDS, each=5):
         world = fresh.copy(tmp_path / f"killed-{number}")
         config = world.repo.path / ".ralph" / "config.toml"
         at = f"point {number}: {points[number - 1]}"
@@ -128,7 +128,7 @@ def test_a_pool_whose_emptying_was_killed_at_any_point_is_emptied(
     assert counted.command("pool", "--fill").status == 0
     points = counted.reached
     assert _settled(counted) == {}
-    for number in chosen(len(points), shard, SHARDS, each=3):
+    for number in chosen(len(points), shard, SHARDS, each=5):
         world = fresh.copy(tmp_path / f"killed-{number}")
         at = f"point {number}: {points[number - 1]}"
         killed = world.command("pool", "--fill", fault="kill", number=number)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from tests.support.repo import Repo
 
-SECONDS = {0: 60.0, 3: 30.0}
+SECONDS = {0: 60.0, 3: 20.0}
 """How long it rages, by the size of the pool."""
 
 SESSIONS = 32

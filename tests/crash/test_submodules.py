@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.support.preloaded import Preloaded
 
 SHARDS = 4
-_EACH = 7  # one point takes two seconds, and most are those of a session like any other
+_EACH = 11  # one point takes two seconds, and most are those of a session like any other
 _OF_A_FILE = ("open ", "os.chmod ", "os.chown ", "fcntl.flock ")
 """What is done on the way to one that replaces another: see ``test_matrix`` for each of it."""
 

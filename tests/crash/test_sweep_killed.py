@@ -53,7 +53,7 @@ def test_a_sweep_killed_at_any_point_leaves_the_rest_to_the_next_one(
     aside = world.put_aside()
     assert world.sweep().status == 0
     points = world.reached
-    for number in chosen(len(points), shard, SHARDS, each=3):
+    for number in chosen(len(points), shard, SHARDS, each=5):
         at = f"point {number}: {points[number - 1]}"
         world.remains()  # waits for what is deleted in the background
         world.bring_back(aside)
