@@ -167,7 +167,11 @@ class Site(NamedTuple):
             self.meanwhile()
             look()  # second: until then both cores are busy
 
-        one = self._supply.choose(repository, base, self._path.parent, self._branch, meanwhile)
+        def beside() -> None:
+            look()  # first: git takes longer for it than for a look at one that is warm
+            self.meanwhile()
+
+        one = self._supply.choose(repository, base, self._path.parent, self._branch, beside)
         try:
             tree = self._create(repository, base, one, meanwhile)
         except IsolationError as error:

@@ -14,7 +14,10 @@ import pytest
 from ralph_wrap.files import try_lock
 from tests.support.pid1 import Container
 from tests.support.processes import left
+from tests.support.repo import make_repo
 from tests.support.sessions import PROGRAM, command
+from tests.support.shim import shim_git
+from tests.support.submodules import ALLOWED
 from tests.support.wait import eventually
 
 if TYPE_CHECKING:
@@ -271,6 +274,51 @@ def test_a_changed_one_is_neither_taken_nor_removed(project: Repo, what: str, tm
     assert "is kept, and given to no session" in emptied.stderr
     assert {path.name: path.read_bytes() for path in there.iterdir() if path.is_file()} == before
     assert project.git("rev-parse", "HEAD", cwd=there) == head
+
+
+def test_its_index_is_read_only_if_somebody_has_written_it(project: Repo, tmp_path: Path) -> None:
+    """The one that was written when it was filled lists nothing that git overlooks."""
+    listed = tmp_path / "listed"
+    path = shim_git(tmp_path / "bin", f'*" ls-files -v "*) pwd >> {listed} ;;')
+    agent = ("run", "--isolation", "require", "-n", "1", "--", "sh", "-c", "stat -c %i .")
+
+    def taken(**env: str) -> bool:
+        (there,) = warm(project)
+        inode = there.stat().st_ino
+        result = command(*agent, cwd=project.path, env=env)
+        settle(tmp_path)
+        return result.stdout == f"{inode}\n".encode()
+
+    def of_the_pool() -> list[str]:
+        return (
+            [line for line in listed.read_text().splitlines() if "/warm-" in line] if listed.exists() else []
+        )
+
+    configure(project, "pool = 1")
+    assert taken(PATH=path)
+    filled = of_the_pool()
+    assert len(filled) == 1  # of the one that was made afterwards
+    (there,) = warm(project)
+    (there / "same").touch()
+    project.git("status", cwd=there)  # a git that may writes the new time of the file to the index
+    assert taken(PATH=path)
+    assert of_the_pool()[1:2] == [os.fspath(there)]
+
+
+def test_what_is_in_the_place_of_a_submodule_is_seen(project: Repo, tmp_path: Path) -> None:
+    """Git does not look there while the submodule is not initialised."""
+    upstream = make_repo(tmp_path / "upstream")
+    upstream.commit("first")
+    project.git(*ALLOWED, "submodule", "--quiet", "add", upstream.path, "sub")
+    project.commit("submodule")
+    for path in warm(project):
+        project.git("worktree", "remove", "--force", "--force", path)
+    fill(project)
+    (there,) = warm(project)
+    (there / "sub" / "mine").write_text("mine\n")
+    assert run(project, "pwd").stdout.decode().strip() != ""
+    settle(tmp_path)
+    assert (there / "sub" / "mine").read_text() == "mine\n"
 
 
 def test_an_untouched_one_is_taken_and_removed(project: Repo) -> None:

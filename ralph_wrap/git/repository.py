@@ -135,5 +135,6 @@ ABSOLUTE_POINTERS = ("-c", "worktree.useRelativePaths=false")
 
 
 def is_ignored(git: Git, path: str) -> bool:
-    """Tell whether a path that need not exist is ignored."""
-    return run(git, "check-ignore", "-q", path, accept=(0, 1)).status == 0
+    """Tell whether a path that need not exist is ignored, or would be if git did not know it."""
+    # Without it a large index would be read.
+    return run(git, "check-ignore", "-q", "--no-index", path, accept=(0, 1)).status == 0

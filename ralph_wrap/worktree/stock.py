@@ -21,7 +21,7 @@ from ralph_wrap.worktree.create import LinkedWorktree
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.remove import IN_TRASH, LEAVING, LEAVING_SUFFIX, discard, is_half_dropped
 from ralph_wrap.worktree.remove import remove as remove_worktree
-from ralph_wrap.worktree.warm import READY, REASON, Warm, in_pool, is_warm
+from ralph_wrap.worktree.warm import READY, REASON, Warm, in_pool, is_warm, ready
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -86,7 +86,7 @@ def check_out(warm: Warm, where: Git, repository: Repository, commit: str) -> Wa
     (warm.registration / "logs" / "HEAD").unlink(missing_ok=True)
     (warm.registration / "ORIG_HEAD").unlink(missing_ok=True)
     files.sync_file_system(warm.path)  # after a power failure the index would vouch for empty files
-    files.replace(warm.registration / READY, f"{commit}\n".encode())
+    files.replace(warm.registration / READY, ready(warm.registration, commit, here))
     return warm._replace(commit=commit)
 
 

@@ -1,7 +1,8 @@
 """Warm worktrees: checked out beforehand, detached and locked, until a session takes one.
 
 The registration of a warm worktree has a name of its own, and says in one file at which commit everything
-is checked out. Without that file it is unfinished: whoever made it works on it, or was killed.
+is checked out. Without that file it is unfinished: whoever made it works on it, or was killed. The same file
+says which index vouches for that; while that index is there, nobody has to read it to learn what it holds.
 
 A session takes one under the repository's lock. First the registration names the session's place: from then
 on the worktree is the session's, and whoever finds it half-way goes on (:func:`complete`). The files are
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
     from ralph_wrap.git import Git, Repository
 
 READY = "ralph-wrap-warm"
-"""In a registration: at which commit the worktree was ready, until a session has it as it wants it."""
+"""In a registration: at which commit the worktree was ready, until a session has it as it wants it; on the
+next line its index, if git looks at every file which that lists."""
 
 REASON = "ralph-wrap pool"
 """Why its registration is locked."""
@@ -166,7 +168,7 @@ def _is_whole(warm: Warm) -> bool:
 def taken_at(registration: Path) -> str | None:
     """Return the commit at which a worktree was ready; ``None`` once a session has it as it wants it."""
     try:
-        found = re.fullmatch(rb"([0-9a-f]{40}|[0-9a-f]{64})\n", files.read(registration / READY))
+        found = re.fullmatch(rb"([0-9a-f]{40}|[0-9a-f]{64})\n(.+\n)?", files.read(registration / READY))
     except OSError:
         return None
     return found[1].decode() if found else None
@@ -228,10 +230,11 @@ def holds_nothing(
         OSError: the same.
 
     """
-    with git.start_status(here) as asking, git.start(here, "ls-files", "-v", "-s", "-z") as entries:
+    with git.start_status(here) as asking:
+        index = _index(warm.registration)
+        listing = b"" if index == _vouching(warm.registration) else _entries(here)
         meanwhile()
         status = git.parse_status(git.finish(asking, "status").stdout)
-        listing = git.finish(entries, "ls-files").stdout
     submodules = (warm.path / git.text(path) for path in re.findall(_SUBMODULE, listing))
     return (
         status.clean
@@ -239,6 +242,40 @@ def holds_nothing(
         and not re.search(_HIDDEN, listing)
         and not any(any(path.iterdir()) for path in submodules if path.is_dir())
     )
+
+
+def ready(registration: Path, commit: str, here: Git) -> bytes:
+    """Return what a registration says of a worktree in which everything was just checked out.
+
+    Arguments:
+        registration: of the worktree.
+        commit: which was checked out.
+        here: git in it.
+
+    Raises:
+        GitError: the index cannot be read.
+        OSError: the same.
+
+    """
+    index = _index(registration)
+    listing = _entries(here)
+    looks_at_all = not re.search(_HIDDEN, listing) and not re.search(_SUBMODULE, listing)
+    return f"{commit}\n".encode() + (index if looks_at_all else b"")
+
+
+def _entries(here: Git) -> bytes:
+    return git.run(here, "ls-files", "-v", "-s", "-z").stdout
+
+
+def _index(registration: Path) -> bytes:
+    """Return what changes whenever git writes the index."""
+    found = (registration / "index").stat()
+    return b"index %d %d %d %d\n" % (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def _vouching(registration: Path) -> bytes:
+    """Return the same of the index that lists only files which git looks at; nothing if there is none."""
+    return files.read(registration / READY).partition(b"\n")[2]
 
 
 def _leads_to(warm: Warm, here: Git, base: str, keep: Collection[str]) -> bool:
