@@ -38,7 +38,9 @@ def _dropped(
     repo: Repo, *names: str, now: float = NOW, **options: bool | float
 ) -> tuple[list[Dropped], RalphError | None]:
     place = project.find(repo.path, os.environ)
-    return dropping.drop(place, os.environ, Wanted(names, **options), now)  # type: ignore[arg-type]
+    rows, failures = dropping.drop(place, os.environ, Wanted(names, **options), now)  # type: ignore[arg-type]
+    assert [failure.message for failure in failures] == [row.kept for row in rows if row.kept]
+    return rows, failures[0] if failures else None
 
 
 def _restore(repo: Repo, name: str) -> Restored:
@@ -308,7 +310,7 @@ def test_the_branch_of_a_live_session_stays(repo: Repo) -> None:
     try:
         error = _drop(repo, "a3f2", force=True)
         assert isinstance(error, ConflictError)
-        assert error.message == "ralph/a3f2 belongs to a session that is live: it is not touched"
+        assert error.message == "the session of ralph/a3f2 is live: it is not touched"
         assert _dropped(repo, merged=True, force=True) == ([], None)
     finally:
         lock.release()
@@ -603,3 +605,23 @@ def test_an_age_that_is_none_is_a_mistake(repo: Repo) -> None:
     repo.git("branch", "ralph/a3f2")
     assert command("drop", "--older-than", "old", cwd=repo.path).status == 2
     assert repo.branches() == ["main", "ralph/a3f2"]
+
+
+def test_each_that_is_kept_is_told_with_what_to_do(repo: Repo) -> None:
+    """For people a line and a hint each, the others go; for programs one error."""
+    for number in (1, 2, 3):
+        grow(repo, f"ralph/000{number}", "main", {f"new-{number}": "1\n"})
+    repo.git("merge", "-q", "--ff-only", "ralph/0003")
+    refused = command("drop", "0001", "0002", "0003", cwd=repo.path)
+    assert refused.status == RefusedError.exit_code
+    assert refused.stdout.startswith(b"ralph/0003  dropped at ")
+    for number in (1, 2):
+        (line,) = [
+            line
+            for line in refused.stderr.splitlines()
+            if f"ralph/000{number} kept, with it would go: " in line
+        ]
+        assert "000" not in line.replace(f"000{number}", "")
+        assert f"ralph-wrap drop --force 000{number}" in refused.stderr
+    told = json.loads(command("drop", "0001", "0002", "--json", cwd=repo.path).stdout)
+    assert told["error"]["message"] == "; ".join(row["kept"] for row in told["data"])

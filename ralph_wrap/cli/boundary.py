@@ -41,10 +41,10 @@ def boundary(tool: str, *, json: bool) -> Iterator[None]:
             if json:
                 refuse(tool, error)
             else:
-                _complain(error)
+                complain(error)
         raise SystemExit(error.exit_code) from None
     except Exception as error:  # noqa: BLE001 -- a bug: its status must not look like an agent's
-        _complain(RalphError(f"ralph-wrap failed: {error!r}", "please report this, with the traceback below"))
+        complain(RalphError(f"ralph-wrap failed: {error!r}", "please report this, with the traceback below"))
         import traceback  # noqa: PLC0415 -- not for those that work
 
         traceback.print_exc()
@@ -147,5 +147,6 @@ def _print(envelope: dict[str, Any]) -> None:
     sys.stdout.write(json_format.dumps(envelope) + "\n")
 
 
-def _complain(error: RalphError) -> None:
+def complain(error: RalphError) -> None:
+    """Say to a person what is wrong, and what mends it."""
     on_stderr(os.environ).error("error.raised", error.message, error.hint, code=error.code)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ralph_wrap.cli.boundary import answer, become_owner, boundary, refuse, remark
+from ralph_wrap.cli.boundary import answer, become_owner, boundary, complain, refuse, remark
 from ralph_wrap.cli.run import Directory
 from ralph_wrap.errors import UsageError
 from ralph_wrap.log import on_stderr, one_line
@@ -51,20 +51,23 @@ def drop(
         place = places.find(project, environ)
         for name in use_case.expire(place, environ, of_project(place.root).keep_dropped, time.time()):
             told.event("branch.expired", f"{name}, dropped before, cannot be brought back any more")
-        rows, problem = use_case.drop(place, environ, wanted, time.time())
+        rows, failures = use_case.drop(place, environ, wanted, time.time())
         data = [row._asdict() for row in rows]
         if not json:
             for line in filter(None, map(_line, rows)):
                 typer.echo(line)
             if not rows:
                 remark("no such branches")
-        if problem:
-            if not json:
-                raise problem
-            refuse("drop", problem, data=data)
-            raise SystemExit(problem.exit_code)
-        if json:
+        if json and failures:
+            message = "; ".join(failure.message for failure in failures)
+            refuse("drop", type(failures[0])(message, failures[0].hint), data=data)
+        elif json:
             answer("drop", data)
+        else:
+            for failure in failures:
+                complain(failure)
+        if failures:
+            raise SystemExit(failures[0].exit_code)
 
 
 def _line(row: Dropped) -> str:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ralph_wrap.project import Project
 
 _BLOCK = 512  # bytes, of st_blocks (stat(3type))
-_MEBIBYTE = 1 << 20
+_MEBIBYTE, _GIBIBYTE = 1 << 20, 1 << 30
 
 
 def kind(path: Path, table: Path = Path("/proc/self/mountinfo")) -> str:
@@ -79,12 +79,12 @@ def disk(place: Project, environ: Mapping[str, str]) -> Check:
     path = _there(place.root / project.WORKTREES)
     need, there = _need(place, environ), os.statvfs(path)
     size = there.f_bavail * there.f_frsize
-    one = f"a worktree takes {_mebibytes(need.size)} in {need.files} file{'' if need.files == 1 else 's'}"
+    one = f"a worktree takes {_told(need.size)} in {need.files} file{'' if need.files == 1 else 's'}"
     if size < need.size + _MEBIBYTE:
-        return failed(name, f"{_mebibytes(size)} left on {path}; {one}", why, "free some space")
+        return failed(name, f"{_told(size)} left on {path}; {one}", why, "free some space")
     if there.f_files and there.f_favail < need.files + 100:  # without a number there is no limit (btrfs)
         return failed(name, f"{there.f_favail} inodes left on {path}; {one}", why, "delete files there")
-    return fine(name, f"{_mebibytes(size)} left on {path}; {one}", why)
+    return fine(name, f"{_told(size)} left on {path}; {one}", why)
 
 
 def _need(place: Project, environ: Mapping[str, str]) -> _Need:
@@ -97,8 +97,8 @@ def _need(place: Project, environ: Mapping[str, str]) -> _Need:
     return _Need(size, len(names))
 
 
-def _mebibytes(size: int) -> str:
-    return f"{size / _MEBIBYTE:,.1f} MiB"
+def _told(size: int) -> str:
+    return f"{size / _GIBIBYTE:,.1f} GiB" if size >= _GIBIBYTE else f"{size / _MEBIBYTE:,.1f} MiB"
 
 
 def _there(path: Path) -> Path:

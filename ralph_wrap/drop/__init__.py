@@ -50,7 +50,7 @@ class Dropped(NamedTuple):
 
 def drop(
     place: Project, environ: Mapping[str, str], wanted: Wanted, now: float
-) -> tuple[list[Dropped], RalphError | None]:
+) -> tuple[list[Dropped], list[RalphError]]:
     """Delete branches and their saved work.
 
     Arguments:
@@ -60,7 +60,7 @@ def drop(
         now: seconds since 1970.
 
     Returns:
-        What became of each, and why some are still there.
+        What became of each, and for each that is still there why.
 
     Raises:
         UsageError: these options do not go together, or a name stands for half of something.
@@ -102,7 +102,7 @@ def drop(
     for one, lost in going:
         rows.append(_row(one, lost, gone[one.name]))
         failures += filter(None, [gone[one.name]])
-    return rows, _together(failures)
+    return rows, failures
 
 
 def _named(found: list[Branch], name: str) -> Branch:
@@ -130,12 +130,6 @@ def _delete(
 def _row(one: Branch, lost: tuple[str, ...], error: RalphError | None) -> Dropped:
     kept = error.message if error else None
     return Dropped(one.id, one.name, one.tip, one.saved_name, error is None, lost, kept)
-
-
-def _together(failures: Sequence[RalphError]) -> RalphError | None:
-    if not failures:
-        return None
-    return type(failures[0])("; ".join(one.message for one in failures), failures[0].hint)
 
 
 __all__ = ["DROPPED", "Dropped", "Restored", "Wanted", "drop", "expire", "restore"]

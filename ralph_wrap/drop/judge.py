@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -97,7 +98,7 @@ class Judge:
         """Return why a branch is not to be touched at all."""
         if one.verdict is not None:
             return ConflictError(
-                f"{one.name} belongs to a session that is {one.verdict}: it is not touched",
+                f"the session of {one.name} is {one.verdict}: it is not touched",
                 {
                     "live": f"ralph-wrap stop {one.label}",
                     "orphan": "ralph-wrap sweep",
@@ -107,7 +108,9 @@ class Judge:
             if name in self._checked_out:
                 return ConflictError(
                     f"{name} is checked out in {self._checked_out[name]}: it is not touched",
-                    f"ralph-wrap rm {one.id}" if one.id and one.record else "git worktree remove PATH",
+                    f"ralph-wrap rm {one.id}"
+                    if one.id and one.record
+                    else f"git -C {shlex.quote(str(self._checked_out[name]))} switch --detach",
                 )
         if self._main is not None and one.ref == self._main.ref:
             return ConflictError(f"{one.name} is the main branch", "main = in .ralph/config.toml names it")

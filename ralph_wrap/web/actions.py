@@ -130,18 +130,18 @@ async def drop(site: Site, form: Form, told: Log) -> Note:
 
 
 def _dropped(site: Site, wanted: dropping.Wanted) -> Note:
-    rows, problem = dropping.drop(site.place, site.environ, wanted, time.time())
+    rows, failures = dropping.drop(site.place, site.environ, wanted, time.time())
     keep = of_project(site.place.root).keep_dropped
     dropping.expire(site.place, site.environ, keep, time.time())
     gone = [row for row in rows if row.dropped]
     lines = [f"{row.branch} dropped{_with(row.saved, row.branch)}" for row in gone]
-    if problem is None:
+    if not failures:
         names = [row.branch for row in gone]
         return Note("done", tuple(lines), "", _again("restore", names, "Bring it back") if gone else None)
     kept = [row.kept for row in rows if row.kept]
     names = [row.branch for row in rows if row.lost and not row.dropped]
     if not names or wanted.force:
-        return Note("failed", (*kept, *lines), problem.hint)
+        return Note("failed", (*kept, *lines), failures[0].hint)
     label = "Drop it all the same" if len(names) == 1 else f"Drop these {len(names)} all the same"
     hint = "what is dropped can be brought back for a while"
     return Note("failed", (*kept, *lines), hint, _again("drop", names, label, force="1"))
