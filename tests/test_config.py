@@ -133,7 +133,7 @@ def test_a_duration_is_seconds(text: str, seconds: float) -> None:
 )
 def test_anything_else_is_no_duration(text: str) -> None:
     """The message says what was given and what one looks like."""
-    with pytest.raises(ValueError, match=re.escape(f"{text!r} is no duration (90s, 15m, 2h)")):
+    with pytest.raises(ValueError, match=re.escape(f"{text!r} is no duration (90s, 15m, 2h, 14d)")):
         duration(text)
 
 
@@ -365,7 +365,7 @@ WRONG = {
     "max_iterations": ("-1", "'-1' is no whole number of 0 or more"),
     "max_failures": ("1.5", "'1.5' is no whole number of 0 or more"),
     "max_stalls": ("9999999999", "'9999999999' is no whole number of 0 or more"),
-    "max_time": ("soon", "'soon' is no duration (90s, 15m, 2h)"),
+    "max_time": ("soon", "'soon' is no duration (90s, 15m, 2h, 14d)"),
     "max_tokens": ("1k", "'1k' is no whole number of 0 or more"),
     "max_cost": ("$5", "'$5' is no amount in US dollars (5, 0.50)"),
     "preamble": ("short", "'short' is neither on nor off"),

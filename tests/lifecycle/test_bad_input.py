@@ -67,7 +67,7 @@ def test_an_unknown_command(repo: Repo) -> None:
 def test_a_bad_duration(repo: Repo, option: str, value: str) -> None:
     """It is echoed, with the option and examples."""
     result = _refused(repo, f"--{option}={value}", "--", "true")
-    assert _told(result) == (2, f"--{option}: {value!r} is no duration (90s, 15m, 2h)", HELP)
+    assert _told(result) == (2, f"--{option}: {value!r} is no duration (90s, 15m, 2h, 14d)", HELP)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_bad_choice(repo: Repo, option: str, value: str, reason: str) -> None:
     [
         ("RALPH_WRAP_MAX_ITERATIONS", "-3", "is no whole number of 0 or more"),
         ("RALPH_WRAP_MAX_COST", "much", "is no amount in US dollars (5, 0.50)"),
-        ("RALPH_WRAP_DELAY", "soon", "is no duration (90s, 15m, 2h)"),
+        ("RALPH_WRAP_DELAY", "soon", "is no duration (90s, 15m, 2h, 14d)"),
         ("RALPH_WRAP_ISOLATION", "maybe", "is none of prefer, require, off"),
         ("RALPH_KEEP_WORKTREES", "perhaps", "is neither on nor off"),
     ],
@@ -292,14 +292,14 @@ def test_a_project_that_is_not_there(repo: Repo, tmp_path: Path, by: str, kind: 
             "[agents.mine.env]\nGIT_DIR = '/elsewhere'\n",
             ", line 1, key agents.mine.env: GIT_DIR is not for an agent's table to set",
         ),
-        ('# x\ndelay = "soon"\n', ", line 2, key delay: 'soon' is no duration (90s, 15m, 2h)"),
+        ('# x\ndelay = "soon"\n', ", line 2, key delay: 'soon' is no duration (90s, 15m, 2h, 14d)"),
         ("max_failures = -1\n", ", line 1, key max_failures: '-1' is no whole number of 0 or more"),
         ("max_failures = 1.5\n", ", line 1, key max_failures: '1.5' is no whole number of 0 or more"),
         ("until = ['x']\n", ", line 1, key until: a single value is expected"),
         ("hooks = 3\n", ", line 1, key hooks: '3' is neither on nor off"),
         ("resume = 3\n", ", line 1, key resume: '3' is neither on nor off"),
         ('isolation = "maybe"\n', ", line 1, key isolation: 'maybe' is none of prefer, require, off"),
-        ("delay = nan\n", ", line 1, key delay: 'nan' is no duration (90s, 15m, 2h)"),
+        ("delay = nan\n", ", line 1, key delay: 'nan' is no duration (90s, 15m, 2h, 14d)"),
         ("prompt = 2026-01-02\n", ", line 1, key prompt: a single value is expected"),
         ("max_stalls = true\n", ", line 1, key max_stalls: 'True' is no whole number of 0 or more"),
         ('"max_stalls" = "x"\n', ", line 1, key max_stalls: 'x' is no whole number of 0 or more"),
