@@ -92,7 +92,7 @@ def apply(
         raise RalphError(f"{home.directory} leads elsewhere: it is not followed", "replace it by a directory")
     try:
         checkout = _checkout(where, repository, top)
-        with trial.turn(home, told, stopped):
+        with trial.turn(repository, home, told, stopped):
             trial.tidy(repository, home)
             head = git.resolve_commit(checkout.here, "HEAD")
             if head is None:

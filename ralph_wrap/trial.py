@@ -1,8 +1,9 @@
 """A temporary worktree in which is tried what may fail, before anything of the user's moves.
 
-One process at a time has one, in ``.ralph/run/landing``: whoever holds the lock of ``.ralph/run/merge.lock``,
-which the kernel frees when its holder dies. So what somebody else has left there is of the dead, and whoever
-comes next takes it away: nobody but us ever works in it, and nothing in it is on no branch that matters.
+One process at a time has one, in ``.ralph/run/landing`` of its project: whoever holds the ``flock(2)`` on the
+directory ``refs`` of the repository, which several projects may share; the kernel frees it when its holder
+dies. So what somebody else has left there is of the dead, and whoever comes next takes it away: nobody but us
+ever works in it, and nothing in it is on no branch that matters.
 
 It is a worktree as any other of ours, detached and locked against ``git worktree prune``. Killed at any point
 it breaks nothing: a locked registration more, or a directory that git does not know.
@@ -36,7 +37,6 @@ REASON = f"{worktree.OURS} merge"
 """Why the registration is locked."""
 
 _PLACE = "landing"
-_LOCK = "merge.lock"
 _NAME = re.compile(r"land-[0-9a-f]{8}")
 _TICK = 200  # milliseconds between two looks at a lock that somebody else holds
 
@@ -57,10 +57,11 @@ class Trial(NamedTuple):
 
 
 @contextlib.contextmanager
-def turn(home: Registry, told: Log, stopped: Callable[[], bool]) -> Iterator[None]:
-    """Be the only one in a project who tries and lands, until the context is left.
+def turn(repository: Repository, home: Registry, told: Log, stopped: Callable[[], bool]) -> Iterator[None]:
+    """Be the only one in a repository who tries and lands, until the context is left.
 
     Arguments:
+        repository: where it is to be ours.
         home: of the project.
         told: that somebody else is at it.
         stopped: tells that a signal came.
@@ -70,12 +71,12 @@ def turn(home: Registry, told: Log, stopped: Callable[[], bool]) -> Iterator[Non
         RalphError: the project cannot be written.
 
     """
-    lock = home.directory / _LOCK
+    lock = _lock(repository)
     try:
         home.prepare()
         held = files.try_lock(lock)
         if held is None:
-            told.event("merge.waiting", "another merge is at work in this project: waiting for its end")
+            told.event("merge.waiting", "another merge is at work in this repository: waiting for its end")
         while held is None:
             if stopped():
                 raise StoppedError("a signal came while another merge was at work; nothing has moved")
@@ -89,14 +90,18 @@ def turn(home: Registry, told: Log, stopped: Callable[[], bool]) -> Iterator[Non
         held.release()
 
 
-def is_taken(home: Registry) -> bool:
+def is_taken(repository: Repository) -> bool:
     """Tell whether it is somebody's turn.
 
     Raises:
         OSError: that cannot be told.
 
     """
-    return files.is_locked(home.directory / _LOCK)
+    return files.is_locked(_lock(repository))
+
+
+def _lock(repository: Repository) -> Path:
+    return repository.common_dir / "refs"  # there whatever way refs are stored (gitrepository-layout(5))
 
 
 def is_left(home: Registry) -> bool:

@@ -316,13 +316,38 @@ def test_a_sweep_takes_away_what_was_killed(repo: Repo) -> None:
     place = repo.path / ".ralph" / "run" / "landing"
     place.mkdir(parents=True)
     repo.git("worktree", "add", "-q", "--detach", "--lock", place / "land-00000001")
-    lock = files.try_lock(repo.path / ".ralph" / "run" / "merge.lock")
+    lock = files.try_lock(repo.path / ".git" / "refs")
     assert lock is not None
     assert command("sweep", cwd=repo.path).status == 0
     assert left(repo) == ["land-00000001", "land-00000001"]
     lock.release()
     assert command("sweep", cwd=repo.path).status == 0
     assert left(repo) == []
+
+
+def test_two_projects_in_one_repository_take_turns(repo: Repo, tmp_path: Path) -> None:
+    """A linked worktree may be a project of its own; both move the same branches."""
+    branch(repo, "aaaa", AAAA)
+    branch(repo, "bbbb", {"beside.txt": "B\n"})
+    begun, go = tmp_path / "begun", tmp_path / "go"
+    repo.write(".ralph/config.toml", f'check = "touch {begun}; while [ ! -e {go} ]; do sleep 0.05; done"\n')
+    other = tmp_path / "other"
+    repo.git("worktree", "add", "-q", "-b", "mine", other)
+    environ = {**os.environ, "RALPH_TRUST": "1"}
+    pipe = subprocess.PIPE
+    with subprocess.Popen((PROGRAM, "merge", "aaaa"), cwd=repo.path, env=environ, stdout=pipe) as first:
+        eventually(begun.exists, "the check")
+        with subprocess.Popen(
+            (PROGRAM, "merge", "bbbb", "--into", "main"), cwd=other, env=environ, stdout=pipe, stderr=pipe
+        ) as second:
+            assert second.stderr is not None
+            assert "another merge is at work in this repository" in second.stderr.readline().decode()
+            assert second.poll() is None
+            go.touch()
+            assert (first.wait(30), second.wait(30)) == (0, 0)
+    assert repo.show("main:beside.txt") == b"B\n"
+    assert repo.git("status", "--porcelain", "--untracked-files=no") == ""
+    assert left(repo) == ["other"]
 
 
 def test_ctrl_c_ends_the_check_and_nothing_lands(repo: Repo, tmp_path: Path, home: Path) -> None:

@@ -117,7 +117,7 @@ def land(
     where = place.git(environ)
     home = _home(place, environ)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(trial.turn(home, told, stopped))
+        stack.enter_context(trial.turn(repository, home, told, stopped))
         try:
             recover(where, repository, home, told)
             trial.tidy(repository, home)
@@ -289,11 +289,12 @@ def undo_killed(place: Project, environ: Mapping[str, str], told: Log) -> None:
 
     """
     home = Registry(place.root / project.RUN)
-    if place.repository is None or not (has_note(home) or trial.is_left(home)) or trial.is_taken(home):
+    repository = place.repository
+    if repository is None or not (has_note(home) or trial.is_left(home)) or trial.is_taken(repository):
         return
-    with contextlib.suppress(StoppedError), trial.turn(home, told, lambda: True):
-        recover(place.git(environ), place.repository, home, told)
-        trial.tidy(place.repository, home)
+    with contextlib.suppress(StoppedError), trial.turn(repository, home, told, lambda: True):
+        recover(place.git(environ), repository, home, told)
+        trial.tidy(repository, home)
 
 
 def problem(landed: Sequence[Landed]) -> ConflictError | None:
