@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ralph_wrap import branches, landing, project
+from ralph_wrap import branches, files, landing, project
 from ralph_wrap.errors import ConflictError, NotFoundError, RalphError
 from ralph_wrap.landing import How
 from ralph_wrap.landing.target import Target
@@ -26,7 +26,8 @@ from tests.support.landing import (
 )
 from tests.support.mounts import needs_mounts, read_only
 from tests.support.repo import Repo, make_repo
-from tests.support.sessions import command
+from tests.support.sessions import PROGRAM, command
+from tests.support.wait import eventually
 
 
 @pytest.fixture
@@ -234,6 +235,32 @@ def test_a_checkout_that_cannot_be_reached_is_refused(repo: Repo, told: Log, tmp
     (landed,) = land(repo, told, "aaaa", into="release")
     assert (landed.outcome, "which is not to be reached from here" in str(landed.reason)) == ("left", True)
     assert state(repo) == before
+
+
+def test_a_checkout_is_not_moved_under_a_session_in_it(repo: Repo, told: Log, tmp_path: Path) -> None:
+    """One that is not isolated works in the project's own checkout, which may be clean at this moment."""
+    branch(repo, "aaaa", {"file.txt": "one\nA\n"})
+    go = tmp_path / "go"
+    words = (
+        "run",
+        "--isolation",
+        "off",
+        "-n",
+        "1",
+        "--",
+        "sh",
+        "-c",
+        f"until [ -e {go} ]; do sleep 0.05; done",
+    )
+    before = state(repo)
+    with subprocess.Popen((PROGRAM, *words), cwd=repo.path, stderr=subprocess.DEVNULL) as session:
+        eventually(lambda: files.is_locked(repo.path), "the session")
+        (landed,) = land(repo, told, "aaaa")
+        assert (landed.outcome, state(repo)) == ("left", before)
+        assert "where a session works that is not isolated" in str(landed.reason)
+        go.touch()
+    assert session.returncode == 0
+    assert land(repo, told, "aaaa")[0].outcome == "landed"
 
 
 def test_the_worktree_of_a_session_is_not_moved(repo: Repo, told: Log) -> None:

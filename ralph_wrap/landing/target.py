@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
@@ -168,6 +169,8 @@ def _line(path: Path) -> str:
 
 def _require_clean(target: Target, checkout: Checkout, coming: Collection[str]) -> None:
     where = f"{target.name} is checked out in {checkout.path}"
+    if _is_worked_in(checkout.path):
+        raise ConflictError(f"{where}, where a session works that is not isolated", "ralph-wrap ps")
     if operation := merging.operation(checkout.git_dir):
         raise ConflictError(f"{where}, where a {operation} is in progress", "finish or abort it")
     if (checkout.git_dir / "index.lock").exists():
@@ -182,6 +185,12 @@ def _require_clean(target: Target, checkout: Checkout, coming: Collection[str]) 
         raise ConflictError(
             f"{where}, where changes are not committed: {names(changed)}", "commit or stash them"
         )
+
+
+def _is_worked_in(top: Path) -> bool:
+    with contextlib.suppress(OSError):  # no lock can be had there: the session could not have one, either
+        return files.is_locked(top)
+    return False
 
 
 def _is_rule(checkout: Checkout) -> bool:
