@@ -78,7 +78,7 @@ def duration(value: str) -> float:
     """
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|)", value)
     if not found:
-        raise ValueError(f"{value!r} is no duration (90s, 15m, 2h)")
+        raise ValueError(f"{value!r} is no duration (90s, 15m, 2h, 14d)")
     return float(found[1]) * _UNITS[found[2]]
 
 
