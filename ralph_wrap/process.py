@@ -34,9 +34,8 @@ def _signals_held_back() -> Iterator[Callable[[], None]]:
     """Hold the signals back that our process group gets while a child is started.
 
     Until it has a group of its own, a child belongs to ours. Killed there it is a git that fails for no
-    reason; stopped there it holds us up for good, because ``vfork(2)`` returns with its ``execve(2)``
-    (measured: of the Ctrl-C and Ctrl-Z that come while commands are started one after the other, 7 % hit
-    that moment).
+    reason (measured: 235 of 3,464 Ctrl-C that came while commands were started one after the other). Stopped
+    there it holds us up for good, because ``vfork(2)`` returns with its ``execve(2)``.
 
     Yields:
         What is called in the child by then, if anything is: it forgets what has come, and lets all signals

@@ -54,6 +54,7 @@ class Push:
         self._spare = spare
         self._told = told
         self._there = ""  # what this session has pushed
+        self._base = base
         self._tried = base
         self._running: Running | None = None
 
@@ -78,7 +79,7 @@ class Push:
         self._spare(self._running.pid)
 
     def finish(self, hurry: Callable[[], bool]) -> None:
-        """Push what is not there yet, and wait until that is done.
+        """Push what is not there yet, once more what has failed before, and wait until that is done.
 
         Arguments:
             hurry: asked again and again; whoever is in a hurry does not wait.
@@ -89,6 +90,8 @@ class Push:
 
         """
         deadline = time.monotonic() + _PATIENCE
+        if self._running is None:
+            self._tried = self._there or self._base  # the network may have been away
         try:
             self._await(deadline, hurry)
             if self._running is None and not hurry():

@@ -136,5 +136,5 @@ ABSOLUTE_POINTERS = ("-c", "worktree.useRelativePaths=false")
 
 def is_ignored(git: Git, path: str) -> bool:
     """Tell whether a path that need not exist is ignored, or would be if git did not know it."""
-    # Without it a large index would be read.
+    # --no-index: a large one takes long to read.
     return run(git, "check-ignore", "-q", "--no-index", path, accept=(0, 1)).status == 0

@@ -196,6 +196,21 @@ def test_a_remote_that_hangs_holds_nothing_up(repo: Repo, remote: Repo, tmp_path
     assert pushed(remote) == {}
 
 
+def test_what_has_failed_is_tried_once_more_at_the_end(repo: Repo, remote: Repo) -> None:
+    """The network may be back."""
+    away = remote.path.with_name("away")
+    agent = f"""
+case $RALPH_ITERATION in
+1) mv {remote.path} {away}; {COMMIT} ;;
+2) while ps --ppid $PPID -o stat=,comm= | grep -v ^Z | grep -q git; do sleep 0.05; done ;;
+3) mv {away} {remote.path} ;;
+esac"""
+    result = run(repo.path, "-n", "3", *SH, agent)
+    branch = result.report["branch"]
+    assert [entry["event"] for entry in result.warnings] == ["push.failed"]
+    assert pushed(remote) == {branch: "1"}
+
+
 @pytest.mark.parametrize("value", ["elsewhere", "../remote.git", "--upload-pack=touch x", "ext::sh -c true"])
 def test_only_a_remote_that_is_configured_is_pushed_to(repo: Repo, remote: Repo, value: str) -> None:
     """The file may be written by an agent: no address, and no option of git."""
