@@ -163,7 +163,7 @@ def _home(place: Project, environ: Mapping[str, str]) -> Registry:
 def _tip(where: Git, target: Target) -> str:
     tip = git.refs(where, target.ref).get(target.ref)
     if tip is None:
-        raise NotFoundError(f"there is no branch {target.name} any more")
+        raise NotFoundError(f"there is no branch {target.name} any more", "--into names another one")
     return tip
 
 

@@ -134,7 +134,7 @@ def _take(checkout: Checkout, scratch: Path, step: Step) -> None:
     merging.move_files(checkout.here._replace(index_file=prepared), step.old, step.new)
     with _locked(index, prepared) as lock:
         if files.state(index) != before and merging.is_staged(checkout.here, step.old):
-            raise ConflictError(f"something was staged in {checkout.path} in this very moment")
+            raise ConflictError(f"something was staged in {checkout.path} in this very moment", "commit it")
         lock.rename(index)
 
 

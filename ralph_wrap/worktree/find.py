@@ -39,14 +39,14 @@ def find(common_dir: Path, path: Path) -> tuple[LinkedWorktree, Mark]:
     path = _real(path)
     pointer = path / ".git"
     if pointer.is_dir() and not pointer.is_symlink():
-        raise NotOursError(f"{path} is a main checkout, no worktree")
+        raise NotOursError(f"{path} is a main checkout, no worktree", "ralph-wrap worktree list")
     try:
         content = git.text(files.read(pointer))
     except OSError:
         raise NotFoundError(f"{path} is not a worktree", "ralph-wrap worktree list") from None
     registration = _real(path / content.removeprefix("gitdir: ").rstrip("\n").replace("\0", "?"))
     if registration == common_dir:  # git init --separate-git-dir
-        raise NotOursError(f"{path} is a main checkout, no worktree")
+        raise NotOursError(f"{path} is a main checkout, no worktree", "ralph-wrap worktree list")
     if registration.parent != common_dir / "worktrees":
         raise NotOursError(f"{path} belongs to another repository", "call it there")
     mark = read_mark(registration)
