@@ -23,6 +23,17 @@ exec sleep 600
 """
 
 
+def wait_for_sweep(box: Box) -> None:
+    """Wait until PID 1 has no children any more."""
+
+    def has_none() -> bool:
+        listed = box.run("cat", "/proc/1/task/1/children")
+        assert listed.status == 0, listed.stderr
+        return not listed.stdout.strip()
+
+    box.eventually(has_none, "its sweep to end")
+
+
 def die(box: Box, repo: Repo, *others: Box) -> None:
     """Start a session in a container, and kill it and its agent, but not what that has left."""
     boxes = (box, *others)
@@ -31,6 +42,8 @@ def die(box: Box, repo: Repo, *others: Box) -> None:
         one.container.kill("HUP")
     containers = repo.path / ".ralph" / "run" / "containers"
     box.eventually(lambda: len([*containers.glob("*.lock")]) >= len(boxes), "each PID 1 to take its lock")
+    for one in boxes:  # the sweep that HUP asks for began before that, and must not find what is killed now
+        wait_for_sweep(one)
     box.start("ralph-wrap", "run", "--", "/bin/sh", "-c", LEAVING)
     worktrees = repo.path / ".ralph" / "worktrees"
     box.eventually(lambda: [*worktrees.glob("*/agent.pid")] and [*worktrees.glob("*/late.txt")], "the agent")
