@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.terminal import CTRL_BACKSLASH, CTRL_C, CTRL_Z, Terminal
+from tests.support.terminal import CTRL_BACKSLASH, CTRL_C, CTRL_Z, Terminal, shell
 from tests.support.wait import eventually
 
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 FOR_GROUPS = {signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGHUP, signal.SIGTERM}
 """What terminals and programs send to process groups."""
+
+PROMPT = "the-shell> "
 
 KINDS = {
     "git's": "running()",
@@ -62,9 +64,15 @@ with Signals():
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 @pytest.mark.parametrize("key", [CTRL_C, CTRL_Z, CTRL_BACKSLASH], ids=["Ctrl-C", "Ctrl-Z", "Ctrl-backslash"])
 def test_a_key_never_hits_a_child_that_is_being_started(kind: str, key: bytes, tmp_path: Path) -> None:
-    """Killed before it has a group of its own it would fail for no reason; stopped it would hold us up."""
-    program = (START + TYPED_AT).format(kind=kind, tmp=tmp_path)
-    with Terminal(sys.executable, "-c", program, cwd=tmp_path) as terminal:
+    """Killed before it has a group of its own it would fail for no reason; stopped it would hold us up.
+
+    As a job of a shell: in an orphaned process group the kernel ignores Ctrl-Z.
+    """
+    program = tmp_path / "program.py"
+    program.write_text((START + TYPED_AT).format(kind=kind, tmp=tmp_path))
+    with Terminal(*shell(PROMPT), cwd=tmp_path) as terminal:
+        terminal.wait_for(PROMPT)
+        terminal.type(f"{sys.executable} {program}\n".encode())
         terminal.wait_for("ready")
         typed = 0
 
@@ -76,7 +84,9 @@ def test_a_key_never_hits_a_child_that_is_being_started(kind: str, key: bytes, t
 
         eventually(done, "the last command")
         terminal.type(b"\n")
-        assert terminal.finish() == 0, terminal.words
+        terminal.wait_for(PROMPT, 2)
+        terminal.type(b"echo status=$?\n")
+        terminal.wait_for("status=0\r\n")
         assert not (tmp_path / "failed").exists()
         assert typed > 5
 
