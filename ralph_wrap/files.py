@@ -317,8 +317,8 @@ def is_locked(path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def locked_directory(path: Path, timeout: float) -> Iterator[None]:
-    """Hold the lock on an existing directory; no file is created.
+def locked_directory(path: Path, timeout: float) -> Iterator[int]:
+    """Hold the lock on an existing directory, and yield its descriptor; no file is created.
 
     Arguments:
         path: the directory.
@@ -339,7 +339,7 @@ def locked_directory(path: Path, timeout: float) -> Iterator[None]:
         time.sleep(pause)
         pause = min(pause * 1.5, 0.02)
     try:
-        yield
+        yield lock.descriptor
     finally:
         lock.release()
 

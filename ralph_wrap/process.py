@@ -86,6 +86,7 @@ class Running:
         with_terminal: it keeps the terminal that we are controlled by. In the background it would be stopped
             (SIGTTIN) at a question that it asks there, as ssh(1) does. Without, it hears all signals: what it
             leaves behind, a server or a shared connection, is not ours to end.
+        inherited: descriptors that it gets besides its standard streams.
 
     Raises:
         OSError: it could not be executed.
@@ -100,6 +101,7 @@ class Running:
         env: Mapping[str, str],
         stdin: bytes | None = None,
         with_terminal: bool = True,
+        inherited: Sequence[int] = (),
     ) -> None:
         self._stdin = stdin
         self._completed: Completed | None = None
@@ -113,6 +115,7 @@ class Running:
                     stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=self._errors,
+                    pass_fds=inherited,
                     process_group=0 if with_terminal else None,
                     start_new_session=not with_terminal,
                     preexec_fn=None if with_terminal else let_through,  # noqa: PLW1509 -- it takes no lock

@@ -17,7 +17,6 @@ from ralph_wrap.log import Log
 from tests.support.landing import is_clean, left
 from tests.support.repo import Repo, make_repo
 from tests.support.trees import Listing, in_git, on_disk, put
-from tests.support.wait import eventually
 
 # Few names and few contents, so that all sides meet often, files and directories too.
 _PATHS = st.lists(st.sampled_from([b"a", b"b", b"\xff\n "]), min_size=1, max_size=3).map(b"/".join)
@@ -66,7 +65,6 @@ def _add_unknown(repo: Repo, files: Listing) -> None:
 
 
 def _files(repo: Repo) -> Listing:
-    eventually(lambda: not [*repo.path.glob(".ralph/run/trash/*")], "the trash to be emptied")
     return {path: entry for path, entry in on_disk(repo.path).items() if not path.startswith(b".ralph/")}
 
 

@@ -21,6 +21,7 @@ from tests.support.orphans import Orphan, orphan, orphans, sweep
 from tests.support.processes import end_all, running
 from tests.support.repo import Repo, make_repo
 from tests.support.sessions import PROGRAM, Session, command, read_events, run
+from tests.support.shim import shim_git
 from tests.support.wait import eventually
 
 if TYPE_CHECKING:
@@ -541,6 +542,21 @@ def test_what_a_dead_session_left_running_is_ended(repo: Repo, home: Path, tmp_p
         assert {*pids} & {*running(home)} == {pids[1]}
         assert alive.process.poll() is None
         assert repo.show(f"ralph/{dead.directory.name[-4:]}-wip:new") == b"new\n"
+
+
+def test_the_git_of_a_dead_session_is_ended(repo: Repo, home: Path, tmp_path: Path) -> None:
+    """It was about to delete the worktree, which comes back to be saved once more."""
+    mark = tmp_path / "mark"
+    held = f'*" worktree remove "*) echo $$ > {mark}; kill -9 $PPID; exec sleep 1000 ;;'
+    env = {"PATH": shim_git(tmp_path / "shim", held)}
+    with Session(repo.path, "-n", "1", "--", "sh", "-c", "echo new > new", env=env) as dead:
+        git = _pid(mark)
+        dead.process.wait()
+        assert git in running(home)
+        assert sweep(repo).status == 0
+        assert git not in running(home)
+    assert repo.show(f"ralph/{dead.directory.name[-4:]}-wip:new") == b"new\n"
+    assert repo.worktrees() == []
 
 
 def test_a_process_without_the_mark_is_not_ended(repo: Repo, home: Path, tmp_path: Path) -> None:

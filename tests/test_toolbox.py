@@ -15,7 +15,7 @@ import pytest
 from tests.support.repo import Repo, make_repo
 from tests.support.sessions import PROGRAM, Result, command
 from tests.support.shim import shim_git
-from tests.support.trees import on_disk
+from tests.support.trees import on_disk, owners
 
 TASK = "fix auth"
 BRANCH = "quick-build-fix-auth"
@@ -429,6 +429,6 @@ def test_root_makes_nothing_of_its_own() -> None:
         result = command("worktree", "create", "Größe ändern", cwd=repo.path, env=env)
         path = Path(_data(result)["path"])
         assert path.name == "quick-build-grosse-andern"
-        assert {found.lstat().st_uid for found in repo.path.rglob("*")} == {12345}
+        assert owners(repo.path) == {(12345, 12345)}
         _data(command("worktree", "cleanup", path, "--no-keep-branch", cwd=repo.path, env=env))
-        assert {found.lstat().st_uid for found in repo.path.rglob("*")} == {12345}
+        assert owners(repo.path) == {(12345, 12345)}

@@ -16,7 +16,7 @@ from ralph_wrap.errors import IsolationError, RefusedError
 from tests.support.repo import Repo, make_repo
 from tests.support.sessions import PROGRAM, Session, command, run
 from tests.support.shim import shim_git
-from tests.support.wait import eventually
+from tests.support.wait import CAP, eventually, never
 
 
 def called(cwd: Path, *arguments: str, session: str = "s1") -> tuple[int, Any]:
@@ -221,7 +221,7 @@ def test_a_removal_that_was_killed_is_taken_back(repo: Repo, tmp_path: Path) -> 
     inside = created(repo)
     inside.write("new", "n\n")
     shim = tmp_path / "shim"
-    environ = {"PATH": shim_git(shim, '*" worktree remove "*) kill -9 $PPID; sleep 1 ;;')}
+    environ = {"PATH": shim_git(shim, '*" worktree remove "*) kill -9 $PPID $$ ;;')}
     command("worktree", "cleanup", inside.path, "--force", cwd=repo.path, env=environ)
     assert not inside.path.exists()
     assert [*repo.path.glob(".ralph/run/trash/*.leaving/new")]
@@ -229,4 +229,21 @@ def test_a_removal_that_was_killed_is_taken_back(repo: Repo, tmp_path: Path) -> 
     assert (status, "uncommitted: new" in error["message"]) == (5, True)
     assert (inside.path / "new").read_text() == "n\n"
     assert called(repo.path, "cleanup", str(inside.path), "--force")[0] == 0
+    assert (repo.worktrees(), [*repo.path.glob(".git/worktrees/*")]) == ([], [])
+
+
+def test_a_removal_whose_git_lives_on_is_not_taken_back(repo: Repo, tmp_path: Path) -> None:
+    """That git would delete what has come back: whoever comes next waits until it has done its work."""
+    inside = created(repo)
+    inside.write("new", "n\n")
+    gate = tmp_path / "gate"
+    held = f'*" worktree remove "*) kill -9 $PPID; until [ -e {gate} ]; do sleep 0.02; done ;;'
+    environ = {"PATH": shim_git(tmp_path / "shim", held)}
+    command("worktree", "cleanup", inside.path, "--force", cwd=repo.path, env=environ)
+    argv = (PROGRAM, "worktree", "cleanup", inside.path)
+    with subprocess.Popen(argv, cwd=repo.path, stdout=subprocess.PIPE) as second:
+        never(lambda: second.poll() is not None or inside.path.exists(), "an end before that of git")
+        gate.touch()
+        stdout, _ = second.communicate(timeout=CAP)
+    assert (second.returncode, json.loads(stdout)["error"]["code"]) == (4, "not_found")
     assert (repo.worktrees(), [*repo.path.glob(".git/worktrees/*")]) == ([], [])

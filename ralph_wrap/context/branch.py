@@ -223,7 +223,7 @@ class Worktree:
             warnings.warn(f"worktree of {self.branch} kept: {self._kept}", RuntimeWarning, stacklevel=3)
 
 
-def _in_turn(site: Site) -> AbstractContextManager[None]:
+def _in_turn(site: Site) -> AbstractContextManager[int]:
     return files.locked_directory((site.repository.common_dir / "objects").resolve(), _PATIENCE)
 
 

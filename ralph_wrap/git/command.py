@@ -79,6 +79,7 @@ class Git(NamedTuple):
         work_tree: belongs to *git_dir*.
         index_file: index file to use instead of the repository's own.
         config: pairs of ``-c`` and ``key=value`` for every command.
+        lock: descriptor of a lock that a command holds as well: killed, we leave it behind, still at work.
 
     """
 
@@ -89,6 +90,7 @@ class Git(NamedTuple):
     work_tree: Path | None = None
     index_file: Path | None = None
     config: tuple[str, ...] = ()
+    lock: int | None = None
 
 
 def environment(inherited: Mapping[str, str]) -> dict[str, str]:
@@ -157,6 +159,7 @@ def start(
         env=env,
         stdin=stdin,
         with_terminal=with_terminal,
+        inherited=() if git.lock is None else (git.lock,),
     )
 
 

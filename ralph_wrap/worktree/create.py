@@ -292,9 +292,9 @@ def _sync_names(worktree: LinkedWorktree) -> None:
 
 def _remove_attempt(where: Git, repository: Repository, path: Path) -> None:
     shutil.rmtree(path, ignore_errors=True)  # outside the lock: it may hold many files by now
-    with repository_lock(repository.common_dir):
+    with repository_lock(repository.common_dir) as lock:
         if git.is_registered(where, path):
-            git.run(where, "worktree", "remove", "--force", "--force", path)
+            git.run(where._replace(lock=lock), "worktree", "remove", "--force", "--force", path)
 
 
 def _delete_branch(where: Git, repository: Repository, ref: str, base: str) -> None:

@@ -13,8 +13,10 @@ if TYPE_CHECKING:
 _TIMEOUT = 60.0  # seconds; it is held for milliseconds
 
 
-def repository_lock(common_dir: Path) -> AbstractContextManager[None]:
+def repository_lock(common_dir: Path) -> AbstractContextManager[int]:
     """Hold the lock of a repository: an ``flock(2)`` on its directory, so that no file is made in it.
+
+    What is entered is its descriptor, for a git that must not outlive the lock (see ``Git.lock``).
 
     Arguments:
         common_dir: what all worktrees of the repository share.

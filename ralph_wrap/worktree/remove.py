@@ -302,7 +302,7 @@ def _remove(
     reuse: Callable[[Path, Collection[str]], None] = lambda _directory, _ignored: None,
 ) -> str | None:
     """Remove a worktree that holds no more than what was saved, or, without that, whatever it holds."""
-    with repository_lock(worktree.common_dir):
+    with repository_lock(worktree.common_dir) as lock:
         if reason := _not_removable(worktree, worktree.path, visitors):
             return reason
         (worktree.registration / _DROPPED).unlink(missing_ok=True)
@@ -313,7 +313,8 @@ def _remove(
             if changed or _occupants(leaving, visitors):
                 leaving.rename(worktree.path)
                 return "something was changed in it while it was being removed"
-            _drop_registration(worktree, where)
+            # Should we be killed here, nobody brings the directory back for that git to delete it.
+            _drop_registration(worktree, where._replace(lock=lock))
         except BaseException as error:
             if not os.path.lexists(worktree.path):
                 leaving.rename(worktree.path)

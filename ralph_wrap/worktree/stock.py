@@ -107,12 +107,12 @@ def give_up(unfinished: Warm, where: Git, repository: Repository, trash: Path, n
 
     """
     here = unfinished.git(where, repository)
-    with repository_lock(repository.common_dir):
+    with repository_lock(repository.common_dir) as lock:
         if reason := _work_in(unfinished, here):
             raise RefusedError(reason)
         leaving = trash / f"{name}{LEAVING_SUFFIX}"
         unfinished.path.rename(leaving)
-        git.run(where, "worktree", "remove", "--force", "--force", unfinished.path)
+        git.run(where._replace(lock=lock), "worktree", "remove", "--force", "--force", unfinished.path)
     discard(leaving, trash / name)
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from tests.container.box import PROJECT, Box, Ended, StartBox
 from tests.support.repo import Repo, make_repo
+from tests.support.trees import owners
 
 pytestmark = [
     pytest.mark.container,
@@ -131,12 +132,6 @@ def give(repo: Repo) -> None:
     repo.git("config", "--global", "safe.directory", "*")
 
 
-def owners(repo: Repo) -> set[tuple[int, int]]:
-    """Return the owners and groups of the repository and everything in it."""
-    found = [path.lstat() for path in (repo.path, *repo.path.rglob("*"))]
-    return {(status.st_uid, status.st_gid) for status in found}
-
-
 def test_two_sessions_at_once(start_box: StartBox, repo: Repo) -> None:
     """Two sessions by `docker exec` in one container each keep their own commit and their own draft."""
     box = start_box(repo.path)
@@ -219,7 +214,7 @@ def test_project_of_a_user(start_box: StartBox, repo: Repo, user: str) -> None:
         committed="one.txt",
         saved="draft.txt",
     )
-    assert owners(repo) == {(OWNER, GROUP)}
+    assert owners(repo.path) == {(OWNER, GROUP)}
 
 
 def test_user_of_the_container(start_box: StartBox, repo: Repo) -> None:
@@ -228,7 +223,7 @@ def test_user_of_the_container(start_box: StartBox, repo: Repo) -> None:
     box = start_box(repo.path, user=f"{OWNER}:{GROUP}")
     ended = box.run(*session(WHO))
     assert (ended.status, ended.stdout) == (0, f"{OWNER}:{GROUP}\n{OWNER}\n"), ended.stderr
-    assert owners(repo) == {(OWNER, GROUP)}
+    assert owners(repo.path) == {(OWNER, GROUP)}
 
 
 def test_home_of_a_user_with_a_passwd_entry(start_box: StartBox, repo: Repo) -> None:

@@ -9,7 +9,7 @@ import shutil
 import signal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tests.support.processes import left
+from tests.support.processes import is_deleting, left
 from tests.support.repo import Repo, make_repo
 from tests.support.trees import on_disk
 from tests.support.wait import eventually
@@ -196,9 +196,7 @@ class World(NamedTuple):
         trash = state / "trash"
         if wait:
             eventually(
-                lambda: (
-                    not trash.exists() or not [path for path in trash.iterdir() if path.suffix != LEAVING]
-                ),
+                lambda: not is_deleting(self.home) and all(one.suffix == LEAVING for one in trash.glob("*")),
                 "the trash to be emptied",
             )
         registrations = self.repo.path / ".git" / "worktrees"

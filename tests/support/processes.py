@@ -17,17 +17,24 @@ def running(home: Path) -> dict[int, str]:
     found = {}
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if mark in (entry / "environ").read_bytes().split(b"\0"):
-                command = (entry / "cmdline").read_bytes().decode(errors="replace")
-                found[int(entry.name)] = command.replace("\0", " ").strip()
+            environ, command = ((entry / name).read_bytes() for name in ("environ", "cmdline"))
+            if mark in environ.split(b"\0") and command:  # empty: it ends in this very moment
+                found[int(entry.name)] = command.decode(errors="replace").replace("\0", " ").strip()
     found.pop(os.getpid(), None)
     return found
 
 
+_DELETING = ("rm -rf ", "find ", 'sh -c find "$@" -type d ')
+
+
 def left(home: Path) -> dict[int, str]:
     """Return what runs once a session has ended; the deletion of its worktree may go on."""
-    deleting = ("rm -rf ", "find ", 'sh -c find "$@" -type d ')
-    return {pid: command for pid, command in running(home).items() if not command.startswith(deleting)}
+    return {pid: command for pid, command in running(home).items() if not command.startswith(_DELETING)}
+
+
+def is_deleting(home: Path) -> bool:
+    """Tell whether worktrees are being deleted in the background."""
+    return any(command.startswith(_DELETING) for command in running(home).values())
 
 
 def end_all(home: Path) -> None:

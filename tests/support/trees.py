@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import stat
@@ -81,12 +82,17 @@ def make_tree(repo: Repo, *, continued: bool = False) -> Tree:
 
 
 def on_disk(top: Path) -> Listing:
-    """Return every file and symlink below a directory; ``.git`` of the top left out."""
+    """Return every file and symlink below a directory, without ``.git`` of the top and without the trash.
+
+    What lies in the trash is being deleted while the test looks.
+    """
     found: Listing = {}
     root = os.fsencode(top)
     for directory, names, files in os.walk(root):
         if directory == root and b".git" in names:
             names.remove(b".git")
+        if directory == root + b"/.ralph/run" and b"trash" in names:
+            names.remove(b"trash")
         for name in [*files, *names]:
             path = Path(os.fsdecode(directory), os.fsdecode(name))
             mode = path.lstat().st_mode
@@ -98,6 +104,17 @@ def on_disk(top: Path) -> Listing:
                 entry = ("100755" if mode & stat.S_IXUSR else "100644", path.read_bytes())
             found[os.fsencode(path.relative_to(top))] = entry
     found.pop(b".git", None)
+    return found
+
+
+def owners(top: Path) -> set[tuple[int, int]]:
+    """Return user and group ids of a directory and of all below it; worktrees may be going meanwhile."""
+    found = set()
+    for directory, names, files in os.walk(top):
+        for name in (".", *names, *files):
+            with contextlib.suppress(FileNotFoundError):
+                status = Path(directory, name).lstat()
+                found.add((status.st_uid, status.st_gid))
     return found
 
 
