@@ -25,7 +25,8 @@ from tests.support.landing import (
 )
 from tests.support.listing import listing
 from tests.support.repo import Repo, make_repo
-from tests.support.sessions import command
+from tests.support.sessions import PROGRAM, command
+from tests.support.wait import CAP, eventually, never
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -293,6 +294,27 @@ def test_a_repository_beside_its_checkout_moves_it(tmp_path: Path, told: Log) ->
     tip = branch(repo, "aaaa", AAAA)
     assert land(repo, told, "aaaa")[0].outcome == "landed"
     assert is_clean(repo, tip)
+
+
+def test_a_checkout_is_not_undone_while_git_is_at_it(repo: Repo, tmp_path: Path) -> None:
+    """It outlives a merge that was killed, and the next one waits for its end."""
+    mark, gate = tmp_path / "mark", tmp_path / "gate"
+    held = f"[ $PWD = {repo.path} ] && mkdir {mark} && until [ -e {gate} ]; do sleep 0.02; done; cat"
+    repo.write(".gitattributes", "new/b filter=slow\n")
+    repo.commit("attributes")
+    tip = branch(repo, "aaaa", {"new/a": "a\n", "new/b": "b\n", "new/c": "c\n"})
+    repo.git("config", "filter.slow.smudge", held)
+    argv = (PROGRAM, "merge", "aaaa")
+    with subprocess.Popen(argv, cwd=repo.path) as first:
+        eventually(mark.exists, "a checkout that is half done")
+        first.kill()
+    with subprocess.Popen(argv, cwd=repo.path, stderr=subprocess.PIPE) as second:
+        never(lambda: second.poll() is not None, "an end before that of git")
+        gate.touch()
+        _, told = second.communicate(timeout=CAP)
+    assert (second.returncode, b"is undone: it had not landed" in told) == (0, True), told
+    assert is_clean(repo, tip)
+    assert left(repo) == []
 
 
 def test_every_kind_of_change_comes_to_the_checkout(repo: Repo, told: Log) -> None:

@@ -13,10 +13,11 @@ Why the branch last: until then HEAD is what it was, and what is on the disk loo
 committed yet; whoever commits them by mistake commits what has landed. The other way round it would look as
 if somebody wanted to take back what has just landed, and a commit would.
 
-Whatever fails puts back what was moved before. Killed between 1 and 5, the next one reads the note and puts
-the checkout back as well, file by file: what is as it was to become goes back to what it was, and so do files
-that are half-written (both are in commits). If one is neither, it is somebody's, and nothing is touched. If
-the branch has moved in the meantime, whoever moved it has decided what is checked out.
+Whatever fails puts back what was moved before. Killed between 1 and 5, the next one reads the note, waits for
+a git that was left behind at 2, and puts the checkout back as well, file by file: what is as it was to become
+goes back to what it was, and so do files that are half-written (both are in commits). If one is neither, it
+is somebody's, and nothing is touched. If the branch has moved in the meantime, whoever moved it has decided
+what is checked out.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ VERSION = 1
 _NOTE = landings.IN_PROGRESS
 _OID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _SCRATCH = re.compile(r"land-[0-9a-f]{8}")
+_PATIENCE = 60.0  # seconds
 _NO_LINKS = {errno.EPERM, errno.EXDEV, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK}
 
 
@@ -131,7 +133,8 @@ def _take(checkout: Checkout, scratch: Path, step: Step) -> None:
     index, prepared = checkout.git_dir / "index", scratch / "index"
     before = files.state(index)
     shutil.copy2(index, prepared)  # with its time, by which git tells what may have changed since
-    merging.move_files(checkout.here._replace(index_file=prepared), step.old, step.new)
+    with files.locked_directory(scratch, _PATIENCE) as lock:
+        merging.move_files(checkout.here._replace(index_file=prepared, lock=lock), step.old, step.new)
     with _locked(index, prepared) as lock:
         if files.state(index) != before and merging.is_staged(checkout.here, step.old):
             raise ConflictError(f"something was staged in {checkout.path} in this very moment", "commit it")
@@ -230,7 +233,8 @@ def _undo(where: Git, repository: Repository, spare: Path, target: Target, step:
     for number, checkout in enumerate(checkouts_of(where, repository, target)):
         scratch = _scratch(registration if registration.is_dir() else spare, number)
         scratch.mkdir(parents=True, exist_ok=True)
-        left += _put_back(checkout, scratch, step, step.old, partly=False)
+        with files.locked_directory(scratch, _PATIENCE):  # a git that was left behind is at it still
+            left += _put_back(checkout, scratch, step, step.old, partly=False)
     shutil.rmtree(spare, ignore_errors=True)
     return left
 
