@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 VERSION = 1
 """Of ``report.json``."""
 
+_LONGEST = 500  # characters that are repeated of what was typed
 _NAMED = 10  # ignored files, and changes outside, that are named; the others are counted
 
 
@@ -195,8 +196,16 @@ def banner(record: Record, output: str) -> str:
     return _table("ralph-wrap: session started", rows)
 
 
-def summary(report: SessionReport, root: Path, log: Path) -> str:
-    """Return what a person sees when a session has ended."""
+def summary(report: SessionReport, root: Path, log: Path, typed: Sequence[str] | None = None) -> str:
+    """Return what a person sees when a session has ended.
+
+    Arguments:
+        report: how.
+        root: of the project.
+        log: its ``output.log``.
+        typed: see ``Settings.typed``.
+
+    """
     rows = [("session", report.session)]
     if report.ended_by in _BRAKES:
         rows.append(("brake", _BRAKES[report.ended_by]))
@@ -219,7 +228,7 @@ def summary(report: SessionReport, root: Path, log: Path) -> str:
         rows.append(("spent", f"{_counted(report.tokens, 'token')}{cost}"))
     rows += _outside(report.leaks or ())
     rows.append(("output", os.fspath(log)))
-    rows += _next(report, root)
+    rows += _next(report, root, typed)
     return _table(f"ralph-wrap: {ending(report)}", rows)
 
 
@@ -252,7 +261,7 @@ def how_it_ended(
     return "not-started", 0
 
 
-def _next(report: SessionReport, root: Path) -> Iterator[tuple[str, str]]:
+def _next(report: SessionReport, root: Path, typed: Sequence[str] | None) -> Iterator[tuple[str, str]]:
     """Yield the commands to type next."""
     where = shlex.quote(os.fspath(root))
     branch = report.branch or ""
@@ -267,7 +276,10 @@ def _next(report: SessionReport, root: Path) -> Iterator[tuple[str, str]]:
     elif saved:
         yield "next", f"git -C {where} diff {shlex.quote(saved)}^ {shlex.quote(saved)}"
     if report.branch and report.ended_by in _BRAKES and not report.kept:  # its branch is still checked out
-        yield "go on", f"ralph-wrap run -C {where} --branch {report.branch} …"
+        again = shlex.join(typed) if typed is not None else ""
+        if typed is None or len(again) > _LONGEST or not again.isprintable():
+            again = "…"
+        yield "go on", f"ralph-wrap run -C {where} --branch {shlex.quote(report.branch)} {again}".rstrip()
     if report.kept and report.workspace:
         yield "remove", f"ralph-wrap rm -C {where} {report.id}"
 

@@ -332,7 +332,9 @@ class Session:
         if self._relay is not None:
             self._give_readers_time(self._relay)
         if self.report is not None and self._place is not None:
-            text = summary(self.report, self._place.root, self._claim.directory / "output.log")
+            text = summary(
+                self.report, self._place.root, self._claim.directory / "output.log", self._settings.typed
+            )
             self._log.block("session.released", ending(self.report), text, **self.report.to_dict())
         self._log.close()
 

@@ -149,7 +149,7 @@ def test_options_are_settings() -> None:
     """Whatever can be set has a place to go to."""
     names = {*Settings._fields}
     assert set(config.OPTIONS) == names - {
-        *("project", "command", "manner", "agents", "background"),
+        *("project", "command", "manner", "agents", "background", "typed"),
         *config.FILE_ONLY,
     }
 
@@ -402,6 +402,17 @@ def test_a_wrong_line_of_the_file_is_named(place: Place, option: str) -> None:
     path = place.file(f'# a comment\nuntil = "x"\n  {option} = "{text}"\n')
     error = place.refused()
     assert (error.message, error.hint) == (f"{path}, line 3, key {option}: {reason}", HELP)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("orphans", '"kill"'), ("pool", '"many"'), ("keep_dropped", "[1]")]
+)
+def test_a_wrong_key_that_is_no_option_is_explained_elsewhere(place: Place, key: str, value: str) -> None:
+    """``run --help`` does not list it."""
+    path = place.file(f"{key} = {value}\n")
+    error = place.refused()
+    assert error.message.startswith(f"{path}, line 1, key {key}: ")
+    assert error.hint == f"see the README for {key}"
 
 
 def test_the_other_variable_for_worktrees_is_named() -> None:

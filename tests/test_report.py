@@ -15,7 +15,7 @@ COMMITS: dict[str, Any] = {"commits": 2}
 SAVED: dict[str, Any] = {"saved": "ralph/a3f2-wip", "saved_paths": ("a",)}
 
 
-def _next(**facts: Any) -> list[str]:
+def _next(typed: tuple[str, ...] | None = None, **facts: Any) -> list[str]:
     """Return what stands behind the path of the output."""
     report = SessionReport(
         id="a3f2",
@@ -23,13 +23,12 @@ def _next(**facts: Any) -> list[str]:
         agent="x",
         started="",
         ended="",
-        ended_by="promise",
         exit_status=0,
         iterations=1,
         base="0123456789abcdef",
-        **facts,
+        **{"ended_by": "promise"} | facts,
     )
-    rows = summary(report, ROOT, Path("/log")).splitlines()
+    rows = summary(report, ROOT, Path("/log"), typed).splitlines()
     return rows[rows.index("  output     /log") + 1 :]
 
 
@@ -55,3 +54,21 @@ def test_one_line_tells_what_is_next(facts: dict[str, Any], words: str) -> None:
 def test_nothing_came_of_it(facts: dict[str, Any]) -> None:
     """So nothing is next."""
     assert _next(**facts) == []
+
+
+@pytest.mark.parametrize(
+    ("typed", "shown"),
+    [
+        ((), ""),
+        (("--max-iterations", "5", "--prompt", "it's"), """ --max-iterations 5 --prompt 'it'"'"'s'"""),
+        (("--", "sh", "-c", "a;b"), " -- sh -c 'a;b'"),
+        (("--prompt", "two\nlines"), " …"),
+        (("--prompt", "x" * 500), " …"),
+        (None, " …"),
+    ],
+    ids=repr,
+)
+def test_who_goes_on_types_the_same_once_more(typed: tuple[str, ...] | None, shown: str) -> None:
+    """Unless it fits on no line, or nobody has typed it."""
+    rows = _next(typed, ended_by="max-iterations", branch="topic;x")
+    assert rows == [f"  go on      ralph-wrap run -C '/x y' --branch 'topic;x'{shown}"]

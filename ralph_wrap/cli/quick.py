@@ -21,7 +21,6 @@ _NAMES = {f"--{name.replace('_', '-')}": name for name in (_PROJECT, "job", *con
     "-f": "prompt_file",
     "-n": "max_iterations",
 }
-_SWITCHES = {"keep_worktree", "drop_empty", "raw"}  # options that take no value
 
 
 class Typed(NamedTuple):
@@ -55,9 +54,13 @@ def read(arguments: Sequence[str], environ: Mapping[str, str]) -> Typed | None:
             option, value = word[:2], word[2:]
             given = value
         name = _NAMES.get(option)
-        if name is None or (given and name in _SWITCHES) or not (given or words or name in _SWITCHES):
+        if (
+            name is None
+            or (given and name in config.SWITCHES)
+            or not (given or words or name in config.SWITCHES)
+        ):
             return None
-        value = value if given else "on" if name in _SWITCHES else words.pop(0)
+        value = value if given else "on" if name in config.SWITCHES else words.pop(0)
         flags[name] = f"{flags[name]}\n{value}" if name in config.LISTS and name in flags else value
     project = flags.pop(_PROJECT, "") or environ.get("RALPH_WRAP_PROJECT") or "."
     return Typed(arguments[0], Path(project), flags, tuple(words))

@@ -22,7 +22,7 @@ from ralph_wrap.session import Session
 from ralph_wrap.signals import Signals
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from ralph_wrap.config import Settings
     from ralph_wrap.log import Log
@@ -111,7 +111,7 @@ def start(
         _sweep(place, settings, environ, signals, log)
         _warn(settings, flags, environ, log)
         session = Session(
-            settings._replace(background=background),
+            settings._replace(background=background, typed=_typed(flags, command)),
             environ=environ,
             place=place,
             log=log,
@@ -125,6 +125,18 @@ def start(
 
             land(place, settings, environ, session.report, signals)
         return session.report.exit_status if session.report else RalphError.exit_code
+
+
+def _typed(flags: Mapping[str, str | None], command: Sequence[str]) -> tuple[str, ...]:
+    """Return what can be typed once more to have the same session on a branch that is there."""
+    words: list[str] = []
+    for name, value in flags.items():
+        option = f"--{name.replace('_', '-')}"
+        if value is None or name in {"branch", "base"}:
+            continue
+        for one in value.split("\n") if name in config.LISTS else [value]:
+            words += [option] if name in config.SWITCHES else [option, one]
+    return (*words, *(("--", *command) if command else ()))
 
 
 def spawn(directory: Path, flags: Mapping[str, str | None], command: tuple[str, ...]) -> int:

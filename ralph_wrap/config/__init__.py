@@ -34,6 +34,8 @@ PROMPT = Path("PROMPT.md")
 
 LISTS = ("sparse", "link")
 """Options that can be given several times; one path a line, where they are one text."""
+SWITCHES = ("keep_worktree", "drop_empty", "raw")
+"""Options that take no value."""
 OPTIONS = tuple(name for name in READERS if name != "job")
 """Every setting that is also ``RALPH_WRAP_<OPTION>`` and a key of the file; a job stands for several."""
 KEYS = (*OPTIONS, *FILE_ONLY, "agents")
@@ -197,7 +199,7 @@ def _from_file(path: Path) -> dict[str, Any]:
         if key in COMMANDS and isinstance(value, int | float | list):
             raise UsageError(f"{place}: a command is one text", f'{key} = "npm ci", which sh runs')
         if not isinstance(value, str | int | float):
-            raise UsageError(f"{place}: a single value is expected", "see ralph-wrap run --help")
+            raise UsageError(f"{place}: a single value is expected", _help(key))
         values[key] = _read(key, str(value), place)
     return values
 
@@ -223,7 +225,11 @@ def _read(name: str, value: str, place: str) -> Any:
     try:
         return (READERS | FILE_ONLY)[name](value)
     except ValueError as error:
-        raise UsageError(f"{place}: {error}", "see ralph-wrap run --help") from None
+        raise UsageError(f"{place}: {error}", _help(name)) from None
+
+
+def _help(name: str) -> str:
+    return f"see the README for {name}" if name in FILE_ONLY else "see ralph-wrap run --help"
 
 
 __all__ = [
@@ -235,6 +241,7 @@ __all__ = [
     "OF_A_WORKTREE",
     "OPTIONS",
     "PROMPT",
+    "SWITCHES",
     "Ignore",
     "Isolation",
     "OnDirty",

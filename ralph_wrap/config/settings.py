@@ -151,6 +151,7 @@ class Settings(NamedTuple):
         main: the branch that others are held against; empty for what the main checkout is on.
         keep_dropped: so long a dropped branch can be brought back.
         resume: each iteration takes up the agent's own session of the one before.
+        typed: how it was asked for: options and command, without the project and where its branch begins.
         background: nobody waits for it; its worktree stays, saved, until ``ralph-wrap rm``.
 
     """
@@ -200,6 +201,7 @@ class Settings(NamedTuple):
     main: str = ""
     keep_dropped: float = 30 * 86400.0
     resume: bool = False
+    typed: tuple[str, ...] | None = None
     background: bool = False
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,8 @@ from ralph_wrap.config import Settings
 from ralph_wrap.config.settings import Manner
 from tests.support.processes import left
 from tests.support.scripted import PROMISE, result_line, says
-from tests.support.sessions import read_events, run
+from tests.support.sessions import PROGRAM, read_events, run
+from tests.support.terminal import Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,6 +91,22 @@ def test_the_report_names_the_brake(mine: Callable[..., Result]) -> None:
     assert "  spent      123 tokens, $0.25 reported" in rows
     assert f"  go on      ralph-wrap run -C {result.directory} --branch {report.branch} …" in rows
     assert f"  next       ralph-wrap diff -C {result.directory} {report.id}, then ralph-wrap merge" in rows
+
+
+def test_the_report_has_the_command_to_go_on_with(repo: Repo, script: Callable[[str], str]) -> None:
+    """Typed as it stands there it does the same once more, on the same branch."""
+    agent = script('echo "$1" >> made; git add made; git commit -qm made; test -d "shared dir"')
+    (repo.path / "shared dir").mkdir()
+    words = ("-n1", "--drop-empty", "--link", "shared dir", "--until", "-x", "--base", "HEAD")
+    with Terminal(PROGRAM, "run", *words, "--", agent, "it's", cwd=repo.path) as terminal:
+        assert terminal.finish() == 0, terminal.words
+    [typed] = [
+        line.partition("go on")[2] for line in terminal.words.splitlines() if line.startswith("  go on  ")
+    ]
+    done = subprocess.run(("sh", "-c", typed.replace("ralph-wrap", PROGRAM, 1)), cwd=repo.path, check=False)
+    assert done.returncode == 0, typed
+    [branch] = [name for name in repo.branches() if name != "main"]
+    assert repo.show(f"{branch}:made") == b"it's\n" * 2
 
 
 # Cost
