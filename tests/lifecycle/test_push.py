@@ -83,7 +83,7 @@ def test_nothing_else_is_pushed(repo: Repo, remote: Repo, tmp_path: Path) -> Non
 
 def test_the_agent_may_push_too(repo: Repo, remote: Repo) -> None:
     """What it has pushed of its branch is no obstacle to the rest."""
-    result = run(repo.path, "-n", "2", *SH, f'{COMMIT}; git push -q origin "$RALPH_BRANCH"; {AGAIN}')
+    result = run(repo.path, "-n", "1", *SH, f'{COMMIT}; git push -q origin "$RALPH_BRANCH"; {AGAIN}')
     assert pushed(remote) == {result.report["branch"]: "again"}
     assert result.warnings == []
 
