@@ -73,6 +73,7 @@ def test_the_help_shows_each_default(repo: Repo) -> None:
         "hooks",
         "preamble",
         "background",
+        "typed",
         "agents",
         *config.FILE_ONLY,
     }

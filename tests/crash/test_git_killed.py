@@ -81,7 +81,7 @@ def test_git_killed_at_any_call_of_a_session_loses_nothing(
 ) -> None:
     """The session ends as it should, or says why not; the work is on its branches or in its worktree."""
     deadly = Deadly.make(tmp_path, home, program, kind)
-    for number in chosen(len(deadly.reference.points), shard, SHARDS, each=2):
+    for number in chosen(len(deadly.reference.points), shard, SHARDS, each=3):
         _meet_in_session(deadly, tmp_path, fault, number)
 
 
@@ -111,7 +111,7 @@ def test_git_killed_at_any_call_of_a_sweep_loses_nothing(
     aside = world.put_aside()
     assert world.sweep("git-before").status == 0
     points = world.reached
-    numbers = list(chosen(len(points), shard, SHARDS, each=2))
+    numbers = list(chosen(len(points), shard, SHARDS, each=3))
     if fault == "git-middle":
         numbers = [
             number for number in numbers if any(words in points[number - 1] for words in MIDDLES["sweep"])

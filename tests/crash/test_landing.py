@@ -145,7 +145,7 @@ def test_a_merge_killed_at_any_point_is_undone_or_done(
     reference = Reference.make(tmp_path, program, "kill")
     first = next(place for place, name in enumerate(reference.points, 1) if name.startswith("os.mkdir "))
     # Before the first one nothing is changed.
-    for number in chosen(len(reference.points), shard, SHARDS, first=first, each=2):
+    for number in chosen(len(reference.points), shard, SHARDS, first=first, each=3):
         at = f"kill {number}: {reference.points[number - 1]}"
         yard = reference.fresh.copy(tmp_path / f"kill-{number}")
         assert yard.merge("kill", number).status == -signal.SIGKILL, at
@@ -159,7 +159,7 @@ def test_git_killed_at_any_call_of_a_merge(tmp_path: Path, program: Preloaded, f
     reference = Reference.make(tmp_path, program, fault)
     env = {"PATH": deadly_git(tmp_path / "bin")}
     changing = next(place for place, name in enumerate(reference.points) if " worktree add " in name)
-    for number in chosen(len(reference.points), first=changing + 1, each=2):
+    for number in chosen(len(reference.points), first=changing + 1, each=3):
         point = reference.points[number - 1]
         yard = reference.fresh.copy(tmp_path / f"{fault}-{number}")
         first = yard.merge(fault, number, **env)
@@ -191,7 +191,7 @@ def test_what_cannot_be_written_is_told_and_nothing_moves(
 ) -> None:
     """At whatever file of ours that is."""
     reference = Reference.make(tmp_path, program, fault)
-    for number in chosen(len(reference.points), each=2):
+    for number in chosen(len(reference.points), each=3):
         point = reference.points[number - 1]
         yard = reference.fresh.copy(tmp_path / f"{fault}-{number}")
         first = yard.merge(fault, number)
