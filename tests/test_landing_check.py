@@ -109,6 +109,26 @@ def test_a_signal_ends_the_check_and_nothing_lands(repo: Repo, told: Log, tmp_pa
     assert state(repo) == before
 
 
+def test_a_check_that_takes_too_long_has_failed(repo: Repo, home: Path) -> None:
+    """As the file says; nobody else has to wait for it, and the next branch is checked by itself."""
+    tip = branch(repo, "aaaa", AAAA)
+    branch(repo, "bbbb", {"b": "b\n"})
+    check = "test -e b || { sleep 600 & sleep 600; }"
+    repo.write(".ralph/config.toml", f'check = "{check}"\ncheck_timeout = "200ms"\n')
+    result = command("merge", "aaaa", "bbbb", "--json", cwd=repo.path, env={"RALPH_TRUST": "1"})
+    first, second = json.loads(result.stdout)["data"]
+    assert (first["outcome"], first["check"], second["outcome"], second["check"]) == (
+        "left",
+        124,
+        "landed",
+        0,
+    )
+    assert first["reason"] == "check was not done after 0.2 s on what ralph/aaaa and main make together"
+    assert first["hint"] == "its output is above; check_timeout in .ralph/config.toml"
+    assert landing.check_results(project.find(repo.path, os.environ))[tip].status == 124
+    assert processes.left(home) == {}
+
+
 def test_a_target_that_a_check_moves_is_left(repo: Repo, told: Log) -> None:
     """It takes its time, and others go on meanwhile."""
     branch(repo, "aaaa", AAAA)

@@ -88,11 +88,12 @@ def test_a_terminal_is_drawn_anew(repo: Repo, one: Claim) -> None:
         eventually(lambda: terminal.read().count(CLEAR) >= 2, "a second table")
         terminal.type(CTRL_C)
         status = terminal.finish()
-        tables = terminal.screen.decode().split(CLEAR.decode())
+        # The terminal shows the key where it was pressed, in the middle of a table too.
+        tables = terminal.screen.decode().replace("^C", "").split(CLEAR.decode())
     assert status == 130
     assert tables[0] == ""
     assert all(table.startswith("ID ") and table.count(one.record.id) >= 1 for table in tables[1:])
-    assert tables[-1].removesuffix("^C").endswith("\r\n")
+    assert tables[-1].endswith("\r\n")
 
 
 def test_elsewhere_a_table_is_a_change(repo: Repo, home: Registry, tmp_path: Path) -> None:

@@ -76,6 +76,7 @@ def _land(
         target,
         told=log,
         check=settings.check,
+        check_timeout=settings.check_timeout,
         main=main,
         stopped=lambda: signals is not None and signals.stop.count > 0,
     )

@@ -77,6 +77,7 @@ def merge(
             how=how,
             best_order=best_order,
             check=settings.check,
+            check_timeout=settings.check_timeout,
             main=main,
             stopped=lambda: signals.stop.count > 0,
         )

@@ -149,6 +149,7 @@ FILE_ONLY: dict[str, Callable[[str], Any]] = {
     "setup": _command,
     "setup_timeout": duration,
     "check": _command,
+    "check_timeout": duration,
     "merge_on_complete": _branch,
     "main": _text,
     "keep_dropped": duration,

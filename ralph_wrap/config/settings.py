@@ -147,6 +147,7 @@ class Settings(NamedTuple):
         setup: run once in the worktree, by ``sh -c``, before the first iteration; empty for nothing.
         setup_timeout: give up after so long.
         check: run by ``sh -c`` on what a branch and its target make together, before it lands.
+        check_timeout: seconds until it counts as failed; 0: never.
         merge_on_complete: the branch that a session which kept its promise lands on; empty for none.
         main: the branch that others are held against; empty for what the main checkout is on.
         keep_dropped: so long a dropped branch can be brought back.
@@ -197,6 +198,7 @@ class Settings(NamedTuple):
     setup: str = ""
     setup_timeout: float | None = 600.0
     check: str = ""
+    check_timeout: float = 3600.0
     merge_on_complete: str = ""
     main: str = ""
     keep_dropped: float = 30 * 86400.0

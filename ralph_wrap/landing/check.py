@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import select
+import signal
 import time
 from typing import TYPE_CHECKING
 
@@ -26,9 +28,10 @@ def run_check(
     *,
     branch: str,
     project: Path,
+    timeout: float,
     stopped: Callable[[], bool],
-) -> int:
-    """Run a command by ``sh -c`` to its end, its output where our errors go, and return its exit status.
+) -> int | None:
+    """Run a command by ``sh -c`` to its end, its output where our errors go.
 
     What it has left running is ended, too.
 
@@ -38,10 +41,14 @@ def run_check(
         environ: our environment; of its ``RALPH_…`` it gets none but those that say what is checked.
         branch: what is to land.
         project: the project root.
+        timeout: seconds until it is ended; 0 waits as long as it takes.
         stopped: tells that a signal came.
 
+    Returns:
+        Its exit status; ``None`` if it took too long.
+
     Raises:
-        StoppedError: it came before the end.
+        StoppedError: a signal came before the end.
         RalphError: there is no ``sh``.
 
     """
@@ -69,25 +76,29 @@ def run_check(
         os.close(nothing)
     left = Offspring(whole_process=False, session=name)
     try:
-        status = _wait(group, stopped)
+        status, cut_short = _wait(group, timeout, stopped)
     finally:
         left.end(_GRACE, stopped, asked=False)
-    if status is None:
+    if not cut_short:
+        return status
+    if stopped():
         raise StoppedError("a signal came while the check ran; nothing has moved")
-    return status
+    return None
 
 
-def _wait(group: process.Group, stopped: Callable[[], bool]) -> int | None:
-    """Return the exit status, ``None`` if a signal came; the check has ended then, too."""
+def _wait(group: process.Group, timeout: float, stopped: Callable[[], bool]) -> tuple[int, bool]:
+    """Return the exit status, and whether the check was ended by us."""
+    end = time.monotonic() + timeout if timeout else math.inf
     deadline = None
     while (status := group.poll()) is None:
-        if stopped() and deadline is None:
-            deadline = time.monotonic() + _GRACE
-            group.signal(15)
-        if deadline is not None and time.monotonic() >= deadline:
-            group.signal(9)
+        now = time.monotonic()
+        if deadline is None and (now >= end or stopped()):
+            deadline = now + _GRACE
+            group.signal(signal.SIGTERM)
+        if deadline is not None and now >= deadline:
+            group.signal(signal.SIGKILL)
         waiting = select.poll()
         if group.pidfd >= 0:
             waiting.register(group.pidfd, select.POLLIN)
         waiting.poll(_TICK)
-    return None if deadline is not None else status
+    return status, deadline is not None

@@ -65,6 +65,9 @@ class Landed(NamedTuple):
     hint: str | None = None
 
 
+_TIMED_OUT = 124  # as timeout(1) has it
+
+
 class _Yard(NamedTuple):
     """Where branches land: everything that is the same for each of them."""
 
@@ -77,6 +80,7 @@ class _Yard(NamedTuple):
     how: How
     into_main: bool
     check: str
+    check_timeout: float
     environ: Mapping[str, str]
     told: Log
     stopped: Callable[[], bool]
@@ -92,6 +96,7 @@ def land(
     how: How = How.MERGE,
     best_order: bool = False,
     check: str = "",
+    check_timeout: float = 0.0,
     main: str | None = None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> list[Landed]:
@@ -106,6 +111,7 @@ def land(
         how: in which way.
         best_order: in the order of fewest conflicts instead.
         check: command that has to be satisfied with the result; approved.
+        check_timeout: seconds that it may take; 0: as long as it takes.
         main: short name of the main branch.
         stopped: tells that a signal came: what has not moved by then does not.
 
@@ -142,6 +148,7 @@ def land(
                 how,
                 target.name == main,
                 check,
+                check_timeout,
                 environ,
                 told,
                 stopped,
@@ -222,10 +229,11 @@ def _try(yard: _Yard, one: Branch) -> Landed:
     changes = merging.moved(yard.where, tip, made.commit)
     for checkout in checkouts:
         require_room(target, checkout, changes)
-    status = _check(yard, one, tip) if yard.check else None
+    status, in_time = _check(yard, one, tip) if yard.check else (None, True)
     if status:
-        reason = f"check failed with status {status} on what {one.name} and {target.name} make together"
-        hint = "its output is above; check in .ralph/config.toml"
+        how = f"failed with status {status}" if in_time else f"was not done after {yard.check_timeout:g} s"
+        reason = f"check {how} on what {one.name} and {target.name} make together"
+        hint = f"its output is above; {'check' if in_time else 'check_timeout'} in .ralph/config.toml"
         return _left(one, target, reason, hint)._replace(before=tip, after=tip, check=status)
     if yard.stopped():
         raise StoppedError("a signal came before it could land; nothing has moved")
@@ -257,22 +265,25 @@ def _try(yard: _Yard, one: Branch) -> Landed:
     )
 
 
-def _check(yard: _Yard, one: Branch, tip: str) -> int:
+def _check(yard: _Yard, one: Branch, tip: str) -> tuple[int, bool]:
+    """Run the check, and return its exit status, and whether it has ended in time."""
     yard.told.event("check.started", f"check of {one.name}: {yard.check.strip().partition(chr(10))[0]}")
-    status = run_check(
+    ended_with = run_check(
         yard.check,
         yard.trial.path,
         git.environment(yard.environ),
         branch=one.name,
         project=yard.place.root,
+        timeout=yard.check_timeout,
         stopped=yard.stopped,
     )
+    status = _TIMED_OUT if ended_with is None else ended_with
     yard.told.event("check.ended", branch=one.name, status=status)
     ended = datetime.now(UTC).isoformat(timespec="seconds")
     with contextlib.suppress(OSError):  # a note, and no more
         result = checks.Check(status, yard.target.name, tip, ended, trust.digest({"check": yard.check}))
         checks.keep(yard.home.directory, one.tip, result)
-    return status
+    return status, ended_with is not None
 
 
 def undo_killed(place: Project, environ: Mapping[str, str], told: Log) -> None:

@@ -104,6 +104,7 @@ def _landed(site: Site, names: Sequence[str], way: landing.How, log: Log) -> Not
         told=log,
         how=way,
         check=settings.check,
+        check_timeout=settings.check_timeout,
         main=target.name,
         stopped=site.stopped,
     )

@@ -305,7 +305,8 @@ def test_a_person_reads_sentences(repo: Repo) -> None:
         f"  output     {log}\n"
         f"  next       ralph-wrap diff --saved -C {repo.path} {report['id']},"
         " then ralph-wrap merge and apply\n"
-        f"  go on      ralph-wrap run -C {repo.path} --branch {branch} …\n"
+        f"  go on      ralph-wrap run -C {repo.path} --branch {branch}"
+        f" --max-iterations 1 -- sh -c '{agent}'\n"
     )
 
 
