@@ -31,7 +31,7 @@ def _by_typer(arguments: Sequence[str]) -> quick.Typed | None:
         return None
     values = dict(context.params)
     command = tuple(values.pop("command") or ())
-    project: Path = values.pop("project")
+    project = Path(values.pop("project"))  # Typer makes it one later
     flags = {name: _flag(value) for name, value in values.items() if value or isinstance(value, str)}
     return quick.Typed("run", project, flags, command)
 
