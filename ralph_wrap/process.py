@@ -24,6 +24,7 @@ OWN_COMMAND = "RALPH_WRAP_OWN_COMMAND"
 """In the environment of our own commands: the session they work for, or 1. Other ralph-wraps spare them."""
 
 _LOWEST_PRIORITY = 19  # nice(1)
+_GRACE = 1.0  # seconds between asking a command of ours to end and killing it
 
 _FOR_GROUPS = {signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGHUP, signal.SIGTERM}
 """What terminals, and programs such as timeout(1), send to a whole process group."""
@@ -166,12 +167,19 @@ class Running:
             os.setpriority(os.PRIO_PROCESS, self._popen.pid, _LOWEST_PRIORITY)
 
     def end(self) -> None:
-        """Kill its process group if it still runs, and reap it."""
-        if self._completed is None:
-            if self._popen.poll() is None:
+        """End its process group if it still runs, and reap it.
+
+        Not by SIGKILL at once: git would leave its locks behind, that of a branch among them, which nobody
+        could move any more. Of the signals at which it takes them away (sigchain.c: sigchain_push_common)
+        SIGPIPE is the one that is not held back.
+        """
+        if self._completed is None and self._popen.poll() is None:
+            for number in (signal.SIGPIPE, signal.SIGKILL):
                 with contextlib.suppress(ProcessLookupError):
-                    os.killpg(self._popen.pid, signal.SIGKILL)
-            self.wait()
+                    os.killpg(self._popen.pid, number)
+                if self.ended(_GRACE):  # not reaped before: the group's number is its own
+                    break
+        self.wait()
 
     def _said(self) -> bytes:
         return os.pread(self._errors, os.fstat(self._errors).st_size, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -9,11 +10,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ralph_wrap import process
+from tests.support.processes import running
 from tests.support.terminal import CTRL_BACKSLASH, CTRL_C, CTRL_Z, Terminal, shell
 from tests.support.wait import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.support.repo import Repo
 
 FOR_GROUPS = {signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGHUP, signal.SIGTERM}
 """What terminals and programs send to process groups."""
@@ -134,3 +139,37 @@ assert {{number: signal.getsignal(number) for number in signal.valid_signals()}}
         check=True,
     )
     assert ended.stdout == b"not there\n"
+
+
+# How it ends
+
+
+def _started(tmp_path: Path, *argv: str, **environ: str) -> process.Running:
+    """Start a command of ours, and wait until it has made its mark."""
+    mark = tmp_path / "mark"
+    started = process.Running(argv, cwd=tmp_path, env={**os.environ, "MARK": os.fspath(mark), **environ})
+    eventually(mark.exists, "the mark")
+    return started
+
+
+def test_git_that_is_ended_leaves_no_lock(repo: Repo, tmp_path: Path) -> None:
+    """It has one while its user edits a message, and so does everybody who would come next."""
+    repo.write("file.txt", "changed\n")
+    editor = "touch $MARK; exec sleep 600 #"
+    with _started(tmp_path, "git", "-C", os.fspath(repo.path), "commit", "-a", GIT_EDITOR=editor) as git:
+        assert (repo.path / ".git/index.lock").exists()
+        git.end()
+    assert git.wait().status == -signal.SIGPIPE
+    assert [*repo.path.glob(".git/**/*.lock")] == []
+
+
+@pytest.mark.parametrize(
+    "who", ["trap '' PIPE; $WORK", "(trap '' PIPE; $WORK) & exec sleep 600"], ids=["it", "a child"]
+)
+@pytest.mark.usefixtures("ended")
+def test_what_does_not_end_is_killed(tmp_path: Path, home: Path, who: str) -> None:
+    """With all of its group, whoever of that is deaf."""
+    work = who.replace("$WORK", "touch $MARK; while :; do sleep 0.05; done")
+    with _started(tmp_path, "sh", "-c", work, HOME=os.fspath(home)):
+        assert running(home)
+    eventually(lambda: not running(home), "all of it to be gone")

@@ -297,7 +297,8 @@ class Reference(NamedTuple):
         """
         assert world.repo.fingerprint() == self.untouched, at
         if not world.worktrees:
-            assert world.remains() == {}, at
+            remains = world.remains()
+            assert remains == {}, f"{at}: {remains}; {told}"
             assert world.work() == (self.work if world.done.exists() else {}), at
             return
         (worktree,) = world.worktrees
