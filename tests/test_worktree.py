@@ -95,7 +95,7 @@ def test_relative_pointers_are_not_asked_for(repo: Repo) -> None:
     assert (repo.path / ".git" / "config").read_bytes() == before
 
 
-@pytest.mark.parametrize("step", ["worktree add", "reset --hard"])
+@pytest.mark.parametrize("step", ["worktree add", "read-tree --reset"])
 @pytest.mark.parametrize(
     "how", ["exit 1", "kill -KILL $$", '"$REAL" "$@"; exit 1'], ids=["fails", "dies", "late"]
 )
@@ -113,7 +113,7 @@ def test_a_signal_during_the_checkout_leaves_nothing(
     repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody waits for the checkout of a large repository to end."""
-    monkeypatch.setenv("PATH", shim_git(tmp_path / "shim", '*" reset "*) exec sleep 600 ;;'))
+    monkeypatch.setenv("PATH", shim_git(tmp_path / "shim", '*" read-tree --reset "*) exec sleep 600 ;;'))
     where, repository = located(repo)
     with pytest.raises(StoppedError):
         worktree.create(
@@ -154,7 +154,7 @@ def test_a_failed_attempt_keeps_an_existing_branch(
 ) -> None:
     """Only a branch that this very call made is undone."""
     repo.git("branch", f"ralph/{ID}")
-    monkeypatch.setenv("PATH", shim_git(tmp_path / "shim", '*" reset "*) exit 1 ;;'))
+    monkeypatch.setenv("PATH", shim_git(tmp_path / "shim", '*" read-tree --reset "*) exit 1 ;;'))
     with pytest.raises(IsolationError):
         make_tree(repo, continued=True)
     assert repo.branches() == ["main", f"ralph/{ID}"]

@@ -45,6 +45,8 @@ _PARALLEL_CHECKOUT = (
     *("-c", f"checkout.workers={2 * (os.cpu_count() or 1)}"),
     *("-c", "checkout.thresholdForParallelism=5000"),
 )
+# Not `reset --hard`, which locks the branch meanwhile: killed in that moment it leaves the lock behind.
+_CHECKOUT = ("read-tree", "--reset", "-u", "-v", "--no-recurse-submodules", "HEAD")
 _STOP_LATENCY = 0.1  # seconds until a signal ends a running checkout
 
 
@@ -246,7 +248,7 @@ def _check_out(
         meanwhile()
 
     if at is None:
-        _run(here, stopped, progress, while_git_works, "reset", "--hard", "--no-recurse-submodules")
+        _run(here, stopped, progress, while_git_works, *_CHECKOUT)
         return
     if at == worktree.base:
         while_git_works()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SHARDS = 2
 WHOLE = [("git-before", "dirty"), ("git-after", "merge")]
-MIDDLES = {"session": (" worktree add ", " reset --hard ", " add --all "), "sweep": (" add --all ",)}
+MIDDLES = {"session": (" worktree add ", " read-tree --reset ", " add --all "), "sweep": (" add --all ",)}
 
 
 class Deadly(NamedTuple):

@@ -60,7 +60,7 @@ def test_the_matrix_has_enough_points(tmp_path: Path, home: Path, program: Prelo
     names = "\n".join(points)
     for command in (
         "worktree add",
-        "reset --hard",
+        "read-tree --reset",
         "write-tree",
         "commit-tree",
         "--no-deref",

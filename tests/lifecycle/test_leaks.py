@@ -371,7 +371,7 @@ def test_in_the_plain_project_there_is_no_outside(repo: Repo) -> None:
 
 def test_after_a_fallback_there_is_no_outside(repo: Repo, tmp_path: Path) -> None:
     """Also where it was looked at already."""
-    path = shim_git(tmp_path / "shim", '*" reset "*) exit 1 ;;')
+    path = shim_git(tmp_path / "shim", '*" read-tree --reset "*) exit 1 ;;')
     result = run(repo.path, "-n", "1", "--", "sh", "-c", EDIT, env={"PATH": path})
     assert (result.status, result.report["leaks"]) == (0, None)
     assert [told["event"] for told in result.warnings] == ["isolation.fell_back"]

@@ -49,7 +49,7 @@ def test_before_registration(repo: Repo, tmp_path: Path, home: Path, number: sig
 
 
 @each_signal
-@pytest.mark.parametrize("at", ["worktree add", "reset"])
+@pytest.mark.parametrize("at", ["worktree add", "read-tree --reset"])
 def test_during_creation(repo: Repo, tmp_path: Path, home: Path, number: signal.Signals, at: str) -> None:
     """Registration is waited for, a checkout is cut short; both are undone."""
     with Gate(tmp_path / "gate", at) as gate, Session(repo.path, *SH, "touch ran", env=gate.env) as session:

@@ -183,7 +183,7 @@ def test_an_agent_that_cannot_be_started_is_told_as_by_run(
 def test_an_iteration_that_fails_before_its_agent_is_a_beginning(repo: Repo, tmp_path: Path) -> None:
     """The loop goes on, and the caller has its terminal back."""
     (tmp_path / "prompt").write_text("x")
-    path = shim_git(tmp_path / "bin", f'*" reset "*) rm -f {tmp_path}/prompt ;;')
+    path = shim_git(tmp_path / "bin", f'*" read-tree --reset "*) rm -f {tmp_path}/prompt ;;')
     result = command("spawn", "-f", tmp_path / "prompt", "--", "cat", cwd=repo.path, env={"PATH": path})
     agent_id = result.stdout.decode().strip()
     assert (result.status, [told["event"] for told in result.warnings]) == (0, ["prompt.failed"])

@@ -168,7 +168,7 @@ def test_a_pause_ends_at_once(repo: Repo, option: str | None, agent: str) -> Non
 def test_a_request_before_the_loop_counts(repo: Repo, tmp_path: Path) -> None:
     """The agent is not even started, and leaves no branch."""
     with (
-        Gate(tmp_path / "gate", "reset") as gate,
+        Gate(tmp_path / "gate", "read-tree --reset") as gate,
         Session(repo.path, *SH, "touch ran", env=gate.env) as session,
     ):
         gate.wait()
