@@ -365,7 +365,7 @@ def test_a_failed_attempt_leaves_nothing(
     project: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Branch, registration and directory are undone."""
-    monkeypatch.setenv("PATH", shim_git(tmp_path / "shim", '*" reset "*) exit 1 ;;'))
+    monkeypatch.setenv("PATH", shim_git(tmp_path / "shim", '*" read-tree --reset "*) exit 1 ;;'))
     with pytest.raises(IsolationError), Worktree("topic"):
         pass
     assert (project.branches(), _trees(project)) == (["main"], [])
@@ -746,7 +746,7 @@ def test_tasks_see_their_own() -> None:
 def slow_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path, Path]]:
     """Have checkout and status say that they have begun, by a file, and wait for another; return both."""
     begun, go = tmp_path / "begun", tmp_path / "go"
-    wait = f'*" reset "*|*" status "*) touch {begun}; while [ ! -e {go} ]; do sleep 0.01; done ;;'
+    wait = f'*" read-tree --reset "*|*" status "*) touch {begun}; while [ ! -e {go} ]; do sleep 0.01; done ;;'
     monkeypatch.setenv("PATH", shim_git(tmp_path / "slow", wait))
     yield begun, go
     go.touch()

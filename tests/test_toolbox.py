@@ -291,7 +291,7 @@ def test_a_failed_checkout_leaves_nothing(
 ) -> None:
     """No branch, no worktree, no line in the configuration; it is told as a failure, not tried again."""
     before = (repo.path / ".git/config").read_bytes()
-    monkeypatch.setenv("PATH", shim_git(tmp_path / "shim", '*" reset "*) exit 1 ;;'))
+    monkeypatch.setenv("PATH", shim_git(tmp_path / "shim", '*" read-tree --reset "*) exit 1 ;;'))
     result = command("worktree", "create", TASK, cwd=repo.path)
     assert (result.status, _envelope(result)["error"]["code"]) == (125, "failed")
     assert (repo.branches(), repo.worktrees()) == (["main"], [])
@@ -403,7 +403,7 @@ def test_a_signal_during_the_checkout_leaves_nothing(
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     monkeypatch.setenv(
-        "PATH", shim_git(tmp_path / "shim", f'*" reset "*) echo > "{fifo}"; exec sleep 600 ;;')
+        "PATH", shim_git(tmp_path / "shim", f'*" read-tree --reset "*) echo > "{fifo}"; exec sleep 600 ;;')
     )
     argv = (PROGRAM, "worktree", "create", TASK)
     with subprocess.Popen(argv, cwd=repo.path, stdout=-1, stderr=-1) as running:
