@@ -133,8 +133,8 @@ def _take(checkout: Checkout, scratch: Path, step: Step) -> None:
     index, prepared = checkout.git_dir / "index", scratch / "index"
     before = files.state(index)
     shutil.copy2(index, prepared)  # with its time, by which git tells what may have changed since
-    with files.locked_directory(scratch, _PATIENCE) as lock:
-        merging.move_files(checkout.here._replace(index_file=prepared, lock=lock), step.old, step.new)
+    with files.locked_directory(scratch, _PATIENCE) as held:
+        merging.move_files(checkout.here._replace(index_file=prepared, lock=held), step.old, step.new)
     with _locked(index, prepared) as lock:
         if files.state(index) != before and merging.is_staged(checkout.here, step.old):
             raise ConflictError(f"something was staged in {checkout.path} in this very moment", "commit it")
