@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -45,40 +44,38 @@ def ps(
         def look() -> list[Entry]:
             return inventory.sessions(find(project, environ), environ, datetime.now(UTC), finished=every)
 
-        show = partial(_show, json=json, ended=every)
         if watch:
-            _watch(look, show)
+            _watch(look, json=json, ended=every)
         else:
-            show(found := look())
+            _show(found := look(), json=json, ended=every)
             if not found and not json:
                 remark(
                     "no sessions" if every else "no sessions that are not finished: --all lists the others"
                 )
 
 
-def _show(entries: list[Entry], *, json: bool, ended: bool) -> None:
+def _show(entries: list[Entry], *, json: bool, ended: bool, before: str = "") -> None:
     if json:
         answer("ps", [entry._asdict() for entry in entries])
     else:
-        typer.echo(table(entries, ended=ended, width=columns.of_terminal()))
+        typer.echo(before + table(entries, ended=ended, width=columns.of_terminal()))
 
 
-def _watch(look: Callable[[], list[Entry]], show: Callable[[list[Entry]], None]) -> None:
-    """Show the sessions again and again: on a terminal in place, elsewhere when something has changed.
+def _watch(look: Callable[[], list[Entry]], *, json: bool, ended: bool) -> None:
+    """Show the sessions again and again: a table on a terminal in place, else when something has changed.
 
     Ctrl-C ends it, which Typer makes 130, and so does the end of whoever reads.
     """
     from ralph_wrap.watch import Watch  # noqa: PLC0415 -- loads ctypes
 
-    terminal, shown = sys.stdout.isatty(), None
+    in_place, shown = sys.stdout.isatty() and not json, None
     with Watch(events=0) as clock:
         while True:
             entries = look()
             ageless = [entry._replace(age=None) for entry in entries]
-            if terminal or ageless != shown:
+            if in_place or ageless != shown:
                 shown = ageless
-                typer.echo(_CLEAR if terminal else "", nl=False)
-                show(entries)
+                _show(entries, json=json, ended=ended, before=_CLEAR if in_place else "")
                 sys.stdout.flush()
             if not clock.wait(_EVERY, reader=sys.stdout.fileno()):
                 return
