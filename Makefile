@@ -5,7 +5,7 @@
 BIN := .venv/bin
 
 test: lint
-	$(BIN)/pytest --numprocesses=2
+	$(BIN)/pytest --numprocesses=3
 
 lint: .venv/installed
 	$(BIN)/ruff check .
