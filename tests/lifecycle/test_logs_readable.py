@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ralph_wrap import logs, project
-from tests.support.scripted import TRUSTED, result_line, says, told_line
+from tests.support.scripted import TRUSTED, logged, result_line, says, told_line
 from tests.support.sessions import PROGRAM, Session
 from tests.support.wait import CAP
 
@@ -58,7 +58,8 @@ def test_errors_between_the_lines_are_printed_as_they_are(
     repo: Repo, mine: Callable[..., Result], tmp_path: Path
 ) -> None:
     """The log has both streams; half a line at the end is there, too."""
-    result = mine(f"{says('One.')}printf 'odd\\377\\n' >&2\n{says('Two.')}printf '{{\"type\":'", "-n", "1")
+    steps = says("One."), logged("One"), "printf 'odd\\377\\n' >&2\n", logged("odd"), says("Two.")
+    result = mine("".join(steps) + "printf '{\"type\":'", "-n", "1")
     assert _printed(repo, tmp_path / "to", result.report["id"]) == b'One.\nodd\xff\nTwo.\n{"type":\n'
 
 

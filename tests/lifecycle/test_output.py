@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.processes import left, status_of
+from tests.support.scripted import logged
 from tests.support.sessions import Session, run
 from tests.support.wait import eventually, never, steady
 
@@ -36,12 +37,7 @@ def test_bytes_pass_unchanged(repo: Repo, tmp_path: Path) -> None:
 
 def test_each_stream_goes_to_its_own_descriptor(repo: Repo) -> None:
     """And both of them into output.log, as they come."""
-    log = '"$RALPH_PROJECT/.ralph/run/sessions/$RALPH_SESSION_ID/output.log"'
-
-    def logged(word: str) -> str:
-        return f"until grep -q {word} {log}; do sleep 0.01; done"
-
-    agent = f"printf one; {logged('one')}; echo two >&2; {logged('two')}; printf three"
+    agent = f"printf one; {logged('one')}echo two >&2; {logged('two')}printf three"
     result = run(repo.path, "-n", "1", *SH, agent)
     assert result.stdout == b"onethree"
     assert [line for line in result.stderr.splitlines() if not line.startswith('{"at"')] == ["two"]

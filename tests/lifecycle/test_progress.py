@@ -16,7 +16,7 @@ from ralph_wrap.log import Log
 from ralph_wrap.loop import Listener, Stage
 from ralph_wrap.loop.progress import Progress
 from tests.support.processes import status_of
-from tests.support.scripted import TRUSTED, result_line
+from tests.support.scripted import TRUSTED, logged, result_line
 from tests.support.sessions import PROGRAM
 from tests.support.terminal import CTRL_C, CTRL_Z, Terminal, shell
 from tests.support.wait import eventually, never, steady
@@ -68,10 +68,12 @@ def test_it_stands_there_while_the_agent_works(repo: Repo, tmp_path: Path) -> No
 
 def test_it_is_never_within_a_line_of_the_agent(repo: Repo) -> None:
     """Neither stream's; a line that has begun may go on for long."""
-    agent = "for n in 1 2 3; do printf a; sleep 0.05; printf b >&2; sleep 0.05; echo c; sleep 0.05; done"
+    pause = "sleep 0.05\n"
+    line = f"printf a$n; {logged('a$n')}{pause}printf b$n >&2; {logged('b$n')}{pause}echo c; {pause}"
+    agent = f"for n in 1 2 3; do {line}done"
     with Terminal(PROGRAM, "run", "-n", "1", *OPTIONS, *SH, agent, cwd=repo.path) as terminal:
         assert terminal.finish() == 0
-    assert terminal.words.count("abc\n") == 3
+    assert [f"a{n}b{n}c\n" in terminal.words for n in (1, 2, 3)] == [True] * 3
     before = [terminal.screen[: found.start()] for found in LINE.finditer(terminal.screen)]
     left = [re.sub(rb"[^\n]*\r\x1b\[K", b"", screen) for screen in before]
     assert len(left) > 3

@@ -1,4 +1,4 @@
-"""Lines of a shell script that prints what Claude Code would."""
+"""Lines of a shell script that is an agent, and what Claude Code would print."""
 
 from __future__ import annotations
 
@@ -7,6 +7,12 @@ from typing import Any
 
 PROMISE = "<promise>COMPLETE</promise>"
 TRUSTED = {"RALPH_TRUST": "1"}
+
+
+def logged(words: str) -> str:
+    """Return what waits until words are in ``output.log``: of two pipes, either may be read first."""
+    log = '"$RALPH_PROJECT/.ralph/run/sessions/$RALPH_SESSION_ID/output.log"'
+    return f'until grep -aq "{words}" {log}; do sleep 0.01; done\n'
 
 
 def told_line(document: dict[str, Any]) -> str:
