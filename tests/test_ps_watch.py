@@ -130,6 +130,19 @@ def test_a_program_gets_an_envelope_for_each_change(repo: Repo, home: Registry, 
     assert ids[:2] == [[], [claim.record.id]]
 
 
+def test_a_program_on_a_terminal_gets_no_more_than_that(repo: Repo, home: Registry) -> None:
+    """One envelope for each change there, too, and nothing that clears a screen."""
+    with Terminal(PROGRAM, "ps", "--watch", "--json", cwd=repo.path) as terminal:
+        eventually(lambda: terminal.read().count(b"\n") == 1, "an envelope")
+        never(lambda: terminal.read().count(b"\n") > 1, "another one without a change", windows=6)
+        claim = _claim(home)
+        eventually(lambda: terminal.read().count(b"\n") == 2, "another one")
+        claim.release()
+        eventually(lambda: terminal.read().count(b"\n") == 3, "the last one")
+        envelopes = terminal.screen.splitlines()
+    assert [len(json.loads(envelope)["data"]) for envelope in envelopes] == [0, 1, 0]
+
+
 def test_it_ends_with_its_reader(repo: Repo) -> None:
     """Nobody would see the next table."""
     with subprocess.Popen(
