@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import fcntl
 import os
@@ -177,6 +176,8 @@ def sync_file_system(path: Path) -> None:
         OSError: not all of it could be written.
 
     """
+    import ctypes  # noqa: PLC0415 -- for a save alone, and every start would wait for it
+
     descriptor = os.open(path, os.O_RDONLY)
     try:
         library = ctypes.CDLL(None, use_errno=True)

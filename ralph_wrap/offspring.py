@@ -8,7 +8,6 @@ for, who then reads 0.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import sys
@@ -144,6 +143,8 @@ def become_subreaper() -> None:
     A no-op elsewhere: there an agent's double-forked processes cannot be followed.
     """
     if sys.platform == "linux":
+        import ctypes  # noqa: PLC0415 -- not before it is needed: a start waits for it
+
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 

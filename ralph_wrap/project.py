@@ -52,8 +52,15 @@ class Project(NamedTuple):
         return Git(self.checkout, git.environment(environ))
 
 
-def find(directory: Path, environ: Mapping[str, str]) -> Project:
+def find(
+    directory: Path, environ: Mapping[str, str], meanwhile: Callable[[], object] = lambda: None
+) -> Project:
     """Find out what a directory belongs to.
+
+    Arguments:
+        directory: is looked at.
+        environ: our environment.
+        meanwhile: called while git looks, unless there is none.
 
     Raises:
         UsageError: it is not there, or not a directory.
@@ -67,7 +74,7 @@ def find(directory: Path, environ: Mapping[str, str]) -> Project:
         raise UsageError(f"project {directory}: {error.strerror}", "name a directory that is there") from None
     obstacle: RalphError
     try:
-        repository = git.locate(Git(here, git.environment(environ)))
+        repository = git.locate(Git(here, git.environment(environ)), meanwhile)
     except (IsolationError, NotARepositoryError, GitTooOldError) as error:
         obstacle = error
     except FileNotFoundError:
@@ -109,16 +116,27 @@ def registries(project: Project, environ: Mapping[str, str]) -> Iterator[Registr
     """Yield every place where sessions of this project may be registered, the normal one first."""
     if not _symlink(project):
         yield Registry(project.root / RUN)
+    yield _away(project, environ)
+
+
+def _away(project: Project, environ: Mapping[str, str]) -> Registry:
+    """Return where sessions are registered if they cannot be in the project."""
     import hashlib  # noqa: PLC0415 -- seldom needed, and slow
 
     key = hashlib.sha256(os.fsencode(project.root)).hexdigest()[:16]
-    state = environ.get("XDG_STATE_HOME") or f"{environ.get('HOME') or '/'}/.local/state"
-    yield Registry(Path(state, "ralph-wrap", key))
+    return Registry(_state(environ) / key)
+
+
+def _state(environ: Mapping[str, str]) -> Path:
+    home = environ.get("XDG_STATE_HOME") or f"{environ.get('HOME') or '/'}/.local/state"
+    return Path(home, "ralph-wrap")
 
 
 def has_ownerless(project: Project, environ: Mapping[str, str]) -> bool:
     """Tell, in a few milliseconds, whether there may be sessions whose owner is dead."""
-    return any(registry.has_ownerless() for registry in registries(project, environ))
+    if Registry(project.root / RUN).has_ownerless() and not _symlink(project):
+        return True
+    return _state(environ).is_dir() and _away(project, environ).has_ownerless()
 
 
 def register(

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import git, user
 from ralph_wrap.agents import look_up
-from ralph_wrap.config import Isolation
+from ralph_wrap.config import Ignore, Isolation
 from ralph_wrap.errors import UsageError
 from ralph_wrap.project import WORKTREES
-from ralph_wrap.worktree import EVERYTHING, Layout, check_layout, directories
+from ralph_wrap.worktree import EVERYTHING, Layout, check_layout, directories, is_hidden
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,12 +31,14 @@ class Prospect(NamedTuple):
         base: the commit to start from; ``None`` if there is none.
         identity: environment variables that name a committer, where git knows none.
         layout: what of the repository the session's worktree holds.
+        hidden: the project's git ignores the worktrees already.
 
     """
 
     base: str | None
     identity: Mapping[str, str]
     layout: Layout = EVERYTHING
+    hidden: bool = False
 
 
 def look_first(settings: Settings, place: Project, where: Git, environ: Mapping[str, str]) -> Prospect:
@@ -47,7 +49,11 @@ def look_first(settings: Settings, place: Project, where: Git, environ: Mapping[
         AgentError: the agent's command cannot be run.
 
     """
-    look_up(settings.command, environ)
+    hidden = False
+    if place.repository is None or settings.isolation is Isolation.OFF or settings.ignore is Ignore.OFF:
+        look_up(settings.command, environ)
+    else:
+        hidden = is_hidden(where, meanwhile=lambda: look_up(settings.command, environ))
     if place.repository is None:
         return Prospect(None, {})
     base = place.repository.head
@@ -73,7 +79,7 @@ def look_first(settings: Settings, place: Project, where: Git, environ: Mapping[
             )
         fresh = settings.base == "fresh"
         layout = layout_of(settings.sparse, settings.link, place, where, base, fresh=fresh)
-    return Prospect(base, committer(place, where), layout)
+    return Prospect(base, committer(place, where), layout, hidden)
 
 
 def layout_of(
@@ -152,8 +158,14 @@ def committer(place: Project, where: Git) -> Mapping[str, str]:
     if place.repository is None:
         return {}
     # The environment beats the configuration, also with a name that is empty, which git refuses.
-    overridden = any(name.startswith(("GIT_AUTHOR_", "GIT_COMMITTER_")) for name in where.env)
-    known = (place.repository.names_committer and not overridden) or git.knows_committer(where)
+    given = {name for name in where.env if name.startswith(("GIT_AUTHOR_", "GIT_COMMITTER_"))}
+    asked = user.FALLBACK_IDENTITY.keys()
+    named = all(
+        any(map(str.isalnum, where.env[name])) if name in given else place.repository.names_committer
+        for name in asked
+    )
+    # What else is given, a date, may be wrong.
+    known = (named and given <= asked) or git.knows_committer(where)
     return {} if known else user.FALLBACK_IDENTITY
 
 

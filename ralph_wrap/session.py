@@ -207,6 +207,7 @@ class Session:
             stopped=lambda: self._signals.stop.count > 0,
             meanwhile=lambda: load_the_rest(self._log),
             layout=prospect.layout,
+            hidden=prospect.hidden,
         )
         self._workspace = workspace = self._site.open(obstacle)
         if workspace.lock is not None:

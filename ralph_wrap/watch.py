@@ -8,7 +8,6 @@ mounts, comes without a word. So nobody here waits for an event alone: a watch h
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import os
 import select
@@ -49,6 +48,8 @@ class Watch:
     def __init__(self, *directories: Path, events: int) -> None:
         self.descriptor = -1
         if sys.platform == "linux":
+            import ctypes  # noqa: PLC0415 -- every start would wait for it
+
             library = ctypes.CDLL(None, use_errno=True)
             self.descriptor = library.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
             for directory in directories if self.descriptor >= 0 else ():

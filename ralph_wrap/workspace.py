@@ -97,6 +97,7 @@ class Site(NamedTuple):
         stopped: tells that the session is to end.
         meanwhile: called once while git checks the files out.
         layout: what of the repository a worktree holds.
+        hidden: the project's git ignores the worktrees already.
 
     """
 
@@ -110,6 +111,7 @@ class Site(NamedTuple):
     stopped: Callable[[], bool]
     meanwhile: Callable[[], object]
     layout: Layout = worktree.EVERYTHING
+    hidden: bool = False
 
     def open(self, obstacle: IsolationError | None) -> Workspace:
         """Make a worktree, or fall back to the plain project root as the settings allow.
@@ -145,7 +147,7 @@ class Site(NamedTuple):
         repository = place.repository
         if repository is None or self.base is None:
             raise IsolationError("the repository has no commit yet", "git commit --allow-empty -m start")
-        if place.root == place.checkout:
+        if place.root == place.checkout and not self.hidden:
             self._add_ignore_rule(repository)
         with self._lookout(repository) as lookout:
             tree = self._made(repository, self.base, lookout.begin)

@@ -18,7 +18,6 @@ from ralph_wrap.errors import RalphError, StoppedError
 from ralph_wrap.files import write_all
 from ralph_wrap.log import on_stderr
 from ralph_wrap.process import anonymous_file
-from ralph_wrap.session import Session
 from ralph_wrap.signals import Signals
 
 if TYPE_CHECKING:
@@ -102,7 +101,7 @@ def start(
 
     with boundary("run", json=False):
         environ = become_owner(directory, log)
-        place = project.find(directory, environ)
+        place = project.find(directory, environ, meanwhile=_load_session)
         settings = with_agent(config.load(directory, place.root, Path.cwd(), flags, environ, command))
         if settings.runs_commands:
             from ralph_wrap.cli.approval import require  # noqa: PLC0415 -- few projects have any
@@ -110,6 +109,8 @@ def start(
             require(place, settings, environ, signals, log)
         _sweep(place, settings, environ, signals, log)
         _warn(settings, flags, environ, log)
+        from ralph_wrap.session import Session  # noqa: PLC0415 -- see _load_session
+
         session = Session(
             settings._replace(background=background, typed=_typed(flags, command)),
             environ=environ,
@@ -125,6 +126,11 @@ def start(
 
             land(place, settings, environ, session.report, signals)
         return session.report.exit_status if session.report else RalphError.exit_code
+
+
+def _load_session() -> None:
+    """Load what git need not wait for."""
+    import ralph_wrap.session  # noqa: F401, PLC0415
 
 
 def _typed(flags: Mapping[str, str | None], command: Sequence[str]) -> tuple[str, ...]:

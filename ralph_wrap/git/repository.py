@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import GitError, GitTooOldError, IsolationError, NotARepositoryError
-from ralph_wrap.git.command import Git, lines, run, start, text
+from ralph_wrap.git.command import Git, finish, lines, run, start, text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 OLDEST = (2, 15)
 """The oldest version that a session runs isolated with."""
@@ -44,8 +47,12 @@ def parse_version(output: bytes) -> tuple[int, ...]:
     return tuple(int(part) for part in found.groups() if part) if found else OLDEST
 
 
-def locate(git: Git) -> Repository:
+def locate(git: Git, meanwhile: Callable[[], object] = lambda: None) -> Repository:
     """Find the repository of a directory.
+
+    Arguments:
+        git: in the directory.
+        meanwhile: called while git looks.
 
     Raises:
         GitTooOldError: git is older than 2.15.
@@ -62,6 +69,7 @@ def locate(git: Git) -> Repository:
         start(git, "rev-parse", *places, "HEAD^{commit}") as answering,
         start(git, "config", "-z", "--get-regexp", _ASKED) as configured,
     ):
+        meanwhile()
         git_version = parse_version(version.wait().stdout)
         if git_version < OLDEST:
             number = ".".join(map(str, git_version))
@@ -134,7 +142,19 @@ ABSOLUTE_POINTERS = ("-c", "worktree.useRelativePaths=false")
 """Git 2.48 would add an extension to the shared configuration that older git and libgit2 refuse."""
 
 
-def is_ignored(git: Git, path: str) -> bool:
-    """Tell whether a path that need not exist is ignored, or would be if git did not know it."""
+def is_ignored(git: Git, path: str, meanwhile: Callable[[], object] = lambda: None) -> bool:
+    """Tell whether a path that need not exist is ignored, or would be if git did not know it.
+
+    Arguments:
+        git: where the path is.
+        path: relative.
+        meanwhile: called while git looks.
+
+    Raises:
+        GitError: git cannot tell.
+
+    """
     # --no-index: a large one takes long to read.
-    return run(git, "check-ignore", "-q", "--no-index", path, accept=(0, 1)).status == 0
+    with start(git, "check-ignore", "-q", "--no-index", path) as running:
+        meanwhile()
+        return finish(running, "check-ignore", accept=(0, 1)).status == 0

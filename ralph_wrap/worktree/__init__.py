@@ -9,7 +9,7 @@ from ralph_wrap.worktree.create import LinkedWorktree, create
 from ralph_wrap.worktree.find import OURS, directory_of, find, holds_its_branch
 from ralph_wrap.worktree.fingerprint import fingerprint, is_pristine, pristine
 from ralph_wrap.worktree.hooks import tidy_hooks
-from ralph_wrap.worktree.ignore import RULE, ensure_ignored, tidy
+from ralph_wrap.worktree.ignore import RULE, ensure_ignored, is_hidden, tidy
 from ralph_wrap.worktree.layout import (
     EVERYTHING,
     Layout,
@@ -56,6 +56,7 @@ __all__ = [
     "fingerprint",
     "finish",
     "holds_its_branch",
+    "is_hidden",
     "is_pristine",
     "make",
     "marked",

@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ralph_wrap import files, git
 from ralph_wrap.config import Ignore
-from ralph_wrap.errors import IsolationError
+from ralph_wrap.errors import GitError, IsolationError
 from ralph_wrap.worktree.lock import repository_lock
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ralph_wrap.git import Git, Repository
 
 RULE = ".ralph/worktrees/"
+_PROBE = f"{RULE}probe"
+
+
+def is_hidden(where: Git, meanwhile: Callable[[], object]) -> bool:
+    """Tell whether git is known to ignore the worktrees already.
+
+    Arguments:
+        where: git at the project root.
+        meanwhile: called while git looks.
+
+    """
+    with contextlib.suppress(GitError):  # whoever needs the rule will be told why
+        return git.is_ignored(where, _PROBE, meanwhile)
+    return False
 
 
 def ensure_ignored(where: Git, repository: Repository, rule: Ignore) -> Path | None:
@@ -32,8 +49,7 @@ def ensure_ignored(where: Git, repository: Repository, rule: Ignore) -> Path | N
         IsolationError: the rule cannot be written; without it the project would list our worktrees.
 
     """
-    probe = f"{RULE}probe"
-    if rule is Ignore.OFF or git.is_ignored(where, probe):
+    if rule is Ignore.OFF or git.is_ignored(where, _PROBE):
         return None
     if rule is Ignore.EXCLUDE:
         path = repository.common_dir / "info" / "exclude"
@@ -46,7 +62,7 @@ def ensure_ignored(where: Git, repository: Repository, rule: Ignore) -> Path | N
         )
     try:
         with repository_lock(repository.common_dir):
-            while not git.is_ignored(where, probe):
+            while not git.is_ignored(where, _PROBE):
                 path.parent.mkdir(exist_ok=True)
                 before = files.state(path)
                 content = path.read_bytes() if path.exists() else b""
