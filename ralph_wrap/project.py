@@ -136,7 +136,8 @@ def has_ownerless(project: Project, environ: Mapping[str, str]) -> bool:
     """Tell, in a few milliseconds, whether there may be sessions whose owner is dead."""
     if Registry(project.root / RUN).has_ownerless() and not _symlink(project):
         return True
-    return _state(environ).is_dir() and _away(project, environ).has_ownerless()
+    # Where there is no other place, its name, a hash, is not needed.
+    return os.access(_state(environ), os.F_OK) and _away(project, environ).has_ownerless()
 
 
 def register(

@@ -22,6 +22,7 @@ import os
 import shlex
 import threading
 from datetime import UTC, datetime
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self
 
 from ralph_wrap import files, git, liveness, offspring, process, project, request, user, worktree
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from ralph_wrap.relay import Relay
     from ralph_wrap.worktree import LinkedWorktree, Outcome
 
+_REST = ("ctypes", "ralph_wrap.loop", "ralph_wrap.relay", "ralph_wrap.worktree.removal")
 _READER_PATIENCE = 60.0  # seconds to wait at the end for whoever reads our stdout
 
 
@@ -167,8 +169,6 @@ class Session:
     def _open(self) -> None:
         if self._own_signals and threading.current_thread() is threading.main_thread():
             self._stack.enter_context(self._signals)
-        if self._whole_process:
-            offspring.become_subreaper()
         place = self._place = self._place or project.find(self._settings.project, self._environ)
         where = place.git(self._environ)
         prospect = look_first(self._settings, place, where, self._environ)
@@ -210,6 +210,8 @@ class Session:
             hidden=prospect.hidden,
         )
         self._workspace = workspace = self._site.open(obstacle)
+        if self._whole_process:
+            offspring.become_subreaper()
         if workspace.lock is not None:
             self._stack.callback(workspace.lock.release)
         self._handover = HandOver(self._site, workspace.tree, self._offspring)
@@ -391,7 +393,6 @@ class Session:
 
 def load_the_rest(log: Log) -> None:
     """Load what is needed only once there is a worktree: while git makes it."""
-    import ralph_wrap.loop  # noqa: PLC0415
-    import ralph_wrap.relay  # noqa: F401, PLC0415
-
+    for name in _REST:
+        import_module(name)
     log.load()

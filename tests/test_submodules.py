@@ -363,7 +363,7 @@ def test_saving_again_makes_nothing_new(
     """Whoever was killed after the save is followed by somebody who saves the same."""
     _stashed(inside(tree))
     inside(tree).write("new", "n\n")
-    remove = import_module("ralph_wrap.worktree.remove")
+    remove = import_module("ralph_wrap.worktree.removal")
     with monkeypatch.context() as patch:
         patch.setattr(remove, "_remove", lambda *_, **__: "killed")
         first = tree.finish()
@@ -649,7 +649,7 @@ def test_what_is_done_after_the_save_keeps_the_worktree(
         late(tree)
         return saved
 
-    monkeypatch.setattr(import_module("ralph_wrap.worktree.remove"), "save", save_and_write)
+    monkeypatch.setattr(import_module("ralph_wrap.worktree.removal"), "save", save_and_write)
     assert _kept(tree) == "something was changed in it while it was being removed"
 
 

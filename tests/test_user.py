@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ralph_wrap import user
+from ralph_wrap import project, prospect, user
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from tests.support.repo import Repo
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 
@@ -295,6 +297,39 @@ def test_without_any_name_a_home_is_made_by_the_user_himself(place: Path, homes:
     found = _become(project, start_as=UID, HOME="/")
     assert (found["HOME"], found["uids"]) == (str(homes / str(UID)), [UID] * 3)
     assert _owner(homes / str(UID)) == (UID, 0, 0o700)
+
+
+NOBODY = dict.fromkeys(user.FALLBACK_IDENTITY, "")
+SOMEBODY = dict.fromkeys(user.FALLBACK_IDENTITY, "Somebody")
+
+
+@pytest.mark.parametrize(
+    ("given", "configured", "known", "asked"),
+    [
+        (SOMEBODY, False, True, False),
+        ({}, True, True, False),
+        ({"GIT_AUTHOR_NAME": "Somebody"}, True, True, False),
+        ({"GIT_AUTHOR_NAME": "Somebody"}, False, False, True),
+        (SOMEBODY | {"GIT_COMMITTER_DATE": "2026-01-02T03:04:05Z"}, False, True, True),
+        (SOMEBODY | {"GIT_COMMITTER_DATE": "one day"}, True, False, True),
+        (NOBODY, True, False, True),
+        ({}, False, False, True),
+    ],
+)
+def test_git_is_asked_who_commits_only_where_that_is_not_plain(
+    repo: Repo, tmp_path: Path, given: dict[str, str], configured: bool, known: bool, asked: bool
+) -> None:
+    """A start does not wait for an answer that environment and configuration give."""
+    repo.git("config", "user.useConfigOnly", "true")
+    if configured:
+        repo.git("config", "user.name", "Somebody")
+        repo.git("config", "user.email", "somebody@example.invalid")
+    trace = tmp_path / "trace"
+    world = {name: value for name, value in os.environ.items() if not name.startswith(("GIT_A", "GIT_COM"))}
+    environ = {**world, **given, "GIT_TRACE": os.fspath(trace)}
+    place = project.find(repo.path, environ)
+    assert prospect.committer(place, place.git(environ)) == ({} if known else user.FALLBACK_IDENTITY)
+    assert ("GIT_COMMITTER_IDENT" in trace.read_text()) is asked
 
 
 def test_the_stand_in_for_an_identity_satisfies_git() -> None:

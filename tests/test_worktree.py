@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import pkgutil
 import subprocess
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -26,6 +29,15 @@ def _nothing_left(repo: Repo) -> None:
     assert repo.worktrees() == []
     assert not list((repo.path / ".git").glob("worktrees/*"))
     assert not list(repo.path.glob(".ralph/worktrees/*"))
+
+
+def test_what_the_package_names_can_be_had() -> None:
+    """None of it is hidden by a module of the same name, whatever was loaded first."""
+    for module in pkgutil.iter_modules(worktree.__path__):
+        import_module(f"{worktree.__name__}.{module.name}")
+    assert [name for name in worktree.__all__ if isinstance(getattr(worktree, name), ModuleType)] == []
+    with pytest.raises(AttributeError):
+        _ = worktree.nothing
 
 
 def test_the_registration_is_locked_and_names_the_session(repo: Repo) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
-import shutil
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -101,11 +99,15 @@ def look_up(command: Sequence[str], environ: Mapping[str, str]) -> None:
     program = command[0]
     if "/" in program and not program.startswith("/"):
         return
+    import shutil  # noqa: PLC0415 -- while git looks (see prospect.look_first)
+
     path = environ.get("PATH", os.defpath)
     if shutil.which(program, path=path):
         return
     there = shutil.which(program, os.F_OK, path)
     if there or Path(program).is_dir():
+        import shlex  # noqa: PLC0415 -- seldom needed
+
         hint = f"chmod +x {shlex.quote(there)}" if there and Path(there).is_file() else "name a file"
         raise AgentError(f"agent command {program} cannot be run: not an executable file", hint)
     hint = "name a file that is there"

@@ -76,14 +76,17 @@ _SELDOM_USED = (
     "ralph_wrap.loop",
     "ralph_wrap.loop.setup",
     "ralph_wrap.relay",
+    "ralph_wrap.session",
     "ralph_wrap.sweep",
     "ralph_wrap.worktree.changes",
     "ralph_wrap.worktree.outside",
     "ralph_wrap.worktree.populate",
     "ralph_wrap.worktree.submodules",
     "ralph_wrap.worktree.stock",
+    "ctypes",
     "difflib",
     "hashlib",
+    "shutil",
     "tempfile",
     "tomllib",
     "traceback",
@@ -105,12 +108,14 @@ def become_owner(project: Path, log: Log) -> dict[str, str]:
     """
 
     def load_everything() -> None:
-        from ralph_wrap import agents  # noqa: PLC0415 -- few commands need them
+        from ralph_wrap import agents, worktree  # noqa: PLC0415 -- few commands need them
         from ralph_wrap.agents import read  # noqa: PLC0415
 
         log.load()
         for name in _SELDOM_USED:
             import_module(name)
+        for name in worktree.__all__:
+            getattr(worktree, name)
         for name in agents.NAMES:
             import_module(f"{agents.__name__}.{name}")
         for name in read.FORMATS:

@@ -1,14 +1,16 @@
 """Worktrees: made in one transaction, saved in full, removed in one fixed order.
 
 What may be removed, and when, is decided in this package and nowhere else.
+
+What a start does not need until its worktree is there is loaded when it is first used.
 """
 
-from ralph_wrap.worktree.adopt import adopt, bring_back
-from ralph_wrap.worktree.copies import INCLUDE
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from ralph_wrap.worktree.create import LinkedWorktree, create
-from ralph_wrap.worktree.find import OURS, directory_of, find, holds_its_branch
-from ralph_wrap.worktree.fingerprint import fingerprint, is_pristine, pristine
-from ralph_wrap.worktree.hooks import tidy_hooks
 from ralph_wrap.worktree.ignore import RULE, ensure_ignored, is_hidden, tidy
 from ralph_wrap.worktree.layout import (
     EVERYTHING,
@@ -20,12 +22,26 @@ from ralph_wrap.worktree.layout import (
 )
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.lookout import Lookout
-from ralph_wrap.worktree.losses import Losses
-from ralph_wrap.worktree.make import make
-from ralph_wrap.worktree.mark import Mark, marked, write_mark
-from ralph_wrap.worktree.provide import provide
-from ralph_wrap.worktree.remove import Outcome, drop_branch, drop_branch_at, empty_trash, finish, remove
-from ralph_wrap.worktree.snapshot import Snapshot, commit_all, sees_all, snapshot
+
+if TYPE_CHECKING:
+    from ralph_wrap.worktree.adoption import adopt, bring_back
+    from ralph_wrap.worktree.copies import INCLUDE
+    from ralph_wrap.worktree.fingerprints import fingerprint, is_pristine, pristine
+    from ralph_wrap.worktree.hooks import tidy_hooks
+    from ralph_wrap.worktree.lookup import OURS, directory_of, find, holds_its_branch
+    from ralph_wrap.worktree.losses import Losses
+    from ralph_wrap.worktree.making import make
+    from ralph_wrap.worktree.mark import Mark, marked, write_mark
+    from ralph_wrap.worktree.provision import provide
+    from ralph_wrap.worktree.removal import (
+        Outcome,
+        drop_branch,
+        drop_branch_at,
+        empty_trash,
+        finish,
+        remove,
+    )
+    from ralph_wrap.worktree.snapshots import Snapshot, commit_all, sees_all, snapshot
 
 __all__ = [
     "EVERYTHING",
@@ -70,3 +86,25 @@ __all__ = [
     "tidy_hooks",
     "write_mark",
 ]
+
+_LATER = {
+    "adoption": ("adopt", "bring_back"),
+    "copies": ("INCLUDE",),
+    "fingerprints": ("fingerprint", "is_pristine", "pristine"),
+    "hooks": ("tidy_hooks",),
+    "lookup": ("OURS", "directory_of", "find", "holds_its_branch"),
+    "losses": ("Losses",),
+    "making": ("make",),
+    "mark": ("Mark", "marked", "write_mark"),
+    "provision": ("provide",),
+    "removal": ("Outcome", "drop_branch", "drop_branch_at", "empty_trash", "finish", "remove"),
+    "snapshots": ("Snapshot", "commit_all", "sees_all", "snapshot"),
+}
+"""Names by module. None is a module's own, which would hide it once that is loaded."""
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _LATER.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

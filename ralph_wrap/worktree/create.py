@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -293,6 +292,8 @@ def _sync_names(worktree: LinkedWorktree) -> None:
 
 
 def _remove_attempt(where: Git, repository: Repository, path: Path) -> None:
+    import shutil  # noqa: PLC0415 -- every start would wait for it
+
     shutil.rmtree(path, ignore_errors=True)  # outside the lock: it may hold many files by now
     with repository_lock(repository.common_dir) as lock:
         if git.is_registered(where, path):

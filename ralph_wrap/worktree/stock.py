@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 from ralph_wrap import files, git
 from ralph_wrap.errors import GitError, RefusedError
 from ralph_wrap.worktree.add import add, pointer_to
-from ralph_wrap.worktree.adopt import take_apart
+from ralph_wrap.worktree.adoption import take_apart
 from ralph_wrap.worktree.create import LinkedWorktree
 from ralph_wrap.worktree.lock import repository_lock
-from ralph_wrap.worktree.remove import IN_TRASH, LEAVING, LEAVING_SUFFIX, discard, is_half_dropped
-from ralph_wrap.worktree.remove import remove as remove_worktree
+from ralph_wrap.worktree.removal import IN_TRASH, LEAVING, LEAVING_SUFFIX, discard, is_half_dropped
+from ralph_wrap.worktree.removal import remove as remove_worktree
 from ralph_wrap.worktree.warm import READY, REASON, Warm, in_pool, is_warm, ready
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import RalphError
 from ralph_wrap.worktree.create import LinkedWorktree, create
-from ralph_wrap.worktree.find import LOCKED
 from ralph_wrap.worktree.hooks import HOOKS_OFF, configure, require_configurable, tidy_hooks
 from ralph_wrap.worktree.layout import EVERYTHING, Layout, core_config
 from ralph_wrap.worktree.lock import repository_lock
+from ralph_wrap.worktree.lookup import LOCKED
 from ralph_wrap.worktree.mark import Mark, write_mark
 
 if TYPE_CHECKING:

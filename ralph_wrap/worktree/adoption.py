@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap import files, git
 from ralph_wrap.worktree.create import LinkedWorktree
-from ralph_wrap.worktree.find import directory_of
 from ralph_wrap.worktree.lock import repository_lock
+from ralph_wrap.worktree.lookup import directory_of
 from ralph_wrap.worktree.mark import marked
-from ralph_wrap.worktree.remove import IN_TRASH, LEAVING, discard, is_half_dropped, leaving_places
+from ralph_wrap.worktree.removal import IN_TRASH, LEAVING, discard, is_half_dropped, leaving_places
 
 if TYPE_CHECKING:
     from pathlib import Path
