@@ -134,7 +134,7 @@ def _state(environ: Mapping[str, str]) -> Path:
 
 def has_ownerless(project: Project, environ: Mapping[str, str]) -> bool:
     """Tell, in a few milliseconds, whether there may be sessions whose owner is dead."""
-    if Registry(project.root / RUN).has_ownerless() and not _symlink(project):
+    if not _symlink(project) and Registry(project.root / RUN).has_ownerless():
         return True
     # Where there is no other place, its name, a hash, is not needed.
     return os.access(_state(environ), os.F_OK) and _away(project, environ).has_ownerless()

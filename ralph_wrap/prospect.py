@@ -159,13 +159,13 @@ def committer(place: Project, where: Git) -> Mapping[str, str]:
         return {}
     # The environment beats the configuration, also with a name that is empty, which git refuses.
     given = {name for name in where.env if name.startswith(("GIT_AUTHOR_", "GIT_COMMITTER_"))}
-    asked = user.FALLBACK_IDENTITY.keys()
+    names = user.FALLBACK_IDENTITY.keys()
     named = all(
         any(map(str.isalnum, where.env[name])) if name in given else place.repository.names_committer
-        for name in asked
+        for name in names
     )
     # What else is given, a date, may be wrong.
-    known = (named and given <= asked) or git.knows_committer(where)
+    known = (named and given <= names) or git.knows_committer(where)
     return {} if known else user.FALLBACK_IDENTITY
 
 

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from ralph_wrap.relay import Relay
     from ralph_wrap.worktree import LinkedWorktree, Outcome
 
-_REST = ("ctypes", "ralph_wrap.loop", "ralph_wrap.relay", "ralph_wrap.worktree.removal")
 _READER_PATIENCE = 60.0  # seconds to wait at the end for whoever reads our stdout
 
 
@@ -210,6 +209,7 @@ class Session:
             hidden=prospect.hidden,
         )
         self._workspace = workspace = self._site.open(obstacle)
+        load_the_rest(self._log)
         if self._whole_process:
             offspring.become_subreaper()
         if workspace.lock is not None:
@@ -392,7 +392,8 @@ class Session:
 
 
 def load_the_rest(log: Log) -> None:
-    """Load what is needed only once there is a worktree: while git makes it."""
-    for name in _REST:
+    """Load what can wait for a worktree, but no later: while an agent works we may be installed anew."""
+    for name in ("ctypes", "ralph_wrap.loop", "ralph_wrap.relay"):
         import_module(name)
+    worktree.load()
     log.load()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -13,7 +14,9 @@ import pytest
 
 import ralph_wrap
 from ralph_wrap import Session, Settings
+from ralph_wrap.config import Isolation
 from ralph_wrap.errors import AgentNotFoundError, UsageError
+from tests.support.submodules import ALLOWED, make_project
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -134,6 +137,27 @@ def test_nothing_is_loaded_before_it_is_used(start: str) -> None:
     code = f"{start}; import sys; print(sorted({later} & {{*sys.modules}}))"
     done = subprocess.run((sys.executable, "-c", code), check=True, capture_output=True, text=True)
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("isolation", list(Isolation))
+def test_nothing_of_ours_is_loaded_while_an_agent_works(tmp_path: Path, isolation: Isolation) -> None:
+    """It could be of another version by then, and the work would be left to a mixture of both."""
+    project = make_project(tmp_path).repo.path
+    submodules = " ".join(("git", *ALLOWED, "submodule", "update", "--init"))
+    work = ("sh", "-c", f"git init nested; {submodules}; echo new | tee new vendor/x/new")
+    code = (
+        "import sys; from pathlib import Path; from ralph_wrap import Session, Settings\n"
+        "from ralph_wrap.config import Isolation\n"
+        f"settings = Settings(Path({os.fspath(project)!r}), {work}, max_iterations=2, commit_each=True)\n"
+        f"with Session(settings._replace(isolation=Isolation({isolation.value!r}))) as session:\n"
+        "    before = {*sys.modules}\n"
+        "    session.run()\n"
+        "    assert session.report is None\n"
+        "assert session.report.iterations == 2\n"
+        "print([name for name in sys.modules if name.startswith('ralph_wrap') and name not in before])"
+    )
+    done = subprocess.run((sys.executable, "-c", code), check=True, capture_output=True, text=True)
+    assert done.stdout.endswith("[]\n"), done.stdout + done.stderr
 
 
 def test_a_worktree_from_python(repo: Repo) -> None:

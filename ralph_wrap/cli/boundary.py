@@ -78,11 +78,6 @@ _SELDOM_USED = (
     "ralph_wrap.relay",
     "ralph_wrap.session",
     "ralph_wrap.sweep",
-    "ralph_wrap.worktree.changes",
-    "ralph_wrap.worktree.outside",
-    "ralph_wrap.worktree.populate",
-    "ralph_wrap.worktree.submodules",
-    "ralph_wrap.worktree.stock",
     "ctypes",
     "difflib",
     "hashlib",
@@ -114,8 +109,7 @@ def become_owner(project: Path, log: Log) -> dict[str, str]:
         log.load()
         for name in _SELDOM_USED:
             import_module(name)
-        for name in worktree.__all__:
-            getattr(worktree, name)
+        worktree.load()
         for name in agents.NAMES:
             import_module(f"{agents.__name__}.{name}")
         for name in read.FORMATS:

@@ -74,6 +74,7 @@ __all__ = [
     "holds_its_branch",
     "is_hidden",
     "is_pristine",
+    "load",
     "make",
     "marked",
     "pristine",
@@ -101,6 +102,14 @@ _LATER = {
     "snapshots": ("Snapshot", "commit_all", "sees_all", "snapshot"),
 }
 """Names by module. None is a module's own, which would hide it once that is loaded."""
+
+_UNNAMED = ("changes", "landings", "outside", "populate", "stock", "submodules", "warm")
+
+
+def load() -> None:
+    """Load all of it."""
+    for module in (*_LATER, *_UNNAMED):
+        import_module(f"{__name__}.{module}")
 
 
 def __getattr__(name: str) -> Any:
