@@ -130,7 +130,7 @@ def find(place: Project, environ: Mapping[str, str], name: str) -> Found:
         found = _unfinished(home, parts["id"])
         if found is not None and (not parts["began"] or found.name == name):
             return found
-    records = (path for home in homes for path in home.sessions.glob(f"*-{parts['id']}/record.json"))
+    records = (path for home in homes for path in home.finished_paths(f"*-{parts['id']}"))
     fitting = [path for path in records if name in {parts["id"], path.parent.name}]
     if not fitting:
         raise NotFoundError(f"there is no session {name} in {place.root}", "ralph-wrap ps --all lists them")

@@ -60,7 +60,7 @@ def find(
     Arguments:
         directory: is looked at.
         environ: our environment.
-        meanwhile: called while git looks, unless there is none.
+        meanwhile: called while git looks, unless there is no git.
 
     Raises:
         UsageError: it is not there, or not a directory.
@@ -113,10 +113,15 @@ def repository_of(place: Project) -> Repository:
 
 
 def registries(project: Project, environ: Mapping[str, str]) -> Iterator[Registry]:
-    """Yield every place where sessions of this project may be registered, the normal one first."""
+    """Yield every place where sessions of this project may be registered, the normal one first.
+
+    Not one that only somebody else can see: root's, say, for whom it has become.
+    """
     if not _symlink(project):
         yield Registry(project.root / RUN)
-    yield _away(project, environ)
+    away = _away(project, environ)
+    if _may_be_seen(away.directory):
+        yield away
 
 
 def _away(project: Project, environ: Mapping[str, str]) -> Registry:
@@ -125,6 +130,16 @@ def _away(project: Project, environ: Mapping[str, str]) -> Registry:
 
     key = hashlib.sha256(os.fsencode(project.root)).hexdigest()[:16]
     return Registry(_state(environ) / key)
+
+
+def _may_be_seen(path: Path) -> bool:
+    try:
+        path.stat()
+    except PermissionError:
+        return False
+    except OSError:
+        return True
+    return os.access(path, os.X_OK)
 
 
 def _state(environ: Mapping[str, str]) -> Path:

@@ -31,7 +31,7 @@ class Prospect(NamedTuple):
         base: the commit to start from; ``None`` if there is none.
         identity: environment variables that name a committer, where git knows none.
         layout: what of the repository the session's worktree holds.
-        hidden: the project's git ignores the worktrees already.
+        hidden: git is known to ignore the worktrees already.
 
     """
 
@@ -49,13 +49,14 @@ def look_first(settings: Settings, place: Project, where: Git, environ: Mapping[
         AgentError: the agent's command cannot be run.
 
     """
+    if place.repository is None:
+        look_up(settings.command, environ)
+        return Prospect(None, {})
     hidden = False
-    if place.repository is None or settings.isolation is Isolation.OFF or settings.ignore is Ignore.OFF:
+    if settings.isolation is Isolation.OFF or settings.ignore is Ignore.OFF or place.root != place.checkout:
         look_up(settings.command, environ)
     else:
         hidden = is_hidden(where, meanwhile=lambda: look_up(settings.command, environ))
-    if place.repository is None:
-        return Prospect(None, {})
     base = place.repository.head
     if settings.branch is not None and not git.is_branch_name(where, settings.branch):
         raise UsageError(

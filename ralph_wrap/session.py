@@ -209,9 +209,6 @@ class Session:
             hidden=prospect.hidden,
         )
         self._workspace = workspace = self._site.open(obstacle)
-        load_the_rest(self._log)
-        if self._whole_process:
-            offspring.become_subreaper()
         if workspace.lock is not None:
             self._stack.callback(workspace.lock.release)
         self._handover = HandOver(self._site, workspace.tree, self._offspring)
@@ -219,6 +216,9 @@ class Session:
         if (tree := workspace.tree) is not None:
             self._stack.callback(self._step, "drop an unused branch", lambda: self._drop_unused_branch(tree))
             self._stack.callback(self._step, "remove the worktree", lambda: self._leave(tree))
+        load_the_rest(self._log)  # in a worktree, that is done
+        if self._whole_process:
+            offspring.become_subreaper()
         self._hand_over()
         self._introduce()
 

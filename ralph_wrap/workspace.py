@@ -97,7 +97,7 @@ class Site(NamedTuple):
         stopped: tells that the session is to end.
         meanwhile: called once while git checks the files out.
         layout: what of the repository a worktree holds.
-        hidden: the project's git ignores the worktrees already.
+        hidden: git is known to ignore the worktrees already.
 
     """
 

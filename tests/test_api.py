@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pkgutil
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import ralph_wrap
-from ralph_wrap import Session, Settings
+from ralph_wrap import Session, Settings, offspring, worktree
 from ralph_wrap.config import Isolation
 from ralph_wrap.errors import AgentNotFoundError, UsageError
 from tests.support.submodules import ALLOWED, make_project
@@ -33,6 +34,19 @@ def test_a_session_from_python(repo: Repo, script: Callable[[str], str]) -> None
     assert session.report.saved is not None
     assert repo.show(f"{session.report.saved}:new") == b"x\n"
     assert not session.workspace.path.exists()
+
+
+def test_a_start_that_fails_late_leaves_nothing(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worktree is there already, and nobody has worked in it."""
+
+    def fail() -> None:
+        raise OSError("no more descriptors")
+
+    monkeypatch.setattr(offspring, "become_subreaper", fail)
+    settings = Settings(project=repo.path, command=("true",))
+    with pytest.raises(OSError, match="no more descriptors"), Session(settings, whole_process=True):
+        pass
+    assert (repo.branches(), repo.worktrees()) == (["main"], [])
 
 
 def test_a_workspace_without_a_loop(repo: Repo) -> None:
@@ -127,7 +141,7 @@ def test_the_public_names_are_there() -> None:
     """What __all__ promises can be had, and nothing else is pretended."""
     assert [getattr(ralph_wrap, name).__name__ for name in ralph_wrap.__all__] == ralph_wrap.__all__
     with pytest.raises(AttributeError):
-        _ = ralph_wrap.nothing
+        _ = ralph_wrap.nothing  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("start", ["import ralph_wrap", "import ralph_wrap.cli.start, ralph_wrap.session"])
@@ -158,6 +172,24 @@ def test_nothing_of_ours_is_loaded_while_an_agent_works(tmp_path: Path, isolatio
     )
     done = subprocess.run((sys.executable, "-c", code), check=True, capture_output=True, text=True)
     assert done.stdout.endswith("[]\n"), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [
+        "from ralph_wrap.mcp import server; server.load()",
+        "from ralph_wrap.web import server; server.load()",
+        "from ralph_wrap import Worktree; Worktree('any').__enter__()",
+    ],
+)
+def test_what_goes_on_for_long_has_all_that_removes_worktrees(repo: Repo, begun: str) -> None:
+    """Servers, and blocks of a program: for the same reason."""
+    modules = [f"ralph_wrap.worktree.{module.name}" for module in pkgutil.iter_modules(worktree.__path__)]
+    code = f"{begun}; import sys; print([name for name in {modules} if name not in sys.modules])"
+    done = subprocess.run(
+        (sys.executable, "-c", code), cwd=repo.path, check=True, capture_output=True, text=True
+    )
+    assert done.stdout == "[]\n"
 
 
 def test_a_worktree_from_python(repo: Repo) -> None:

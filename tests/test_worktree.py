@@ -37,7 +37,7 @@ def test_what_the_package_names_can_be_had() -> None:
         import_module(f"{worktree.__name__}.{module.name}")
     assert [name for name in worktree.__all__ if isinstance(getattr(worktree, name), ModuleType)] == []
     with pytest.raises(AttributeError):
-        _ = worktree.nothing
+        _ = worktree.nothing  # type: ignore[attr-defined]
 
 
 def test_the_registration_is_locked_and_names_the_session(repo: Repo) -> None:

@@ -73,6 +73,7 @@ _SELDOM_USED = (
     "ralph_wrap.cli.approval",
     "ralph_wrap.cli.completion",
     "ralph_wrap.config.agents",
+    "ralph_wrap.job",
     "ralph_wrap.loop",
     "ralph_wrap.loop.setup",
     "ralph_wrap.relay",

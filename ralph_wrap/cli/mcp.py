@@ -28,13 +28,14 @@ def mcp(
     """Serve agents the tools to enter and exit a worktree (Model Context Protocol, stdin and stdout)."""
     with boundary("mcp", json=False):
         try:
-            from ralph_wrap.mcp.server import serve  # noqa: PLC0415 -- it may not be installed, and is slow
+            from ralph_wrap.mcp import server  # noqa: PLC0415 -- it may not be installed, and is slow
             from ralph_wrap.mcp.tools import Caller  # noqa: PLC0415 -- not for --help
         except ImportError as error:
             raise RalphError(
                 f"mcp: the extra is not installed, or too old ({error})", "pip install 'ralph-wrap[mcp]'"
             ) from error
+        server.load()
         told = on_stderr(os.environ)
         environ = become_owner(project, told)
         name = session or f"mcp-{os.urandom(4).hex()}"
-        serve(Caller(project.absolute(), Path.cwd(), name, environ), told)
+        server.serve(Caller(project.absolute(), Path.cwd(), name, environ), told)

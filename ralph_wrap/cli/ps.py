@@ -66,7 +66,7 @@ def _watch(look: Callable[[], list[Entry]], *, json: bool, ended: bool) -> None:
 
     Ctrl-C ends it, which Typer makes 130, and so does the end of whoever reads.
     """
-    from ralph_wrap.watch import Watch  # noqa: PLC0415 -- loads ctypes
+    from ralph_wrap.watch import Watch  # noqa: PLC0415 -- not for one look
 
     in_place, shown = sys.stdout.isatty() and not json, None
     with Watch(events=0) as clock:

@@ -111,6 +111,8 @@ def start(
         _warn(settings, flags, environ, log)
         from ralph_wrap.session import Session  # noqa: PLC0415 -- see _load_session
 
+        if settings.merge_on_complete:  # loaded before an agent works, as by session.load_the_rest
+            from ralph_wrap.cli.completion import land  # noqa: PLC0415 -- few ask for that
         session = Session(
             settings._replace(background=background, typed=_typed(flags, command)),
             environ=environ,
@@ -122,15 +124,14 @@ def start(
         with suppress(StoppedError), session:
             session.run()
         if settings.merge_on_complete and session.report and session.report.ended_by == "promise":
-            from ralph_wrap.cli.completion import land  # noqa: PLC0415 -- few ask for that
-
             land(place, settings, environ, session.report, signals)
         return session.report.exit_status if session.report else RalphError.exit_code
 
 
 def _load_session() -> None:
-    """Load what git need not wait for."""
-    import ralph_wrap.session  # noqa: F401, PLC0415
+    """Load what is needed only once git has answered."""
+    with suppress(OSError):  # it is tried once more where it is needed
+        import ralph_wrap.session  # noqa: F401, PLC0415
 
 
 def _typed(flags: Mapping[str, str | None], command: Sequence[str]) -> tuple[str, ...]:

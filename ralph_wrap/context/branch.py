@@ -19,7 +19,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
-from ralph_wrap import files, project
+from ralph_wrap import files, project, worktree
 from ralph_wrap.context.place import make, remove
 from ralph_wrap.context.search import find
 from ralph_wrap.context.site import Site, require_branch_name, resolved, site_of
@@ -161,6 +161,7 @@ class Worktree:
         self.state, self._path, self._made, self._kept = "pending", None, False, None
 
     def _open(self) -> None:
+        worktree.load()  # now: while somebody works in the block, another version may be installed
         self._site = site = site_of(self._project)
         require_branch_name(site.where, self.branch)
         path = self._wanted_path(site)

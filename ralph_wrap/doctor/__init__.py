@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import config, project, prospect, user
+from ralph_wrap import agents, config, project, prospect, user
 from ralph_wrap.config import Settings
 from ralph_wrap.container import mark
 from ralph_wrap.doctor import container, place, probes, storage
@@ -145,7 +145,8 @@ def _problem(checks: tuple[Check, ...], obstacle: RalphError | None) -> RalphErr
 
 def _load_the_rest() -> None:
     # Python may be installed where only root can read.
-    for seldom_used in ("hashlib", "tempfile", "tomllib", "traceback"):
+    ours = ("ralph_wrap.config.agents", *(f"{agents.__name__}.{name}" for name in agents.NAMES))
+    for seldom_used in (*ours, "hashlib", "tempfile", "tomllib", "traceback"):
         import_module(seldom_used)
 
 

@@ -20,8 +20,8 @@ from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-import anyio
-import anyio.to_thread
+from anyio import Lock, create_task_group, open_signal_receiver, run, sleep
+from anyio.to_thread import run_sync
 from mcp import MCPError
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
@@ -35,6 +35,7 @@ from mcp_types import (
 )
 from mcp_types import Tool as Described
 
+from ralph_wrap import worktree
 from ralph_wrap.errors import RalphError
 from ralph_wrap.log import one_line, traceback_of
 from ralph_wrap.mcp.tools import TOOLS, answer
@@ -44,6 +45,12 @@ if TYPE_CHECKING:
     from ralph_wrap.mcp.tools import Caller, Tool
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+
+
+def load() -> None:
+    """Load what the first call would: before privileges are given up, or we are installed anew."""
+    run(sleep, 0)
+    worktree.load()
 
 
 def serve(caller: Caller, told: Log) -> None:
@@ -60,13 +67,13 @@ def serve(caller: Caller, told: Log) -> None:
         session_id=caller.session,
     )
     try:
-        anyio.run(_serve, caller, told)
+        run(_serve, caller, told)
     except* (BrokenPipeError, ConnectionResetError):
         told.event("client.left", "nobody reads the answers any more")
 
 
 async def _serve(caller: Caller, told: Log) -> None:
-    busy = anyio.Lock()
+    busy = Lock()
     known = {tool.name: tool for tool in TOOLS}
 
     async def list_tools(*_: object) -> ListToolsResult:
@@ -77,21 +84,21 @@ async def _serve(caller: Caller, told: Log) -> None:
             raise MCPError(INVALID_PARAMS, f"Unknown tool: {asked.name}")
         call = partial(_called, known[asked.name], caller, asked.arguments or {}, told)
         async with busy:
-            return await anyio.to_thread.run_sync(call)
+            return await run_sync(call)
 
     server = Server(
         "ralph-wrap", version=version("ralph-wrap"), on_list_tools=list_tools, on_call_tool=call_tool
     )
-    async with anyio.create_task_group() as tasks:
+    async with create_task_group() as tasks:
         tasks.start_soon(_end_at_a_signal, busy)
         async with stdio_server() as (reading, writing):
             await server.run(reading, writing, server.create_initialization_options())
         tasks.cancel_scope.cancel()
 
 
-async def _end_at_a_signal(busy: anyio.Lock) -> None:
+async def _end_at_a_signal(busy: Lock) -> None:
     heeded = [number for number in _ENDING if signal.getsignal(number) is not signal.SIG_IGN]
-    with anyio.open_signal_receiver(*heeded) as received:
+    with open_signal_receiver(*heeded) as received:
         async for number in received:
             await busy.acquire()
             signal.signal(number, signal.SIG_DFL)

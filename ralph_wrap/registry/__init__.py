@@ -221,11 +221,14 @@ class Registry(NamedTuple):
 
     def finished(self) -> list[Record | Unreadable]:
         """Return the record of every session that is finished."""
+        return [read(path) for path in self.finished_paths()]
+
+    def finished_paths(self, sessions: str = "*") -> list[Path]:
+        """Return where the records of finished sessions are whose ids fit a pattern (``fnmatch``)."""
         try:
-            paths = sorted(self.sessions.glob("*/record.json"))
+            return sorted(self.sessions.glob(f"{sessions}/record.json"))
         except OSError:
             return []
-        return [read(path) for path in paths]
 
     def is_locked(self, agent_id: str) -> bool:
         """Tell whether the owner of an id holds its lock.

@@ -6,6 +6,7 @@ default action ends the process then, so that whoever started it sees what ended
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
@@ -13,8 +14,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import uvicorn
+import uvicorn.lifespan.off
+import uvicorn.loops.asyncio
+import uvicorn.protocols.http.h11_impl
+from starlette.concurrency import run_in_threadpool
 
-from ralph_wrap import project
+from ralph_wrap import project, worktree
 from ralph_wrap.errors import ConflictError, RalphError
 from ralph_wrap.web import render
 from ralph_wrap.web.app import application
@@ -38,8 +43,10 @@ _QUEUE = 128  # connections that wait to be accepted
 
 
 def load() -> None:
-    """Load what pages need, before privileges are given up."""
+    """Load what the first page or button would: before privileges are given up, or we are installed anew."""
     render.load()
+    worktree.load()
+    asyncio.run(run_in_threadpool(lambda: None))
 
 
 def serve(

@@ -1,6 +1,6 @@
 """Find again what a dead session has left of its worktree: whole, half-made or half-removed.
 
-What can be found, by how far its owner had come (``create`` and ``remove`` tell the steps):
+What can be found, by how far its owner had come (``create`` and ``removal`` tell the steps):
 
 - a registration without a way back (``gitdir``), or a directory without a ``.git`` file: killed in the middle
   of ``git worktree add``. Only before any agent ran is that taken apart;

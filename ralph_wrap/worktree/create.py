@@ -292,7 +292,7 @@ def _sync_names(worktree: LinkedWorktree) -> None:
 
 
 def _remove_attempt(where: Git, repository: Repository, path: Path) -> None:
-    import shutil  # noqa: PLC0415 -- every start would wait for it
+    import shutil  # noqa: PLC0415 -- seldom needed
 
     shutil.rmtree(path, ignore_errors=True)  # outside the lock: it may hold many files by now
     with repository_lock(repository.common_dir) as lock:

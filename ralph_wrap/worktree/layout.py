@@ -211,6 +211,6 @@ def link(top: Path, root: Path, paths: Sequence[str]) -> None:
             # Relative, so that it leads to the same place where the project is mounted elsewhere.
             place.symlink_to(os.path.relpath(root / path, place.parent))
         except OSError:
-            import shutil  # noqa: PLC0415 -- every start would wait for it
+            import shutil  # noqa: PLC0415 -- seldom needed
 
             shutil.copytree(root / path, place, symlinks=True)
