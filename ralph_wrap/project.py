@@ -115,12 +115,13 @@ def repository_of(place: Project) -> Repository:
 def registries(project: Project, environ: Mapping[str, str]) -> Iterator[Registry]:
     """Yield every place where sessions of this project may be registered, the normal one first.
 
-    Not one that only somebody else can see: root's, say, for whom it has become.
+    At least one; but not a second one that only somebody else can see, root say, who has become the owner.
     """
-    if not _symlink(project):
+    inside = not _symlink(project)
+    if inside:
         yield Registry(project.root / RUN)
     away = _away(project, environ)
-    if _may_be_seen(away.directory):
+    if not inside or _may_be_seen(away.directory):
         yield away
 
 
