@@ -216,7 +216,7 @@ class Session:
         if (tree := workspace.tree) is not None:
             self._stack.callback(self._step, "drop an unused branch", lambda: self._drop_unused_branch(tree))
             self._stack.callback(self._step, "remove the worktree", lambda: self._leave(tree))
-        load_the_rest(self._log)  # in a worktree, that is done
+        load_the_rest(self._log)  # for who works in the plain root: nobody has until now
         if self._whole_process:
             offspring.become_subreaper()
         self._hand_over()

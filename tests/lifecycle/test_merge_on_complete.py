@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 from tests.support.processes import left
-from tests.support.scripted import PROMISE
+from tests.support.scripted import PROMISE, TRUSTED
 from tests.support.sessions import PROGRAM, command, read_events, run
 from tests.support.wait import eventually
 
@@ -54,6 +55,36 @@ def test_a_kept_promise_lands(repo: Repo) -> None:
     assert ((repo.path / "done").read_text(), repo.git("status", "--porcelain")) == ("done\n", "")
     assert result.names.index("session.released") < result.names.index("branch.landed")
     assert result.warnings == []
+
+
+def test_nothing_of_ours_is_loaded_while_the_agent_works(repo: Repo) -> None:
+    """Nor to land: it could be of another version by then."""
+    configure(repo, check="true")
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from ralph_wrap import session\n"
+        "from ralph_wrap.cli.start import start\n"
+        "run = session.Session.run\n"
+        "def noted(self):\n"
+        "    global before\n"
+        "    before = {*sys.modules}\n"
+        "    return run(self)\n"
+        "session.Session.run = noted\n"
+        f"status = start(None, Path(), {{}}, ('sh', '-c', {KEPT!r}))\n"
+        "new = [name for name in sys.modules if name.startswith('ralph_wrap') and name not in before]\n"
+        "print('after:', status, new)"
+    )
+    environ = {**os.environ, **TRUSTED}
+    done = subprocess.run(
+        (sys.executable, "-c", code),
+        cwd=repo.path,
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.endswith("after: 0 []\n"), done.stdout + done.stderr
+    assert (repo.path / "done").exists()
 
 
 def test_without_a_promise_nothing_lands(repo: Repo) -> None:
