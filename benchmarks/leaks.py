@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from scenarios import Verdict, in_turns, make_repository
 
 from ralph_wrap.git import Git
-from ralph_wrap.log import Log
+from ralph_wrap.system.log import Log
 from ralph_wrap.worktree import Lookout
 
 if TYPE_CHECKING:

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from scenarios import PROGRAM, Repository, Verdict, compare, in_turns, make_repository
 
-from ralph_wrap import branches, project
+from ralph_wrap import branches
 from ralph_wrap.branches import compare as comparing
+from ralph_wrap.state import project
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ralph_wrap.config import Settings
-    from ralph_wrap.context import (
+    from ralph_wrap.errors import RalphError
+    from ralph_wrap.interfaces.api import (
         AgentResult,
         Worktree,
         WorktreeInfo,
@@ -21,10 +22,9 @@ if TYPE_CHECKING:
         run_agent,
         worktree_exists,
     )
-    from ralph_wrap.errors import RalphError
-    from ralph_wrap.report import SessionReport
-    from ralph_wrap.session import Session
-    from ralph_wrap.workspace import Workspace
+    from ralph_wrap.session.session import Session
+    from ralph_wrap.session.workspace import Workspace
+    from ralph_wrap.state.report import SessionReport
 
 __all__ = [
     "AgentResult",
@@ -45,21 +45,21 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AgentResult": "ralph_wrap.context",
+    "AgentResult": "ralph_wrap.interfaces.api",
     "RalphError": "ralph_wrap.errors",
-    "Session": "ralph_wrap.session",
-    "SessionReport": "ralph_wrap.report",
+    "Session": "ralph_wrap.session.session",
+    "SessionReport": "ralph_wrap.state.report",
     "Settings": "ralph_wrap.config",
-    "Workspace": "ralph_wrap.workspace",
-    "Worktree": "ralph_wrap.context",
-    "WorktreeInfo": "ralph_wrap.context",
-    "add_worktree": "ralph_wrap.context",
-    "branch_exists": "ralph_wrap.context",
-    "current_worktree": "ralph_wrap.context",
-    "list_worktrees": "ralph_wrap.context",
-    "remove_worktree": "ralph_wrap.context",
-    "run_agent": "ralph_wrap.context",
-    "worktree_exists": "ralph_wrap.context",
+    "Workspace": "ralph_wrap.session.workspace",
+    "Worktree": "ralph_wrap.interfaces.api",
+    "WorktreeInfo": "ralph_wrap.interfaces.api",
+    "add_worktree": "ralph_wrap.interfaces.api",
+    "branch_exists": "ralph_wrap.interfaces.api",
+    "current_worktree": "ralph_wrap.interfaces.api",
+    "list_worktrees": "ralph_wrap.interfaces.api",
+    "remove_worktree": "ralph_wrap.interfaces.api",
+    "run_agent": "ralph_wrap.interfaces.api",
+    "worktree_exists": "ralph_wrap.interfaces.api",
 }
 
 

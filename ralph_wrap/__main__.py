@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
-    from ralph_wrap.signals import Signals
+    from ralph_wrap.system.signals import Signals
 
 
 def main() -> NoReturn:
@@ -15,7 +15,7 @@ def main() -> NoReturn:
     _fill_standard_descriptors()
     if sys.argv[1:2] == ["init"]:
         _be_init()
-    from ralph_wrap.signals import Signals  # noqa: PLC0415 -- init, which stays small, has its own
+    from ralph_wrap.system.signals import Signals  # noqa: PLC0415 -- init, which stays small, has its own
 
     if sys.argv[1:2] == ["run"]:
         # Before the slow imports: a signal in that time must end a session as any other does.
@@ -35,14 +35,14 @@ def _fill_standard_descriptors() -> None:
 
 def _be_init() -> None:
     """Be PID 1, and end with it; return for what Typer has to say, which stays in memory."""
-    from ralph_wrap import init  # noqa: PLC0415 -- for this command only
+    from ralph_wrap.interfaces import init  # noqa: PLC0415 -- for this command only
 
     if options := init.read(sys.argv[2:], os.environ):
         sys.exit(init.run(options))
 
 
 def _run(signals: Signals | None) -> NoReturn:
-    from ralph_wrap.cli import main as run_command_line  # noqa: PLC0415 -- see above
+    from ralph_wrap.interfaces.cli import main as run_command_line  # noqa: PLC0415 -- see above
 
     run_command_line(signals)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ralph_wrap.log import Log
+from ralph_wrap.system.log import Log
 from tests.support.processes import end_all
 from tests.support.repo import Repo, make_repo
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ralph_wrap.loop.account import Account
+from ralph_wrap.loop.usage_limit import Account
 
 NOW = 1_800_000_000.0
 DAY = 86400.0

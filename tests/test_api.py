@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import ralph_wrap
-from ralph_wrap import Session, Settings, offspring, worktree
+from ralph_wrap import Session, Settings, worktree
 from ralph_wrap.config import Isolation
 from ralph_wrap.errors import AgentNotFoundError, UsageError
+from ralph_wrap.system import process_tree
 from tests.support.submodules import ALLOWED, make_project
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def test_a_start_that_fails_late_leaves_nothing(repo: Repo, monkeypatch: pytest.
     def fail() -> None:
         raise OSError("no more descriptors")
 
-    monkeypatch.setattr(offspring, "become_subreaper", fail)
+    monkeypatch.setattr(process_tree, "become_subreaper", fail)
     settings = Settings(project=repo.path, command=("true",))
     with pytest.raises(OSError, match="no more descriptors"), Session(settings, whole_process=True):
         pass
@@ -144,10 +145,19 @@ def test_the_public_names_are_there() -> None:
         _ = ralph_wrap.nothing  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("start", ["import ralph_wrap", "import ralph_wrap.cli.start, ralph_wrap.session"])
+@pytest.mark.parametrize(
+    "start", ["import ralph_wrap", "import ralph_wrap.interfaces.cli.start, ralph_wrap.session.session"]
+)
 def test_nothing_is_loaded_before_it_is_used(start: str) -> None:
     """Neither a program that only imports us nor a start waits for what it can do without until later."""
-    later = {"asyncio", "ctypes", "hashlib", "ralph_wrap.context", "ralph_wrap.worktree.removal", "shutil"}
+    later = {
+        "asyncio",
+        "ctypes",
+        "hashlib",
+        "ralph_wrap.interfaces.api",
+        "ralph_wrap.worktree.remove",
+        "shutil",
+    }
     code = f"{start}; import sys; print(sorted({later} & {{*sys.modules}}))"
     done = subprocess.run((sys.executable, "-c", code), check=True, capture_output=True, text=True)
     assert done.stdout == "[]\n"
@@ -177,14 +187,16 @@ def test_nothing_of_ours_is_loaded_while_an_agent_works(tmp_path: Path, isolatio
 @pytest.mark.parametrize(
     "begun",
     [
-        "from ralph_wrap.mcp import server; server.load()",
-        "from ralph_wrap.web import server; server.load()",
+        "from ralph_wrap.interfaces.mcp import server; server.load()",
+        "from ralph_wrap.interfaces.web import server; server.load()",
         "from ralph_wrap import Worktree; Worktree('any').__enter__()",
     ],
 )
 def test_what_goes_on_for_long_has_all_that_removes_worktrees(repo: Repo, begun: str) -> None:
     """Servers, and blocks of a program: for the same reason."""
-    modules = [f"ralph_wrap.worktree.{module.name}" for module in pkgutil.iter_modules(worktree.__path__)]
+    found = pkgutil.walk_packages(worktree.__path__, f"{worktree.__name__}.")
+    for_a_merge = {f"{worktree.__name__}.{name}" for name in ("temporary", "user_checkout")}
+    modules = sorted({module.name for module in found} - for_a_merge)
     code = f"{begun}; import sys; print([name for name in {modules} if name not in sys.modules])"
     done = subprocess.run(
         (sys.executable, "-c", code), cwd=repo.path, check=True, capture_output=True, text=True

@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ralph_wrap import apply as applying
-from ralph_wrap import branches, project
+from ralph_wrap import branches
+from ralph_wrap.commands import apply as applying
 from ralph_wrap.errors import ConflictError, NotFoundError, RalphError
+from ralph_wrap.state import project
 from tests.support.landing import branch, files_of, left, project_with_files, replaced
 from tests.support.repo import Repo, make_repo
 from tests.support.sessions import command, run
 from tests.support.shim import shim_git
 
 if TYPE_CHECKING:
-    from ralph_wrap.apply import Applied
-    from ralph_wrap.log import Log
+    from ralph_wrap.commands.apply import Applied
+    from ralph_wrap.system.log import Log
 
 WORK = {"file.txt": "one\nsaved\n", "new/a": "new\n", "gone": None}
 

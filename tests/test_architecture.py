@@ -1,186 +1,212 @@
-"""The house rules that a machine can check."""
+"""The house rules that a machine can check, over one syntax tree of each module."""
 
 from __future__ import annotations
 
 import ast
 import sys
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 PACKAGE = Path(__file__).parent.parent / "ralph_wrap"
 
-LAYERS = [
-    {"errors"},
-    {
-        "process",
-        "git",
-        "github",
-        "files",
-        "liveness",
-        "config",
-        "container",
-        "job",
-        "tmux",
-        "lastline",
-        "log",
-        "relay",
-        "user",
-        "offspring",
-        "occupancy",
-        "watch",
-    },
-    {"loop", "worktree", "registry", "report", "request", "signals", "agents", "trust"}
-    | {"checkout", "checks"},
-    {"project", "prospect", "supply", "workspace", "push", "handover", "inventory"},
-    {"remains", "branches", "trial"},
-    {"session", "context", "sweep", "stop", "logs", "doctor", "rm", "pool", "toolbox", "landing", "apply"}
-    | {"review", "pullrequest", "diff", "drop"},
-    {"cli", "init", "mcp", "web", "__main__", "__init__"},
-]
-"""Rooms from the bottom to the top; imports point downwards."""
-
-INSIDE_A_LAYER = {
-    ("git", "process"),
-    ("github", "git"),
-    ("github", "process"),
-    ("offspring", "process"),
-    ("log", "lastline"),
-    ("relay", "files"),
-    ("relay", "lastline"),
-    ("config", "files"),
-    ("config", "job"),
-    ("tmux", "process"),
-    ("loop", "agents"),
-    ("loop", "request"),
-    ("loop", "signals"),
-    ("report", "agents"),
-    ("report", "registry"),
-    ("report", "worktree"),
-    ("worktree", "registry"),
-    ("inventory", "project"),
-    ("prospect", "project"),
-    ("supply", "project"),
-    ("workspace", "project"),
-    ("workspace", "supply"),
-    ("handover", "push"),
-    ("handover", "workspace"),
-    ("__main__", "cli"),
-    ("__main__", "init"),
-    ("cli", "init"),
-    ("cli", "mcp"),
-    ("cli", "web"),
-}
-"""The only imports between rooms of one layer."""
+FOLDERS = (
+    "interfaces",
+    "commands",
+    "session",
+    "loop",
+    "worktree",
+    "branches",
+    "state",
+    "agents",
+    "config",
+    "git",
+    "system",
+)
+"""The layers from the top to the bottom: an import points down this list, or stays in its folder."""
 
 OWNERS = {
-    "subprocess": "process",
-    "psutil": "liveness",
-    "typer": "cli",
-    "structlog": "log",
-    "slugify": "toolbox",
-    "mcp": "mcp",
-    "mcp_types": "mcp",
-    "anyio": "mcp",
-    "starlette": "web",
-    "uvicorn": "web",
-    "jinja2": "web",
-    "markupsafe": "web",
-    "pygments": "web",
+    "subprocess": "system/process",
+    "psutil": "system/liveness",
+    "typer": "interfaces/cli",
+    "structlog": "system/log",
+    "slugify": "commands/worktree",
+    "mcp": "interfaces/mcp",
+    "mcp_types": "interfaces/mcp",
+    "anyio": "interfaces/mcp",
+    "starlette": "interfaces/web",
+    "uvicorn": "interfaces/web",
+    "jinja2": "interfaces/web",
+    "markupsafe": "interfaces/web",
+    "pygments": "interfaces/web",
 }
-"""Modules that one room alone may import."""
+"""Modules that one place alone may import."""
 
 LONGEST = 400
 """Lines of a module."""
 
+MOST_AT_THE_TOP = 14
+"""Entries of the package; ``py.typed``, which only marks it as typed, is none."""
 
-def _modules() -> list[Path]:
-    return sorted(PACKAGE.rglob("*.py"))
-
-
-def _room(path: Path) -> str:
-    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+MOST_ENTRIES = 20
+"""Entries of any other folder but ``interfaces/cli``."""
 
 
-def _imports(path: Path) -> set[str]:
-    """Return the full names of everything that a module imports, wherever in it."""
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            assert not node.level, f"{path}: relative import"
-            found |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return found
+class Module(NamedTuple):
+    """What the rules ask of a module.
+
+    Attributes:
+        path: below the package.
+        imports: full names of everything that it imports, wherever in it.
+        ours: the modules of this package among them, by path.
+        lines: how many it has.
+        attributes: the names that stand behind a dot in it.
+
+    """
+
+    path: str
+    imports: frozenset[str]
+    ours: frozenset[str]
+    lines: int
+    attributes: frozenset[str]
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Folder, and what is in it."""
+        return tuple(self.path.removesuffix(".py").split("/"))
 
 
-def _rooms_imported(path: Path) -> set[str]:
-    ours = {name.split(".")[1] for name in _imports(path) if name.startswith("ralph_wrap.")}
-    return ours - {_room(path)}
-
-
-def _layer(room: str) -> int:
-    return next(number for number, rooms in enumerate(LAYERS) if room in rooms)
-
-
-def test_every_room_has_a_layer() -> None:
-    """A new room must be put somewhere on purpose."""
-    assert {_room(path) for path in _modules()} == set().union(*LAYERS)
-
-
-@pytest.mark.parametrize("path", _modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_imports_point_downwards(path: Path) -> None:
-    """No room knows the ones above it, and few know their neighbours."""
-    room = _room(path)
-    wrong = {
-        other
-        for other in _rooms_imported(path)
-        if _layer(other) > _layer(room)
-        or (_layer(other) == _layer(room) and (room, other) not in INSIDE_A_LAYER)
+@cache
+def _modules() -> tuple[Module, ...]:
+    """Read and parse every module, once for all tests."""
+    paths = {
+        f"ralph_wrap/{path.relative_to(PACKAGE)}".removesuffix(".py")
+        .removesuffix("/__init__")
+        .replace("/", "."): path
+        for path in sorted(PACKAGE.rglob("*.py"))
     }
-    if room == "__init__":
-        wrong -= set().union(*LAYERS[3:-1])
-    assert wrong == set()
+    return tuple(_read(path, paths) for path in paths.values())
 
 
-def test_exceptions_inside_a_layer_are_used() -> None:
-    """An exception that nobody needs any more is taken off the list."""
-    used = {(_room(path), other) for path in _modules() for other in _rooms_imported(path)}
-    assert used >= INSIDE_A_LAYER
+def _read(path: Path, paths: dict[str, Path]) -> Module:
+    text = path.read_text()
+    imports, attributes = set(), set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            imports |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path}: relative import"
+            imports |= {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Attribute):
+            attributes.add(node.attr)
+    found = (paths.get(name) or paths.get(name.rpartition(".")[0]) for name in imports)
+    ours = frozenset(_place(one) for one in found if one)
+    return Module(_place(path), frozenset(imports), ours, len(text.splitlines()), frozenset(attributes))
+
+
+def _place(path: Path) -> str:
+    """Return where a module is, below the package."""
+    return path.relative_to(PACKAGE).as_posix()
+
+
+def _layer(path: str) -> int:
+    """Return how far up a module is; the package itself and its entry are above all folders."""
+    order = ("errors", *reversed(FOLDERS), "__init__", "__main__")
+    return order.index(path.removesuffix(".py").partition("/")[0])
+
+
+def _is_below(path: str, place: str) -> bool:
+    return path == f"{place}.py" or path.startswith(f"{place}/")
+
+
+def test_imports_point_down() -> None:
+    """No module knows a folder above its own."""
+    wrong = [
+        f"{module.path} imports {other}"
+        for module in _modules()
+        for other in sorted(module.ours)
+        if _layer(other) > _layer(module.path)
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(("folder", "but"), [("interfaces", {"cli"}), ("commands", set())])
+def test_neighbours_do_not_know_each_other(folder: str, but: set[str]) -> None:
+    """Interfaces and commands stand alone; the command line alone may start another interface."""
+    wrong = [
+        f"{module.path} imports {other}"
+        for module in _modules()
+        if module.parts[0] == folder and module.parts[1] not in but
+        for other in sorted(module.ours)
+        if other.startswith(f"{folder}/")
+        and other != f"{folder}/__init__.py"
+        and not _is_below(other, f"{folder}/{module.parts[1]}")
+    ]
+    assert wrong == []
+
+
+def test_each_entry_of_the_package_is_a_layer() -> None:
+    """A new folder gets its place in the order on purpose."""
+    assert _entries(PACKAGE) == {*FOLDERS, "errors.py", "__init__.py", "__main__.py"}
+
+
+def test_a_folder_is_read_at_a_glance() -> None:
+    """Few entries in the package, and in any folder of it; the command line has a module a command."""
+    folders = {path.parent for path in _files(PACKAGE)}
+    counts = {folder.relative_to(PACKAGE).as_posix(): len(_entries(folder)) for folder in folders}
+    most = {".": MOST_AT_THE_TOP, "interfaces/cli": sys.maxsize}
+    assert {name: count for name, count in counts.items() if count > most.get(name, MOST_ENTRIES)} == {}
+
+
+def _entries(folder: Path) -> set[str]:
+    return {path.relative_to(folder).parts[0] for path in _files(folder)}
+
+
+def _files(folder: Path) -> list[Path]:
+    """Return all files; a folder that has moved leaves an empty one, which git does not know."""
+    return [
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts and path.name != "py.typed"
+    ]
+
+
+@pytest.mark.parametrize("folder", ["interfaces", "commands", "session", "state", "system"])
+def test_a_folder_loads_nothing(folder: str) -> None:
+    """Its modules are loaded one by one: a start, and PID 1 above all, loads few of them."""
+    [module] = [module for module in _modules() if module.path == f"{folder}/__init__.py"]
+    assert module.imports == frozenset()
 
 
 @pytest.mark.parametrize(("module", "owner"), OWNERS.items())
 def test_a_dependency_has_one_owner(module: str, owner: str) -> None:
-    """Whoever wants to replace a dependency finds it in one room."""
+    """A replacement of the dependency changes one place."""
     importing = {
-        _room(path) for path in _modules() for name in _imports(path) if name.partition(".")[0] == module
+        other.path for other in _modules() if any(name.partition(".")[0] == module for name in other.imports)
     }
-    assert importing == {owner}
+    assert importing
+    assert {path for path in importing if not _is_below(path, owner)} == set()
 
 
 def test_pid_1_stands_alone() -> None:
     """It stays small, and nothing that a session needs can break it."""
-    imported = {
-        name.partition(".")[0] if not name.startswith("ralph_wrap.init.") else "init"
-        for path in _modules()
-        if _room(path) == "init"
-        for name in _imports(path)
-    }
-    assert imported - {"init"} <= sys.stdlib_module_names - {"subprocess", "pathlib"}
+    init = [module for module in _modules() if _is_below(module.path, "interfaces/init")]
+    imported = {name for module in init for name in module.imports}
+    ours = {name for name in imported if name.startswith("ralph_wrap")}
+    assert {
+        path for module in init for path in module.ours if not _is_below(path, "interfaces/init")
+    } == set()
+    roots = {name.partition(".")[0] for name in imported - ours}
+    assert roots <= sys.stdlib_module_names - {"subprocess", "pathlib"}
 
 
-@pytest.mark.parametrize("path", _modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_a_module_fits_into_a_head(path: Path) -> None:
+def test_a_module_fits_into_a_head() -> None:
     """Modules stay short."""
-    assert len(path.read_text().splitlines()) <= LONGEST
+    assert {module.path: module.lines for module in _modules() if module.lines > LONGEST} == {}
 
 
 def test_no_module_changes_directory() -> None:
     """Paths are absolute and passed in; the working directory is the user's."""
-    calls = {
-        str(path)
-        for path in _modules()
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Attribute) and node.attr in {"chdir", "fchdir"}
-    }
-    assert calls == set()
+    assert [module.path for module in _modules() if module.attributes & {"chdir", "fchdir"}] == []

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ralph_wrap import branches, files, liveness, project
-from ralph_wrap.branches.base import positions
-from ralph_wrap.branches.graph import ancestry, members, numbered
+from ralph_wrap import branches
+from ralph_wrap.branches.ancestry import ancestry, members, numbered
+from ralph_wrap.branches.positions import positions
 from ralph_wrap.errors import NotARepositoryError, NotFoundError
 from ralph_wrap.git.compare import facts_of
-from ralph_wrap.registry import Record, Registry
+from ralph_wrap.state import project
+from ralph_wrap.state.registry import Record, Registry
+from ralph_wrap.system import files, liveness
 from tests.support.grown import Grown, grow_all, record
 from tests.support.repo import Repo, make_repo
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ralph_wrap import git
-from ralph_wrap.checkout import Checkout, put_back
 from ralph_wrap.git import Git
+from ralph_wrap.worktree.user_checkout import Checkout, put_back
 from tests.support.landing import branch, files_of, project_with_files
 from tests.support.repo import Repo
 

@@ -9,7 +9,7 @@ import pytest
 from typer.main import get_command
 
 from ralph_wrap import errors
-from ralph_wrap.cli.app import app
+from ralph_wrap.interfaces.cli.app import app
 from tests.support.sessions import command
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import pytest
 from ralph_wrap import config
 from ralph_wrap.config import Ignore, Isolation, OnDirty, OnLeak, Settings, duration
 from ralph_wrap.errors import UsageError
-from ralph_wrap.process import OWN_COMMAND
+from ralph_wrap.system.process import OWN_COMMAND
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

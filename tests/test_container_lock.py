@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ralph_wrap import liveness
-from ralph_wrap.init import container
-from ralph_wrap.registry import Record, Registry
+from ralph_wrap.interfaces.init import processes
+from ralph_wrap.state.registry import Record, Registry
+from ralph_wrap.system import liveness
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +38,7 @@ def test_it_tells_that_the_container_lives(home: Registry, tmp_path: Path) -> No
     below = tmp_path / "src"
     below.mkdir()
     assert not home.has_container(record())
-    assert container.hold_lock(str(below))
+    assert processes.hold_lock(str(below))
     assert home.has_container(record())
     assert not home.has_container(record()._replace(pid_namespace="pid:[1]"))
     home.tidy()
@@ -55,7 +55,7 @@ def test_it_is_taken_away_once_it_is_free(home: Registry) -> None:
 
 def test_it_waits_for_its_directory(tmp_path: Path) -> None:
     """PID 1 makes nothing in a project that no session has touched."""
-    assert not container.hold_lock(str(tmp_path))
+    assert not processes.hold_lock(str(tmp_path))
     assert not (tmp_path / ".ralph").exists()
 
 
@@ -66,7 +66,7 @@ def test_it_follows_no_symlink(home: Registry, tmp_path: Path, link: str) -> Non
     elsewhere = tmp_path / "elsewhere"
     place.rename(elsewhere)
     place.symlink_to(elsewhere)
-    assert not container.hold_lock(str(tmp_path))
+    assert not processes.hold_lock(str(tmp_path))
     assert [*elsewhere.rglob("*.lock")] == []
     assert home.containers.is_dir()
 
@@ -75,7 +75,7 @@ def test_it_opens_no_symlink(home: Registry, tmp_path: Path) -> None:
     """Nor has a file of somebody else change its owner."""
     number = liveness.pid_namespace().removeprefix("pid:[").removesuffix("]")
     (home.containers / f"{number}.lock").symlink_to(tmp_path / "made")
-    assert not container.hold_lock(str(tmp_path))
+    assert not processes.hold_lock(str(tmp_path))
     assert not (tmp_path / "made").exists()
 
 
@@ -84,5 +84,5 @@ def test_it_is_not_held_twice(home: Registry, tmp_path: Path) -> None:
     number = liveness.pid_namespace().removeprefix("pid:[").removesuffix("]")
     with (home.containers / f"{number}.lock").open("w") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
-        assert not container.hold_lock(str(tmp_path))
-    assert container.hold_lock(str(tmp_path))
+        assert not processes.hold_lock(str(tmp_path))
+    assert processes.hold_lock(str(tmp_path))

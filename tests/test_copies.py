@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ralph_wrap.errors import StoppedError
-from ralph_wrap.worktree import copies
+from ralph_wrap.worktree.create import copy_ignored
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +35,7 @@ def source(tmp_path: Path) -> Path:
 
 def test_a_copy_is_the_same(source: Path, tmp_path: Path) -> None:
     """Byte for byte, with the holes, and the one at the end."""
-    copies.copy_file(source, tmp_path / "target", never_stopped)
+    copy_ignored.copy_file(source, tmp_path / "target", never_stopped)
     assert (tmp_path / "target").read_bytes() == source.read_bytes()
     assert (tmp_path / "target").stat().st_blocks <= source.stat().st_blocks
 
@@ -49,7 +49,7 @@ def test_a_file_system_that_knows_of_no_holes(
         raise OSError(errno.EINVAL, "Invalid argument")
 
     monkeypatch.setattr(os, "lseek", refuse)
-    copies.copy_file(source, tmp_path / "target", never_stopped)
+    copy_ignored.copy_file(source, tmp_path / "target", never_stopped)
     assert (tmp_path / "target").read_bytes() == source.read_bytes()
 
 
@@ -64,7 +64,7 @@ def test_blocks_are_shared_where_that_is_possible(
         return 0
 
     monkeypatch.setattr(fcntl, "ioctl", clone)
-    copies.copy_file(source, tmp_path / "target", never_stopped)
+    copy_ignored.copy_file(source, tmp_path / "target", never_stopped)
     target = (tmp_path / "target").stat()
     assert asked == [(target.st_ino, 0x40049409, source.stat().st_ino)]
     assert target.st_size == 0
@@ -74,7 +74,7 @@ def test_a_stop_leaves_nothing_half_copied(source: Path, tmp_path: Path) -> None
     """Also in the middle of a large file."""
     answers = iter([False, True])
     with pytest.raises(StoppedError):
-        copies.copy_file(source, tmp_path / "target", lambda: next(answers))
+        copy_ignored.copy_file(source, tmp_path / "target", lambda: next(answers))
     assert not (tmp_path / "target").exists()
 
 
@@ -82,7 +82,7 @@ def test_what_is_there_is_not_overwritten(source: Path, tmp_path: Path) -> None:
     """Nor is a symlink followed."""
     (tmp_path / "target").symlink_to("other")
     with pytest.raises(FileExistsError):
-        copies.copy_file(source, tmp_path / "target", never_stopped)
+        copy_ignored.copy_file(source, tmp_path / "target", never_stopped)
     assert not (tmp_path / "other").exists()
 
 
@@ -92,7 +92,7 @@ def test_only_regular_files_are_copied(source: Path, tmp_path: Path, kind: str) 
     made = tmp_path / kind
     made.symlink_to(source) if kind == "link" else os.mkfifo(made)
     with pytest.raises(OSError, match=r"symbolic links|not a regular file"):
-        copies.copy_file(made, tmp_path / "target", never_stopped)
+        copy_ignored.copy_file(made, tmp_path / "target", never_stopped)
     assert not (tmp_path / "target").exists()
 
 
@@ -111,4 +111,4 @@ REPOSITORIES = [
 @pytest.mark.parametrize(("paths", "found"), REPOSITORIES)
 def test_repositories_are_told_by_names(paths: list[str], found: list[str]) -> None:
     """A nested one as git lists it; a bare one by what makes it one."""
-    assert copies.repositories_in(paths) == found
+    assert copy_ignored.repositories_in(paths) == found

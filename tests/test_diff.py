@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ralph_wrap import diff, project
+from ralph_wrap.commands import diff
 from ralph_wrap.errors import NotFoundError, UsageError
+from ralph_wrap.state import project
 from tests.support.grown import grow, record
 from tests.support.sessions import PROGRAM, command, run
 from tests.support.terminal import Terminal

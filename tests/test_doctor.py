@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ralph_wrap import files, init, offspring, project
 from ralph_wrap.agents import NAMES, known
-from ralph_wrap.doctor import Check, Diagnosis, container, examine, probes, storage
+from ralph_wrap.commands.doctor import Check, Diagnosis, container, examine, probes, storage
+from ralph_wrap.interfaces import init
+from ralph_wrap.state import project
+from ralph_wrap.system import files, process_tree
 from tests.support.listing import listing
 from tests.support.mounts import mounted, needs_mounts, read_only
 from tests.support.repo import Repo, make_repo
@@ -365,7 +367,7 @@ def test_a_repository_that_is_damaged(repo: Repo, host: Path) -> None:
 AS_SOMEBODY = """
 import hashlib, json, os, sys, tempfile, tomllib
 from pathlib import Path
-from ralph_wrap import doctor
+from ralph_wrap.commands import doctor
 os.setresgid(*[int(sys.argv[3])] * 3)
 os.setresuid(*[int(sys.argv[2])] * 3)
 found = doctor.examine(Path(sys.argv[1]), os.environ)
@@ -582,7 +584,7 @@ def test_events_that_cannot_be_tried(repo: Repo) -> None:
 def test_orphans_come_to_their_session(monkeypatch: pytest.MonkeyPatch) -> None:
     """Or not, which is a note; this process is none the wiser."""
     assert probes.subreaper().verdict == ("ok" if sys.platform == "linux" else "note")
-    monkeypatch.setattr(offspring, "become_subreaper", lambda: None)
+    monkeypatch.setattr(process_tree, "become_subreaper", lambda: None)
     assert probes.subreaper().verdict == "note"
 
 

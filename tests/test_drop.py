@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ralph_wrap import drop as dropping
-from ralph_wrap import files, liveness, project
-from ralph_wrap.drop import Dropped, Restored, Wanted
-from ralph_wrap.drop.judge import Judge
+from ralph_wrap.commands import drop as dropping
+from ralph_wrap.commands.drop import Dropped, Restored, Wanted
+from ralph_wrap.commands.drop.safety import Judge
 from ralph_wrap.errors import ConflictError, NotFoundError, RefusedError, UsageError
 from ralph_wrap.git import transaction
-from ralph_wrap.prospect import taken_ids
-from ralph_wrap.registry import Record, Registry
+from ralph_wrap.session.preflight import taken_ids
+from ralph_wrap.state import project
+from ralph_wrap.state.registry import Record, Registry
+from ralph_wrap.system import files, liveness
 from tests.support.grown import grow, record
 from tests.support.sessions import command
 
@@ -368,7 +369,7 @@ def test_a_branch_that_moves_meanwhile_stays(repo: Repo, monkeypatch: pytest.Mon
         change(*arguments)  # type: ignore[arg-type]
 
     tip = grow(repo, "topic", "main", {"new": "1\n"})
-    monkeypatch.setattr("ralph_wrap.drop.refs.change_refs", late)
+    monkeypatch.setattr("ralph_wrap.commands.drop.refs.change_refs", late)
     rows, error = _dropped(repo, "0001", "0002")
     assert ([row.dropped for row in rows], type(error)) == ([False, True], ConflictError)
     assert _refs(repo) == {"heads/ralph/0001": tip, "ralph/dropped/0002": repo.head}
@@ -387,7 +388,7 @@ def test_what_was_dropped_before_stays_where_the_branch_moves_meanwhile(
         repo.git("update-ref", "refs/heads/ralph/a3f2", tip)
         change(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("ralph_wrap.drop.refs.change_refs", late)
+    monkeypatch.setattr("ralph_wrap.commands.drop.refs.change_refs", late)
     assert isinstance(_drop(repo, "a3f2"), ConflictError)
     assert _refs(repo) == {"heads/ralph/a3f2": tip, "ralph/dropped/a3f2": repo.head}
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ralph_wrap import files
+from ralph_wrap.system import files
 from tests.support.wait import eventually
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ with files.locked_directory(path, 20):
 @contextmanager
 def _crowd(body: str, path: Path, number: int) -> Iterator[list[subprocess.Popen[str]]]:
     """Run processes that all begin at once."""
-    setup = "import os, signal, sys\nfrom pathlib import Path\nfrom ralph_wrap import files\n"
+    setup = "import os, signal, sys\nfrom pathlib import Path\nfrom ralph_wrap.system import files\n"
     begin = "path = Path(sys.argv[1])\nprint('ready', flush=True)\nsys.stdin.read()\n"
     argv = (sys.executable, "-c", f"{setup}{begin}{body}", path)
     waiting, gate = os.pipe()

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ralph_wrap import config, init
-from ralph_wrap.init.container import runs_session
+from ralph_wrap import config
+from ralph_wrap.interfaces import init
+from ralph_wrap.interfaces.init.processes import runs_session
 from tests.support.pid1 import NAMESPACE, Container, children, heard_by, listener, zombies
-from tests.support.processes import status_of
+from tests.support.processes import running, status_of
 from tests.support.sessions import PROGRAM, command
 from tests.support.terminal import CTRL_C, CTRL_Z, Terminal, shell
 from tests.support.wait import CAP, eventually, never
@@ -722,3 +723,69 @@ def test_an_error_does_not_end_it(monkeypatch: pytest.MonkeyPatch, capfd: pytest
     assert init.run(init.Options(8.0, ())) == 7
     told = "ralph-wrap init: an error of its own, going on: MemoryError('none left')\n"
     assert capfd.readouterr().err == told
+
+
+# -- deletions in the background --
+
+LEFT = "20260102T030405Z-beef"
+
+_DELETION = """
+import os, signal, sys, time
+name = sys.argv[1]
+def note(number, _):
+    with open(f"{name}.signals", "a") as file:
+        print(signal.Signals(number).name, file=file)
+for each in ("TERM", "HUP", "INT", "QUIT"):
+    signal.signal(getattr(signal, f"SIG{each}"), note)
+open(f"{name}.pid", "w").close()
+while not os.path.exists(f"{name}.go"):
+    time.sleep(0.01)
+"""
+
+
+@needs_root
+def test_a_deletion_has_the_rest_of_the_time(project: Path) -> None:
+    """It gets no signal, and PID 1 ends when it has ended."""
+    program = project / "delete_tree.py"
+    program.write_text(_DELETION)
+    with Container(project, "--stop-timeout=60s") as container:
+        container.rest()
+        container.execute(sys.executable, "-I", "-S", os.fspath(program), "deletion")
+        eventually((project / "deletion.pid").exists, "the deletion")
+        container.listen("session", program="ralph-wrap")
+        container.send(signal.SIGTERM)
+        eventually(lambda: "finished: " in "".join(container.log), "the session to end")
+        assert (container.heard("session"), container.heard("deletion")) == (["SIGTERM"], [])
+        (project / "deletion.go").touch()
+        assert container.wait() == 0
+        assert container.heard("deletion") == []
+        assert [line for line in container.log if line.startswith("waiting for: ")]
+        assert "(deletes a removed worktree), after " in container.log[-1]
+
+
+@needs_root
+def test_a_deletion_that_was_not_done_in_time_is_told_by_the_next_start(project: Path, home: Path) -> None:
+    """Which goes on with it."""
+    removed = project / ".ralph/run/trash" / LEFT
+    (project / ".ralph/run/agents").mkdir(parents=True)
+    removed.mkdir(parents=True)
+    for number in range(30_000):
+        os.close(os.open(removed / str(number), os.O_CREAT | os.O_WRONLY))
+    (removed / ".ralph-wrap-trash").write_text(LEFT)
+    with Container(project, "--stop-timeout=1s") as container:
+        deletion = eventually(lambda: _deletions(home), "the deletion")[0]
+        os.kill(deletion, signal.SIGSTOP)
+        eventually(lambda: not container.sweeps(), "the sweep to end")
+        container.send(signal.SIGTERM)
+        assert container.wait() == 0
+        assert re.fullmatch(r"not finished: .*removed worktree\), killed", container.log[-1])
+    assert removed.exists()
+    with Container(project) as container:
+        container.rest()
+        eventually(lambda: not removed.exists(), "the rest to be deleted")
+    log = project.with_name(f"{project.name}.log").read_text()
+    assert "1 removed worktree in " in log
+
+
+def _deletions(home: Path) -> list[int]:
+    return [pid for pid, words in running(home).items() if "/delete_tree.py" in words]

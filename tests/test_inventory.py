@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ralph_wrap import liveness, project
-from ralph_wrap.inventory import Verdict, classify
-from ralph_wrap.liveness import Identity, myself
-from ralph_wrap.registry import Claim, Record, Registry
-from ralph_wrap.report import SessionReport
+from ralph_wrap.state import project
+from ralph_wrap.state.inventory import Verdict, classify
+from ralph_wrap.state.registry import Claim, Record, Registry
+from ralph_wrap.state.report import SessionReport
+from ralph_wrap.system import liveness
+from ralph_wrap.system.liveness import Identity, myself
 from tests.support.listing import listing
 from tests.support.processes import end_all
 from tests.support.sessions import PROGRAM, Session, command

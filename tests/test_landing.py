@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ralph_wrap import branches, config, landing, project
-from ralph_wrap.landing import How, Landed
-from ralph_wrap.log import Log
+from ralph_wrap import branches, config
+from ralph_wrap.commands import merge as merging
+from ralph_wrap.commands.merge import How, Landed
+from ralph_wrap.state import project
+from ralph_wrap.system.log import Log
 from tests.support.landing import (
     AAAA,
     branch,
@@ -160,7 +162,7 @@ def test_several_land_one_after_the_other(repo: Repo, told: Log) -> None:
     ]
     assert landed[1].conflicts == ("file.txt",)
     assert is_clean(repo, str(landed[2].after))
-    error = landing.problem(landed)
+    error = merging.problem(landed)
     assert error is not None
     said = "1 of 3 did not land: ralph/aaaa: conflicts with main in file.txt"
     assert (error.message, error.exit_code) == (said, 6)
@@ -179,8 +181,8 @@ def test_the_best_order_has_fewest_conflicts(repo: Repo, told: Log, version: tup
     assert place.repository is not None
     place = place._replace(repository=place.repository._replace(git_version=version))
     known = branches.read(place, os.environ)
-    target = landing.target_of(place, os.environ, None, None)
-    landed = landing.land(place, os.environ, known, target, told=told, best_order=True)
+    target = merging.target_of(place, os.environ, None, None)
+    landed = merging.land(place, os.environ, known, target, told=told, best_order=True)
     assert [(one.id, one.outcome, one.conflicts) for one in landed] == [
         ("bbbb", "landed", ()),
         ("cccc", "landed", ()),

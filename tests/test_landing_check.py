@@ -11,10 +11,13 @@ from typing import Any
 
 import pytest
 
-from ralph_wrap import files, landing, project
+from ralph_wrap.commands import merge
+from ralph_wrap.commands.merge import How
 from ralph_wrap.errors import RalphError
-from ralph_wrap.landing import How
-from ralph_wrap.log import Log
+from ralph_wrap.state import project
+from ralph_wrap.system import files
+from ralph_wrap.system.log import Log
+from ralph_wrap.worktree import temporary
 from tests.support import processes
 from tests.support.landing import (
     AAAA,
@@ -58,9 +61,9 @@ def test_a_check_sees_what_both_make_together(repo: Repo, told: Log) -> None:
         {"RALPH_BRANCH": "ralph/aaaa", "RALPH_PROJECT": os.fspath(repo.path), "RALPH_WORKSPACE": where},
     )
     assert (landed.outcome, landed.check) == ("landed", 0)
-    (check,) = landing.check_results(project.find(repo.path, os.environ)).values()
+    (check,) = merge.check_results(project.find(repo.path, os.environ)).values()
     assert (check.passed, check.target, check.onto) == (True, "main", before)
-    assert tip in landing.check_results(project.find(repo.path, os.environ))
+    assert tip in merge.check_results(project.find(repo.path, os.environ))
 
 
 def test_a_check_that_fails_lets_nothing_land(repo: Repo, told: Log) -> None:
@@ -72,7 +75,7 @@ def test_a_check_that_fails_lets_nothing_land(repo: Repo, told: Log) -> None:
     assert [(one.outcome, one.check) for one in landed] == [("left", 1), ("landed", 0)]
     assert landed[0].reason == "check failed with status 1 on what ralph/aaaa and main make together"
     assert not (repo.path / "new").exists()
-    assert landing.check_results(project.find(repo.path, os.environ))[tip].status == 1
+    assert merge.check_results(project.find(repo.path, os.environ))[tip].status == 1
 
 
 def test_what_a_check_commits_does_not_land(repo: Repo, told: Log) -> None:
@@ -125,7 +128,7 @@ def test_a_check_that_takes_too_long_has_failed(repo: Repo, home: Path) -> None:
     )
     assert first["reason"] == "check was not done after 0.2 s on what ralph/aaaa and main make together"
     assert first["hint"] == "its output is above; check_timeout in .ralph/config.toml"
-    assert landing.check_results(project.find(repo.path, os.environ))[tip].status == 124
+    assert merge.check_results(project.find(repo.path, os.environ))[tip].status == 124
     assert processes.left(home) == {}
 
 
@@ -161,7 +164,7 @@ def test_who_takes_a_part_while_a_check_runs_keeps_it(repo: Repo, told: Log) -> 
 def test_results_that_cannot_be_read_are_none(repo: Repo, content: bytes) -> None:
     """Whatever somebody made of the file."""
     repo.write(".ralph/run/checks.json", content)
-    assert landing.check_results(project.find(repo.path, os.environ)) == {}
+    assert merge.check_results(project.find(repo.path, os.environ)) == {}
 
 
 # Somebody else at it
@@ -335,7 +338,9 @@ def test_a_sweep_takes_away_what_was_killed(repo: Repo) -> None:
     """Unless somebody is at it."""
     place = repo.path / ".ralph" / "run" / "landing"
     place.mkdir(parents=True)
-    repo.git("worktree", "add", "-q", "--detach", "--lock", place / "land-00000001")
+    repo.git(
+        "worktree", "add", "-q", "--detach", "--lock", "--reason", temporary.REASON, place / "land-00000001"
+    )
     lock = files.try_lock(repo.path / ".git" / "refs")
     assert lock is not None
     assert command("sweep", cwd=repo.path).status == 0

@@ -9,11 +9,13 @@ from pathlib import Path
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from ralph_wrap import apply as applying
-from ralph_wrap import branches, landing, project
+from ralph_wrap import branches
+from ralph_wrap.commands import apply as applying
+from ralph_wrap.commands import merge
+from ralph_wrap.commands.merge import How
 from ralph_wrap.errors import ConflictError
-from ralph_wrap.landing import How
-from ralph_wrap.log import Log
+from ralph_wrap.state import project
+from ralph_wrap.system.log import Log
 from tests.support.landing import is_clean, left
 from tests.support.repo import Repo, make_repo
 from tests.support.trees import Listing, in_git, on_disk, put
@@ -83,8 +85,8 @@ def test_it_lands_or_nothing_moves(
         place = project.find(repo.path, os.environ)
         told = Log(null.fileno(), terminal=False, colour=False)
         wanted = branches.read(place, os.environ)
-        target = landing.target_of(place, os.environ, "main", None)
-        (landed,) = landing.land(place, os.environ, wanted, target, told=told, how=how)
+        target = merge.target_of(place, os.environ, "main", None)
+        (landed,) = merge.land(place, os.environ, wanted, target, told=told, how=how)
         event(landed.outcome)
         after = _files(repo)
         assert left(repo) == []

@@ -9,11 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from ralph_wrap import branches, files, landing, project
+from ralph_wrap import branches
+from ralph_wrap.commands import merge
+from ralph_wrap.commands.merge import How
+from ralph_wrap.commands.merge.target import Target
 from ralph_wrap.errors import ConflictError, NotFoundError, RalphError
-from ralph_wrap.landing import How
-from ralph_wrap.landing.target import Target
-from ralph_wrap.log import Log
+from ralph_wrap.state import project
+from ralph_wrap.system import files
+from ralph_wrap.system.log import Log
 from tests.support.landing import (
     AAAA,
     branch,
@@ -280,7 +283,7 @@ def test_the_branch_of_a_session_that_is_not_finished_does_not_land(
     tip = branch(repo, "aaaa", AAAA)
     place = project.find(repo.path, os.environ)
     one = branches.Branch("ralph/aaaa", "aaaa", tip, None, None, verdict)
-    (landed,) = landing.land(place, os.environ, [one], Target("main", "refs/heads/main"), told=told)
+    (landed,) = merge.land(place, os.environ, [one], Target("main", "refs/heads/main"), told=told)
     assert (landed.outcome, landed.reason) == ("left", f"its session is {verdict}")
 
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ralph_wrap import liveness
-from ralph_wrap.liveness import Life
+from ralph_wrap.system import liveness
+from ralph_wrap.system.liveness import Life
 from tests.support.wait import eventually
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def test_i_am_who_the_kernel_says() -> None:
 
 def test_another_process_is_somebody_else() -> None:
     """On the same kernel and host, but with another number."""
-    code = "import json; from ralph_wrap import liveness; m = liveness.myself()"
+    code = "import json; from ralph_wrap.system import liveness; m = liveness.myself()"
     show = "print(json.dumps([m.pid, m.boot_id, m.pid_namespace, m.host]))"
     with subprocess.Popen(
         (sys.executable, "-c", f"{code}; {show}"), stdout=subprocess.PIPE, text=True

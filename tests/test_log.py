@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph_wrap.log import Log, one_line
+from ralph_wrap.system.log import Log, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

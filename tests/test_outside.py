@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from ralph_wrap import git
 from ralph_wrap.git import Git
-from ralph_wrap.log import Log
-from ralph_wrap.worktree import Lookout, landings
-from ralph_wrap.worktree.changes import changed_keys, compare
-from ralph_wrap.worktree.outside import Looking, Outside, Place
+from ralph_wrap.state import landings
+from ralph_wrap.system.log import Log
+from ralph_wrap.worktree import Lookout
+from ralph_wrap.worktree.leaks.compare import changed_keys, compare
+from ralph_wrap.worktree.leaks.observation import Looking, Outside, Place
 from tests.support.pid1 import children
 from tests.support.repo import make_repo
 from tests.support.shim import shim_git
@@ -212,7 +213,7 @@ def test_nothing_is_written(room: Room) -> None:
 
 def test_only_so_many_dirty_files_are_followed(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the others it is seen that they come and go."""
-    monkeypatch.setattr("ralph_wrap.worktree.outside._LOOKED_AT", 2)
+    monkeypatch.setattr("ralph_wrap.worktree.leaks.observation._LOOKED_AT", 2)
     for name in "abc":
         room.repo.write(name, "x")
     seen = room.look()
@@ -267,7 +268,7 @@ def test_a_git_that_hangs_for_good_is_given_up(
     room: Room, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The session begins, and says that nothing can be seen."""
-    monkeypatch.setattr("ralph_wrap.worktree.lookout._PATIENCE", 0.1)
+    monkeypatch.setattr("ralph_wrap.worktree.leaks.monitor._PATIENCE", 0.1)
     monkeypatch.setenv("PATH", shim_git(tmp_path / "shim", '*" status "*) exec sleep 600 ;;'))
     with room.narrated.open("wb") as narrated, lookout(room, narrated.fileno()) as looking:
         looking.begin()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ralph_wrap.files import try_lock
+from ralph_wrap.system.files import try_lock
 from tests.support.pid1 import Container
 from tests.support.processes import left
 from tests.support.repo import make_repo
@@ -338,7 +338,7 @@ def test_a_directory_that_git_does_not_know_is_left(project: Repo) -> None:
     (stranger / "mine").write_text("mine\n")
     result = command("pool", "--fill", cwd=project.path)
     assert result.status == 0
-    assert f"{stranger} is no worktree that git knows" in result.stderr
+    assert f"{stranger} is not ours" in result.stderr
     assert (stranger / "mine").read_text() == "mine\n"
 
 

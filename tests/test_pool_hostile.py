@@ -108,7 +108,7 @@ def test_an_unfinished_one_is_made_anew(project: Repo) -> None:
     """Nobody has worked in it: what a checkout has left of it goes."""
     (there,) = warm(project)
     project.git("worktree", "remove", "--force", "--force", there)
-    killed_at(project, "ralph_wrap.files.sync_file_system", "pool", "--fill")
+    killed_at(project, "ralph_wrap.system.files.sync_file_system", "pool", "--fill")
     (unfinished,) = warm(project)
     (unfinished / "same").write_text("sa")  # git was killed while it wrote this
     assert [entry["ready"] for entry in fill(project)] == [True]
@@ -129,7 +129,7 @@ def test_an_unfinished_one_with_work_in_it_stays(project: Repo, work: str) -> No
     """Whoever found it took it for a worktree like any other."""
     (there,) = warm(project)
     project.git("worktree", "remove", "--force", "--force", there)
-    killed_at(project, "ralph_wrap.files.sync_file_system", "pool", "--fill")
+    killed_at(project, "ralph_wrap.system.files.sync_file_system", "pool", "--fill")
     (unfinished,) = warm(project)
     subprocess.run(("sh", "-ec", work), cwd=unfinished, check=True)
     before = project.git("status", "--porcelain", "--ignored", cwd=unfinished)
@@ -179,7 +179,7 @@ def test_work_that_comes_at_the_last_moment_is_saved(project: Repo, tmp_path: Pa
     project.commit("moved on")
     gate = tmp_path / "gate"
     options = ("--isolation", "require", "-n", "1", "--", "true")
-    session = paused_after(project, gate, "ralph_wrap.worktree.warm.choose", "run", *options)
+    session = paused_after(project, gate, "ralph_wrap.worktree.pool.entry.choose", "run", *options)
     (there / "changed").write_text("precious\n")
     (there / "precious").write_text("precious\n")
     told = go_on(session, gate)
@@ -195,7 +195,7 @@ def test_work_that_comes_during_the_removal_stays(project: Repo, tmp_path: Path)
     project.git("commit", "-q", "--amend", "-m", "other")
     configure(project, "pool = 0")
     gate = tmp_path / "gate"
-    removal = paused_after(project, gate, "ralph_wrap.worktree.removal._sync", "pool", "--fill")
+    removal = paused_after(project, gate, "ralph_wrap.worktree.remove._sync", "pool", "--fill")
     (there / "work").write_text("work\n")
     told = go_on(removal, gate)
     assert "is kept, and given to no session" in told
@@ -262,7 +262,15 @@ def test_what_is_in_the_trash_of_another_repository_is_left(project: Repo) -> No
 def test_a_worktree_that_was_half_taken_is_left_to_the_sweep(project: Repo) -> None:
     """The fill does not call it unknown: following the hint would remove it."""
     killed_at(
-        project, "ralph_wrap.worktree.warm.complete", "run", "--isolation", "require", "-n", "1", "--", "true"
+        project,
+        "ralph_wrap.worktree.pool.entry.complete",
+        "run",
+        "--isolation",
+        "require",
+        "-n",
+        "1",
+        "--",
+        "true",
     )
     told = command("pool", "--fill", cwd=project.path)
     assert (told.status, "no worktree that git knows" in told.stderr) == (0, False)
@@ -347,7 +355,7 @@ def test_the_dead_are_swept_though_the_commit_they_came_from_is_gone(project: Re
     project.write("new", "n\n")
     project.commit("new")
     options = ("--isolation", "require", "-n", "1", "--", "true")
-    killed_at(project, "ralph_wrap.worktree.create._check_out", "run", *options)
+    killed_at(project, "ralph_wrap.worktree.create.transaction._check_out", "run", *options)
     project.git("reflog", "expire", "--expire=now", "--all")
     project.git("gc", "-q", "--prune=now")
     swept = command("sweep", cwd=project.path)
@@ -358,6 +366,6 @@ def test_the_dead_leave_nothing_of_the_commit_they_came_from(project: Repo) -> N
     """Nobody has made it in that session."""
     project.git("commit", "-q", "--amend", "-m", "amended")
     options = ("--isolation", "require", "-n", "1", "--", "true")
-    killed_at(project, "ralph_wrap.worktree.create._check_out", "run", *options)
+    killed_at(project, "ralph_wrap.worktree.create.transaction._check_out", "run", *options)
     assert command("sweep", cwd=project.path).status == 0
     assert project.git("for-each-ref", "refs/heads/ralph/", "refs/ralph/") == ""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ralph_wrap import process
+from ralph_wrap.system import process
 from tests.support.processes import running
 from tests.support.terminal import CTRL_BACKSLASH, CTRL_C, CTRL_Z, Terminal, shell
 from tests.support.wait import eventually
@@ -36,8 +36,8 @@ KINDS = {
 START = """
 import os, signal, sys
 from pathlib import Path
-from ralph_wrap import process
-from ralph_wrap.signals import Signals
+from ralph_wrap.system import process
+from ralph_wrap.system.signals import Signals
 
 PRINT = ("cp", "/proc/self/status", "{tmp}/said")  # a shell would clear its mask
 FAILED, DONE = Path("{tmp}/failed"), Path("{tmp}/done")  # what is printed is flushed by a key (termios(3))

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Self
 
 import pytest
 
-from ralph_wrap.liveness import myself
-from ralph_wrap.registry import Claim, Registry
+from ralph_wrap.state.registry import Claim, Registry
+from ralph_wrap.system.liveness import myself
 from tests.support.sessions import PROGRAM
 from tests.support.terminal import CTRL_C, Terminal
 from tests.support.wait import CAP, eventually, never

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ralph_wrap import github, project, pullrequest
 from ralph_wrap.branches import Branch
+from ralph_wrap.commands.pull_request import github
+from ralph_wrap.commands.pull_request import open as pull_request
+from ralph_wrap.commands.pull_request.open import Opened
 from ralph_wrap.errors import ConflictError, NotFoundError, RalphError, UsageError
 from ralph_wrap.git import Commit
-from ralph_wrap.log import Log
-from ralph_wrap.pullrequest import Opened
+from ralph_wrap.state import project
+from ralph_wrap.system.log import Log
 from tests.support.github import HOST, GitHub
 from tests.support.grown import grow, record
 from tests.support.repo import Repo
@@ -66,7 +68,7 @@ def on_github(hub: GitHub, name: str) -> Repo:
 def opened(repo: Repo, told: Log, name: str = "a3f2", **env: str) -> Opened:
     """Open one, as the command line does."""
     environ = {**os.environ, **env}
-    return pullrequest.open_pull_request(project.find(repo.path, environ), environ, name, told)
+    return pull_request.open_pull_request(project.find(repo.path, environ), environ, name, told)
 
 
 def pushed(there: Repo) -> dict[str, str]:
@@ -96,15 +98,15 @@ def test_a_branch_is_pushed_and_a_pull_request_opened(
 def test_several_commits_are_listed() -> None:
     """In their order, under a title that only says how many they are; the first hundred of them."""
     commits = [Commit(f"{number:040}", f"work {number}") for number in range(102)]
-    assert pullrequest.title_of(BRANCH, commits) == "ralph/a3f2: 102 commits"
-    rows = pullrequest.body_of(BRANCH, commits).split("\n")
+    assert pull_request.title_of(BRANCH, commits) == "ralph/a3f2: 102 commits"
+    rows = pull_request.body_of(BRANCH, commits).split("\n")
     assert rows[2:4] == ["    000000000000 work 0", "    000000000000 work 1"]
     assert (len(rows), rows[-4:]) == (105, ["    000000000000 work 99", "", "… and 2 more.", ""])
 
 
 def test_a_commit_without_a_subject_is_no_title() -> None:
     """GitHub would refuse that."""
-    assert pullrequest.title_of(BRANCH, [Commit("0" * 40, "")]) == "ralph/a3f2: 1 commit"
+    assert pull_request.title_of(BRANCH, [Commit("0" * 40, "")]) == "ralph/a3f2: 1 commit"
 
 
 def test_words_of_an_agent_are_only_words(repo: Repo, there: Repo, hub: GitHub, told: Log) -> None:
@@ -135,7 +137,7 @@ def test_words_of_an_agent_are_only_words(repo: Repo, there: Repo, hub: GitHub, 
 )
 def test_of_a_session_is_told_what_we_have_written(told: dict[str, object], words: str) -> None:
     """Somebody may have written more; and a command may hold a prompt, a path, or a key."""
-    body = pullrequest.body_of(BRANCH._replace(record=told), [Commit("0" * 40, "x")])
+    body = pull_request.body_of(BRANCH._replace(record=told), [Commit("0" * 40, "x")])
     assert (
         body
         == "\n\n".join(["Commits, the oldest first:", "    000000000000 x", *filter(None, [words])]) + "\n"

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from typer.main import get_command
 
 from ralph_wrap import config
-from ralph_wrap.cli import quick
-from ralph_wrap.cli.app import app
+from ralph_wrap.interfaces.cli import fast_parser
+from ralph_wrap.interfaces.cli.app import app
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,7 @@ _TYPED = st.sampled_from([*_OPTIONS, "--help", "-h", "--", "-", "-n5", "-x", "--
 _WORD = st.one_of(_TYPED, st.sampled_from(["agent.sh", "5", "", "-1", "a b", "--max-iter", "=", "ä"]))
 
 
-def _by_typer(arguments: Sequence[str]) -> quick.Typed | None:
+def _by_typer(arguments: Sequence[str]) -> fast_parser.Typed | None:
     """Return what Typer reads, ``None`` if it refuses that or shows the help."""
     try:
         context = _RUN.make_context("run", [*arguments])
@@ -33,7 +33,7 @@ def _by_typer(arguments: Sequence[str]) -> quick.Typed | None:
     command = tuple(values.pop("command") or ())
     project = Path(values.pop("project"))  # Typer makes it one later
     flags = {name: _flag(value) for name, value in values.items() if value or isinstance(value, str)}
-    return quick.Typed("run", project, flags, command)
+    return fast_parser.Typed("run", project, flags, command)
 
 
 def _flag(value: Any) -> str:
@@ -45,7 +45,7 @@ def _flag(value: Any) -> str:
 @given(st.lists(_WORD, max_size=7))
 def test_both_read_the_same(words: list[str]) -> None:
     """Whatever is typed: what the quick one reads, Typer reads as well."""
-    read = quick.read(["run", *words], {})
+    read = fast_parser.read(["run", *words], {})
     assert read is None or read == _by_typer(words)
 
 
@@ -54,7 +54,7 @@ def test_every_option_is_known(option: Any) -> None:
     """In each of its spellings."""
     value = [] if option.is_flag else ["./value"]
     for name in option.opts:
-        read = quick.read(["run", name, *value, "--", "agent"], {})
+        read = fast_parser.read(["run", name, *value, "--", "agent"], {})
         assert read is not None, name
         assert read == _by_typer([name, *value, "--", "agent"])
 
@@ -63,8 +63,8 @@ def test_spawn_has_the_same_options() -> None:
     """Whatever run understands."""
     spawn: Any = get_command(app).commands["spawn"]  # type: ignore[attr-defined]
     assert [option.opts for option in spawn.params] == [option.opts for option in _RUN.params]
-    read = quick.read(["spawn", "-n", "3", "agent"], {})
-    assert read == quick.Typed("spawn", Path(), {"max_iterations": "3"}, ("agent",))
+    read = fast_parser.read(["spawn", "-n", "3", "agent"], {})
+    assert read == fast_parser.Typed("spawn", Path(), {"max_iterations": "3"}, ("agent",))
 
 
 def test_every_option_of_the_configuration_is_an_option() -> None:
@@ -87,13 +87,13 @@ def test_every_option_of_the_configuration_is_an_option() -> None:
 )
 def test_the_rest_is_left_to_typer(arguments: list[str]) -> None:
     """Other commands, questions, mistakes, abbreviations."""
-    assert quick.read(arguments, {}) is None
+    assert fast_parser.read(arguments, {}) is None
 
 
 def test_the_environment_may_name_the_project(tmp_path: Path) -> None:
     """Unless it was typed."""
     environ = {"RALPH_WRAP_PROJECT": str(tmp_path)}
-    named, typed = (quick.read(["run", *words, "x"], environ) for words in ([], ["-C", "y"]))
+    named, typed = (fast_parser.read(["run", *words, "x"], environ) for words in ([], ["-C", "y"]))
     assert named is not None
     assert typed is not None
     assert (named.project, str(typed.project)) == (tmp_path, "y")

@@ -16,7 +16,6 @@ from ralph_wrap.errors import AgentError, AgentNotFoundError, RalphError, UsageE
 from ralph_wrap.loop.policy import CUT_SHORT
 from tests.support.sessions import command, run
 from tests.support.trees import on_disk
-from tests.test_architecture import LAYERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -110,13 +109,6 @@ def test_each_row_names_a_test() -> None:
     for _, cell in _rows("### What other tools ask for"):
         module, _, name = cell.strip("`").partition("::")
         assert re.search(rf"^(?:async )?def {name}\(", (TESTS / module).read_text(), re.MULTILINE), cell
-
-
-def test_the_module_map_is_complete() -> None:
-    """Every room is on the map, in its layer."""
-    rows = _rows("## How it is built")
-    mapped = [set(re.findall(r"`([a-z]+)`", cell)) for _, cell in reversed(rows)]
-    assert mapped == [rooms - {"__main__", "__init__"} for rooms in LAYERS]
 
 
 def test_the_python_example_runs(repo: Repo) -> None:

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from ralph_wrap import registry
 from ralph_wrap.errors import NoIdLeftError
-from ralph_wrap.liveness import Identity
-from ralph_wrap.registry import Claim, Record, Registry, Unreadable
+from ralph_wrap.state import registry
+from ralph_wrap.state.registry import Claim, Record, Registry, Unreadable
+from ralph_wrap.system.liveness import Identity
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 ME = Identity(pid=12, start_time=1.5, boot_id="boot", pid_namespace="pid:[1]", host="box")
@@ -42,6 +42,7 @@ RECORD: dict[str, Any] = {
     "on_dirty": "wip",
     "drop_empty": False,
     "background": False,
+    "marked": False,
     "lock_inode": 0,
     "file_mode": True,
     "symlinks": True,
@@ -51,8 +52,8 @@ CLAIM = """
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from ralph_wrap.liveness import myself
-from ralph_wrap.registry import Registry
+from ralph_wrap.system.liveness import myself
+from ralph_wrap.state.registry import Registry
 taken = {f"{number:04x}" for number in range(64, 1 << 16)}
 print("ready", flush=True)
 sys.stdin.read()

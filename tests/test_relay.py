@@ -17,7 +17,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ralph_wrap.relay import LineFinder, Relay
+from ralph_wrap.system.output_relay import LineFinder, Relay
 from tests.support.wait import eventually
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ralph_wrap import files
+from ralph_wrap.system import files
 from tests.support.listing import listing
 from tests.support.orphans import orphan, sweep
 from tests.support.sessions import Session, command, run
@@ -48,7 +48,7 @@ def test_a_worktree_that_git_does_not_know_any_more_stays(repo: Repo, field: str
     for command_line in (("sweep",), ("rm", left.id)):
         result = command(*command_line, cwd=repo.path)
         assert result.status == 5, command_line
-        assert "git does not know it as a worktree any more" in result.stderr
+        assert "its worktree was moved or replaced" in result.stderr
         assert (left.worktree / "new").read_text() == "new\n"
     left.worktree.rename(repo.path.parent / "saved")
     assert sweep(repo).status == 0

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ralph_wrap.report import SessionReport, summary
+from ralph_wrap.state.report import SessionReport, summary
 
 ROOT = Path("/x y")
 OURS, THEIRS = {"branch": "ralph/a3f2"}, {"branch": "topic;x"}

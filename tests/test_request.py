@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ralph_wrap.log import Log
-from ralph_wrap.request import EVERY, How, NoRequestError, Requests, ask, is_urgent, read
+from ralph_wrap.state.stop_request import EVERY, How, NoRequestError, Requests, ask, is_urgent, read
+from ralph_wrap.system.log import Log
 from tests.support.sessions import read_events
 from tests.support.wait import eventually, never
 

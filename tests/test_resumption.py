@@ -11,9 +11,9 @@ import pytest
 from ralph_wrap.agents import known
 from ralph_wrap.config import Settings
 from ralph_wrap.config.settings import Manner
-from ralph_wrap.log import Log
 from ralph_wrap.loop.policy import Cut, Iteration, Refusal
-from ralph_wrap.loop.resumption import Resumption
+from ralph_wrap.loop.resume import Resumption
+from ralph_wrap.system.log import Log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

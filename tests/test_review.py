@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ralph_wrap import checks, files, process, project, review
 from ralph_wrap.branches import compare as comparing
-from ralph_wrap.branches.scratch import scratch_directory
-from ralph_wrap.cli.review import table
+from ralph_wrap.branches.temporary_objects import scratch_directory
+from ralph_wrap.commands import review
 from ralph_wrap.errors import NotARepositoryError, NotFoundError, UsageError
+from ralph_wrap.interfaces.cli.review import table
+from ralph_wrap.state import check_results, project
+from ralph_wrap.system import files, process
 from tests.support.grown import Grown, grow, grow_all, record
 from tests.support.repo import Repo
 from tests.support.sessions import PROGRAM, command
@@ -23,7 +25,7 @@ from tests.support.terminal import Terminal
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ralph_wrap.review import Review, Row
+    from ralph_wrap.commands.review import Review, Row
 
 TEXT = "".join(f"line {number}\n" for number in range(30))
 
@@ -52,7 +54,9 @@ def test_a_row_tells_everything_of_a_branch(repo: Repo) -> None:
     record(repo, "a3f2", base, ended_by="max-cost")
     tip = repo.git("rev-parse", "ralph/a3f2")
     run = repo.path / ".ralph" / "run"
-    checks.keep(run, tip, checks.Check(1, "main", "0" * 40, "2026-01-02T03:04:05+00:00", "hash"))
+    check_results.keep(
+        run, tip, check_results.Check(1, "main", "0" * 40, "2026-01-02T03:04:05+00:00", "hash")
+    )
     assert [row._asdict() for row in _look(repo).rows] == [
         {
             "id": "a3f2",

@@ -15,7 +15,7 @@ import pytest
 
 from ralph_wrap import git
 from ralph_wrap.errors import IsolationError
-from ralph_wrap.worktree import commits, save
+from ralph_wrap.worktree.save import commits, save
 from tests.support.mounts import needs_mounts
 from tests.support.repo import make_repo
 from tests.support.sessions import PROGRAM, run
@@ -204,7 +204,7 @@ def test_what_is_written_during_the_removal_keeps_the_worktree(
         tree.inside.write("late", "precious\n")
         return saved
 
-    monkeypatch.setattr(import_module("ralph_wrap.worktree.removal"), "save", save_and_write)
+    monkeypatch.setattr(import_module("ralph_wrap.worktree.remove"), "save", save_and_write)
     outcome = tree.finish()
     assert outcome.kept == "something was changed in it while it was being removed"
     assert (tree.path / "late").read_text() == "precious\n"

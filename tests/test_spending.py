@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph_wrap.agents.read import Spent
+from ralph_wrap.agents.output import Spent
 from ralph_wrap.config import Settings
 from ralph_wrap.config.settings import Manner
+from ralph_wrap.loop.budget import Spending, capped, reached, without_effect
 from ralph_wrap.loop.policy import Cut
-from ralph_wrap.loop.spending import Spending, capped, reached, without_effect
 
 CAP = ("--cap", "{left}")
 

@@ -11,7 +11,8 @@ import pytest
 
 from ralph_wrap import git, worktree
 from ralph_wrap.errors import RefusedError
-from ralph_wrap.worktree import save
+from ralph_wrap.worktree.remove import remove as remove_worktree
+from ralph_wrap.worktree.save import save
 from tests.support.repo import Repo, make_repo
 from tests.support.shim import shim_git
 from tests.support.submodules import ALLOWED, NESTED, SUB, Project, held, inside, make_project
@@ -363,7 +364,7 @@ def test_saving_again_makes_nothing_new(
     """Whoever was killed after the save is followed by somebody who saves the same."""
     _stashed(inside(tree))
     inside(tree).write("new", "n\n")
-    remove = import_module("ralph_wrap.worktree.removal")
+    remove = import_module("ralph_wrap.worktree.remove")
     with monkeypatch.context() as patch:
         patch.setattr(remove, "_remove", lambda *_, **__: "killed")
         first = tree.finish()
@@ -649,7 +650,7 @@ def test_what_is_done_after_the_save_keeps_the_worktree(
         late(tree)
         return saved
 
-    monkeypatch.setattr(import_module("ralph_wrap.worktree.removal"), "save", save_and_write)
+    monkeypatch.setattr(import_module("ralph_wrap.worktree.remove"), "save", save_and_write)
     assert _kept(tree) == "something was changed in it while it was being removed"
 
 
@@ -685,7 +686,7 @@ def _finish_with(tree: Tree, env: dict[str, str]) -> Outcome:
 def _remove(tree: Tree, check: Callable[[Losses], None]) -> Losses:
     where = git.Git(tree.repo.path, git.environment(os.environ))
     trash = tree.repo.path / ".ralph" / "run" / "trash"
-    return worktree.remove(tree.linked, where, trash, SESSION, check=check)
+    return remove_worktree(tree.linked, where, trash, SESSION, check=check)
 
 
 def _refuse(lost: Losses) -> None:

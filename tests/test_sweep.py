@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ralph_wrap import liveness
+from ralph_wrap.system import liveness
 from tests.support.gate import Gate
 from tests.support.listing import listing
 from tests.support.mounts import mounted, needs_mounts
@@ -295,6 +295,7 @@ def test_json_is_the_envelope(repo: Repo) -> None:
                 "action": "finished",
                 "saved": left.wip,
                 "note": None,
+                "hint": None,
             }
         ],
     }
@@ -384,7 +385,7 @@ def test_a_clone_in_place_of_the_worktree_is_not_touched(repo: Repo, tmp_path: P
     before = listing(left.worktree)
     swept = sweep(repo)
     assert swept.status == 5
-    assert "do not name each other any more" in swept.stdout.decode()
+    assert "its worktree was moved or replaced" in swept.stdout.decode()
     assert listing(left.worktree) == before
 
 
@@ -395,7 +396,7 @@ def test_a_worktree_that_the_user_has_moved_away_stays_there(repo: Repo, tmp_pat
     left.worktree.rename(away)
     before = listing(away)
     swept = sweep(repo)
-    assert (swept.status, "it was moved or deleted" in swept.stdout.decode()) == (5, True)
+    assert (swept.status, "its worktree was moved or replaced" in swept.stdout.decode()) == (5, True)
     assert listing(away) == before
     repo.git("worktree", "repair", away)
     assert repo.git("status", "--porcelain", cwd=away) == "?? new"
@@ -621,7 +622,7 @@ def test_a_run_loads_the_sweep_only_if_there_is_something_to_do(repo: Repo, dead
             orphan(repo)
         result = run(repo.path, "-n", "1", "--", "true", env={"PYTHONPROFILEIMPORTTIME": "1"})
     assert result.status == 0
-    assert ("ralph_wrap.sweep" in result.stderr) is bool(dead)
+    assert ("ralph_wrap.commands.sweep" in result.stderr) is bool(dead)
 
 
 # The project under another path

@@ -149,7 +149,7 @@ def test_a_worktree_that_was_deleted_is_told(repo: Repo) -> None:
     left = orphan(repo)
     shutil.rmtree(left.worktree)
     swept = sweep(repo)
-    assert (swept.status, "it was moved or deleted" in swept.stdout.decode()) == (5, True)
+    assert (swept.status, "its worktree was moved or replaced" in swept.stdout.decode()) == (5, True)
     assert left.branch in repo.branches()
 
 
@@ -347,15 +347,15 @@ def test_a_record_of_another_name_finishes_nobody(repo: Repo) -> None:
 
 
 def test_a_record_cannot_name_the_worktree_of_a_live_session(repo: Repo) -> None:
-    """Its own session id names the worktree; what else it says of a workspace leads nowhere."""
+    """Its own session id names the worktree, whose mark names the branch; a record leads nowhere else."""
     left = orphan(repo)
     other = left.worktree.with_name("20260102T030405Z-beef")
     repo.git("worktree", "add", "-q", "-b", "other", other)
     (other / "precious").write_text("precious\n")
     left.change(workspace=os.fspath(other), branch="other")
-    before = listing(other)
-    assert sweep(repo).status == 0
-    assert listing(other) == before
+    before = listing(other), listing(left.worktree)
+    assert sweep(repo).status == 5
+    assert (listing(other), listing(left.worktree)) == before
     assert "other" in repo.branches()
 
 

@@ -24,15 +24,16 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from ralph_wrap import inventory, liveness, project
+from ralph_wrap.commands.sweep import Swept, sweep
 from ralph_wrap.config import Isolation, OnDirty, Settings
 from ralph_wrap.errors import NotFoundError, RefusedError
-from ralph_wrap.inventory import Verdict
-from ralph_wrap.log import Log
-from ralph_wrap.process import OWN_COMMAND
-from ralph_wrap.prospect import Prospect, planned, taken_ids
-from ralph_wrap.sweep import Swept, sweep
-from ralph_wrap.workspace import Site
+from ralph_wrap.session.preflight import Prospect, planned, taken_ids
+from ralph_wrap.session.workspace import Site
+from ralph_wrap.state import inventory, project
+from ralph_wrap.state.inventory import Verdict
+from ralph_wrap.system import liveness
+from ralph_wrap.system.log import Log
+from ralph_wrap.system.process import OWN_COMMAND
 from tests.support.listing import listing
 from tests.support.mortal import ENDS, INNER, REWRITINGS, SPOILINGS, Fate, Mortal, end, sleeper
 from tests.support.repo import Repo, make_repo
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
     from hypothesis.strategies import SearchStrategy
 
-    from ralph_wrap.registry import Record
+    from ralph_wrap.state.registry import Record
 
     Deed = tuple[str, str]
     Life = tuple[dict[str, Any], str, list[Deed], list[Deed], list[Deed]]
@@ -389,7 +390,7 @@ class Sessions(RuleBasedStateMachine):
 
 
 def _without_notes(swept: Iterable[Swept]) -> list[Swept]:
-    return sorted(row._replace(note=None) for row in swept)
+    return sorted(row._replace(note=None, hint=None) for row in swept)
 
 
 def _differences(before: dict[str, object], after: dict[str, object]) -> list[str]:
@@ -408,7 +409,9 @@ def _object_id(content: bytes) -> str:
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> type[Sessions]:
     """Return the machine, with a repository to copy."""
-    monkeypatch.setattr("ralph_wrap.sweep._LAST_BREATH", 0.0)  # nobody here lets go of a lock while it dies
+    monkeypatch.setattr(
+        "ralph_wrap.commands.sweep._LAST_BREATH", 0.0
+    )  # nobody here lets go of a lock while it dies
     repo = make_repo(tmp_path / "template")
     repo.write(".gitignore", ".ralph/\n")
     repo.write("second", "two\n")

@@ -13,6 +13,7 @@ import pytest
 
 from ralph_wrap import git, worktree
 from ralph_wrap.errors import IsolationError, RefusedError
+from ralph_wrap.worktree.remove import remove
 from tests.support.repo import Repo, make_repo
 from tests.support.sessions import PROGRAM, Session, command, run
 from tests.support.shim import shim_git
@@ -110,10 +111,10 @@ def test_a_commit_made_during_the_removal_brings_the_worktree_back(
     def commit(_: object) -> None:
         inside.git("commit", "-q", "--allow-empty", "-m", "late")
 
-    monkeypatch.setattr(import_module("ralph_wrap.worktree.removal"), "_sync", commit)
+    monkeypatch.setattr(import_module("ralph_wrap.worktree.remove"), "_sync", commit)
     trash = repo.path / ".ralph" / "run" / "trash"
     with pytest.raises(RefusedError):
-        worktree.remove(tree, where, trash, "20260102T030405Z-aaaa", check=lambda _: None)
+        remove(tree, where, trash, "20260102T030405Z-aaaa", check=lambda _: None)
     assert inside.git("log", "-1", "--format=%s") == "late"
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ralph_wrap.commands.worktree.branch_name import LONGEST, branch_name, slug
 from ralph_wrap.errors import UsageError
-from ralph_wrap.toolbox.name import LONGEST, branch_name, slug
 from tests.support.repo import Repo
 from tests.support.trees import located
 

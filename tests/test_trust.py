@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ralph_wrap import config, container, trust
+from ralph_wrap import config
+from ralph_wrap.config import trust
 from ralph_wrap.errors import RalphError
+from ralph_wrap.system import container
 from tests.support.pid1 import NAMESPACE, Container
 from tests.support.sessions import PROGRAM, Result, command, run
 from tests.support.terminal import CTRL_C, CTRL_Z, Terminal, shell

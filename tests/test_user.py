@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ralph_wrap import project, prospect, user
+from ralph_wrap.session import preflight
+from ralph_wrap.state import project
+from ralph_wrap.system import privileges
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,14 +31,15 @@ UID, GID = 54321, 54322
 CHILD = """
 import json, os, sys, tempfile
 from pathlib import Path
-from ralph_wrap import errors, user
-user.HOMES = Path(sys.argv[2])
+from ralph_wrap import errors
+from ralph_wrap.system import privileges
+privileges.HOMES = Path(sys.argv[2])
 before = int(sys.argv[3])
 os.setresuid(before, before, before)
 try:
-    environ = user.become_owner(Path(sys.argv[1]), os.environ)
+    environ = privileges.become_owner(Path(sys.argv[1]), os.environ)
     if sys.argv[4] == "ensure":
-        environ = user.ensure_home(environ)
+        environ = privileges.ensure_home(environ)
         Path(environ["HOME"], "mine").touch()
 except errors.RalphError as error:
     print(json.dumps({"message": error.message, "hint": error.hint}))
@@ -79,7 +82,7 @@ def homes(place: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     path = place / "homes"
     path.mkdir()
     path.chmod(0o1777)
-    monkeypatch.setattr(user, "HOMES", path)
+    monkeypatch.setattr(privileges, "HOMES", path)
     return path
 
 
@@ -189,8 +192,8 @@ def test_my_home_is_the_given_one_or_that_of_my_name(
     path = str(tmp_path / given) if given else given
     environ = {"KEPT": "yes"} if path is None else {"KEPT": "yes", "HOME": path}
     home = path if is_kept else pwd.getpwuid(os.getuid()).pw_dir
-    chosen = user.with_home(environ, os.getuid())
-    assert chosen == user.ensure_home(chosen) == {"KEPT": "yes", "HOME": home}
+    chosen = privileges.with_home(environ, os.getuid())
+    assert chosen == privileges.ensure_home(chosen) == {"KEPT": "yes", "HOME": home}
     assert list(homes.iterdir()) == []
 
 
@@ -198,13 +201,13 @@ def test_my_home_is_the_given_one_or_that_of_my_name(
 def test_another_users_own_home_is_kept(place: Path) -> None:
     """It belongs to who we are about to become."""
     home = _owned(place / "home", UID, GID)
-    assert user.with_home({"HOME": str(home)}, UID) == {"HOME": str(home)}
+    assert privileges.with_home({"HOME": str(home)}, UID) == {"HOME": str(home)}
 
 
 def test_a_home_that_is_not_one_of_ours_is_not_made(tmp_path: Path, homes: Path) -> None:
     """Whoever names a directory that is absent finds it absent."""
     environ = {"HOME": str(tmp_path / "absent")}
-    assert user.ensure_home(environ) == environ
+    assert privileges.ensure_home(environ) == environ
     assert not (tmp_path / "absent").exists()
     assert list(homes.iterdir()) == []
 
@@ -299,8 +302,8 @@ def test_without_any_name_a_home_is_made_by_the_user_himself(place: Path, homes:
     assert _owner(homes / str(UID)) == (UID, 0, 0o700)
 
 
-NOBODY = dict.fromkeys(user.FALLBACK_IDENTITY, "")
-SOMEBODY = dict.fromkeys(user.FALLBACK_IDENTITY, "Somebody")
+NOBODY = dict.fromkeys(privileges.FALLBACK_IDENTITY, "")
+SOMEBODY = dict.fromkeys(privileges.FALLBACK_IDENTITY, "Somebody")
 
 
 @pytest.mark.parametrize(
@@ -328,7 +331,7 @@ def test_git_is_asked_who_commits_only_where_that_is_not_plain(
     world = {name: value for name, value in os.environ.items() if not name.startswith(("GIT_A", "GIT_COM"))}
     environ = {**world, **given, "GIT_TRACE": os.fspath(trace)}
     place = project.find(repo.path, environ)
-    assert prospect.committer(place, place.git(environ)) == ({} if known else user.FALLBACK_IDENTITY)
+    assert preflight.committer(place, place.git(environ)) == ({} if known else privileges.FALLBACK_IDENTITY)
     assert ("GIT_COMMITTER_IDENT" in trace.read_text()) is asked
 
 
@@ -337,6 +340,6 @@ def test_the_stand_in_for_an_identity_satisfies_git() -> None:
     unknown = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     asked = ("git", "-c", "user.useConfigOnly=true", "var", "GIT_COMMITTER_IDENT")
     done = subprocess.run(
-        asked, env={**unknown, **user.FALLBACK_IDENTITY}, capture_output=True, check=True, text=True
+        asked, env={**unknown, **privileges.FALLBACK_IDENTITY}, capture_output=True, check=True, text=True
     )
     assert done.stdout.startswith("ralph-wrap <ralph-wrap@localhost> ")

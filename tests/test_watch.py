@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ralph_wrap.watch import CAME, LEFT, MODIFIED, Growing, Watch
+from ralph_wrap.system.inotify import CAME, LEFT, MODIFIED, Growing, Watch
 
 WRITES: dict[str, tuple[Callable[[Path], object], set[int]]] = {
     "made": (lambda place: (place / "new").touch(), {CAME}),

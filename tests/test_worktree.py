@@ -14,6 +14,8 @@ import pytest
 
 from ralph_wrap import worktree
 from ralph_wrap.errors import BranchBusyError, IsolationError, StoppedError
+from ralph_wrap.worktree import trash as trash_
+from ralph_wrap.worktree.ownership import Owner
 from tests.support.mounts import mounted, needs_mounts
 from tests.support.repo import Repo, make_repo
 from tests.support.shim import shim_git
@@ -33,8 +35,8 @@ def _nothing_left(repo: Repo) -> None:
 
 def test_what_the_package_names_can_be_had() -> None:
     """None of it is hidden by a module of the same name, whatever was loaded first."""
-    for module in pkgutil.iter_modules(worktree.__path__):
-        import_module(f"{worktree.__name__}.{module.name}")
+    for module in pkgutil.walk_packages(worktree.__path__, f"{worktree.__name__}."):
+        import_module(module.name)
     assert [name for name in worktree.__all__ if isinstance(getattr(worktree, name), ModuleType)] == []
     with pytest.raises(AttributeError):
         _ = worktree.nothing  # type: ignore[attr-defined]
@@ -135,7 +137,7 @@ def test_a_signal_during_the_checkout_leaves_nothing(
             branch=f"ralph/{ID}",
             base=repo.head,
             continued=False,
-            reason="a test",
+            owner=Owner("a test"),
             stopped=lambda: True,
             progress=lambda _: None,
             meanwhile=lambda: None,
@@ -283,13 +285,32 @@ def test_a_failed_removal_puts_the_worktree_back(
 def test_the_trash_is_emptied_in_the_background(tmp_path: Path) -> None:
     """Nobody waits for it, and it ends all the same."""
     trash = tmp_path / "trash"
-    (trash / SESSION / "deep").mkdir(parents=True)
-    (trash / SESSION / "deep").chmod(0o500)
-    (trash / f"{SESSION}.leaving").mkdir()
+    directory = tmp_path / "a worktree"
+    (directory / "deep").mkdir(parents=True)
+    (directory / "deep" / "file").touch()
+    (directory / "deep").chmod(0o500)
+    (trash / f"{SESSION}.leaving").mkdir(parents=True)
     (trash / "not-of-a-session").mkdir()
-    worktree.empty_trash(trash)
+    trash_.discard(directory, trash / SESSION, lambda _: True)
+    assert not directory.exists()
     eventually(lambda: not (trash / SESSION).exists(), "an empty trash")
+    assert worktree.empty_trash(trash) == ((), ())
     assert sorted(path.name for path in trash.iterdir()) == [f"{SESSION}.leaving", "not-of-a-session"]
+
+
+def test_a_deep_tree_is_deleted(tmp_path: Path) -> None:
+    """Deeper than a process may have open directories, and than a path may be long."""
+    directory = inner = tmp_path / SESSION
+    directory.mkdir()
+    descriptor = os.open(inner, os.O_RDONLY)
+    for _ in range(3000):
+        os.mkdir("deep", dir_fd=descriptor)
+        below = os.open("deep", os.O_RDONLY, dir_fd=descriptor)
+        os.close(descriptor)
+        descriptor = below
+    os.close(descriptor)
+    trash_.discard(directory, tmp_path / "trash", lambda _: True)
+    eventually(lambda: not [*tmp_path.glob(f"{SESSION}*")], "the deletion to end")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ralph_wrap.agents.agent import Agent
+from ralph_wrap.agents.definition import Agent
 from ralph_wrap.config.settings import AgentTable, Manner
 from ralph_wrap.errors import AgentError, AgentNotFoundError, UsageError
 
@@ -63,7 +63,7 @@ def _as_told(settings: Settings, table: AgentTable) -> Settings:
         )
     given = dict(table.env or ())
     if agent.contained_root and os.geteuid() == 0:
-        from ralph_wrap import container  # noqa: PLC0415 -- most are no root, and every start would wait for it
+        from ralph_wrap.system import container  # noqa: PLC0415 -- most are no root, and every start would wait for it
 
         if container.mark(Path("/")):
             given = {**agent.contained_root, **given}

@@ -4,7 +4,7 @@ It does what is in the file, commits by itself, and ends. What it prints is text
 looked for as in that of any command.
 """
 
-from ralph_wrap.agents.agent import Agent
+from ralph_wrap.agents.definition import Agent
 
 AGENT = Agent(
     "aider",

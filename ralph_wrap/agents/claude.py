@@ -8,7 +8,7 @@ As root it refuses to skip permissions, unless ``IS_SANDBOX=1`` says that it can
 sandbox. That is for us to say in a container, and nowhere else: elsewhere it refuses, and tells why.
 """
 
-from ralph_wrap.agents.agent import Agent
+from ralph_wrap.agents.definition import Agent
 
 AGENT = Agent(
     "claude",

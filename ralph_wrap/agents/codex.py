@@ -5,7 +5,7 @@ a sandbox of its own that by default can write nothing; the one that can write f
 so that nothing can be committed. It is to work in a plain directory, too, which else it refuses.
 """
 
-from ralph_wrap.agents.agent import Agent
+from ralph_wrap.agents.definition import Agent
 
 AGENT = Agent(
     "codex",

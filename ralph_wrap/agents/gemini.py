@@ -4,7 +4,7 @@ Where its standard input is no terminal it reads the prompt from there. ``--yolo
 only in a directory that is trusted, which a new worktree is by ``--skip-trust``.
 """
 
-from ralph_wrap.agents.agent import Agent
+from ralph_wrap.agents.definition import Agent
 
 AGENT = Agent(
     "gemini",

@@ -4,7 +4,7 @@ It adds what is on standard input to the prompt, which may be empty. ``--auto`` 
 does not forbid.
 """
 
-from ralph_wrap.agents.agent import Agent
+from ralph_wrap.agents.definition import Agent
 
 AGENT = Agent(
     "opencode",

@@ -9,16 +9,17 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ralph_wrap import git, project
-from ralph_wrap.branches.records import known
+from ralph_wrap import git
+from ralph_wrap.branches.sessions import known
 from ralph_wrap.errors import NotFoundError
+from ralph_wrap.state import project
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ralph_wrap.branches.records import Known
+    from ralph_wrap.branches.sessions import Known
     from ralph_wrap.git import Git
-    from ralph_wrap.project import Project
+    from ralph_wrap.state.project import Project
 
 HEADS = "refs/heads/"
 """Where branches are."""

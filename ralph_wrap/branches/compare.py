@@ -15,10 +15,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap.branches.base import positions
-from ralph_wrap.branches.graph import members
-from ralph_wrap.branches.landed import footprint, landed, meets, touched
-from ralph_wrap.branches.scratch import scratch_directory, size_of
+from ralph_wrap.branches.ancestry import members
+from ralph_wrap.branches.merged_by_patch import footprint, landed, meets, touched
+from ralph_wrap.branches.positions import positions
+from ralph_wrap.branches.temporary_objects import scratch_directory, size_of
 from ralph_wrap.errors import GitError
 from ralph_wrap.git.compare import MERGES, Change, Merge, changes, entries, facts_of, merges
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from ralph_wrap.branches import Branch, Main
-    from ralph_wrap.branches.base import Position, Positions
-    from ralph_wrap.branches.landed import Compared
+    from ralph_wrap.branches.merged_by_patch import Compared
+    from ralph_wrap.branches.positions import Position, Positions
     from ralph_wrap.git import Git, Repository
     from ralph_wrap.git.compare import Fact
 

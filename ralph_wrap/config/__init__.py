@@ -7,8 +7,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ralph_wrap import files
-from ralph_wrap.config.readers import FILE_ONLY, READERS, duration
+from ralph_wrap.config.parsers import FILE_ONLY, READERS, duration
 from ralph_wrap.config.settings import (
     COMMANDS,
     AgentTable,
@@ -21,6 +20,7 @@ from ralph_wrap.config.settings import (
     Submodules,
 )
 from ralph_wrap.errors import UsageError
+from ralph_wrap.system import files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -114,7 +114,7 @@ def _read_job(given: dict[str, Any], directory: Path) -> None:
     """Add what stands in the job that options name, if they name one; what stands beside it beats it."""
     if (path := given.pop("job", None)) is None:
         return
-    from ralph_wrap import job as jobs  # noqa: PLC0415 -- seldom needed
+    from ralph_wrap.config import job as jobs  # noqa: PLC0415 -- seldom needed
 
     job = jobs.read(path if str(path) == "-" else directory / path)
     if given.keys() & {"prompt", "prompt_file"}:
@@ -205,10 +205,10 @@ def _from_file(path: Path) -> dict[str, Any]:
 
 
 def _read_agents(tables: Any, path: Path, content: bytes) -> tuple[tuple[str, AgentTable], ...]:
-    from ralph_wrap.config import agents  # noqa: PLC0415 -- few projects have any
+    from ralph_wrap.config import agent_tables  # noqa: PLC0415 -- few projects have any
 
     try:
-        return agents.read(tables)
+        return agent_tables.read(tables)
     except ValueError as error:
         where, _, what = str(error).partition(":")
         line = _line_of(".".join(where.split(".")[:2]), content)

@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import process
 from ralph_wrap.errors import GitError
+from ralph_wrap.system import process
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ralph_wrap.git.command import Git, lines, run, start, text
 
 if TYPE_CHECKING:
-    from ralph_wrap.process import Completed, Running
+    from ralph_wrap.system.process import Completed, Running
 
 
 def remotes(git: Git) -> list[str]:

@@ -11,7 +11,7 @@ from ralph_wrap.git.command import DURABLE, Git, run, start, text
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ralph_wrap import process
+    from ralph_wrap.system import process
 
 # Configuration by which a changed file could pass for an unchanged one, or stop `add` half way.
 _SUSPICIOUS = (

@@ -6,14 +6,11 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from ralph_wrap import process
-from ralph_wrap.agents.read import Limited
-from ralph_wrap.agents.read.readable import shortened
-from ralph_wrap.loop import prompt, spending
-from ralph_wrap.loop.account import Account
-from ralph_wrap.loop.brakes import PROMISE_GRACE, Brakes
-from ralph_wrap.loop.hold import Hold, clock
-from ralph_wrap.loop.overseer import ASKED, Ending, Overseer
+from ralph_wrap.agents.output import Limited
+from ralph_wrap.agents.output.transcript import shortened
+from ralph_wrap.loop import budget, prompt
+from ralph_wrap.loop.budget import Spending
+from ralph_wrap.loop.limits import PROMISE_GRACE, Brakes
 from ralph_wrap.loop.policy import (
     CUT_SHORT,
     Again,
@@ -27,20 +24,23 @@ from ralph_wrap.loop.policy import (
     after,
 )
 from ralph_wrap.loop.progress import Progress
-from ralph_wrap.loop.resumption import Resumption
-from ralph_wrap.loop.spending import Spending
+from ralph_wrap.loop.resume import Resumption
+from ralph_wrap.loop.start_error import unstarted
+from ralph_wrap.loop.supervise import ASKED, Ending, Overseer
 from ralph_wrap.loop.terminal import find_terminal
-from ralph_wrap.loop.unstarted import unstarted
-from ralph_wrap.request import Requests
+from ralph_wrap.loop.usage_limit import Account
+from ralph_wrap.loop.usage_limit_wait import Hold, clock
+from ralph_wrap.state.stop_request import Requests
+from ralph_wrap.system import process
 
 if TYPE_CHECKING:
-    from ralph_wrap.agents.read import Spent
+    from ralph_wrap.agents.output import Spent
     from ralph_wrap.config import Settings
-    from ralph_wrap.log import Log
-    from ralph_wrap.loop.listen import Heard, Listener
-    from ralph_wrap.loop.stage import Stage
-    from ralph_wrap.relay import Relay
-    from ralph_wrap.signals import Signals
+    from ralph_wrap.loop.iteration_context import Stage
+    from ralph_wrap.loop.listener import Heard, Listener
+    from ralph_wrap.system.log import Log
+    from ralph_wrap.system.output_relay import Relay
+    from ralph_wrap.system.signals import Signals
 
 _FAILED = 1  # exit status of an iteration whose agent says that it failed, and ends with 0
 
@@ -208,7 +208,7 @@ class Driver:
                 )
             resuming = self._settings._replace(command=self._resumption.command())
             stdin, command = prompt.hand_over(resuming, content, self._stage.directory)
-            command = spending.capped(self._settings, command, self._spending)
+            command = budget.capped(self._settings, command, self._spending)
         except OSError as error:
             file = self._settings.prompt_file
             what = f"prompt file {file} cannot be read" if file else "the prompt cannot be handed over"
@@ -256,7 +256,7 @@ class Driver:
             )
         iteration = iteration._replace(
             promised=heard.promised and iteration.cut not in ASKED,
-            reached=spending.reached(self._settings, self._spending),
+            reached=budget.reached(self._settings, self._spending),
         )
         if heard.failure is None:
             if not self._is_blind and iteration.status == 0:
@@ -278,7 +278,7 @@ class Driver:
 
     def _warn_of_blindness(self, spent: Spent | None) -> bool:
         """Tell of limits that cannot hold."""
-        if options := spending.without_effect(self._settings, spent):
+        if options := budget.without_effect(self._settings, spent):
             self._log.warning(
                 "limit.ignored",
                 f"no effect: {options}; the agent does not report it",

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ralph_wrap.config import Settings
-    from ralph_wrap.log import Log
-    from ralph_wrap.loop.listen import Listener
-    from ralph_wrap.loop.stage import Stage
+    from ralph_wrap.loop.iteration_context import Stage
+    from ralph_wrap.loop.listener import Listener
+    from ralph_wrap.system.log import Log
 
 _MINUTE, _HOUR = 60, 60 * 60
 

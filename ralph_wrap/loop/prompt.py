@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from ralph_wrap import files, process
+from ralph_wrap.system import files, process
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,17 +11,17 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from ralph_wrap import process
 from ralph_wrap.errors import SetupError
-from ralph_wrap.loop.overseer import Ending
 from ralph_wrap.loop.policy import Cut
+from ralph_wrap.loop.supervise import Ending
+from ralph_wrap.system import process
 
 if TYPE_CHECKING:
     from ralph_wrap.config import Settings
-    from ralph_wrap.log import Log
-    from ralph_wrap.loop.overseer import Overseer
-    from ralph_wrap.loop.stage import Stage
-    from ralph_wrap.relay import Relay
+    from ralph_wrap.loop.iteration_context import Stage
+    from ralph_wrap.loop.supervise import Overseer
+    from ralph_wrap.system.log import Log
+    from ralph_wrap.system.output_relay import Relay
 
 _SHOWN = 60  # characters of the command
 

@@ -8,13 +8,13 @@ import signal
 import termios
 from typing import TYPE_CHECKING
 
-from ralph_wrap.signals import suspend
+from ralph_wrap.system.signals import suspend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ralph_wrap.config import Settings
-    from ralph_wrap.process import Group
+    from ralph_wrap.system.process import Group
 
 
 class Terminal:

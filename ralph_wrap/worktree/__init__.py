@@ -10,7 +10,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ralph_wrap.worktree.create import LinkedWorktree, create
+from ralph_wrap.worktree.create.transaction import LinkedWorktree, create
 from ralph_wrap.worktree.ignore import RULE, ensure_ignored, is_hidden, tidy
 from ralph_wrap.worktree.layout import (
     EVERYTHING,
@@ -20,28 +20,22 @@ from ralph_wrap.worktree.layout import (
     environment_config,
     excludes,
 )
+from ralph_wrap.worktree.leaks.monitor import Lookout
 from ralph_wrap.worktree.lock import repository_lock
-from ralph_wrap.worktree.lookout import Lookout
 
 if TYPE_CHECKING:
-    from ralph_wrap.worktree.adoption import adopt, bring_back
-    from ralph_wrap.worktree.copies import INCLUDE
+    from ralph_wrap.worktree.create.copy_ignored import INCLUDE
+    from ralph_wrap.worktree.create.report_copies import provide
     from ralph_wrap.worktree.fingerprints import fingerprint, is_pristine, pristine
-    from ralph_wrap.worktree.hooks import tidy_hooks
-    from ralph_wrap.worktree.lookup import OURS, directory_of, find, holds_its_branch
-    from ralph_wrap.worktree.losses import Losses
-    from ralph_wrap.worktree.making import make
-    from ralph_wrap.worktree.mark import Mark, marked, write_mark
-    from ralph_wrap.worktree.provision import provide
-    from ralph_wrap.worktree.removal import (
-        Outcome,
-        drop_branch,
-        drop_branch_at,
-        empty_trash,
-        finish,
-        remove,
-    )
-    from ralph_wrap.worktree.snapshots import Snapshot, commit_all, sees_all, snapshot
+    from ralph_wrap.worktree.managed.create import make
+    from ralph_wrap.worktree.managed.find import OURS, directory_of, find, holds_its_branch
+    from ralph_wrap.worktree.managed.git_config import tidy_hooks
+    from ralph_wrap.worktree.managed.metadata import Mark, marked, write_mark
+    from ralph_wrap.worktree.recover import adopt, bring_back
+    from ralph_wrap.worktree.remove import Outcome, drop_branch, drop_branch_at, finish
+    from ralph_wrap.worktree.save.checkpoint import Snapshot, commit_all, sees_all, snapshot
+    from ralph_wrap.worktree.save.losses import Losses
+    from ralph_wrap.worktree.trash import empty_trash
 
 __all__ = [
     "EVERYTHING",
@@ -79,7 +73,6 @@ __all__ = [
     "marked",
     "pristine",
     "provide",
-    "remove",
     "repository_lock",
     "sees_all",
     "snapshot",
@@ -89,27 +82,36 @@ __all__ = [
 ]
 
 _LATER = {
-    "adoption": ("adopt", "bring_back"),
-    "copies": ("INCLUDE",),
+    "recover": ("adopt", "bring_back"),
+    "create.copy_ignored": ("INCLUDE",),
     "fingerprints": ("fingerprint", "is_pristine", "pristine"),
-    "hooks": ("tidy_hooks",),
-    "lookup": ("OURS", "directory_of", "find", "holds_its_branch"),
-    "losses": ("Losses",),
-    "making": ("make",),
-    "mark": ("Mark", "marked", "write_mark"),
-    "provision": ("provide",),
-    "removal": ("Outcome", "drop_branch", "drop_branch_at", "empty_trash", "finish", "remove"),
-    "snapshots": ("Snapshot", "commit_all", "sees_all", "snapshot"),
+    "managed.git_config": ("tidy_hooks",),
+    "managed.find": ("OURS", "directory_of", "find", "holds_its_branch"),
+    "save.losses": ("Losses",),
+    "managed.create": ("make",),
+    "managed.metadata": ("Mark", "marked", "write_mark"),
+    "create.report_copies": ("provide",),
+    "remove": ("Outcome", "drop_branch", "drop_branch_at", "finish"),
+    "save.checkpoint": ("Snapshot", "commit_all", "sees_all", "snapshot"),
+    "trash": ("empty_trash",),
 }
 """Names by module. None is a module's own, which would hide it once that is loaded."""
 
-_UNNAMED = ("changes", "landings", "outside", "populate", "stock", "submodules", "warm")
+_UNNAMED = (
+    "leaks.compare",
+    "leaks.observation",
+    "create.submodules",
+    "pool.maintenance",
+    "save.submodules",
+    "pool.entry",
+)
 
 
 def load() -> None:
     """Load all of it."""
     for module in (*_LATER, *_UNNAMED):
         import_module(f"{__name__}.{module}")
+    import_module("ralph_wrap.state.landings")  # loaded late, too
 
 
 if not TYPE_CHECKING:  # or every name would be there for whoever checks types

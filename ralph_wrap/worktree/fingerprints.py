@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap import git
 from ralph_wrap.errors import GitError
-from ralph_wrap.worktree.bookkeeping import is_replaced
+from ralph_wrap.worktree.save.registration import is_replaced
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -7,9 +7,10 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ralph_wrap import files, git
+from ralph_wrap import git
 from ralph_wrap.config import Ignore
 from ralph_wrap.errors import GitError, IsolationError
+from ralph_wrap.system import files
 from ralph_wrap.worktree.lock import repository_lock
 
 if TYPE_CHECKING:

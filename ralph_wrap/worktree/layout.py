@@ -15,8 +15,9 @@ import re
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import files, git
+from ralph_wrap import git
 from ralph_wrap.errors import IsolationError, UsageError
+from ralph_wrap.system import files
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ralph_wrap import files
+from ralph_wrap.system import files
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

@@ -14,15 +14,15 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from ralph_wrap.agents import read
-from ralph_wrap.agents.read import FORMATS, LONGEST, Answered, Limited, Reader, Said, Skipped, Stray
-from ralph_wrap.agents.read.readable import Readable
+from ralph_wrap.agents import output
+from ralph_wrap.agents.output import FORMATS, LONGEST, Answered, Limited, Reader, Said, Skipped, Stray
+from ralph_wrap.agents.output.transcript import Readable
 from tests.agents.capture import STREAMS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ralph_wrap.agents.read import Event
+    from ralph_wrap.agents.output import Event
 
 REAL = {path: path.read_bytes() for path in sorted(STREAMS.glob("*/*.jsonl"))}
 WORDS = sorted(
@@ -153,7 +153,7 @@ def test_a_stream_that_is_cut_short_tells_what_came_until_then(path: Any) -> Non
     lines = stream.splitlines(keepends=True)
     half = lines[-1][: len(lines[-1]) // 2]
     before = _events(path.parent.name, [b"".join(lines[:-1])])
-    ignored = import_module(f"{read.__name__}.{path.parent.name}").Format.ignored
+    ignored = import_module(f"{output.__name__}.{path.parent.name}").Format.ignored
     told = [] if ignored.match(half) else [Stray(half)]
     assert _events(path.parent.name, [b"".join(lines[:-1]) + half]) == [*before, *told]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ralph_wrap.agents.read import (
+from ralph_wrap.agents.output import (
     Answered,
     Called,
     Failed,
@@ -21,14 +21,14 @@ from ralph_wrap.agents.read import (
     Trouble,
     failure,
 )
-from ralph_wrap.agents.read.readable import Readable
+from ralph_wrap.agents.output.transcript import Readable
 from tests.agents.capture import PROMISE, STREAMS
 from tests.agents.refusals import REFUSALS, UNTIL
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ralph_wrap.agents.read import Event
+    from ralph_wrap.agents.output import Event
 
 SESSION = Known("its session")
 WORK = f"echo hello > made; git add made; git commit -qm made; echo '{PROMISE}'"

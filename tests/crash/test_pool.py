@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ralph_wrap.worktree.warm import READY
+from ralph_wrap.worktree.pool.entry import READY
 from tests.crash.points import chosen
 from tests.crash.world import World
 from tests.support.wait import eventually
@@ -28,7 +28,7 @@ def _world(tmp_path: Path, home: Path, program: Preloaded) -> World:
     repo = world.repo
     repo.write("left behind", "only in the commit before\n")
     repo.commit("before")
-    (repo.path / ".ralph").mkdir()
+    (repo.path / ".ralph").mkdir(exist_ok=True)
     (repo.path / ".ralph" / "config.toml").write_text(f'pool = {SIZE}\npool_keep = ["kept"]\n')
     repo.write(".gitignore", ".ralph/worktrees/\n.ralph/config.toml\n*.log\nkept/\n")
     repo.commit("rule")

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.crash.world import STRANGERS
+from tests.support.listing import listing
 from tests.support.processes import left
 from tests.support.sessions import PROGRAM, command
 from tests.support.wait import eventually
@@ -28,6 +30,10 @@ SECONDS = {0: 60.0, 3: 20.0}
 
 SESSIONS = 32
 SEED = 20261121
+INSIDE = ".ralph/worktrees/20200102T030405Z-beef"
+"""Where the user has a worktree of their own."""
+
+_PATIENCE = 120.0  # seconds more, on a machine that is busy with other work
 _STEP = 0.05  # seconds between two actions
 
 AGENT = """
@@ -57,11 +63,13 @@ class Storm:
         self.started = 0
 
     def rage(self, seconds: float) -> None:
-        """Start sessions and let the storm loose on them, for so long."""
+        """Start sessions and let the storm loose on them, for so long, or until enough agents have worked."""
         actions = [self._end_one] * 6 + [self._sweep] * 3 + [self._kill_a_sweep]
         actions += [self._commit, self._collect_garbage, self._prune, self._fetch, self._fill]
         end = time.monotonic() + seconds
-        while time.monotonic() < end:
+        while time.monotonic() < end or (
+            len(self.written()) <= self.started and time.monotonic() < end + _PATIENCE
+        ):
             self._sessions = [one for one in self._sessions if one.poll() is None]
             self._others = [one for one in self._others if one.poll() is None]
             if len(self._sessions) < SESSIONS:
@@ -69,6 +77,10 @@ class Storm:
             else:
                 self._random.choice(actions)()
             time.sleep(_STEP)
+
+    def written(self) -> set[str]:
+        """Return the names of the files that agents have finished."""
+        return {name for path in self._journal.iterdir() for name in path.read_text().split()}
 
     def calm(self) -> None:
         """End every session that is left, and wait for everything."""
@@ -125,6 +137,37 @@ class Storm:
         self._others.append(self._launch("git", "fetch", "--quiet", "origin"))
 
 
+def _put_strangers(repo: Repo, theirs: Path) -> Callable[[], object]:
+    """Put a user's directories and worktrees among ours, and return what tells whether they are as they were.
+
+    Arguments:
+        repo: where.
+        theirs: where the user has another worktree, which is moved to a place of ours.
+
+    """
+    for place in STRANGERS:
+        repo.write(f"{place}/file", f"of the user, in {place}\n")
+    inside = repo.path / INSIDE
+    repo.git("worktree", "add", "-q", "-b", "inside", theirs)
+    repo.git("worktree", "move", theirs, inside)
+    repo.git("worktree", "add", "-q", "-b", "outside", theirs)
+    for top in (inside, theirs):
+        (top / "file.txt").write_text("changed by the user\n")
+        (top / "untracked").write_text("the user's own, too\n")
+    registrations = repo.path / ".git" / "worktrees"
+    places = [repo.path / place for place in STRANGERS]
+    places += [inside, theirs, *(path.resolve() for path in registrations.iterdir())]
+
+    def look() -> dict[Path, dict[str, object]]:
+        # Git rewrites reflogs in its gc.
+        return {
+            place: {name: entry for name, entry in listing(place).items() if not name.startswith("logs")}
+            for place in places
+        }
+
+    return look
+
+
 def _kept(repo: Repo) -> set[str]:
     """Return the names of agents' files on branches and hidden refs, and of those still in a worktree."""
     found = {path.name for path in repo.path.glob(".ralph/worktrees/*/work-*")}
@@ -158,11 +201,12 @@ def test_nothing_is_lost_in_a_storm(
     journal.mkdir()
     repo.write(".gitignore", ".ralph/worktrees/\n.ralph/config.toml\n")
     repo.commit("rule")
-    (repo.path / ".ralph").mkdir()
+    (repo.path / ".ralph").mkdir(exist_ok=True)
     (repo.path / ".ralph" / "config.toml").write_text(f"pool = {size}\n")
     repo.git("clone", "--quiet", "--bare", repo.path, tmp_path / "origin.git")
     repo.git("remote", "add", "origin", tmp_path / "origin.git")
-    before = repo.fingerprint()
+    strangers = _put_strangers(repo, tmp_path / "theirs")
+    before, as_they_were = repo.fingerprint(), strangers()
     storm = Storm(repo, journal, script(AGENT.replace("{journal}", os.fspath(journal))))
     try:
         storm.rage(SECONDS[size])
@@ -170,7 +214,8 @@ def test_nothing_is_lost_in_a_storm(
         storm.calm()
     eventually(lambda: command("sweep", cwd=repo.path).status == 0, "a sweep that finds nothing wrong", 60)
     _check_pool(repo, size)
-    written = {name for path in journal.iterdir() for name in path.read_text().split()}
+    assert strangers() == as_they_were
+    written = storm.written()
     assert storm.started > SESSIONS, "nothing was ended"
     assert len(written) > storm.started, "the agents did nothing"
     kept = _kept(repo)
@@ -180,8 +225,10 @@ def test_nothing_is_lost_in_a_storm(
     assert any('"warm": true' in told for told in events) == (size > 0)
     assert {report["ended_by"] for report in reports} >= {"signal", "killed"}
     assert [report["kept"] for report in reports if report["kept"]] == []
-    assert [*repo.path.glob(".ralph/run/agents/*"), *repo.path.glob(".ralph/worktrees/*")] == []
-    assert repo.worktrees() == []
+    assert [*repo.path.glob(".ralph/run/agents/*")] == []
+    places = {os.fspath(path.relative_to(repo.path)) for path in repo.path.glob(".ralph/worktrees/*")}
+    assert places == {place for place in STRANGERS if "worktrees" in place} | {INSIDE}
+    assert {*repo.worktrees()} == {os.fspath(repo.path / INSIDE), os.fspath(tmp_path / "theirs")}
     eventually(lambda: left(home) == {}, "everything to be gone")
     after = repo.fingerprint()
     assert {key: after[key] for key in ("stash", "config", "hooks", "fsck", "HEAD")} == {

@@ -9,6 +9,7 @@ import shutil
 import signal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tests.support.listing import listing
 from tests.support.processes import is_deleting, left
 from tests.support.repo import Repo, make_repo
 from tests.support.trees import on_disk
@@ -24,6 +25,15 @@ if TYPE_CHECKING:
 
 LEAVING = ".leaving"
 """What is on its way out, but may come back."""
+
+STRANGERS = (
+    ".ralph/worktrees/mine",
+    ".ralph/worktrees/20200102T030405Z-cafe",
+    ".ralph/run/trash/mine",
+    ".ralph/run/trash/20200102T030405Z-cafe",
+    ".ralph/run/landing/land-00000000",
+)
+"""Directories of a user where ralph-wrap has its own."""
 
 WORK = {
     # Every kind of work that is not on a branch, on top of a commit.
@@ -74,7 +84,12 @@ class World(NamedTuple):
             repo.write(".gitignore", ".ralph/worktrees/\n*.log\n")
         repo.commit("base")
         repo.write("mine", "the user's own\n")
+        for place in STRANGERS:
+            repo.write(f"{place}/file", f"of the user, in {place}\n")
+        repo.git("worktree", "add", "-q", "-b", "theirs", directory / "theirs")
+        (directory / "theirs" / "untracked").write_text("the user's own, too\n")
         made = cls(directory, home, program)
+        (directory / "strangers").write_text(made.strangers())
         # Through a rename: a file that is there is a file that is whole.
         end = f"touch {directory}/almost; mv {directory}/almost {made.done}"
         made.agent.write_text(f"#!/bin/sh\ncat >/dev/null\n{WORK[kind]}\n{end}\n")
@@ -157,10 +172,16 @@ class World(NamedTuple):
         started = [place for place, name in enumerate(reached) if name == f"start {self.agent}"]
         return bool(started) and started[0] + 1 < len(reached)
 
+    def strangers(self) -> str:
+        """Return all that a user has put among our directories, and the user's own worktree."""
+        places = [*STRANGERS, ".git/worktrees/theirs", "../theirs"]
+        return repr([(place, sorted(listing(self.repo.path / place).items())) for place in places])
+
     @property
     def worktrees(self) -> list[Path]:
         """What is in the place of worktrees."""
-        return sorted(self.repo.path.glob(".ralph/worktrees/*"))
+        strangers = {self.repo.path / place for place in STRANGERS}
+        return sorted({*self.repo.path.glob(".ralph/worktrees/*")} - strangers)
 
     @property
     def report(self) -> dict[str, Any]:
@@ -194,15 +215,19 @@ class World(NamedTuple):
         """
         state = self.repo.path / ".ralph" / "run"
         trash = state / "trash"
+        strangers = {self.repo.path / place for place in STRANGERS}
         if wait:
             eventually(
-                lambda: not is_deleting(self.home) and all(one.suffix == LEAVING for one in trash.glob("*")),
+                lambda: (
+                    not is_deleting(self.home)
+                    and all(one.suffix == LEAVING for one in {*trash.glob("*")} - strangers)
+                ),
                 "the trash to be emptied",
             )
         registrations = self.repo.path / ".git" / "worktrees"
         found: dict[str, object] = {
             "records": sorted(path.name for path in state.glob("agents/*")),
-            "registrations": sorted(path.name for path in registrations.glob("*")),
+            "registrations": sorted(path.name for path in registrations.glob("*") if path.name != "theirs"),
             "worktrees that may come back": sorted(path.name for path in trash.glob(f"*{LEAVING}")),
             "worktrees": [path.name for path in self.worktrees],
             "locks": sorted(map(str, self.repo.path.glob(".git/**/*.lock"))),
@@ -215,6 +240,9 @@ class World(NamedTuple):
                 )
             ],
             "empty directories": [path.name for path in state.glob("sessions/*") if not [*path.iterdir()]],
+            "strangers": self.strangers()
+            if self.strangers() != (self.directory / "strangers").read_text()
+            else "",
             "processes": {pid: words for pid, words in left(self.home).items() if pid != self.program.pid},
         }
         return {name: there for name, there in found.items() if there}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ralph_wrap import container
+from ralph_wrap.system import container
 from tests.support.processes import left
 from tests.support.scripted import PROMISE, TRUSTED, result_line, says, told_line
 from tests.support.sessions import Session, assert_ended_by, command, run

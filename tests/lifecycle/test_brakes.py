@@ -11,9 +11,9 @@ import pytest
 
 import ralph_wrap
 from ralph_wrap import loop
-from ralph_wrap import report as reports
 from ralph_wrap.config import Settings
 from ralph_wrap.config.settings import Manner
+from ralph_wrap.state import report as reports
 from tests.support.processes import left
 from tests.support.scripted import PROMISE, result_line, says
 from tests.support.sessions import PROGRAM, read_events, run

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ralph_wrap import report as reports
+from ralph_wrap.state import report as reports
 from tests.support.repo import Repo, make_repo
 from tests.support.sessions import PROGRAM, Session, command, run
 from tests.support.shim import shim_git
@@ -301,7 +301,8 @@ def test_stop_by_other_means(repo: Repo, by: str) -> None:
 
 
 ASK = (
-    f"{sys.executable} -c 'import sys; from pathlib import Path; from ralph_wrap.request import How, ask;"
+    f"{sys.executable} -c 'import sys; from pathlib import Path;"
+    " from ralph_wrap.state.stop_request import How, ask;"
     ' ask(Path(sys.argv[1]), How.AFTER_ITERATION)\' "$RALPH_PROJECT/.ralph/run/sessions/$RALPH_SESSION_ID"'
 )
 

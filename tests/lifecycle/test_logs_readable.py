@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ralph_wrap import logs, project
+from ralph_wrap.commands import logs
+from ralph_wrap.state import project
 from tests.support.scripted import TRUSTED, logged, result_line, says, told_line
 from tests.support.sessions import PROGRAM, Session
 from tests.support.wait import CAP

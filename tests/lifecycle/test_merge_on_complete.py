@@ -62,8 +62,8 @@ def test_nothing_of_ours_is_loaded_while_the_agent_works(repo: Repo) -> None:
     configure(repo, check="true")
     code = (
         "import sys; from pathlib import Path\n"
-        "from ralph_wrap import session\n"
-        "from ralph_wrap.cli.start import start\n"
+        "from ralph_wrap.session import session\n"
+        "from ralph_wrap.interfaces.cli.start import start\n"
         "run = session.Session.run\n"
         "def noted(self):\n"
         "    global before\n"

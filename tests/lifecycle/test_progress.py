@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ralph_wrap.agents.read import Spent
+from ralph_wrap.agents.output import Spent
 from ralph_wrap.config import Settings
-from ralph_wrap.log import Log
 from ralph_wrap.loop import Listener, Stage
 from ralph_wrap.loop.progress import Progress
+from ralph_wrap.system.log import Log
 from tests.support.processes import status_of
 from tests.support.scripted import TRUSTED, logged, result_line
 from tests.support.sessions import PROGRAM
@@ -100,7 +100,7 @@ def test_it_is_no_longer_than_the_terminal_is_wide(repo: Repo) -> None:
 )
 def test_wide_letters_count_twice(tmp_path: Path, letters: str, shown: str) -> None:
     """And those that stand on others not at all."""
-    program = f"from ralph_wrap.lastline import LastLine; LastLine(1, drawn=True).show({letters!r})"
+    program = f"from ralph_wrap.system.status_line import LastLine; LastLine(1, drawn=True).show({letters!r})"
     with Terminal(sys.executable, "-c", program, cwd=tmp_path, size=(24, 20)) as terminal:
         assert terminal.finish() == 0
     assert terminal.screen == AWAY + shown.encode()

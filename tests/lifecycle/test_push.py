@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ralph_wrap import git
-from ralph_wrap.process import Completed
+from ralph_wrap.system.process import Completed
 from tests.support.repo import Repo, make_repo
 from tests.support.sessions import PROGRAM, Session, command, run
 from tests.support.terminal import Terminal

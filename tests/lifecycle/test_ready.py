@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ralph_wrap.registry.ports import port_for
+from ralph_wrap.state.ports import port_for
 from tests.support.orphans import sweep
 from tests.support.sessions import Result, Session, command, run
 from tests.support.shim import shim_git

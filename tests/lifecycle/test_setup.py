@@ -13,7 +13,7 @@ import pytest
 
 from ralph_wrap import Session as LibrarySession
 from ralph_wrap import Settings
-from ralph_wrap.request import How, ask
+from ralph_wrap.state.stop_request import How, ask
 from tests.support.orphans import sweep
 from tests.support.processes import STUBBORN, left
 from tests.support.sessions import PROGRAM, Result, Session, assert_ended_by, command, run
@@ -187,7 +187,9 @@ def test_nobody_else_waits_for_what_it_needs(repo: Repo, configured: bool) -> No
         line.rpartition("|")[2].strip() for line in told.splitlines() if line.startswith("import time:")
     }
     assert "ralph_wrap.loop.driver" in loaded
-    wanted = {f"ralph_wrap.{name}" for name in ("trust", "loop.setup", "cli.approval")}
+    wanted = {
+        f"ralph_wrap.{name}" for name in ("config.trust", "loop.setup", "interfaces.cli.approval_prompt")
+    }
     assert loaded & wanted == (wanted if configured else set())
 
 

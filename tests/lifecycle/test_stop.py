@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ralph_wrap.liveness import myself
+from ralph_wrap.system.liveness import myself
 from tests.support.gate import Gate
 from tests.support.processes import STUBBORN, left, status_of
 from tests.support.sessions import PROGRAM, Session, assert_ended_by, command, run

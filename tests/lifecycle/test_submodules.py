@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ralph_wrap import git
-from ralph_wrap.log import on_stderr
-from ralph_wrap.report import read, summary
-from ralph_wrap.worktree.populate import init_submodules
+from ralph_wrap.state.report import read, summary
+from ralph_wrap.system.log import on_stderr
+from ralph_wrap.worktree.create.submodules import init_submodules
 from tests.support.repo import Repo
 from tests.support.sessions import Result, Session, command, run
 from tests.support.shim import shim_git

@@ -30,15 +30,21 @@ from typing import Any, NoReturn
 
 import typer.main
 
-from ralph_wrap import process
 from ralph_wrap.__main__ import main
-from ralph_wrap.log import Log
+from ralph_wrap.system import process
+from ralph_wrap.system.log import Log
 
 _CHANGES = {
     *("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate"),
     *("os.chmod", "os.chown", "os.utime", "fcntl.flock", "subprocess.Popen", "shutil.rmtree"),
 }
-_PRELOADED = ("ralph_wrap.cli.start", "ralph_wrap.loop", "ralph_wrap.relay", "ralph_wrap.sweep", "hashlib")
+_PRELOADED = (
+    "ralph_wrap.interfaces.cli.start",
+    "ralph_wrap.loop",
+    "ralph_wrap.system.output_relay",
+    "ralph_wrap.commands.sweep",
+    "hashlib",
+)
 _WARMING = (("sweep", "--dry-run"), ("run", "--no-such-option"))  # change nothing, and load what others load
 _write, _fsync = os.write, os.fsync
 

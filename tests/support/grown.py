@@ -7,8 +7,8 @@ import subprocess
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ralph_wrap.registry import Record, Registry
-from ralph_wrap.report import SessionReport
+from ralph_wrap.state.registry import Record, Registry
+from ralph_wrap.state.report import SessionReport
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -6,8 +6,10 @@ import os
 import subprocess
 from typing import TYPE_CHECKING, Any
 
-from ralph_wrap import branches, landing, project
-from ralph_wrap.log import Log
+from ralph_wrap import branches
+from ralph_wrap.commands import merge
+from ralph_wrap.state import project
+from ralph_wrap.system.log import Log
 from tests.support.listing import listing
 from tests.support.repo import make_repo
 
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from ralph_wrap.landing import Landed
+    from ralph_wrap.commands.merge import Landed
     from tests.support.repo import Repo
 
 CONTENT = {"one/two/three": "deep\n", "file.txt": "one\n", "gone": "gone\n", "run.sh": "#!/bin/sh\n"}
@@ -103,9 +105,9 @@ def land(repo: Repo, told: Log, *names: str, into: str | None = None, **options:
     environ = {**os.environ, **options.pop("env", {})}
     place = project.find(repo.path, environ)
     known = branches.read(place, environ)
-    target = landing.target_of(place, environ, into, None)
+    target = merge.target_of(place, environ, into, None)
     wanted = [branches.named(known, name) for name in names]
-    return landing.land(place, environ, wanted, target, told=told, main="main", **options)
+    return merge.land(place, environ, wanted, target, told=told, main="main", **options)
 
 
 def files_of(top: Path) -> dict[str, tuple[int, bytes]]:

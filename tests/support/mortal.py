@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ralph_wrap.inventory import Verdict
+from ralph_wrap.state.inventory import Verdict
 from tests.support.listing import listing
 from tests.support.trees import on_disk
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
-    from ralph_wrap.files import Lock
-    from ralph_wrap.log import Log
-    from ralph_wrap.registry import Claim
-    from ralph_wrap.workspace import Site, Workspace
+    from ralph_wrap.session.workspace import Site, Workspace
+    from ralph_wrap.state.registry import Claim
+    from ralph_wrap.system.files import Lock
+    from ralph_wrap.system.log import Log
     from ralph_wrap.worktree import LinkedWorktree
     from tests.support.repo import Repo
 
@@ -267,7 +267,7 @@ class Mortal:
         if not self.worktree:
             unused = self.branch and not self.moved and not self.wip
             return Fate("finished", dropped=unused and (self.claim.record.drop_empty or not self.begun))
-        if self.whereabouts == "unregistered":
+        if self.whereabouts in {"renamed", "unregistered"}:
             return Fate("kept", released=False)
         return self.leaving()
 

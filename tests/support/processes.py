@@ -7,6 +7,8 @@ import os
 import signal
 from pathlib import Path
 
+from ralph_wrap.system import delete_tree
+
 STUBBORN = os.fspath(Path(__file__).with_name("stubborn.py"))
 """See there; run by this Python."""
 
@@ -24,17 +26,17 @@ def running(home: Path) -> dict[int, str]:
     return found
 
 
-_DELETING = ("rm -rf ", "find ", 'sh -c find "$@" -type d ')
+_DELETION = " -I -S " + delete_tree.__file__
 
 
 def left(home: Path) -> dict[int, str]:
     """Return what runs once a session has ended; the deletion of its worktree may go on."""
-    return {pid: command for pid, command in running(home).items() if not command.startswith(_DELETING)}
+    return {pid: command for pid, command in running(home).items() if _DELETION not in command}
 
 
 def is_deleting(home: Path) -> bool:
     """Tell whether worktrees are being deleted in the background."""
-    return any(command.startswith(_DELETING) for command in running(home).values())
+    return any(_DELETION in command for command in running(home).values())
 
 
 def end_all(home: Path) -> None:

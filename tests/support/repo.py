@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import subprocess
+import tempfile
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 
@@ -77,11 +81,31 @@ class Repo:
 
 
 def make_repo(path: Path, *, empty: bool = False) -> Repo:
-    """Make a repository on branch main with ``file.txt`` in one commit."""
+    """Make a repository on branch main with ``file.txt`` in one commit.
+
+    It is a copy of one that git has made before, in the same configuration: a tenth of the time.
+    """
     path.mkdir(parents=True, exist_ok=True)
+    git = {name: value for name, value in os.environ.items() if name.startswith("GIT_")}
+    configuration = Path(git.pop("GIT_CONFIG_GLOBAL", os.devnull))
+    git.pop("GIT_CEILING_DIRECTORIES", None)
+    content = configuration.read_bytes() if configuration.is_file() else b""
+    template = _template(tuple(sorted(git.items())), content, empty)
+    shutil.copytree(template, path, dirs_exist_ok=True)
     repo = Repo(path)
+    if not empty:
+        repo.git("update-index", "--refresh")  # the copies have other inodes
+    return repo
+
+
+@cache
+def _template(_environment: tuple[tuple[str, str], ...], _configuration: bytes, empty: bool) -> Path:
+    directory = tempfile.mkdtemp(prefix="ralph-wrap-template-")
+    atexit.register(shutil.rmtree, directory)
+    repo = Repo(Path(directory, "project"))
+    repo.path.mkdir()
     repo.git("init", "--quiet", "--initial-branch=main")
     if not empty:
         repo.write("file.txt", "one\n")
         repo.commit("first")
-    return repo
+    return repo.path

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ralph_wrap import git, worktree
+from ralph_wrap.worktree.ownership import Owner
 from tests.support.repo import Repo
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def make_tree(repo: Repo, *, continued: bool = False) -> Tree:
         branch=f"ralph/{ID}",
         base=repository.head,
         continued=continued,
-        reason="a test",
+        owner=Owner("a test"),
         stopped=lambda: False,
         progress=lambda _: None,
         meanwhile=lambda: None,

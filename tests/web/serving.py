@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
-from ralph_wrap.log import Log
-from ralph_wrap.project import find
-from ralph_wrap.web.app import application
-from ralph_wrap.web.facts import Facts
-from ralph_wrap.web.gate import Gate
-from ralph_wrap.web.notes import Notes
-from ralph_wrap.web.pages import Site
+from ralph_wrap.interfaces.web.access import Gate
+from ralph_wrap.interfaces.web.app import application
+from ralph_wrap.interfaces.web.flash import Notes
+from ralph_wrap.interfaces.web.pages import Site
+from ralph_wrap.interfaces.web.review_cache import Facts
+from ralph_wrap.state.project import find
+from ralph_wrap.system.log import Log
 from tests.support.sessions import PROGRAM
 from tests.support.wait import CAP, eventually
 

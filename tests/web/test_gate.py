@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ralph_wrap.web.actions import BUTTONS
+from ralph_wrap.interfaces.web.actions import BUTTONS
 from tests.support.repo import Repo
 from tests.web.serving import TOKEN, Pages, pages
 

@@ -10,9 +10,9 @@ import pytest
 from ralph_wrap import git
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import Git, patch
-from ralph_wrap.web import views
-from ralph_wrap.web.colour import Painter
-from ralph_wrap.web.sides import Line, side_by_side
+from ralph_wrap.interfaces.web import diff_view
+from ralph_wrap.interfaces.web.highlight import Painter
+from ralph_wrap.interfaces.web.side_by_side import Line, side_by_side
 from tests.support.repo import Repo
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def test_files_of_every_kind(repo: Repo) -> None:
         "picture": [],
         odd: ["+a", "+b"],
     }
-    notes = {view.change.path: view.note for view in views.diff(_git(repo), before, after).files}
+    notes = {view.change.path: view.note for view in diff_view.diff(_git(repo), before, after).files}
     assert {path: note for path, note in notes.items() if note} == {
         "empty": "empty",
         "mode.sh": "mode 100644 → 100755",
@@ -195,9 +195,11 @@ def test_big_files_are_not_compared(repo: Repo) -> None:
     repo.write("big.txt", "x" * (9 << 20))
     repo.write("many.txt", "".join(f"{n}\n" for n in range(5000)))
     after = repo.commit()
-    found = {view.change.path: (view.note, view.part) for view in views.diff(_git(repo), before, after).files}
+    found = {
+        view.change.path: (view.note, view.part) for view in diff_view.diff(_git(repo), before, after).files
+    }
     assert found == {"big.txt": ("too big to be shown here: 9.4 MB", None), "many.txt": ("", None)}
-    view = views.one_file(_git(repo), before, after, ["many.txt"], 600)
+    view = diff_view.one_file(_git(repo), before, after, ["many.txt"], 600)
     assert view is not None
     assert view.part is not None
     assert (_told(view.part.rows)[0], view.part.more) == (" | 600 599", 1200)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ralph_wrap.review import Row
-from ralph_wrap.web.listing import listing
-from ralph_wrap.web.matrix import matrix
+from ralph_wrap.commands.review import Row
+from ralph_wrap.interfaces.web.conflict_matrix import matrix
+from ralph_wrap.interfaces.web.table import listing
 from tests.support.gate import Gate
 from tests.support.wait import eventually
 from tests.web.serving import compared, pages, work_on

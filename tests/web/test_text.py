@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import escape
 
-from ralph_wrap.web.colour import Painter
-from ralph_wrap.web.text import plain, shown, visible
+from ralph_wrap.interfaces.web.escaping import plain, shown, visible
+from ralph_wrap.interfaces.web.highlight import Painter
 
 
 @pytest.mark.parametrize(

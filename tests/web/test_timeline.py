@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ralph_wrap.git.patch import LogEntry
-from ralph_wrap.web.timeline import story
+from ralph_wrap.interfaces.web.timeline import story
 
 BEGAN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

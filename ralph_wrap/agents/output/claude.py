@@ -1,0 +1,116 @@
+"""``claude --output-format stream-json`` (https://code.claude.com/docs/en/headless; captured from 2.1)."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ralph_wrap.agents.output import failure, json_access
+from ralph_wrap.agents.output.events import Answered, Called, Failed, Known, Limited, Said, Spent, Trouble
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ralph_wrap.agents.output.events import Event
+
+_SYNTHETIC = (
+    "<synthetic>"  # the model of messages that Claude Code writes itself: errors, which the result repeats
+)
+_REMEMBERED = 64  # messages of which something may still come: those of sub-agents are told in turns
+_CAPPED = "error_max_budget_usd"  # by --max-budget-usd
+
+
+class Format:
+    """See the module."""
+
+    ignored = re.compile(rb'\{"type":"(?:user|stream_event)",')
+    """How lines begin that tell nothing."""
+
+    def __init__(self) -> None:
+        self._messages: dict[
+            str, int
+        ] = {}  # tokens of the latest ones: each is told once for each of its parts
+        self._tokens = 0
+        self._turns = 0
+        self._until: float | None = None
+
+    def read(self, document: dict[str, Any]) -> Iterator[Event]:
+        """Yield what a line tells."""
+        kind = document.get("type")
+        if kind == "assistant":
+            yield from self._message(document)
+        elif kind == "result":
+            yield from self._result(document)
+        elif kind == "rate_limit_event":
+            info = document.get("rate_limit_info")
+            rejected = (
+                json_access.text(info, "status") == "rejected"
+                and json_access.part(info, "isUsingOverage") is not True
+            )
+            self._until = json_access.moment(info, "resetsAt") if rejected else None
+        elif kind == "system":
+            if document.get("subtype") == "init" and (session := json_access.text(document, "session_id")):
+                yield Known(session)
+            elif document.get("subtype") == "api_retry":
+                attempt, most = (
+                    json_access.count(document, "attempt"),
+                    json_access.count(document, "max_retries"),
+                )
+                why = json_access.text(document, "error") or "no answer"
+                yield Trouble(f"{why}: repeated, {attempt} of {most} times")
+
+    def _message(self, document: dict[str, Any]) -> Iterator[Event]:
+        message = document.get("message")
+        if json_access.text(message, "model") == _SYNTHETIC:
+            return
+        for block in json_access.rows(message, "content"):
+            kind = json_access.text(block, "type")
+            if (
+                kind == "text"
+                and document.get("parent_tool_use_id") is None
+                and (words := json_access.text(block, "text"))
+            ):
+                yield Said(words)
+            elif kind == "tool_use":
+                yield Called(
+                    json_access.text(block, "name"), json_access.telling(json_access.part(block, "input"))
+                )
+        name = json_access.text(message, "id")
+        if name not in self._messages:
+            self._turns += 1
+        self._messages[name] = _used(json_access.part(message, "usage"))
+        if len(self._messages) > _REMEMBERED:
+            self._tokens += self._messages.pop(next(iter(self._messages)))
+        yield Spent(self._tokens + sum(self._messages.values()), None, self._turns)
+
+    def _result(self, document: dict[str, Any]) -> Iterator[Event]:
+        models = document.get("modelUsage")  # of sub-agents, too, which "usage" leaves out
+        used = [_used_by(model) for model in models.values()] if isinstance(models, dict) else []
+        tokens = sum(used) or _used(document.get("usage"))
+        yield Spent(
+            tokens, json_access.number(document, "total_cost_usd"), json_access.count(document, "num_turns")
+        )
+        words = json_access.text(document, "result")
+        subtype = json_access.text(document, "subtype")
+        if document.get("is_error") is not True and subtype in {"success", ""}:
+            yield Answered(words)
+            return
+        status = json_access.number(document, "api_error_status")
+        errors = "; ".join(error for error in json_access.rows(document, "errors") if isinstance(error, str))
+        message = words or errors or subtype
+        if subtype == _CAPPED:
+            yield Failed(message, capped=True)
+        elif self._until is not None:
+            yield Limited(message, self._until)
+        else:
+            yield failure.judged(message, status)
+
+
+def _used(usage: Any) -> int:
+    names = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
+    return sum(json_access.count(usage, name) for name in names)
+
+
+def _used_by(model: Any) -> int:
+    names = ("inputTokens", "cacheCreationInputTokens", "cacheReadInputTokens", "outputTokens")
+    return sum(json_access.count(model, name) for name in names)

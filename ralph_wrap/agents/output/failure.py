@@ -1,0 +1,72 @@
+"""What an error of an agent means: a usage limit, something that passes, or neither.
+
+The status of HTTP that the agent was answered with decides, where it tells one; else its words do.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ralph_wrap.agents.output import json_access
+from ralph_wrap.agents.output.events import Failed, Limited
+
+LIMITED = 429
+"""The status for too many requests (RFC 6585)."""
+
+_NO_MONEY, _SERVER_ERROR = 402, 500  # providers refuse an empty account by the first (RFC 9110)
+_LIMIT = re.compile(
+    r"(usage|rate|session|weekly|hourly|daily|spending) limit|(?<!disk )quota|too many requests|\b429\b"
+    r"|spend(ing)? cap|out of (extra )?(credits|usage)|insufficient (credits|funds|balance)"
+    r"|credit balance is too low",
+    re.IGNORECASE,
+)
+_PASSING = re.compile(
+    r"overload|unavailable|time[d ]*out|connect|network|socket|fetch failed|\b5\d\d\b|E(CONN|NOTFOUND|AI_)"
+    r"|high (demand|load)|at capacity|no capacity",
+    re.IGNORECASE,
+)
+# "retry in 14h42m6.85s", "try again in 20ms", "reset after 8h44m7s", "reset in 2 days 3 hours"
+_AFTER = re.compile(
+    r"\b(?:retry|again|reset) (?:in|after)"
+    r"((?: ?\d{1,9}(?:\.\d{1,9})? ?(?:ms|[dhms]|(?:day|hour|minute|second)s?)(?![a-z]))+)",
+    re.IGNORECASE | re.ASCII,
+)
+_PART = re.compile(r"([\d.]+) ?(ms|[dhms])", re.IGNORECASE | re.ASCII)
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def judged(
+    message: str, status: float | None = None, until: float | None = None, *, passing: bool = False
+) -> Limited | Failed:
+    """Return what an error means.
+
+    Arguments:
+        message: the agent's words.
+        status: of HTTP; ``None`` or 0 if it was not told.
+        until: when the usage limit ends, should it be one, in seconds since the epoch.
+        passing: the agent itself says that the same may work later.
+
+    """
+    status = status or 0
+    if status in {_NO_MONEY, LIMITED} or (status < _SERVER_ERROR and _LIMIT.search(message)):
+        return Limited(message, until)
+    found = _PASSING.search(message) is not None
+    return Failed(message, passing or status >= _SERVER_ERROR or (not status and found))
+
+
+def after(message: str, now: float | None) -> float | None:
+    """Return when a message says that the same may work again, in seconds since the epoch.
+
+    Arguments:
+        message: what it says is counted from now; the longest time counts.
+        now: in seconds since the epoch; ``None`` if nobody knows.
+
+    """
+    found = [_seconds(words) for words in _AFTER.findall(message)]
+    if not found or now is None:
+        return None
+    return json_access.moment({"until": now + max(found)}, "until")
+
+
+def _seconds(words: str) -> float:
+    return sum(float(count) * _SECONDS[unit.lower()] for count, unit in _PART.findall(words))

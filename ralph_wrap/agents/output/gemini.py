@@ -1,0 +1,85 @@
+"""``gemini --output-format stream-json`` (https://geminicli.com/docs/cli/headless; captured from 0.61).
+
+It tells of tokens at its end only. A request that was refused it repeats up to ten times
+(``general.maxAttempts``), for as long as the service tells it to wait, and says so on stderr alone.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from ralph_wrap.agents.output import failure, json_access
+from ralph_wrap.agents.output.answer import Answer
+from ralph_wrap.agents.output.events import Answered, Called, Known, Limited, Said, Spent, Trouble
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ralph_wrap.agents.output.events import Event
+
+# What it wraps the service's words in, and what it adds wherever the status is 429.
+_WRAPPED = re.compile(r"\[API Error: (.*)\](\nPlease wait and try again later\..*)?", re.DOTALL)
+
+
+class Format:
+    """See the module."""
+
+    ignored = re.compile(rb'\{"type":"tool_result",')
+    """How lines begin that tell nothing."""
+
+    def __init__(self) -> None:
+        self._answer = Answer()
+
+    def read(self, document: dict[str, Any]) -> Iterator[Event]:
+        """Yield what a line tells."""
+        kind = document.get("type")
+        if kind == "message" and document.get("role") == "assistant":  # the user's is the prompt
+            words = json_access.text(document, "content")
+            self._answer.add(words)
+            yield Said(words, goes_on=document.get("delta") is True)
+        elif kind == "tool_use":
+            self._answer.forget()
+            yield Called(
+                json_access.text(document, "tool_name"), json_access.telling(document.get("parameters"))
+            )
+        elif kind == "init" and (session := json_access.text(document, "session_id")):
+            yield Known(session)
+        elif kind == "error":
+            yield Trouble(json_access.text(document, "message"))
+        elif kind == "result":
+            yield Spent(json_access.count(document, "stats", "total_tokens"))
+            yield self._result(document)
+            self._answer.forget()
+
+    def _result(self, document: dict[str, Any]) -> Event:
+        if document.get("status") == "success":
+            return Answered(str(self._answer))
+        message, status = _unwrapped(json_access.text(document, "error", "message"))
+        until = failure.after(message, _moment(json_access.text(document, "timestamp")))
+        return failure.judged(message or "it gives no reason", status, until)
+
+
+def _unwrapped(message: str) -> tuple[str, float | None]:
+    """Return the words of the service itself, and its status, if that is told."""
+    found = _WRAPPED.fullmatch(message)
+    if found is None:
+        return message, None
+    if found[2]:  # an overload has that status, too
+        told = failure.judged(found[1])
+        return found[1], None if isinstance(told, Limited) or told.passing else failure.LIMITED
+    try:
+        error = json_access.part(json.loads(found[1]), "error")
+    except (ValueError, RecursionError):
+        return found[1], None
+    return json_access.text(error, "message") or found[1], json_access.number(error, "code")
+
+
+def _moment(text: str) -> float | None:
+    """Return a time in seconds since the epoch."""
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return None

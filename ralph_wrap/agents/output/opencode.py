@@ -1,0 +1,115 @@
+"""``opencode run --format json`` (https://opencode.ai/docs/cli; captured from 1.18).
+
+A request that was refused it repeats five times, which takes a minute, or as long as the service tells it to
+wait. Meanwhile it tells nothing at all.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from ralph_wrap.agents.output import failure, json_access
+from ralph_wrap.agents.output.answer import Answer
+from ralph_wrap.agents.output.events import Answered, Called, Known, Said, Spent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ralph_wrap.agents.output.events import Event
+
+_GOES_ON = {"tool-calls", "unknown"}  # reasons for the end of a step that another one follows
+_RESET = "anthropic-ratelimit-unified-reset"  # header with the time at which a limit ends
+
+
+class Format:
+    """See the module."""
+
+    ignored = re.compile(rb"(?!)")
+    """How lines begin that tell nothing: none do."""
+
+    def __init__(self) -> None:
+        self._answer = Answer()
+        self._tokens = 0
+        self._cost: float | None = None
+        self._turns = 0
+        self._session = ""
+
+    def read(self, document: dict[str, Any]) -> Iterator[Event]:
+        """Yield what a line tells."""
+        kind, part = document.get("type"), document.get("part")
+        if kind in {"step_start", "step_finish", "text", "tool_use"}:
+            session = json_access.text(document, "sessionID")
+            if session and session != self._session:
+                self._session = session
+                yield Known(session)
+        if kind == "step_start":
+            self._answer.forget()
+        elif kind == "text":
+            words = json_access.text(part, "text")
+            self._answer.add(f"{words}\n")
+            yield Said(words)
+        elif kind == "tool_use":
+            yield Called(
+                json_access.text(part, "tool"), json_access.telling(json_access.part(part, "state", "input"))
+            )
+        elif kind == "step_finish":
+            yield self._spent(part)
+            if json_access.text(part, "reason") not in _GOES_ON:
+                yield Answered(str(self._answer).removesuffix("\n"))
+        elif kind == "error":
+            yield _refused(document)
+
+    def _spent(self, part: Any) -> Spent:
+        tokens = json_access.part(part, "tokens")
+        each = [json_access.count(tokens, name) for name in ("input", "output", "reasoning")]
+        cached = [json_access.count(tokens, "cache", name) for name in ("read", "write")]
+        self._tokens += json_access.count(tokens, "total") or sum(each) + sum(cached)
+        cost = json_access.number(part, "cost")
+        if cost is not None:
+            self._cost = (self._cost or 0.0) + cost
+        self._turns += 1
+        return Spent(self._tokens, self._cost, self._turns)
+
+
+def _refused(document: dict[str, Any]) -> Event:
+    error = document.get("error")
+    data = json_access.part(error, "data")
+    message = json_access.text(data, "message") or json_access.text(error, "name") or "it gives no reason"
+    milliseconds = json_access.number(document, "timestamp")
+    until = None if milliseconds is None else _until(data, message, milliseconds / 1000)
+    passing = json_access.part(data, "isRetryable") is True
+    return failure.judged(message, json_access.number(data, "statusCode"), until, passing=passing)
+
+
+def _until(data: Any, message: str, now: float) -> float | None:
+    """Return when a limit ends, as the service has told opencode: in a header, a document or its words.
+
+    Arguments:
+        data: what opencode tells of the service's answer.
+        message: its words.
+        now: when it was told, in seconds since the epoch.
+
+    """
+    headers = json_access.part(data, "responseHeaders")
+    told = _parsed(json_access.text(data, "responseBody"))
+    times = [_parsed(json_access.text(headers, _RESET)), json_access.part(told, "error", "resets_at")]
+    pauses = [
+        _parsed(json_access.text(headers, "retry-after")),
+        json_access.part(told, "error", "resets_in_seconds"),
+    ]
+    found = [json_access.moment({"": time}, "") for time in times]
+    found += [
+        None if (pause := json_access.moment({"": each}, "")) is None else now + pause for each in pauses
+    ]
+    until = next((time for time in found if time), None) or failure.after(message, now)
+    return json_access.moment({"": until}, "")
+
+
+def _parsed(text: str) -> Any:
+    """Return a number or a document in a text; ``None`` if it is neither."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None

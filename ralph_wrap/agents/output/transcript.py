@@ -1,0 +1,88 @@
+"""What a person sees of an agent's work: its words, and a line for each use of a tool."""
+
+from __future__ import annotations
+
+import re
+
+from ralph_wrap.agents.output.events import (
+    Called,
+    Event,
+    Failed,
+    Limited,
+    Said,
+    Skipped,
+    Stray,
+    Trouble,
+)
+from ralph_wrap.system.log import one_line
+
+_WIDEST = 200  # characters of a tool's argument, or of an error
+_LONGEST = 1 << 16  # characters of a line that has not ended and is shown all the same
+_ERRORS = (Trouble, Limited, Failed)
+_CONTROL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f]"
+)  # but for tab and newline; a model must not drive a terminal
+
+
+class Readable:
+    """Turns events into whole lines, so that what others print beside them begins on a new one."""
+
+    def __init__(self) -> None:
+        self._begun = ""
+        self._told = ""
+
+    def show(self, event: Event) -> bytes:
+        """Return what is shown of an event; nothing of most kinds."""
+        if isinstance(event, Called):  # most of all; its words are clean already
+            line = f"> {one_line(event.tool[:_WIDEST])}{_argument(event.argument)}\n"
+            return self.finish() + line.encode("utf-8", "backslashreplace")
+        if isinstance(event, Stray):
+            return self.finish() + event.line + b"\n"
+        if isinstance(event, Said) and event.goes_on:
+            whole, newline, begun = event.text.rpartition("\n")
+            shown = self._begun + whole + newline if newline else ""
+            self._begun = begun if newline else self._begun + begun
+            if len(self._begun) > _LONGEST:
+                shown, self._begun = shown + self._begun, ""
+            return _encoded(shown) if shown else b""
+        line = self._line(event)
+        return self.finish() + _encoded(line) if line else b""
+
+    def finish(self) -> bytes:
+        """Return the end of a line that has begun."""
+        begun, self._begun = self._begun, ""
+        return _encoded(f"{begun}\n") if begun else b""
+
+    def _line(self, event: Event) -> str:
+        if isinstance(event, Said):
+            return event.text.rstrip("\n") + "\n" if event.text.strip() else ""
+        if isinstance(event, Skipped):
+            return f"> a line of {event.size} bytes, see output.log\n"
+        if isinstance(event, _ERRORS):
+            if event.message == self._told:  # some tell an error, and then that it was the last one
+                return ""
+            self._told = event.message
+            return f"! {shortened(event.message)}\n"
+        return ""
+
+
+def shortened(message: str) -> str:
+    """Return the beginning of some words, on one line."""
+    words = " ".join(message[: 2 * _WIDEST].split())
+    return one_line(words if len(words) <= _WIDEST else f"{words[:_WIDEST]}…")
+
+
+def _argument(argument: str) -> str:
+    if len(argument) <= _WIDEST and argument.isprintable():
+        return f": {argument}" if argument else ""
+    first, _, more = argument[: 2 * _WIDEST].strip().partition("\n")
+    cut = more or len(first) > _WIDEST
+    return f": {one_line(first[:_WIDEST])}{' …' if cut else ''}" if first else ""
+
+
+def _encoded(text: str) -> bytes:
+    return _CONTROL.sub(_named, text).encode("utf-8", "backslashreplace")
+
+
+def _named(found: re.Match[str]) -> str:
+    return repr(found[0])[1:-1]

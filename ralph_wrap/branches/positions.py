@@ -1,0 +1,121 @@
+"""Where branches have left the main branch, and how far both have come since: two walks through the history.
+
+The first lists what the branches have and the main branch lacks, and with it the commits at its edge, from
+which merge bases are taken. The second lists what the main branch has since the oldest of those. That one is
+enough if all the others descend from it; else what all of them descend from is asked for, and the second
+walk goes that far.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ralph_wrap.branches.ancestry import ancestry, members, numbered
+from ralph_wrap.git.compare import History, common_ancestors, history
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from ralph_wrap.git import Git
+    from ralph_wrap.git.compare import Fact
+
+_MOST = 1000  # commits on a command line
+
+
+class Position(NamedTuple):
+    """Where a commit stands against the main branch.
+
+    Attributes:
+        base: the merge base, the newest of several; ``None`` if they have no history in common.
+        commits: what it has and the main branch lacks, parents first.
+        behind: how many commits the main branch has and it lacks; ``None`` without a merge base.
+        missed: which of *Positions.main* those are, as bits.
+
+    """
+
+    base: str | None
+    commits: tuple[str, ...]
+    behind: int | None
+    missed: int
+
+
+class Positions(NamedTuple):
+    """Where some commits stand.
+
+    Attributes:
+        of: each of them.
+        ahead: what they have and the main branch lacks.
+        main: what the main branch has and not all of them, by the number of its bit.
+
+    """
+
+    of: Mapping[str, Position]
+    ahead: History
+    main: History
+
+
+def positions(where: Git, main: str, tips: Collection[str], facts: Mapping[str, Fact]) -> Positions:
+    """Return where commits stand against the main branch.
+
+    Arguments:
+        where: git in the repository.
+        main: the tip of the main branch.
+        tips: the commits.
+        facts: of each of them.
+
+    Raises:
+        GitError: a commit in the history is missing.
+
+    """
+    ahead = history(where, tips, [main])
+    edge = [*ahead.edge]
+    own = ancestry(ahead.parents, numbered(ahead.parents), tips)
+    exits = ancestry(ahead.parents, numbered(edge), tips)
+    bases = {tip: [edge[bit] for bit in members(exits[tip])] if tip in exits else [tip] for tip in tips}
+    times = {
+        base: ahead.edge[base] if base in ahead.edge else facts[base].time for base in _all(bases.values())
+    }
+    missed = _since(where, main, times)
+    between = ancestry(missed.parents, numbered(times), times)
+    passed = ancestry(missed.parents, numbered(missed.parents), times)
+    order = [*times]
+    commits = [*ahead.parents]
+    found = {}
+    for tip in tips:
+        best = _outermost(bases[tip], between, order)
+        had = 0
+        for base in best:
+            had |= passed.get(base, 0)
+        lacking = ((1 << len(missed.parents)) - 1) & ~had
+        found[tip] = Position(
+            base=max(best, key=lambda base: (times[base], base)) if best else None,
+            commits=tuple(commits[bit] for bit in members(own.get(tip, 0))),
+            behind=lacking.bit_count() if best else None,
+            missed=lacking if best else 0,
+        )
+    return Positions(found, ahead, missed)
+
+
+def _all(rows: Iterable[Sequence[str]]) -> list[str]:
+    return [*dict.fromkeys(base for row in rows for base in row)]
+
+
+def _since(where: Git, main: str, times: Mapping[str, int]) -> History:
+    """Return what the main branch has and not all of these commits, each of which it has."""
+    if not times:
+        return History({}, {})
+    oldest = min(times, key=lambda base: (times[base], base))
+    missed = history(where, [main], [oldest])
+    reaching = ancestry(missed.parents, {oldest: 0}, times)
+    if all(base == oldest or reaching.get(base) for base in times):
+        return missed
+    common = common_ancestors(where, [*times]) if len(times) <= _MOST else []
+    return history(where, [main], common)
+
+
+def _outermost(bases: Sequence[str], between: Mapping[str, int], order: Sequence[str]) -> list[str]:
+    """Return those commits that no other one of them descends from."""
+    if len(bases) == 1:
+        return [*bases]
+    inner = {order[bit] for base in bases for bit in members(between.get(base, 0)) if order[bit] != base}
+    return [base for base in bases if base not in inner]

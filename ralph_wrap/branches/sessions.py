@@ -1,0 +1,109 @@
+"""What sessions have recorded of branches, by branch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ralph_wrap.state import inventory, project, report
+from ralph_wrap.state.inventory import Verdict
+from ralph_wrap.state.registry import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from ralph_wrap.state.project import Project
+    from ralph_wrap.state.registry import Registry
+
+_FIRST = (Verdict.LIVE, Verdict.FOREIGN, Verdict.UNKNOWN, Verdict.ORPHAN)  # what forbids most comes first
+
+
+class Known(NamedTuple):
+    """What is known of a branch.
+
+    Attributes:
+        record: of the newest session that names it; ``None`` if that cannot be read.
+        verdict: on one that is not finished.
+        base: where it started from.
+
+    """
+
+    record: Mapping[str, Any] | None
+    verdict: str | None
+    base: str | None
+
+
+def known(
+    place: Project, environ: Mapping[str, str], names: Collection[str], gone: Collection[str] = ()
+) -> dict[str, Known]:
+    """Return what sessions have recorded, by the short name of the branch.
+
+    A session may have gone on with the branch of another one. What it saved is named by its own id all the
+    same, so it is then known by a branch that there never was.
+
+    Arguments:
+        place: the project.
+        environ: our environment.
+        names: of the branches; others are left out.
+        gone: names without a branch, of which there is only saved work.
+
+    """
+    wanted = {*names, *gone}
+    verdicts: dict[str, list[Verdict]] = {}
+    records: dict[str, list[tuple[Record, Registry | None]]] = {}
+    for home in project.registries(place, environ):
+        for told in home.finished():
+            if isinstance(told, Record) and told.branch:
+                own = f"ralph/{told.id}"
+                if told.branch in wanted:
+                    records.setdefault(told.branch, []).append((told, home))
+                if told.branch != own and own in gone and _has_saved(told, home, f"{own}-wip"):
+                    records.setdefault(own, []).append((told, home))
+    for found in inventory.unfinished(place, environ):
+        own = f"ralph/{found.id}"
+        branch = own
+        if found.record is not None and found.record.branch:
+            branch = found.record.branch
+        for name in {branch, own} if own in gone else {branch}:
+            if found.record is not None and found.record.branch:
+                records.setdefault(name, []).append((found.record, None))
+            verdicts.setdefault(name, []).append(found.verdict)
+    return {
+        branch: Known(
+            record=_merged(records.get(branch, [])),
+            verdict=min(verdicts[branch], key=_FIRST.index).value if branch in verdicts else None,
+            base=_base(branch, [record for record, _ in records.get(branch, [])]),
+        )
+        for branch in {*records, *verdicts} & wanted
+    }
+
+
+def _has_saved(record: Record, home: Registry, name: str) -> bool:
+    """Tell whether a session has reported that its saved work is on a branch."""
+    told = report.read(home.sessions / record.session / "report.json")
+    return told is not None and told.session == record.session and told.saved == name
+
+
+def _merged(found: list[tuple[Record, Registry | None]]) -> dict[str, Any] | None:
+    """Return the newest record with its report over it, but for the branch."""
+    if not found:
+        return None
+    record, home = max(found, key=lambda pair: pair[0].session)
+    merged = record._asdict()
+    extra = merged.pop("extra")
+    merged = {**extra, **merged}
+    told = report.read(home.sessions / record.session / "report.json") if home else None
+    if told is not None and told.session == record.session:
+        merged |= told._asdict()
+    return merged | {"branch": record.branch}
+
+
+def _base(branch: str, found: list[Record]) -> str | None:
+    """Return where a branch started from.
+
+    Ids come back, and a session may go on with the branch of another one: so it is the newest session of the
+    branch's own id that tells, and of a branch that is not named by one, the only session there is.
+    """
+    own = [record for record in found if branch == f"ralph/{record.id}"]
+    if own:
+        return max(own, key=lambda record: record.session).base
+    return found[0].base if len(found) == 1 else None

@@ -1,0 +1,62 @@
+"""A directory for objects that nobody needs afterwards; what a killed process has left goes with the next."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ralph_wrap.system import files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_NAME = "ralph-wrap-merges-"
+_YOUNG = 60.0  # seconds: its maker may not have locked it yet
+
+
+@contextlib.contextmanager
+def scratch_directory(parent: Path) -> Iterator[Path]:
+    """Yield a new directory, which is removed at the end.
+
+    Arguments:
+        parent: where it is made.
+
+    Raises:
+        OSError: it cannot be.
+
+    """
+    _tidy(parent)
+    directory = Path(tempfile.mkdtemp(prefix=_NAME, dir=parent))
+    try:
+        lock = files.try_lock(directory)
+        try:
+            yield directory
+        finally:
+            if lock:
+                lock.release()
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def size_of(directory: Path) -> int:
+    """Return how many bytes the files in a directory take where they are (``stat(2)``: st_blocks)."""
+    paths = (Path(place, name) for place, _, names in os.walk(directory) for name in names)
+    return sum(path.stat().st_blocks * 512 for path in paths)
+
+
+def _tidy(parent: Path) -> None:
+    """Remove what belongs to us and nobody holds."""
+    for path in parent.glob(f"{_NAME}*"):
+        with contextlib.suppress(OSError):
+            there = path.lstat()
+            if path.is_symlink() or not path.is_dir() or there.st_uid != os.geteuid():
+                continue
+            if time.time() - there.st_mtime < _YOUNG or (lock := files.try_lock(path)) is None:
+                continue
+            shutil.rmtree(path, ignore_errors=True)
+            lock.release()

@@ -1,0 +1,1 @@
+"""One verb each; no command imports another."""

@@ -1,0 +1,180 @@
+"""What a branch has done: the two commits or trees to hold against each other."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from ralph_wrap import branches, config, git
+from ralph_wrap.errors import NotFoundError, RalphError, UsageError
+from ralph_wrap.git.compare import empty_tree, facts_of, merge_base
+from ralph_wrap.state import inventory
+from ralph_wrap.state.inventory import Verdict
+from ralph_wrap.system import files
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from ralph_wrap.branches import Branch
+    from ralph_wrap.git import Git
+    from ralph_wrap.state.project import Project
+
+SNAPSHOTS = "refs/ralph/snapshots/"
+"""Where what was uncommitted at the ends of iterations is, by agent id and number."""
+
+_NUMBER = re.compile(r"[1-9][0-9]{0,8}")
+_OID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_LARGEST = 64 << 20  # bytes read of an event log
+
+
+class Sides(NamedTuple):
+    """What is held against what.
+
+    Attributes:
+        before: object id of a commit or a tree.
+        after: the same.
+        lacking: branches whose saved work was asked for and that have none.
+
+    """
+
+    before: str
+    after: str
+    lacking: tuple[str, ...] = ()
+
+
+def sides(
+    place: Project,
+    environ: Mapping[str, str],
+    name: str,
+    other: str | None = None,
+    *,
+    saved: bool = False,
+    iteration: int | None = None,
+) -> Sides:
+    """Return what to compare.
+
+    Arguments:
+        place: the project.
+        environ: our environment.
+        name: id or name of a branch; it is held against where it started from.
+        other: another one: what leads from the first to this is shown.
+        saved: with the saved work of both.
+        iteration: only what this one has done.
+
+    Raises:
+        UsageError: these do not go together.
+        NotFoundError: there is no such branch or iteration.
+        RalphError: there is no repository.
+
+    """
+    if iteration is not None and (other or saved):
+        raise UsageError("--iteration is about one branch as it was then", "leave out ID2 and --saved")
+    where = place.git(environ)
+    known = branches.read(place, environ)
+    one = branches.named(known, name)
+    if iteration is not None:
+        return _iteration(place, environ, one, iteration)
+    if other is not None:
+        two = branches.named(known, other)
+        lacking = tuple(branch.name for branch in (one, two) if saved and branch.saved is None)
+        return Sides(_tip(one, saved=saved), _tip(two, saved=saved), lacking)
+    lacking = (one.name,) if saved and one.saved is None else ()
+    return Sides(base_of(place, where, one), _tip(one, saved=saved), lacking)
+
+
+def _tip(one: Branch, *, saved: bool) -> str:
+    return (one.saved or one.tip) if saved else one.tip
+
+
+def base_of(place: Project, where: Git, one: Branch) -> str:
+    """Return where a branch started from: as recorded, else its merge base with the main branch.
+
+    For a branch that has no history in common with that it is the empty tree.
+
+    Arguments:
+        place: the project.
+        where: git in it.
+        one: the branch.
+
+    Raises:
+        NotFoundError: nothing was recorded, and there is no main branch.
+
+    """
+    if one.base and git.existing_commits(where, [one.base]):
+        return one.base
+    main = branches.main_branch(place, where, config.of_project(place.root).main)
+    return merge_base(where, main.tip, one.tip) or empty_tree(where)
+
+
+def _iteration(place: Project, environ: Mapping[str, str], one: Branch, number: int) -> Sides:
+    """Return the states before and after an iteration.
+
+    Each has told what it left, but for the last one: that is what its session has left.
+    """
+    where = place.git(environ)
+    agent_id = one.id or (one.record or {}).get("id", "")
+    prefix = f"{SNAPSHOTS}{agent_id}/"
+    there = git.refs(where, prefix) if agent_id else {}
+    states = {
+        int(ref.removeprefix(prefix)): tip
+        for ref, tip in there.items()
+        if _NUMBER.fullmatch(ref.removeprefix(prefix))
+    }
+    ran = max(states, default=0)
+    try:
+        session = inventory.find(place, environ, agent_id)
+    except RalphError:  # none is known by that id
+        session = None
+    kept = _kept(session.directory / "events.jsonl") if session and session.directory else {}
+    if kept:
+        heads = facts_of(where, [head for head, _ in kept.values() if head])
+        states = {
+            turn: states[turn] if snapshot and turn in states else head
+            for turn, (head, snapshot) in kept.items()
+            if (snapshot and turn in states) or head in heads
+        }
+    if session and session.record and session.verdict is Verdict.FINISHED:
+        last = session.record.iteration
+        if (one.record or {}).get("session") == session.record.session:  # nobody has gone on with it since
+            states.setdefault(last, one.saved or one.tip)
+        ran = max(ran, last)
+    if number not in (
+        states if kept else range(1, ran + 1)
+    ):  # one that changed nothing may have left nothing
+        raise NotFoundError(
+            f"of iteration {number} of {one.name} nothing is known",
+            f"ralph-wrap logs --events {one.label} lists what was kept of each",
+        )
+    base = base_of(place, where, one)
+
+    def state(last: int) -> str:
+        earlier = [turn for turn in states if turn <= last]
+        return states[max(earlier)] if earlier else base
+
+    return Sides(state(number - 1), state(number))
+
+
+def _kept(log: Path) -> dict[int, tuple[str, bool]]:
+    """Return what a session has told of each iteration: the commit at HEAD, and whether there is a snapshot.
+
+    Arguments:
+        log: its event log, whatever somebody made of it.
+
+    """
+    found = {}
+    try:
+        lines = files.read(log, _LARGEST).split(b"\n")
+    except OSError:
+        return {}
+    for line in lines:
+        if b'"iteration.kept"' not in line:
+            continue
+        with contextlib.suppress(ValueError, TypeError, KeyError, RecursionError):
+            told = json.loads(line)
+            if told["event"] == "iteration.kept" and type(told["iteration"]) is int:
+                head = told["head"] if isinstance(told["head"], str) else ""
+                found[told["iteration"]] = (head if _OID.fullmatch(head) else "", bool(told["snapshot"]))
+    return found

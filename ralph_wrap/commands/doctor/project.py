@@ -1,0 +1,195 @@
+"""The project: its git, its owner, what a session writes there, and the agents."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ralph_wrap import git, worktree
+from ralph_wrap.agents import NAMES, known
+from ralph_wrap.commands.doctor.result import Check, failed, fine, noted
+from ralph_wrap.config import Ignore, trust
+from ralph_wrap.errors import GitError, GitTooOldError, RalphError
+from ralph_wrap.git import Git
+from ralph_wrap.state import project
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ralph_wrap.config import Settings
+    from ralph_wrap.git import Repository
+    from ralph_wrap.state.project import Project
+
+_HOOKS_OFF_SINCE = (2, 31)  # GIT_CONFIG_COUNT
+_REPOSITORY = ("", "objects", "refs", "refs/heads", "refs/heads/ralph", "worktrees", "logs/refs/heads/ralph")
+_STATE = (".ralph", ".ralph/run", ".ralph/run/agents", ".ralph/run/sessions", ".ralph/run/trash")
+
+
+def git_version(place: Project, environ: Mapping[str, str]) -> Check:
+    """Tell whether git is there, and new enough."""
+    name, why = "git", "worktrees need git 2.15, hooks can be kept out of the agent's commits since 2.31"
+    if isinstance(place.obstacle, GitTooOldError):
+        return failed(name, place.obstacle.message, why, place.obstacle.hint)
+    version = _version(place, environ)
+    if version is None:
+        assert place.obstacle is not None
+        return failed(name, place.obstacle.message, why, place.obstacle.hint)
+    number = ".".join(map(str, version))
+    if version < _HOOKS_OFF_SINCE:
+        found = f"{number}, which cannot switch hooks off for one process: they run in the agent's commits"
+        return noted(name, found, why, "install git 2.31 or newer, or --hooks on")
+    return fine(name, number, why)
+
+
+def _version(place: Project, environ: Mapping[str, str]) -> tuple[int, ...] | None:
+    if place.repository is not None:
+        return place.repository.git_version
+    try:
+        return git.parse_version(git.run(Git(place.checkout, git.environment(environ)), "version").stdout)
+    except (OSError, GitError):
+        return None
+
+
+def repository(place: Project, environ: Mapping[str, str]) -> Iterator[Check]:
+    """Tell whether there is something to make a worktree of; nothing is told without git."""
+    why = "without a repository and a commit there is no worktree: sessions work in the directory itself"
+    if place.repository is not None:
+        yield fine("repository", os.fspath(place.repository.common_dir), why)
+        if place.repository.head is None:
+            fix = "git commit --allow-empty -m start"
+            yield failed("commit", "the repository has no commit yet", why, fix)
+        else:
+            yield fine("commit", place.repository.head, why)
+    elif place.obstacle is not None and git_version(place, environ).ok:
+        yield failed("repository", place.obstacle.message, why, place.obstacle.hint)
+
+
+def owner(place: Project, began_as: int, refused: RalphError | None) -> Check:
+    """Tell whose files sessions make.
+
+    Arguments:
+        place: the project.
+        began_as: user id that we were started with.
+        refused: why root could not become the owner.
+
+    """
+    name, why = "owner", "files of another user in the project are in its owner's way, and git may refuse it"
+    status, uid = place.checkout.stat(), os.geteuid()
+    if refused is not None:
+        return failed(name, refused.message, why, refused.hint)
+    if uid != began_as:
+        found = f"user id {uid} owns {place.checkout}; sessions that root starts become that user"
+        return fine(name, found, why)
+    if uid == status.st_uid:
+        return fine(name, f"user id {uid}, who runs this, owns {place.checkout}", why)
+    return noted(
+        name,
+        f"user id {uid} runs this, {place.checkout} belongs to user id {status.st_uid}",
+        why,
+        f"run it as its owner: docker exec --user {status.st_uid}:{status.st_gid}, or as root",
+    )
+
+
+def state(place: Project, environ: Mapping[str, str]) -> Check:
+    """Tell whether records and worktrees can be kept in the project."""
+    name, why = ".ralph", "sessions register there: without that they work in the directory itself"
+    places = [place.root / part for part in (*_STATE, project.WORKTREES)]
+    there = [path for path in places if os.path.lexists(path)]
+    if next(iter(project.registries(place, environ))).directory != place.root / _STATE[1]:
+        link = next(path for path in there if path.is_symlink())
+        return failed(name, f"{link} is a symlink, which is not followed", why, "replace it by a directory")
+    for path in there or [place.root]:
+        if path.is_symlink() or not path.is_dir():
+            fix = f"mv {shlex.quote(os.fspath(path))} elsewhere"
+            return failed(name, f"{path} is in the way: it is no directory", why, fix)
+        if not _writable(path):
+            return failed(name, f"{path} cannot be written by user id {os.geteuid()}", why, _give(path))
+    return fine(name, "there, and can be written" if there else "can be made", why)
+
+
+_ROOM = "a session makes its branch ralph/<id> and registers its worktree"
+
+
+def repository_files(repository: Repository) -> Check:
+    """Tell whether git can write where it has to."""
+    name, common = "repository files", repository.common_dir
+    for path in (common / part for part in _REPOSITORY):
+        if path.is_dir() and not _writable(path):
+            return failed(name, f"{path} cannot be written by user id {os.geteuid()}", _ROOM, _give(common))
+    return fine(name, "can be written", _ROOM)
+
+
+def branch_names(place: Project, environ: Mapping[str, str]) -> Check:
+    """Tell whether git can make the branches of sessions."""
+    name, ref = "branch names", "refs/heads/ralph"
+    if ref in git.refs(place.git(environ), ref):
+        return failed(
+            name, "branch ralph is in the way of ralph/<id>", _ROOM, "git branch -m ralph ANOTHER-NAME"
+        )
+    return fine(name, "ralph/<id> can be made", _ROOM)
+
+
+def ignore_rule(place: Project, repository: Repository, rule: Ignore, environ: Mapping[str, str]) -> Check:
+    """Tell whether git ignores the worktrees, or will."""
+    name, why = "ignore rule", "without it the project lists, and may add, the files of worktrees"
+    if git.is_ignored(place.git(environ), f"{worktree.RULE}probe"):
+        return fine(name, f"{worktree.RULE} is ignored", why)
+    if rule is Ignore.OFF:
+        return noted(name, f"{worktree.RULE} is not ignored, as was asked for", why, "ignore = 'gitignore'")
+    exclude = repository.common_dir / "info" / "exclude"
+    path = exclude if rule is Ignore.EXCLUDE else repository.root / ".gitignore"
+    if path.is_symlink():
+        fix = "--ignore exclude puts the rule into .git/info/exclude"
+        return failed(name, f"{path} is a symlink, which git does not follow", why, fix)
+    # The file is replaced, so it is its directory that counts.
+    if not _writable(next(parent for parent in path.parents if parent.is_dir())):
+        return failed(name, f"{path} cannot be written", why, "add the line by hand, or --ignore off")
+    return fine(name, f"the first session adds {worktree.RULE} to {path}", why)
+
+
+def commands(settings: Settings, found: Project, environ: Mapping[str, str]) -> Check:
+    """Tell whether the user has approved the commands of the configuration."""
+    name, why = "trust", "an agent can write the configuration: no command of it runs without approval"
+    wanted = settings.commands
+    if not wanted:
+        return fine(name, "the configuration has no commands", why)
+    keys = ", ".join(wanted)
+    if not settings.runs_commands:
+        return fine(name, f"{keys}: not run unless a session is told so", why)
+    if reason := trust.implied(environ):
+        return fine(name, f"{keys}: approved by {reason}", why)
+    try:
+        approved = trust.is_approved(found.root, wanted, environ)
+    except RalphError as error:
+        return failed(name, error.message, why, error.hint)
+    if approved:
+        return fine(name, f"{keys}: approved", why)
+    return failed(name, f"{keys}: configured, but not approved", why, "ralph-wrap trust")
+
+
+def agents(environ: Mapping[str, str]) -> Iterator[Check]:
+    """Tell which agents are installed; none of them has to be."""
+    for name in NAMES:
+        agent = known(name)
+        path = shutil.which(agent.command[0], path=environ.get("PATH", os.defpath))
+        check, why = f"agent {name}", f"--agent {name} runs it; any other agent goes behind --"
+        yield fine(check, path, why) if path else noted(check, "not installed", why, agent.install)
+
+
+def python() -> Check:
+    """Tell which Python this is; an older one would not have come so far."""
+    return fine("python", platform.python_version(), "ralph-wrap needs 3.11 or newer")
+
+
+def _writable(directory: Path) -> bool:
+    return os.access(directory, os.W_OK | os.X_OK)
+
+
+def _give(path: Path) -> str:
+    if os.statvfs(path).f_flag & os.ST_RDONLY:
+        return "mount it without :ro"
+    return f"sudo chown -R {os.geteuid()}:{os.getegid()} {shlex.quote(os.fspath(path))}"

@@ -1,0 +1,193 @@
+"""Which branches are meant, which are not to be touched, and what would go with the others."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+from datetime import datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+from ralph_wrap import branches, config, git
+from ralph_wrap.branches import HEADS, WIP, Branch
+from ralph_wrap.branches.compare import compare
+from ralph_wrap.errors import ConflictError, NotFoundError, RalphError
+from ralph_wrap.git.compare import commits_nowhere_else, entries, facts_of
+from ralph_wrap.state import project
+from ralph_wrap.system import files
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from ralph_wrap.branches import Main
+    from ralph_wrap.branches.compare import Facts
+    from ralph_wrap.git import Git
+    from ralph_wrap.state.project import Project
+
+# Git lists of a HEAD what it leads to in the end, where the branch that it names only stands for another one.
+_BEGUN_ON = ("HEAD", "rebase-merge/head-name", "rebase-apply/head-name", "BISECT_START")  # git-worktree(1)
+_NAMED = 10  # commits and files that a refusal names; the others are counted
+
+
+class Wanted(NamedTuple):
+    """Which branches are to go.
+
+    Attributes:
+        names: ids or names; none for all that are named by an id.
+        merged: those that the main branch has.
+        empty: those that got no commit, and left no saved work.
+        older_than: of all these, only those that nothing has been done to for so many seconds.
+        force: also what would be lost.
+
+    """
+
+    names: tuple[str, ...] = ()
+    merged: bool = False
+    empty: bool = False
+    older_than: float | None = None
+    force: bool = False
+
+
+class Judge:
+    """What decides whether branches may go.
+
+    Arguments:
+        place: the project.
+        environ: our environment.
+        chosen: the branches.
+        now: seconds since 1970.
+
+    """
+
+    def __init__(
+        self, place: Project, environ: Mapping[str, str], chosen: Sequence[Branch], now: float
+    ) -> None:
+        self._where = place.git(environ)
+        self._now = now
+        self._main = _main(place, self._where)
+        repository = project.repository_of(place)
+        self._common_dir = repository.common_dir
+        self._checked_out = _checked_out(self._where, self._common_dir)
+        saved = [_of_saved(one) for one in chosen if one.saved and not one.only_saved]
+        self._facts, _ = compare(self._where, repository, self._main, [*chosen, *saved], pairs=False)
+        tips = [oid for one in chosen for oid in (one.tip, one.saved) if oid]
+        self._known = facts_of(self._where, tips)
+
+    def fits(self, one: Branch, wanted: Wanted) -> bool:
+        """Tell whether a branch is among those that are wanted."""
+        facts = self._facts[one.name]
+        if wanted.older_than is not None and self._now - self._touched(one) < wanted.older_than:
+            return False
+        if not wanted.merged and not wanted.empty:
+            return True
+        return bool((wanted.merged and facts.merged) or (wanted.empty and self._is_empty(one, facts)))
+
+    def _touched(self, one: Branch) -> float:
+        """Return when something was last done to a branch."""
+        names = [name for name in (one.name, one.saved_name) if name is not None]
+        times = [self._facts[name].time for name in names]
+        return max([*(time for time in times if time is not None), _ended(one)])
+
+    def _is_empty(self, one: Branch, facts: Facts) -> bool:
+        """Tell whether a branch got no commit and left no saved work, as its session has recorded."""
+        return one.saved is None and (one.tip == one.base if one.base else facts.ahead == 0)
+
+    def look_again(self) -> None:
+        """Have :meth:`busy` tell of worktrees that were made since, too."""
+        self._checked_out = _checked_out(self._where, self._common_dir)
+
+    def busy(self, one: Branch) -> RalphError | None:
+        """Return why a branch is not to be touched at all."""
+        if one.verdict is not None:
+            return ConflictError(
+                f"the session of {one.name} is {one.verdict}: it is not touched",
+                {
+                    "live": f"ralph-wrap stop {one.label}",
+                    "orphan": "ralph-wrap sweep",
+                }.get(one.verdict, "ralph-wrap ps"),
+            )
+        for name in {one.name, one.saved_name}:
+            if name in self._checked_out:
+                return ConflictError(
+                    f"{name} is checked out in {self._checked_out[name]}: it is not touched",
+                    f"ralph-wrap rm {one.id}"
+                    if one.id and one.record
+                    else f"git -C {shlex.quote(str(self._checked_out[name]))} switch --detach",
+                )
+        if self._main is not None and one.ref == self._main.ref:
+            return ConflictError(f"{one.name} is the main branch", "main = in .ralph/config.toml names it")
+        return None
+
+    def lost(self, one: Branch) -> tuple[str, ...]:
+        """Return what nothing else would hold, one line each."""
+        found: list[str] = []
+        facts = self._facts[one.name]
+        if not facts.merged and not one.only_saved:
+            if self._main is None or one.tip == one.base:
+                commits = commits_nowhere_else(self._where, one.tip)
+            else:
+                commits = git.commits_without(self._where, [one.tip], self._main.tip)
+            found += _some([f"{commit.id[:12]} {commit.subject}" for commit in commits], "commits")
+        if one.saved and not self._saved_elsewhere(one):
+            found += [f"{line} in {one.saved_name}" for line in _some(self._saved_paths(one.saved), "paths")]
+        return tuple(found)
+
+    def _saved_elsewhere(self, one: Branch) -> bool:
+        """Tell whether the main branch has all of some saved work, or its own branch has the very files."""
+        facts = self._facts[one.saved_name or one.name]
+        if facts.ahead == 0:
+            return True
+        fact = self._known.get(one.saved or "")
+        if fact is None or not fact.parents or self._is_staged(fact.parents):
+            return False
+        own = self._known.get(one.tip)
+        same = own is not None and fact.parents[0] == one.tip and own.tree == fact.tree
+        return bool(facts.merged) or same
+
+    def _is_staged(self, parents: Sequence[str]) -> bool:
+        """Tell whether an index that held more than HEAD is on the second parent of saved work."""
+        return len({git.tree_of(self._where, parent) for parent in parents}) > 1
+
+    def _saved_paths(self, saved: str) -> list[str]:
+        fact = self._known.get(saved)
+        pair = (saved, fact.parents[0]) if fact and fact.parents else (saved,)
+        return [path for found in entries(self._where, [pair]) for path in found] or ["nothing but commits"]
+
+
+def _checked_out(where: Git, common_dir: Path) -> dict[str, Path]:
+    """Return which branches are checked out, and where; those too that a rebase or a bisection began on."""
+    found = {info.branch: info.path for info in git.list_worktrees(where) if info.branch}
+    for directory in (common_dir, *sorted(common_dir.glob("worktrees/*"))):
+        for name in _BEGUN_ON:
+            with contextlib.suppress(OSError):
+                began = git.text(files.read(directory / name)).strip().removeprefix("ref: ")
+                found.setdefault(began.removeprefix(HEADS), directory)
+    return found
+
+
+def _main(place: Project, where: Git) -> Main | None:
+    configured = config.of_project(place.root).main
+    try:
+        return branches.main_branch(place, where, configured)
+    except NotFoundError:
+        if configured:
+            raise
+        return None
+
+
+def _of_saved(one: Branch) -> Branch:
+    """Return the branch that holds saved work as one of its own."""
+    return one._replace(name=one.name + WIP, id=None, tip=one.saved or one.tip, saved=None)
+
+
+def _ended(one: Branch) -> float:
+    """Return when the session of a branch ended, in seconds since 1970; 0 if that is not known."""
+    try:
+        return datetime.fromisoformat(str((one.record or {}).get("ended"))).timestamp()
+    except (ValueError, OverflowError, OSError):  # whatever somebody made of the file
+        return 0.0
+
+
+def _some(lines: Sequence[str], nouns: str) -> list[str]:
+    more = len(lines) - _NAMED
+    return [*lines[:_NAMED], *([f"and {more} more {nouns}"] if more > 0 else [])]

@@ -1,0 +1,343 @@
+"""Land branches on another one: tried first, then all at once or not at all, each for itself."""
+
+from __future__ import annotations
+
+import contextlib
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+from ralph_wrap import branches, git
+from ralph_wrap.branches import HEADS
+from ralph_wrap.commands.merge.move_target import Step, has_note, move, recover
+from ralph_wrap.commands.merge.ordering import best
+from ralph_wrap.commands.merge.run_check import run_check
+from ralph_wrap.commands.merge.target import checkouts_of, require_movable, require_room
+from ralph_wrap.commands.merge.trial_merge import How, attempt
+from ralph_wrap.config import trust
+from ralph_wrap.errors import ConflictError, NotFoundError, RalphError, StoppedError
+from ralph_wrap.git import compare
+from ralph_wrap.git import merge as merging
+from ralph_wrap.state import check_results, project
+from ralph_wrap.state.registry import Registry
+from ralph_wrap.worktree import temporary
+from ralph_wrap.worktree.user_checkout import names
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from ralph_wrap.branches import Branch
+    from ralph_wrap.commands.merge.target import Target
+    from ralph_wrap.git import Git, Repository
+    from ralph_wrap.state.project import Project
+    from ralph_wrap.system.log import Log
+    from ralph_wrap.worktree.temporary import Trial
+
+
+class Landed(NamedTuple):
+    """What became of one branch.
+
+    Attributes:
+        id: agent id, ``None`` for a branch that is not named by one.
+        branch: short name.
+        target: short name of the branch that it was to land on.
+        outcome: ``landed``, ``nothing to do`` (the target has it), or ``left`` (as it is, like the target).
+        way: ``fast-forward``, ``merge``, ``squash`` or ``rebase``; ``None`` unless landed.
+        before: where the target was; ``None`` if that was not looked at.
+        after: where it is.
+        commits: of the branch that the target did not have.
+        conflicts: files that both have changed.
+        check: exit status of the check, ``None`` if none was run.
+        saved: the branch that holds saved work, which does not land.
+        reason: why it was left.
+        hint: what to do about it.
+
+    """
+
+    id: str | None
+    branch: str
+    target: str
+    outcome: str
+    way: str | None = None
+    before: str | None = None
+    after: str | None = None
+    commits: int | None = None
+    conflicts: tuple[str, ...] = ()
+    check: int | None = None
+    saved: str | None = None
+    reason: str | None = None
+    hint: str | None = None
+
+
+_TIMED_OUT = 124  # as timeout(1) has it
+
+
+class _Yard(NamedTuple):
+    """Where branches land: everything that is the same for each of them."""
+
+    place: Project
+    repository: Repository
+    where: Git
+    home: Registry
+    trial: Trial
+    target: Target
+    how: How
+    into_main: bool
+    check: str
+    check_timeout: float
+    environ: Mapping[str, str]
+    told: Log
+    stopped: Callable[[], bool]
+
+
+def land(
+    place: Project,
+    environ: Mapping[str, str],
+    wanted: Sequence[Branch],
+    target: Target,
+    *,
+    told: Log,
+    how: How = How.MERGE,
+    best_order: bool = False,
+    check: str = "",
+    check_timeout: float = 0.0,
+    main: str | None = None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> list[Landed]:
+    """Land branches, one after the other; one that cannot land is left, and the next one is tried.
+
+    Arguments:
+        place: the project.
+        environ: our environment.
+        wanted: what is to land, in this order.
+        target: on what.
+        told: of what takes long.
+        how: in which way.
+        best_order: in the order of fewest conflicts instead.
+        check: command that has to be satisfied with the result; approved.
+        check_timeout: seconds that it may take; 0: as long as it takes.
+        main: short name of the main branch.
+        stopped: tells that a signal came: what has not moved by then does not.
+
+    Raises:
+        RalphError: nothing can be tried at all; nothing has moved.
+
+    """
+    repository = project.repository_of(place)
+    where = place.git(environ)
+    home = _home(place, environ)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(temporary.turn(repository, home, told, stopped))
+        try:
+            recover(where, repository, home, told)
+            temporary.tidy(repository, home)
+            tip = _tip(where, target)
+        except OSError as error:
+            raise RalphError(f"{home.directory} cannot be used: {error}; nothing has moved") from error
+        asked = [one.name for one in wanted]
+        early = {one.name: _before_trying(where, one, target, tip) for one in wanted}
+        left = [one for one in wanted if early[one.name] is None]
+        landed = [told_early for one in wanted if (told_early := early[one.name])]
+        if left:
+            opened = stack.enter_context(temporary.opened(where, repository, home, tip, whole=bool(check)))
+            if best_order:
+                left = best(opened, repository, left, tip, stopped)
+            yard = _Yard(
+                place,
+                repository,
+                where,
+                home,
+                opened,
+                target,
+                how,
+                target.name == main,
+                check,
+                check_timeout,
+                environ,
+                told,
+                stopped,
+            )
+            landed += [_land(yard, one) for one in left]
+    # Otherwise in the order in which they were tried.
+    return landed if best_order else sorted(landed, key=lambda one: asked.index(one.branch))
+
+
+def _home(place: Project, environ: Mapping[str, str]) -> Registry:
+    home = next(project.registries(place, environ))
+    if home.directory != place.root / project.RUN:
+        raise RalphError(
+            f"{place.root / project.RUN} leads elsewhere: it is not followed", "replace it by a directory"
+        )
+    return home
+
+
+def _tip(where: Git, target: Target) -> str:
+    tip = git.refs(where, target.ref).get(target.ref)
+    if tip is None:
+        raise NotFoundError(f"there is no branch {target.name} any more", "--into names another one")
+    return tip
+
+
+def _left(one: Branch, target: Target, reason: str, hint: str = "") -> Landed:
+    return Landed(
+        one.id, one.name, target.name, "left", saved=one.saved_name, reason=reason, hint=hint or None
+    )
+
+
+def _before_trying(where: Git, one: Branch, target: Target, tip: str) -> Landed | None:
+    """Return what is plain without any trial, ``None`` if nothing is."""
+    if one.verdict is not None:
+        ending = "stop" if one.verdict == "live" else "sweep"
+        more = f" {one.label}" if one.verdict == "live" else ""
+        return _left(one, target, f"its session is {one.verdict}", f"first: ralph-wrap {ending}{more}")
+    if one.only_saved:
+        return _left(one, target, "it is saved work, and no branch", f"ralph-wrap apply {one.label}")
+    if merging.is_ancestor(where, one.tip, tip):
+        return _nothing(one, target, tip)
+    if compare.merge_base(where, tip, one.tip) is None:
+        return _left(one, target, f"its history has nothing in common with that of {target.name}")
+    return None
+
+
+def _nothing(one: Branch, target: Target, tip: str) -> Landed:
+    return Landed(one.id, one.name, target.name, "nothing to do", before=tip, after=tip, saved=one.saved_name)
+
+
+def _land(yard: _Yard, one: Branch) -> Landed:
+    if yard.stopped():
+        return _left(one, yard.target, "a signal came before it was tried")
+    try:
+        return _try(yard, one)
+    except StoppedError as error:
+        return _left(one, yard.target, error.message)
+    except RalphError as error:
+        return _left(one, yard.target, error.message, error.hint)
+    except OSError as error:
+        return _left(one, yard.target, str(error), "it must be writable, on a disk that is not full")
+
+
+def _try(yard: _Yard, one: Branch) -> Landed:
+    target = yard.target
+    tip = _tip(yard.where, target)
+    if merging.is_ancestor(yard.where, one.tip, tip):  # it came with one that has just landed
+        return _nothing(one, target, tip)
+    checkouts = checkouts_of(yard.where, yard.repository, target)
+    require_movable(yard.repository, target, checkouts)
+    made = attempt(yard.trial.here, one, target, tip, yard.how, yard.into_main)
+    if made.commit is None:
+        reason = f"conflicts with {target.name} in {names(made.conflicts)}"
+        hint = f"git merge {one.name}, on {target.name}, and resolve them"
+        return _left(one, target, reason, hint)._replace(before=tip, after=tip, conflicts=made.conflicts)
+    if made.commit == tip:
+        return _nothing(one, target, tip)
+    changes = merging.moved(yard.where, tip, made.commit)
+    for checkout in checkouts:
+        require_room(target, checkout, changes)
+    status, in_time = _check(yard, one, tip) if yard.check else (None, True)
+    if status:
+        how = f"failed with status {status}" if in_time else f"was not done after {yard.check_timeout:g} s"
+        reason = f"check {how} on what {one.name} and {target.name} make together"
+        hint = f"its output is above; {'check' if in_time else 'check_timeout'} in .ralph/config.toml"
+        return _left(one, target, reason, hint)._replace(before=tip, after=tip, check=status)
+    if yard.stopped():
+        raise StoppedError("a signal came before it could land; nothing has moved")
+    # A check takes its time; and only now it is known what is to change.
+    if _tip(yard.where, target) != tip:
+        raise ConflictError(f"{target.name} has moved in the meantime", "try again")
+    require_movable(yard.repository, target, checkouts, {change.path for change in changes})
+    for checkout in checkouts:
+        require_room(target, checkout, changes)
+    move(
+        yard.where,
+        yard.home,
+        yard.trial,
+        checkouts,
+        Step(target.ref, tip, made.commit),
+        f"ralph-wrap merge {one.name}: {made.way}",
+    )
+    return Landed(
+        id=one.id,
+        branch=one.name,
+        target=target.name,
+        outcome="landed",
+        way=made.way,
+        before=tip,
+        after=made.commit,
+        commits=git.count_commits(yard.where, tip, one.tip),
+        check=status,
+        saved=one.saved_name,
+    )
+
+
+def _check(yard: _Yard, one: Branch, tip: str) -> tuple[int, bool]:
+    """Run the check, and return its exit status, and whether it has ended in time."""
+    yard.told.event("check.started", f"check of {one.name}: {yard.check.strip().partition(chr(10))[0]}")
+    ended_with = run_check(
+        yard.check,
+        yard.trial.path,
+        git.environment(yard.environ),
+        branch=one.name,
+        project=yard.place.root,
+        timeout=yard.check_timeout,
+        stopped=yard.stopped,
+    )
+    status = _TIMED_OUT if ended_with is None else ended_with
+    yard.told.event("check.ended", branch=one.name, status=status)
+    ended = datetime.now(UTC).isoformat(timespec="seconds")
+    with contextlib.suppress(OSError):  # a note, and no more
+        result = check_results.Check(
+            status, yard.target.name, tip, ended, trust.digest({"check": yard.check})
+        )
+        check_results.keep(yard.home.directory, one.tip, result)
+    return status, ended_with is not None
+
+
+def undo_killed(place: Project, environ: Mapping[str, str], told: Log) -> None:
+    """Undo what a merge that was killed has left, unless one is at work, or there is nothing.
+
+    Arguments:
+        place: the project.
+        environ: our environment.
+        told: of what was undone.
+
+    Raises:
+        RalphError: it cannot be undone.
+        OSError: the same.
+
+    """
+    home = Registry(place.root / project.RUN)
+    repository = place.repository
+    if (
+        repository is None
+        or not (has_note(home) or temporary.is_left(home))
+        or temporary.is_taken(repository)
+    ):
+        return
+    with contextlib.suppress(StoppedError), temporary.turn(repository, home, told, lambda: True):
+        recover(place.git(environ), repository, home, told)
+        temporary.tidy(repository, home)
+
+
+def problem(landed: Sequence[Landed]) -> ConflictError | None:
+    """Return the error that says what did not land, ``None`` if everything did."""
+    left = [one for one in landed if one.outcome == "left"]
+    if not left:
+        return None
+    said = "; ".join(f"{one.branch}: {one.reason}" for one in left)
+    count = "" if len(landed) == 1 else f"{len(left)} of {len(landed)} did not land: "
+    return ConflictError(f"{count}{said}", left[0].hint or "")
+
+
+def named_branch(place: Project, environ: Mapping[str, str], name: str) -> Branch:
+    """Return a branch by its short name, whether it is below ``ralph/`` or not.
+
+    Raises:
+        NotFoundError: there is none.
+
+    """
+    known = branches.read(place, environ)
+    if found := next((one for one in known if one.name == name), None):
+        return found
+    ref = f"{HEADS}{name}"
+    if tip := git.refs(place.git(environ), ref).get(ref):
+        return branches.Branch(name, None, tip, None, None, None)
+    raise NotFoundError(f"there is no branch {name}", "git branch --list")

@@ -1,0 +1,70 @@
+"""In which order branches land so that as few as possible are in each other's way."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+from ralph_wrap.errors import GitError
+from ralph_wrap.git import compare
+from ralph_wrap.git import merge as merging
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ralph_wrap.branches import Branch
+    from ralph_wrap.git import Git, Repository
+    from ralph_wrap.worktree.temporary import Trial
+
+
+def best(
+    trial: Trial, repository: Repository, wanted: Sequence[Branch], tip: str, stopped: Callable[[], bool]
+) -> list[Branch]:
+    """Return branches in the order of fewest conflicts; of equal ones, as they were given.
+
+    Each pair is tried. What conflicts with the target comes last; of the others always the one next that is
+    in the way of the fewest that are left, and those it is in the way of come after all that are not.
+
+    Arguments:
+        trial: where it is tried.
+        repository: the project's.
+        wanted: the branches.
+        tip: of the target.
+        stopped: tells that a signal came; what was not tried by then counts as free of conflicts.
+
+    """
+    clash = _clashes(trial, repository, [tip, *(one.tip for one in wanted)], stopped)
+    hopeless = [one for one in wanted if frozenset((tip, one.tip)) in clash]
+    left = [one for one in wanted if one not in hopeless]
+    chosen: list[Branch] = []
+    after: list[Branch] = []
+    while left:
+        following = min(left, key=lambda one: sum(frozenset((one.tip, other.tip)) in clash for other in left))
+        beaten = [one for one in left if frozenset((one.tip, following.tip)) in clash]
+        chosen.append(following)
+        after += beaten
+        left = [one for one in left if one not in beaten and one != following]
+    return [*chosen, *after, *hopeless]
+
+
+def _clashes(
+    trial: Trial, repository: Repository, tips: Sequence[str], stopped: Callable[[], bool]
+) -> set[frozenset[str]]:
+    """Return the pairs of commits that cannot be merged."""
+    pairs = list(combinations(dict.fromkeys(tips), 2))
+    if repository.git_version >= compare.MERGES:
+        objects = trial.registration / "objects"
+        objects.mkdir()
+        tried = compare.merges(trial.here, pairs, common_dir=repository.common_dir, objects=objects)
+        return {frozenset(pair) for pair, merge in zip(pairs, tried, strict=True) if not merge.clean}
+    return {frozenset(pair) for pair in pairs if not stopped() and _conflict(trial.here, *pair)}
+
+
+def _conflict(here: Git, one: str, other: str) -> bool:
+    if merging.is_ancestor(here, one, other) or merging.is_ancestor(here, other, one):
+        return False
+    try:
+        merging.start_over(here, one)
+        return merging.clashes(here, other)
+    except GitError:  # unrelated histories
+        return True

@@ -1,0 +1,104 @@
+"""Run the project's ``check`` on what a branch and the target make together."""
+
+from __future__ import annotations
+
+import math
+import os
+import select
+import signal
+import time
+from typing import TYPE_CHECKING
+
+from ralph_wrap.errors import RalphError, StoppedError
+from ralph_wrap.system import process
+from ralph_wrap.system.process_tree import Offspring
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+_TICK = 100  # milliseconds until a signal is seen
+_GRACE = 5.0  # seconds between TERM and KILL
+
+
+def run_check(
+    command: str,
+    directory: Path,
+    environ: Mapping[str, str],
+    *,
+    branch: str,
+    project: Path,
+    timeout: float,
+    stopped: Callable[[], bool],
+) -> int | None:
+    """Run a command by ``sh -c`` to its end, its output where our errors go.
+
+    What it has left running is ended, too.
+
+    Arguments:
+        command: approved.
+        directory: where everything is checked out.
+        environ: our environment; of its ``RALPH_…`` it gets none but those that say what is checked.
+        branch: what is to land.
+        project: the project root.
+        timeout: seconds until it is ended; 0 waits as long as it takes.
+        stopped: tells that a signal came.
+
+    Returns:
+        Its exit status; ``None`` if it took too long.
+
+    Raises:
+        StoppedError: a signal came before the end.
+        RalphError: there is no ``sh``.
+
+    """
+    name = f"check-{os.urandom(4).hex()}"
+    told: dict[str, str | Path] = {
+        "BRANCH": branch,
+        "PROJECT": project,
+        "WORKSPACE": directory,
+        "SESSION_ID": name,
+    }
+    env = {key: value for key, value in environ.items() if not key.startswith(("RALPH_", "GIT_INDEX"))}
+    env |= {f"RALPH_{key}": os.fspath(value) for key, value in told.items()} | {"PWD": os.fspath(directory)}
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    try:
+        group = process.Group(
+            ("sh", "-c", command),
+            cwd=directory,
+            env=env,
+            streams=process.Streams(nothing, 2, 2),
+            inherited=nothing,
+        )
+    except OSError as error:
+        raise RalphError(f"check cannot be run: {error.strerror}", "sh has to be on the PATH") from None
+    finally:
+        os.close(nothing)
+    left = Offspring(whole_process=False, session=name)
+    try:
+        status, cut_short = _wait(group, timeout, stopped)
+    finally:
+        left.end(_GRACE, stopped, asked=False)
+    if not cut_short:
+        return status
+    if stopped():
+        raise StoppedError("a signal came while the check ran; nothing has moved")
+    return None
+
+
+def _wait(group: process.Group, timeout: float, stopped: Callable[[], bool]) -> tuple[int, bool]:
+    """Return the exit status, and whether the check was ended by us."""
+    end = time.monotonic() + timeout if timeout else math.inf
+    deadline = None
+    while (status := group.poll()) is None:
+        now = time.monotonic()
+        if deadline is None and (now >= end or stopped()):
+            deadline = now + _GRACE
+            group.signal(signal.SIGTERM)
+        if deadline is not None and now >= deadline:
+            group.signal(signal.SIGKILL)
+        waiting = select.poll()
+        if group.pidfd >= 0:
+            waiting.register(group.pidfd, select.POLLIN)
+        waiting.poll(_TICK)
+    return status, deadline is not None

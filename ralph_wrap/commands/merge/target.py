@@ -1,0 +1,222 @@
+"""The branch that others land on, and the checkouts that have to move with it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from ralph_wrap import branches, git
+from ralph_wrap.branches import HEADS
+from ralph_wrap.errors import ConflictError, NotFoundError
+from ralph_wrap.git import merge as merging
+from ralph_wrap.state import project
+from ralph_wrap.system import files
+from ralph_wrap.worktree.ignore import appended
+from ralph_wrap.worktree.user_checkout import Checkout, in_the_way, names
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from ralph_wrap.git import Git, Repository
+    from ralph_wrap.git.merge import Moved
+    from ralph_wrap.state.project import Project
+
+_IGNORE = ".gitignore"
+_SESSION = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{4}")
+
+
+class Target(NamedTuple):
+    """A branch: its short name, and its full one."""
+
+    name: str
+    ref: str
+
+
+def target_of(place: Project, environ: Mapping[str, str], into: str | None, configured: str | None) -> Target:
+    """Return the branch to land on.
+
+    Arguments:
+        place: the project.
+        environ: our environment.
+        into: its short name; ``None`` for the main branch.
+        configured: ``main`` in the configuration.
+
+    Raises:
+        NotFoundError: there is no such branch.
+        ConflictError: it only stands for another one.
+        RalphError: there is no repository.
+
+    """
+    project.repository_of(place)
+    where = place.git(environ)
+    if into is None:
+        main = branches.main_branch(place, where, configured)
+        name, ref = main.name, main.ref
+    else:
+        name, ref = into, HEADS + into
+    if not ref.startswith(HEADS) or not git.is_branch_name(where, name) or ref not in git.refs(where, ref):
+        raise NotFoundError(f"there is no local branch {name!r} to land on", f"git branch {name}; or --into")
+    if other := git.followed(where, ref):
+        other = other.removeprefix(HEADS)
+        raise ConflictError(f"{name} is only another name of {other}", f"--into {other}")
+    return Target(name, ref)
+
+
+def checkouts_of(where: Git, repository: Repository, target: Target) -> list[Checkout]:
+    """Return every checkout of the target; each can be moved.
+
+    Raises:
+        ConflictError: one of them is not to be reached, or a session works in it.
+        GitError: they cannot be listed.
+        OSError: the same.
+
+    """
+    found = []
+    for number, listed in enumerate(git.list_worktrees(where)):
+        if listed.branch != target.name:
+            continue
+        info = listed._replace(path=_main_path(repository, listed.path)) if number == 0 else listed
+        git_dir = repository.common_dir if number == 0 else _registration(repository.common_dir, info.path)
+        if git_dir is None or not info.path.is_dir() or not _leads_to(info.path, git_dir):
+            raise ConflictError(
+                f"{target.name} is checked out at {info.path}, which is not to be reached from here",
+                f"land it there; if it is gone for good: git worktree remove {shlex.quote(str(info.path))}",
+            )
+        if info.path.parent.parts[-2:] == (".ralph", "worktrees") and _SESSION.fullmatch(info.path.name):
+            raise ConflictError(
+                f"{target.name} is checked out in the worktree of a session, {info.path}",
+                f"ralph-wrap stop {info.path.name}, or, if it has ended: ralph-wrap rm {info.path.name}",
+            )
+        here = where._replace(
+            cwd=info.path, git_dir=git_dir, common_dir=repository.common_dir, work_tree=info.path
+        )
+        found.append(Checkout(info.path, git_dir, here))
+    return found
+
+
+def _main_path(repository: Repository, listed: Path) -> Path:
+    """Return where the main checkout is; git names another place if the repository is not in it."""
+    for path in (listed, repository.root):
+        try:
+            if (path / ".git").resolve() == repository.common_dir:
+                return path
+            named = git.text(files.read(path / ".git")).removeprefix("gitdir: ").rstrip("\n")
+        except OSError:
+            continue
+        if (path / named).resolve() == repository.common_dir:
+            return path
+    return listed
+
+
+def _leads_to(path: Path, git_dir: Path) -> bool:
+    """Tell whether it is this checkout that stands there, and not another one by now."""
+    place = path / ".git"
+    try:
+        named = git.text(files.read(place)).removeprefix("gitdir: ").rstrip("\n")
+    except OSError:
+        return place.resolve() == git_dir.resolve()
+    return (path / named).resolve() == git_dir.resolve()
+
+
+def _registration(common_dir: Path, path: Path) -> Path | None:
+    """Return the registration that names a linked worktree."""
+    ours = os.fsencode(path / ".git") + b"\n"
+    for registration in sorted(common_dir.glob("worktrees/*")):
+        try:
+            if files.read(registration / "gitdir") == ours:
+                return registration
+        except OSError:
+            continue
+    return None
+
+
+def require_movable(
+    repository: Repository, target: Target, checkouts: Sequence[Checkout], coming: Collection[str] = ()
+) -> None:
+    """Make sure that nobody is in the middle of anything on the target.
+
+    The line that a session has added to ``.gitignore`` may be uncommitted, unless that file is to change.
+
+    Arguments:
+        repository: the project's.
+        target: the branch.
+        checkouts: of it.
+        coming: paths that are to change.
+
+    Raises:
+        ConflictError: somebody is, or a checkout holds what is not committed.
+        GitError: it cannot be told.
+
+    """
+    common_dir = repository.common_dir
+    for git_dir in (common_dir, *sorted(common_dir.glob("worktrees/*"))):
+        for state in ("rebase-merge/head-name", "rebase-apply/head-name", "BISECT_START"):
+            if _line(git_dir / state) in {target.name, target.ref}:
+                operation = merging.operation(git_dir)
+                raise ConflictError(f"a {operation} of {target.name} is in progress", "finish or abort it")
+    for checkout in checkouts:
+        _require_clean(target, checkout, coming)
+
+
+def _line(path: Path) -> str:
+    try:
+        return git.text(files.read(path)).strip()
+    except OSError:
+        return ""
+
+
+def _require_clean(target: Target, checkout: Checkout, coming: Collection[str]) -> None:
+    where = f"{target.name} is checked out in {checkout.path}"
+    if _is_worked_in(checkout.path):
+        raise ConflictError(f"{where}, where a session works that is not isolated", "ralph-wrap ps")
+    if operation := merging.operation(checkout.git_dir):
+        raise ConflictError(f"{where}, where a {operation} is in progress", "finish or abort it")
+    if (checkout.git_dir / "index.lock").exists():
+        raise ConflictError(
+            f"{where}, whose index is locked",
+            f"git works there; if none does: rm {checkout.git_dir / 'index.lock'}",
+        )
+    with git.start_status(checkout.here, "dirty") as asking:
+        status = git.parse_status(git.finish(asking, "status").stdout)
+    changed = [path for path in status.changed if path != _IGNORE or path in coming or not _is_rule(checkout)]
+    if changed:
+        raise ConflictError(
+            f"{where}, where changes are not committed: {names(changed)}", "commit or stash them"
+        )
+
+
+def _is_worked_in(top: Path) -> bool:
+    with contextlib.suppress(OSError):  # no lock can be had there: the session could not have one, either
+        return files.is_locked(top)
+    return False
+
+
+def _is_rule(checkout: Checkout) -> bool:
+    """Tell whether all that differs in ``.gitignore`` is our own line, which is not staged."""
+    staged = git.run(checkout.here, "diff-index", "--cached", "--quiet", "HEAD", "--", _IGNORE, accept=(0, 1))
+    if staged.status != 0:
+        return False
+    try:
+        committed = git.run(checkout.here, "cat-file", "blob", f"HEAD:{_IGNORE}", accept=(0, 128)).stdout
+        return files.read(checkout.path / _IGNORE) == appended(committed)
+    except OSError:
+        return False
+
+
+def require_room(target: Target, checkout: Checkout, changes: Sequence[Moved]) -> None:
+    """Make sure that no file that git does not know, ignored or not, is where one is to come.
+
+    Raises:
+        ConflictError: one is.
+
+    """
+    if found := list(in_the_way(checkout.path, changes)):
+        raise ConflictError(
+            f"{target.name} is checked out in {checkout.path}, where files would be overwritten that git does"
+            f" not know: {names(found)}",
+            "move them away, or commit them",
+        )

@@ -1,0 +1,95 @@
+"""What a branch and the target make together, tried in a temporary worktree."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from ralph_wrap import git
+from ralph_wrap.errors import ConflictError
+from ralph_wrap.git import merge as merging
+
+if TYPE_CHECKING:
+    from ralph_wrap.branches import Branch
+    from ralph_wrap.commands.merge.target import Target
+    from ralph_wrap.git import Git
+
+_LISTED = 100  # commits in the message of a squash; the others are counted
+
+
+class How(Enum):
+    """How a branch lands."""
+
+    MERGE = "merge"
+    NO_FF = "no-ff"
+    SQUASH = "squash"
+    REBASE = "rebase"
+
+
+class Attempt(NamedTuple):
+    """What came of it.
+
+    Attributes:
+        commit: what the target would become; ``None`` if that cannot be.
+        way: ``fast-forward``, ``merge``, ``squash`` or ``rebase``.
+        conflicts: paths that both have changed.
+
+    """
+
+    commit: str | None
+    way: str
+    conflicts: tuple[str, ...] = ()
+
+
+def attempt(here: Git, branch: Branch, target: Target, tip: str, how: How, into_main: bool) -> Attempt:
+    """Make the commit that the target would become; *here* it is then checked out.
+
+    Arguments:
+        here: git in a detached worktree that nobody works in.
+        branch: what is to land.
+        target: on what.
+        tip: where that is.
+        how: in which way.
+        into_main: the target is the main branch.
+
+    Raises:
+        ConflictError: the branch cannot land in this way.
+        GitError: git fails for another reason than conflicts.
+
+    """
+    merging.start_over(here, tip)
+    ahead = merging.is_ancestor(here, tip, branch.tip)
+    if how is How.REBASE and merging.has_merges(here, branch.tip, tip):
+        raise ConflictError(
+            f"{branch.name} holds merge commits, which cannot be replayed", "without --rebase, or --squash"
+        )
+    if ahead and how in {How.MERGE, How.REBASE}:
+        merging.start_over(here, branch.tip)
+        return Attempt(branch.tip, "fast-forward")
+    if how is How.REBASE:
+        way, conflicts = "rebase", merging.replay(here, merging.to_replay(here, branch.tip, tip))
+    elif how is How.SQUASH:
+        way, conflicts = "squash", merging.squash(here, branch.tip, _list(here, branch, tip))
+    else:
+        way, conflicts = "merge", merging.merge(here, branch.tip, _message(branch, target, into_main))
+    if conflicts:
+        return Attempt(None, way, conflicts)
+    commit = git.resolve_commit(here, "HEAD")
+    assert commit is not None  # it was just made
+    if how is How.MERGE and git.tree_of(here, commit) == git.tree_of(here, tip):
+        commit = tip  # it has landed in another way before
+    return Attempt(commit, way)
+
+
+def _message(branch: Branch, target: Target, into_main: bool) -> str:
+    """Return what git would say itself."""
+    return f"Merge branch '{branch.name}'{'' if into_main else f' into {target.name}'}"
+
+
+def _list(here: Git, branch: Branch, tip: str) -> str:
+    commits = git.commits_without(here, [branch.tip], tip)[::-1]
+    counted = f"{len(commits)} commit{'' if len(commits) == 1 else 's'}"
+    rows = [f"* {commit.subject} ({commit.id[:12]})" for commit in commits[:_LISTED]]
+    if len(commits) > _LISTED:
+        rows.append(f"* and {len(commits) - _LISTED} more")
+    return "\n".join((f"Squash branch '{branch.name}': {counted}", "", *rows, ""))

@@ -1,0 +1,1 @@
+"""Open a pull request for the work of a session."""

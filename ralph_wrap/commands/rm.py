@@ -1,0 +1,106 @@
+"""Remove the worktree that a session has kept at its end: what was edited since is saved, branches stay."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, NamedTuple
+
+from ralph_wrap.errors import RalphError, RefusedError
+from ralph_wrap.session.recovery import Remains
+from ralph_wrap.state import inventory
+from ralph_wrap.state.inventory import Verdict
+from ralph_wrap.system import files
+from ralph_wrap.system.log import on_stderr
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ralph_wrap.state.project import Project
+
+
+class Removed(NamedTuple):
+    """What became of one session.
+
+    Attributes:
+        id: agent id.
+        session: session id.
+        removed: its worktree; false if there was none any more.
+        saved: the branch that holds what was uncommitted.
+
+    """
+
+    id: str
+    session: str
+    removed: bool
+    saved: str | None
+
+
+def remove_all(
+    place: Project, environ: Mapping[str, str], names: Iterable[str]
+) -> tuple[list[Removed], RalphError | None]:
+    """Save and remove the worktrees of sessions that have ended.
+
+    Arguments:
+        place: the project.
+        environ: our environment.
+        names: agent ids or session ids.
+
+    Returns:
+        What became of those that could be removed, and why others could not.
+
+    """
+    removed = []
+    failures: list[RalphError] = []
+    for name in names:
+        try:
+            removed.append(remove(place, environ, name))
+        except RalphError as error:
+            failures.append(error)
+    if not failures:
+        return removed, None
+    return removed, type(failures[0])("; ".join(one.message for one in failures), failures[0].hint)
+
+
+def remove(place: Project, environ: Mapping[str, str], name: str) -> Removed:
+    """Save and remove the worktree of a session that has ended.
+
+    Arguments:
+        place: the project.
+        environ: our environment.
+        name: agent id or session id.
+
+    Raises:
+        UsageError: the name is neither.
+        NotFoundError: there is no such session.
+        RefusedError: the worktree cannot be saved in full, or the session has not ended; it stays.
+        RalphError: somebody else removes it at this moment.
+
+    """
+    found = inventory.find(place, environ, name)
+    if found.record is None or found.directory is None or found.verdict is not Verdict.FINISHED:
+        raise RefusedError(f"session {found.name} is {found.verdict.value}: it is not touched", found.note)
+    record = found.record
+    lock = files.try_lock(found.directory)
+    if lock is None:
+        raise RalphError(f"somebody else removes session {found.name} at this moment")
+    log = on_stderr(environ)
+    try:
+        log.attach(found.directory / "events.jsonl", agent_id=record.id, session_id=record.session)
+        remains = Remains(place, environ, found.home, record, log)
+        tree = remains.worktree()
+        if tree is None:
+            log.event("worktree.missing", f"session {record.session} has no worktree (any more)")
+            return Removed(record.id, record.session, removed=False, saved=None)
+        outcome = remains.leave(tree, for_good=True)
+        remains.write_report(outcome)
+    finally:
+        log.close()
+        lock.release()
+    if outcome.kept:
+        raise RefusedError(
+            f"worktree of session {record.session} kept: {outcome.kept}",
+            f"to delete it with all that is in it: git worktree remove -f -f {shlex.quote(str(tree.path))}",
+        )
+    return Removed(
+        record.id, record.session, removed=True, saved=outcome.saved.branch if outcome.saved else None
+    )

@@ -1,0 +1,312 @@
+"""Finish what dead sessions have left: end their processes, save, remove, release.
+
+For each record whose owner is provably dead, in an order that bears being killed at any point and done anew:
+
+1. **Take its place.** Its lock becomes ours, and the record is read again under it: of any number of sweeps,
+   and of the session itself if it lives after all, only one goes on.
+2. **End what it has left running**: processes that carry its id in their environment, its agent's and its
+   own git commands. Nobody else's.
+3. **Save and remove**, as its own end would have: the same code with the settings that stand in its record.
+4. **Report, then release**: the report of an owner that had come so far is kept.
+
+Live, foreign and unknown sessions are never touched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from ralph_wrap import worktree
+from ralph_wrap.errors import NotFoundError, RalphError, RefusedError
+from ralph_wrap.session.recovery import Remains
+from ralph_wrap.state import inventory, project
+from ralph_wrap.state.inventory import Verdict
+from ralph_wrap.state.registry import Record, Unreadable
+from ralph_wrap.system import files, liveness, process_tree
+from ralph_wrap.system.log import on_stderr
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping
+    from pathlib import Path
+
+    from ralph_wrap.state.project import Project
+    from ralph_wrap.state.registry import Claim, Registry
+    from ralph_wrap.system.log import Log
+    from ralph_wrap.worktree import Outcome
+
+_GRACE = 2.0  # seconds between TERM and KILL for what a dead session has left running
+_LAST_BREATH = 2.0  # seconds for a process that was killed to let go of its files
+_TICK = 0.05  # seconds between two looks
+_EVENTS_READ = 1 << 20  # bytes: an agent starts early
+
+
+class Swept(NamedTuple):
+    """What became of one session that is not finished.
+
+    Attributes:
+        id: agent id.
+        session: session id, ``None`` if its record cannot be read.
+        verdict: what was known of it.
+        action: ``finished``, ``kept`` (so is its worktree: not all of it could be saved), ``left`` (not
+            ours to touch), ``failed``, or, in a dry run, ``would finish``.
+        saved: the branch that holds what was uncommitted.
+        note: why, in words.
+        hint: what to do about it.
+
+    """
+
+    id: str
+    session: str | None
+    verdict: str
+    action: str
+    saved: str | None = None
+    note: str | None = None
+    hint: str | None = None
+
+
+def sweep(
+    place: Project,
+    environ: Mapping[str, str],
+    *,
+    dry_run: bool = False,
+    adopted: Collection[str] = (),
+    stopped: Callable[[], bool] = lambda: False,
+) -> list[Swept]:
+    """Finish every orphan of a project.
+
+    Arguments:
+        place: the project.
+        environ: our environment.
+        dry_run: touch nothing, tell what would be done.
+        adopted: agent ids of foreign sessions that the user knows to be dead.
+        stopped: asked before each; what is left then is left to the next sweep.
+
+    Raises:
+        NotFoundError: no session that is not finished has an id that is to be adopted.
+        RefusedError: such a session is alive, or its record cannot be read.
+
+    """
+    found = [(home, record) for home in project.registries(place, environ) for record in home.unfinished()]
+    verdicts = [_verdict(home, record) for home, record in found]
+    _check_adopted(
+        adopted, {record.id: verdict for (_, record), verdict in zip(found, verdicts, strict=True)}
+    )
+    swept = []
+    for (home, record), verdict in zip(found, verdicts, strict=True):
+        dead = verdict is Verdict.ORPHAN or (verdict is Verdict.FOREIGN and record.id in adopted)
+        if isinstance(record, Unreadable):
+            swept.append(Swept(record.id, None, verdict.value, "left", note=record.reason))
+        elif not dead and not (verdict is Verdict.FINISHED and home.has(record.id)):
+            if verdict is not Verdict.LIVE:
+                swept.append(Swept(record.id, record.session, verdict.value, "left"))
+        elif dry_run:
+            swept.append(Swept(record.id, record.session, verdict.value, "would finish"))
+        elif not stopped():
+            swept += _finish(place, environ, home, record, verdict)
+    if not dry_run:
+        _tidy(place, environ)
+        resume_deletions(place, environ)
+    return swept
+
+
+def _tidy(place: Project, environ: Mapping[str, str]) -> None:
+    """Remove what holds nothing of anybody's work; what cannot be removed harms nobody."""
+    with contextlib.suppress(OSError):
+        if place.repository is not None:
+            worktree.tidy(place.repository)
+        for home in project.registries(place, environ):
+            if home.directory.is_dir():
+                home.tidy()
+
+
+def resume_deletions(place: Project, environ: Mapping[str, str]) -> None:
+    """Go on with the deletion of removed worktrees, and report what is in the trash but not ours.
+
+    Arguments:
+        place: the project.
+        environ: our environment.
+
+    """
+    for home in project.registries(place, environ):
+        with contextlib.suppress(OSError):
+            _empty_trash(home.trash, environ)
+
+
+def _empty_trash(trash: Path, environ: Mapping[str, str]) -> None:
+    """Go on with deletions that were cut short, and report what does not belong there."""
+    emptied = worktree.empty_trash(trash)
+    if emptied.resumed:
+        count = len(emptied.resumed)
+        on_stderr(environ).event(
+            "trash.resumed",
+            f"{count} removed worktree{'s' if count > 1 else ''} in {trash} still had to be deleted: "
+            "that goes on in the background",
+            hint=f"what is still there when that has ended cannot be deleted by this user: ls {trash}",
+            paths=list(map(os.fspath, emptied.resumed)),
+        )
+    for path in emptied.foreign:
+        on_stderr(environ).warning(
+            "trash.foreign",
+            f"{path} was not put there by ralph-wrap, and stays",
+            f"move it to another place: mv {shlex.quote(str(path))} .",
+        )
+
+
+def kept(swept: Collection[Swept]) -> RefusedError | None:
+    """Return the error that says what could not be finished, ``None`` if all could."""
+    left = [entry for entry in swept if entry.action in {"kept", "failed"}]
+    if not left:
+        return None
+    hints = dict.fromkeys(entry.hint for entry in left if entry.hint)
+    return RefusedError(
+        "; ".join(f"{entry.session}: {entry.note}" for entry in left),
+        "; ".join(hints) or "nothing is lost: what could not be saved is still in the worktree",
+    )
+
+
+def _verdict(home: Registry, record: Record | Unreadable) -> Verdict:
+    if isinstance(record, Unreadable):
+        return Verdict.UNKNOWN
+    try:
+        return inventory.verdict_on(record, home)
+    except OSError:
+        return Verdict.UNKNOWN
+
+
+def _check_adopted(adopted: Collection[str], verdicts: Mapping[str, Verdict]) -> None:
+    for agent_id in adopted:
+        if agent_id not in verdicts:
+            raise NotFoundError(f"no session {agent_id} that is not finished", "ralph-wrap ps lists them")
+        if verdicts[agent_id] in {Verdict.LIVE, Verdict.UNKNOWN}:
+            raise RefusedError(
+                f"session {agent_id} is {verdicts[agent_id].value}: it cannot be adopted",
+                "only a foreign session can be declared dead",
+            )
+
+
+def _finish(
+    place: Project, environ: Mapping[str, str], home: Registry, record: Record, verdict: Verdict
+) -> Iterator[Swept]:
+    session = record.session
+    try:
+        claim = home.take_over(record)
+        if claim is None:
+            if home.has(record.id):
+                yield Swept(record.id, session, verdict.value, "left", note="somebody else has its lock now")
+            return
+        log = on_stderr(environ)
+        log.attach(claim.directory / "events.jsonl", agent_id=record.id, session_id=session)
+        try:
+            outcome = _end(place, environ, claim, log)
+        finally:
+            claim.leave()
+            log.close()
+    except Exception as error:  # noqa: BLE001 -- one session's remains must not keep the others, or a start
+        action = "kept" if isinstance(error, RefusedError) else "failed"
+        hint = error.hint if isinstance(error, RalphError) else None
+        yield Swept(record.id, session, verdict.value, action, note=str(error), hint=hint)
+        return
+    saved = outcome.saved.branch if outcome and outcome.saved else None
+    if outcome and outcome.kept and not outcome.asked:
+        yield Swept(record.id, session, verdict.value, "kept", saved, outcome.kept)
+    else:
+        note = outcome.kept if outcome else _missing(place, record)
+        yield Swept(record.id, session, verdict.value, "finished", saved, note)
+
+
+def _end(place: Project, environ: Mapping[str, str], claim: Claim, log: Log) -> Outcome | None:
+    """End a dead session whose place we have taken; return what became of its worktree."""
+    record = claim.record
+    log.event("session.found_dead", f"session {record.session} is dead: finishing it", state=record.state)
+    _require_seen(claim)
+    survivors = _end_leftovers(claim, log)
+    remains = Remains(place, environ, claim.registry, record, log)
+    tree = remains.worktree()
+    outcome = remains.leave(tree, survivors) if tree else None
+    if record.drop_empty or not _agent_started(claim):
+        remains.drop_unused_branch(tree, outcome)
+    remains.write_report(outcome)
+    if tree is None and (missing := _missing(place, record)):
+        log.warning("worktree.missing", message=missing)
+    claim.release()
+    log.event("session.swept", _told(record, outcome))
+    return outcome
+
+
+def _missing(place: Project, record: Record) -> str | None:
+    """Say so if a worktree has gone in which an agent worked, and nothing of ours has removed it."""
+    if record.state != "running" or record.branch is None:
+        return None
+    path = place.root / project.WORKTREES / record.session
+    return f"its worktree was moved or replaced: nothing is at {path}, and git has forgotten it"
+
+
+def _require_seen(claim: Claim) -> None:
+    """Make sure that what a dead session's agent may have left running is seen from here, or gone for sure.
+
+    Raises:
+        RefusedError: it is not.
+        OSError: that cannot be told.
+
+    """
+    record = claim.record
+    if record.boot_id != liveness.boot_id() or liveness.sees(record.pid_namespace):
+        return
+    if liveness.is_of_host(record.pid_namespace):
+        raise RefusedError(
+            "it ran on the host, whose processes are not seen from here", "ralph-wrap sweep, on the host"
+        )
+    if claim.registry.has_container(record):
+        raise RefusedError(
+            "the container that it ran in lives, and its processes are not seen from here",
+            "ralph-wrap sweep there, or end that container",
+        )
+
+
+def _end_leftovers(claim: Claim, log: Log) -> tuple[int, ...]:
+    """End what a dead session has left running; return the pids of what outlives even SIGKILL.
+
+    Raises:
+        RefusedError: something runs that cannot be found.
+        OSError: that cannot be told.
+
+    """
+    left = process_tree.Offspring(whole_process=False, session=claim.record.session, dead=True)
+    deadline = time.monotonic() + _LAST_BREATH
+    while True:
+        ended = left.end(_GRACE, lambda: False, asked=False)
+        if ended.told:
+            log.event("processes.ended", count=ended.told)
+        if ended.survivors or not claim.has_agents():
+            return ended.survivors
+        # Who is dying, or is between fork(2) and execve(2), has the lock but shows no environment.
+        if time.monotonic() >= deadline:
+            raise RefusedError(
+                "processes of its agent run where they are not seen from here, perhaps in another container",
+                "ralph-wrap sweep there, or end that container",
+            )
+        time.sleep(_TICK)
+
+
+def _agent_started(claim: Claim) -> bool:
+    """Tell whether its agent was seen to start; only a branch that nothing came of is at stake."""
+    if claim.record.state == "starting":
+        return False
+    try:
+        events = files.read(claim.directory / "events.jsonl", _EVENTS_READ)
+    except OSError:
+        return True
+    return b'"event": "agent.started"' in events
+
+
+def _told(record: Record, outcome: Outcome | None) -> str:
+    words = f"session {record.session} is finished"
+    if outcome and outcome.saved and outcome.saved.branch:
+        words += f": saved on {outcome.saved.branch}"
+    if outcome and outcome.kept:
+        words += f"; worktree kept ({outcome.kept})"
+    return words

@@ -1,0 +1,157 @@
+"""Remove a worktree that was made for another program, and its branch if that is asked for.
+
+Order: everything that could be lost is looked at first, and named; then the worktree goes, as
+``worktree.remove`` does it; the branch only after that, if it is still where it was looked at. A branch that
+we did not make, or that is checked out elsewhere, stays and that is said. At last what hooks needed is taken
+out of the shared configuration.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from ralph_wrap import git, worktree
+from ralph_wrap.commands.worktree.prepare import home_of, recover
+from ralph_wrap.errors import GitError, RalphError, RefusedError
+from ralph_wrap.state import project
+from ralph_wrap.worktree.remove import remove
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+    from pathlib import Path
+
+    from ralph_wrap.git import Git
+    from ralph_wrap.state.project import Project
+    from ralph_wrap.system.log import Log
+    from ralph_wrap.worktree import LinkedWorktree, Losses
+
+_SHOWN = 20  # commits that a refusal names
+
+
+class Cleaned(NamedTuple):
+    """What was removed; the fields of the documented tool, in its spelling."""
+
+    removed: bool
+    branchDeleted: bool  # noqa: N815
+    path: str
+
+
+def cleanup(
+    place: Project,
+    environ: Mapping[str, str],
+    path: Path,
+    *,
+    cwd: Path,
+    keep_branch: bool,
+    force: bool,
+    now: datetime,
+    told: Log,
+) -> Cleaned:
+    """Remove a worktree that bears our mark.
+
+    Arguments:
+        place: the project.
+        environ: our environment.
+        path: the worktree, absolute.
+        cwd: where this is called.
+        keep_branch: leave its branch.
+        force: whatever would be lost.
+        now: names it in the trash.
+        told: of what somebody should know.
+
+    Raises:
+        NotFoundError: there is no worktree.
+        NotOursError: it is not ours to remove.
+        ConflictError: somebody else has locked it.
+        RefusedError: work would be lost, or somebody works in it; everything is as it was.
+        RalphError: it could not be removed.
+
+    """
+    common_dir = project.repository_of(place).common_dir
+    recover(place)
+    tree, _ = worktree.find(common_dir, path)
+    if cwd.resolve().is_relative_to(tree.path):
+        raise RefusedError(
+            f"{tree.path} stays: this is called in it", f"call it in another directory: cd {place.root}"
+        )
+    # Not the checkout: that may be the one that goes.
+    where = place.git(environ)._replace(cwd=common_dir)
+    tip = None if keep_branch else _tip_to_delete(tree, where, told)
+    alone = [] if tip is None else git.commits_only_on(where, tree.branch, tip)
+
+    def check(found: Losses) -> None:
+        if force or (found.none and not alone):
+            return
+        lines = [*found.lines(), *(_named(tree, commit) for commit in alone[:_SHOWN])]
+        if len(alone) > _SHOWN:
+            lines.append(f"and {len(alone) - _SHOWN} more commits")
+        instead = "--keep-branch keeps the commits; " if found.none else ""
+        raise RefusedError(
+            f"{tree.path} stays, this would be lost: {'; '.join(lines)}",
+            f"{instead}--force removes it all the same",
+        )
+
+    trash = home_of(place).trash
+    name = f"{now:%Y%m%dT%H%M%SZ}-{os.urandom(2).hex()}"
+    try:
+        found = remove(tree, where, trash, name, check=check)
+    except OSError as error:
+        raise RalphError(
+            f"{tree.path} stays: {error.strerror}: {os.fsdecode(error.filename or '')}"
+        ) from error
+    if found.ignored_files:
+        told.event(
+            "worktree.removed",
+            f"ignored files that went with {tree.path}: {found.ignored_files}",
+            ignored=found.ignored_files,
+        )
+    deleted = tip is not None and _delete_branch(where, tree, tip, told, force=force)
+    _tidy(common_dir, told)
+    return Cleaned(removed=True, branchDeleted=deleted, path=os.fspath(tree.path))
+
+
+def _tip_to_delete(tree: LinkedWorktree, where: Git, told: Log) -> str | None:
+    """Return where the branch is that is to go; ``None`` if it is not there, or not ours."""
+    ref = f"refs/heads/{tree.branch}"
+    if not tree.branch_created or not worktree.holds_its_branch(tree):
+        told.warning(
+            "branch.kept",
+            f"branch {tree.branch} stays: it was there before, or is not what was checked out",
+        )
+        return None
+    return git.refs(where, ref).get(ref)
+
+
+def _named(tree: LinkedWorktree, commit: git.Commit) -> str:
+    return f"commit only on {tree.branch}: {commit.id[:12]} {commit.subject}"
+
+
+def _delete_branch(where: Git, tree: LinkedWorktree, tip: str, told: Log, *, force: bool) -> bool:
+    ref = f"refs/heads/{tree.branch}"
+    reason = ""
+    try:
+        with worktree.repository_lock(tree.common_dir):
+            if holder := git.worktree_holding(where, ref):
+                reason = f"it is checked out in {holder}"
+            elif not force and git.commits_only_on(where, tree.branch, tip):
+                reason = "no other branch holds its commits any more"
+            else:
+                git.delete_ref(where, ref, tip)
+    except GitError:
+        reason = "it has moved by now"
+    except OSError as error:
+        reason = f"the repository cannot be locked: {error.strerror}"
+    if reason:
+        told.warning("branch.kept", f"branch {tree.branch} stays: {reason}")
+    return not reason
+
+
+def _tidy(common_dir: Path, told: Log) -> None:
+    """Take away what the worktree needed; it is gone, so nothing that fails here is an error."""
+    try:
+        with worktree.repository_lock(common_dir):
+            worktree.tidy_hooks(common_dir)
+    except (RalphError, OSError) as error:
+        told.warning("configuration.kept", f"{common_dir}/config keeps what hooks needed: {error}")

@@ -1,0 +1,232 @@
+"""Make a worktree for another program, on a new branch that is named after a task.
+
+What stands against it is looked for before anything is made; then, in this order, our own directory, the
+ignore rule, branch and worktree in one transaction (``worktree.make``), and copies of ignored files. Names
+are looked up first and claimed by git: who loses a race for one takes the next number. The checkout that this
+is called in is only read.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING, NamedTuple
+
+from ralph_wrap import git, worktree
+from ralph_wrap.commands.worktree.branch_name import branch_name
+from ralph_wrap.commands.worktree.prepare import home_of
+from ralph_wrap.errors import ConflictError, GitError, IsolationError, NotFoundError, UsageError
+from ralph_wrap.session.preflight import layout_of
+from ralph_wrap.state import project
+from ralph_wrap.state.project import WORKTREES
+from ralph_wrap.system import files
+from ralph_wrap.worktree.ignore import appended
+from ralph_wrap.worktree.managed.git_config import require_configurable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from ralph_wrap.config import Ignore
+    from ralph_wrap.git import Git, Repository
+    from ralph_wrap.state.project import Project
+    from ralph_wrap.system.log import Log
+    from ralph_wrap.worktree import LinkedWorktree, Mark
+
+_RACES = 1000  # names that others may take before us; then something is wrong
+_NAMED = 3  # changed files that a warning names
+_GITIGNORE = ".gitignore"
+
+
+class Created(NamedTuple):
+    """A worktree that was made; the fields of the documented tool, in its spelling."""
+
+    path: str
+    branch: str
+    basedOn: str  # noqa: N815
+
+
+def create(
+    place: Project,
+    environ: Mapping[str, str],
+    words: str,
+    *,
+    prefix: str,
+    base: str | None,
+    path: Path | None,
+    hooks: bool,
+    sparse: Sequence[str],
+    links: Sequence[str],
+    ignore: Ignore,
+    copy: Sequence[str],
+    told: Log,
+    stopped: Callable[[], bool],
+) -> Created:
+    """Make a worktree on a new branch.
+
+    Arguments:
+        place: the project.
+        environ: our environment.
+        words: a slug, which the branch is named after.
+        prefix: what that name begins with.
+        base: where the branch begins; ``None`` is HEAD.
+        path: the new directory, absolute; ``None`` is one below the project root that is named as the branch.
+        hooks: git hooks run in it.
+        sparse: directories, or files in them, to check out; empty for all.
+        links: directories to share with the project by symlink.
+        ignore: where the ignore rule goes.
+        copy: patterns of ignored files that it gets a copy of.
+        told: of what somebody should know.
+        stopped: tells that a signal came.
+
+    Raises:
+        UsageError: prefix or path cannot be used.
+        NotFoundError: the base names no commit.
+        ConflictError: something is in the way.
+        RefusedError: hooks cannot be switched off here.
+        RalphError: no worktree can be had here; nothing is left of the attempt.
+
+    """
+    repository = project.repository_of(place)
+    where = place.git(environ)
+    wanted = branch_name(where, prefix, words)
+    commit = _commit(where, repository, base)
+    target = None if path is None else _checked_path(where, place, repository, path, told)
+    _free_name(where, wanted, place.root / WORKTREES)
+    layout = layout_of(sparse, tuple(links), place, where, commit)
+    if not hooks or layout != worktree.EVERYTHING:
+        require_configurable(where, repository)
+    _warn_of_changes(where, repository, told)
+    home_of(place)
+    if place.root == place.checkout:
+        _add_ignore_rule(where, repository, ignore, told)
+    mark = worktree.Mark(
+        branch=wanted,
+        base=commit,
+        branch_created=True,
+        origin=git.current_branch(where),
+    )
+    making = partial(
+        worktree.make,
+        where,
+        repository,
+        hooks_off=not hooks,
+        layout=layout,
+        stopped=stopped,
+        progress=told.progress,
+    )
+    tree = _make(where, making, place.root / WORKTREES, target, mark)
+    worktree.provide(tree, where, place.checkout, copy, told=told, stopped=stopped)
+    return Created(os.fspath(tree.path), tree.branch, tree.base)
+
+
+def _commit(where: Git, repository: Repository, base: str | None) -> str:
+    if repository.head is None:
+        raise NotFoundError(
+            f"{repository.root} has no commit yet to begin at", "git commit --allow-empty -m start"
+        )
+    commit = repository.head if base is None else git.resolve_commit(where, base)
+    if commit is None:
+        raise NotFoundError(f"--base {base} names no commit", "git log --oneline --all lists them")
+    return commit
+
+
+def _checked_path(where: Git, place: Project, repository: Repository, path: Path, told: Log) -> Path:
+    """Return a path, resolved, at which nothing is and which belongs to no other checkout."""
+    target = path.resolve()
+    if os.path.lexists(path) or os.path.lexists(target):
+        raise ConflictError(f"--path {path} is there already", "name a directory that is not there")
+    above = next(parent for parent in target.parents if parent.exists())
+    if not above.is_dir():
+        raise UsageError(f"--path {path}: {above} is no directory", "name another one")
+    if target.is_relative_to(repository.common_dir):
+        raise UsageError(f"--path {path} is inside {repository.common_dir}, git's own", "name another one")
+    main, *linked = git.list_worktrees(where)
+    ours = target.is_relative_to(place.root / WORKTREES)
+    for other in linked:
+        if target.is_relative_to(other.path) and not (ours and other.path == place.root):
+            raise UsageError(f"--path {path} is inside another worktree, {other.path}", "name another one")
+    if target.is_relative_to(main.path):
+        name = f"{target.relative_to(main.path)}/"
+        if not ours and not git.is_ignored(where._replace(cwd=main.path), name):
+            told.warning(
+                "path.not_ignored", f"git does not ignore {target}: git add would take it for a file", name
+            )
+    return target
+
+
+def _warn_of_changes(where: Git, repository: Repository, told: Log) -> None:
+    """Say that what is not committed stays where it is; the ignore rule, which we add ourselves, is known."""
+    try:
+        with git.start_status(where) as asking:
+            status = git.parse_status(git.finish(asking, "status").stdout)
+    except GitError as error:
+        told.warning("changes.unknown", f"uncommitted work in {repository.root} is not told: {error.message}")
+        return
+    changed = [*status.changed, *status.untracked]
+    if _GITIGNORE in changed and _is_only_the_rule(where, repository):
+        changed.remove(_GITIGNORE)
+    if changed:
+        more = f" and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
+        told.warning(
+            "changes.left",
+            f"uncommitted work in {repository.root} is not in the new worktree:"
+            f" {', '.join(changed[:_NAMED])}{more}",
+            "it is left alone; commit what the new worktree is to have",
+        )
+
+
+def _is_only_the_rule(where: Git, repository: Repository) -> bool:
+    committed = git.run(where, "cat-file", "blob", f"HEAD:{_GITIGNORE}", accept=(0, 128))
+    try:
+        return files.read(repository.root / _GITIGNORE) == appended(committed.stdout)
+    except OSError:
+        return False
+
+
+def _add_ignore_rule(where: Git, repository: Repository, ignore: Ignore, told: Log) -> None:
+    try:
+        changed = worktree.ensure_ignored(where, repository, ignore)
+    except IsolationError as error:
+        raise IsolationError(
+            error.message, 'add the line by hand, or ignore = "exclude" or "off" in .ralph/config.toml'
+        ) from error
+    if changed is not None:
+        told.event("ignore_rule.added", f"{worktree.RULE} added to {changed}", path=os.fspath(changed))
+
+
+def _make(
+    where: Git,
+    making: Callable[[Path, Mark], LinkedWorktree],
+    directory: Path,
+    path: Path | None,
+    mark: Mark,
+) -> LinkedWorktree:
+    for _ in range(_RACES):
+        name = _free_name(where, mark.branch, directory if path is None else None)
+        target = path or directory / name
+        try:
+            return making(target, mark._replace(branch=name))
+        except IsolationError:
+            if path is not None and os.path.lexists(path):
+                raise ConflictError(f"{path} is there by now", "name another directory") from None
+            if not os.path.lexists(target) and not git.refs(where, f"refs/heads/{name}"):
+                raise
+    raise ConflictError(f"others took {_RACES} names like {mark.branch} at this moment", "try again")
+
+
+def _free_name(where: Git, wanted: str, directory: Path | None) -> str:
+    """Return the first of ``wanted``, ``wanted-2``, … that neither a branch nor a directory has."""
+    taken = {name.removeprefix("refs/heads/") for name in git.refs(where, "refs/heads/")}
+    parents = {name[:at]: name for name in sorted(taken) for at, sign in enumerate(name) if sign == "/"}
+    for number in count(1):
+        name = wanted if number == 1 else f"{wanted}-{number}"
+        if below := parents.get(name):
+            raise ConflictError(
+                f"branch {below} leaves no room for a branch {name}",
+                "another --prefix, or: git branch -m to rename it",
+            )
+        if name not in taken and not (directory and os.path.lexists(directory / name)):
+            return name
+    raise AssertionError("numbers do not end")

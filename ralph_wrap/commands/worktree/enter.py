@@ -1,0 +1,317 @@
+"""Enter a worktree for a while, and exit it: by one session, which may be of any program.
+
+Who has entered what stands in the worktree's mark, so it is gone with the worktree, and no other session's
+worktree can be meant. Exiting removes only when nothing would be lost by that: commits are compared with the
+original branch as it is now, since what has been merged by then is not lost. That is why no commit of the
+time of entering is kept for the comparison, unless there was no branch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import time
+from datetime import UTC, datetime
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from ralph_wrap import git, worktree
+from ralph_wrap.commands.worktree.prepare import home_of, recover
+from ralph_wrap.errors import (
+    ConflictError,
+    GitError,
+    IsolationError,
+    RefusedError,
+    UsageError,
+)
+from ralph_wrap.state import project
+from ralph_wrap.system import directory_users, process_tree, tmux
+from ralph_wrap.worktree.remove import remove
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from ralph_wrap.config import Ignore
+    from ralph_wrap.git import Git, Repository
+    from ralph_wrap.state.project import Project
+    from ralph_wrap.system.log import Log
+    from ralph_wrap.worktree import LinkedWorktree, Losses, Mark
+
+_LONGEST = 100  # characters of a name
+_AGENT = re.compile(r"[0-9a-f]{4}(-wip)?")
+_LAST_BREATH = 2.0  # seconds for what ran in a tmux session
+_TICK = 0.02  # seconds between two looks
+_SHOWN = 20  # commits that a refusal names
+
+
+class Action(Enum):
+    """What becomes of a worktree that is exited."""
+
+    KEEP = "keep"
+    REMOVE = "remove"
+
+
+def action_of(word: str) -> Action:
+    """Return the action of a word.
+
+    Raises:
+        UsageError: there is none.
+
+    """
+    try:
+        return Action(word)
+    except ValueError:
+        raise UsageError(f"--action {word}: not known", "--action keep, --action remove") from None
+
+
+class Entered(NamedTuple):
+    """A worktree that was entered; the fields of the documented tool, in its spelling."""
+
+    path: str
+    branch: str
+    basedOn: str  # noqa: N815
+    originalCwd: str  # noqa: N815
+    tmuxSession: str | None  # noqa: N815
+
+
+class Exited(NamedTuple):
+    """How a worktree was exited; the fields of the documented tool, in its spelling."""
+
+    action: str
+    removed: bool
+    path: str | None
+    branch: str | None
+    originalCwd: str | None  # noqa: N815
+    tmuxSession: str | None  # noqa: N815
+    message: str
+
+
+def enter(
+    place: Project,
+    environ: Mapping[str, str],
+    name: str,
+    *,
+    session: str,
+    cwd: Path,
+    ignore: Ignore,
+    copy: Sequence[str],
+    told: Log,
+    in_tmux: bool = False,
+) -> Entered:
+    """Make the worktree ``.ralph/worktrees/NAME`` on branch ``ralph/NAME`` for a session.
+
+    Arguments:
+        place: the project.
+        environ: our environment.
+        name: of the worktree.
+        session: who enters it.
+        cwd: the directory that it is entered from.
+        ignore: where the ignore rule goes.
+        copy: patterns of ignored files that it gets a copy of.
+        told: of what was copied.
+        in_tmux: start a tmux session in it.
+
+    Raises:
+        UsageError: the name cannot be had, or there is no tmux.
+        ConflictError: this session has entered one already, or there is one of this name.
+        RalphError: no worktree can be had here; nothing is left of the attempt.
+
+    """
+    repository = project.repository_of(place)
+    home_of(place)
+    recover(place)
+    where = place.git(environ)
+    branch = f"ralph/{_checked(where, name)}"
+    if there := entered(place, repository, session):
+        path, mark = there
+        raise ConflictError(
+            f"session {session} is in {path} on {mark.branch} already",
+            "ralph-wrap worktree exit --action keep",
+        )
+    path = place.root / project.WORKTREES / name
+    if git.refs(where, f"refs/heads/{branch}") or os.path.lexists(path):
+        raise ConflictError(f"{branch} or {path} is there already", "choose another name")
+    if repository.head is None:
+        raise IsolationError("the repository has no commit yet", "git commit --allow-empty -m start")
+    if place.root == place.checkout:
+        worktree.ensure_ignored(where, repository, ignore)
+    mark = worktree.Mark(
+        branch=branch,
+        base=repository.head,
+        branch_created=True,
+        origin=git.current_branch(where),
+        session=session,
+        original_cwd=os.fspath(cwd),
+    )
+    tree = worktree.make(where, repository, path, mark)
+    worktree.provide(tree, where, place.checkout, copy, told=told)
+    if in_tmux:
+        try:
+            in_session = tmux.start(f"ralph-{name}", tree.path, environ)
+            tree, mark = worktree.find(repository.common_dir, path)
+            mark = mark._replace(tmux_session=in_session)
+            worktree.write_mark(tree.registration, mark)
+        except BaseException:
+            _remove(place, environ, tree, tree.base, lambda _: None)
+            raise
+    return Entered(os.fspath(tree.path), branch, tree.base, os.fspath(cwd), mark.tmux_session)
+
+
+def leave(
+    place: Project, environ: Mapping[str, str], action: Action, *, session: str, discard_changes: bool = False
+) -> Exited:
+    """Exit the worktree that a session has entered; without one, do nothing.
+
+    Arguments:
+        place: the project.
+        environ: our environment.
+        action: what becomes of the worktree.
+        session: who exits.
+        discard_changes: remove it whatever would be lost.
+
+    Raises:
+        RefusedError: work would be lost, or somebody works in it; everything is as it was.
+        RalphError: it is not ours any more, or git failed.
+
+    """
+    repository = place.repository
+    recover(place)
+    there = entered(place, repository, session) if repository else None
+    if repository is None or there is None:
+        message = f"No-op: session {session} has entered no worktree here; nothing was changed"
+        return Exited(action.value, False, None, None, None, None, message)
+    tree, mark = worktree.find(repository.common_dir, there[0])
+    if mark.session != session:
+        raise ConflictError(f"{tree.path} is another session's by now", "ralph-wrap worktree list")
+    where = place.git(environ)._replace(cwd=tree.common_dir)  # we may be in what is to go
+    if action is Action.KEEP:
+        worktree.write_mark(tree.registration, mark._replace(session=None))
+        message = f"{tree.path} is kept, on branch {mark.branch}"
+        return _exited(action, tree, mark, message)
+
+    tip = _tip(where, mark) if worktree.holds_its_branch(tree) else None
+
+    def check(found: Losses) -> None:
+        if not discard_changes:
+            _require_no_loss(where, tree, mark, found, tip)
+        if mark.tmux_session and tmux.is_in(mark.tmux_session, tree.path, environ):
+            tmux.kill(mark.tmux_session, environ)
+            _wait_until_empty(tree)
+
+    found = _remove(place, environ, tree, tip, check)
+    stays = _tip(where, mark)
+    message = f"{tree.path} is removed, branch {mark.branch} {'stays' if stays else 'too'}"
+    if found.ignored_files:
+        message += f"; ignored files that went with it: {found.ignored_files}"
+    return _exited(action, tree, mark, message)
+
+
+def _exited(action: Action, tree: LinkedWorktree, mark: Mark, message: str) -> Exited:
+    return Exited(
+        action=action.value,
+        removed=action is Action.REMOVE,
+        path=os.fspath(tree.path),
+        branch=mark.branch,
+        originalCwd=mark.original_cwd,
+        tmuxSession=mark.tmux_session,
+        message=message,
+    )
+
+
+def _checked(where: Git, name: str) -> str:
+    """Return a name that is part of a path and of a branch, and no agent's id."""
+    if (
+        "/" in name
+        or name.startswith("-")
+        or len(name) > _LONGEST
+        or not git.is_branch_name(where, f"ralph/{name}")
+    ):
+        raise UsageError(
+            f"{name!r} cannot name a worktree",
+            f"letters, digits, '-', '_' and single '.', no '/', at most {_LONGEST}",
+        )
+    if _AGENT.fullmatch(name):
+        raise UsageError(f"{name} is the name of an agent's branch", "choose another name")
+    return name
+
+
+def entered(place: Project, repository: Repository, session: str) -> tuple[Path, Mark] | None:
+    """Return the directory of the worktree that a session is in, and its mark; ``None`` if it is in none.
+
+    Arguments:
+        place: the project.
+        repository: the project's.
+        session: other programs may share it.
+
+    Raises:
+        OSError: that cannot be told.
+
+    """
+    for registration, mark in worktree.marked(repository.common_dir).items():
+        name = mark.branch.removeprefix("ralph/")
+        # An agent can write a mark: what it names must be something that can be entered.
+        if mark.session == session and mark.branch.startswith("ralph/") and not _AGENT.fullmatch(name):
+            return worktree.directory_of(registration, place.root / project.WORKTREES), mark
+    return None
+
+
+def _tip(where: Git, mark: Mark) -> str | None:
+    ref = f"refs/heads/{mark.branch}"
+    return git.refs(where, ref).get(ref)
+
+
+def _require_no_loss(where: Git, tree: LinkedWorktree, mark: Mark, found: Losses, tip: str | None) -> None:
+    original = git.refs(where, mark.origin).get(mark.origin) if mark.origin else None
+    since = original or git.resolve_commit(where, mark.base) or ""
+    tips = [*([tip] if tip else []), *found.commits]
+    alone = git.commits_without(where, tips, since)
+    if tip is not None:  # the original branch may have begun at a commit that no branch held
+        alone += [one for one in git.commits_only_on(where, mark.branch, tip) if one not in alone]
+    lines = [line for line in found.lines() if not line.startswith("commit on no branch")]
+    for commit in alone[:_SHOWN]:
+        others = [name for name in git.branches_with(where, commit.id) if name != mark.branch]
+        held = f" (also on {', '.join(others)})" if others else ""
+        lines.append(f"commit not on {_name(mark)}: {commit.id[:12]} {commit.subject}{held}")
+    if len(alone) > _SHOWN:
+        lines.append(f"and {len(alone) - _SHOWN} more commits")
+    if alone or not found.none:
+        raise RefusedError(
+            f"{tree.path} would be lost with: {'; '.join(lines)}",
+            "--action keep keeps it; --discard-changes removes it all the same",
+        )
+
+
+def _wait_until_empty(tree: LinkedWorktree) -> None:
+    """Give what ran in a tmux session that was ended the time to end; who stays is named later."""
+    deadline = time.monotonic() + _LAST_BREATH
+    ours = process_tree.ancestors(os.getpid())
+    while {pid for pid, _ in directory_users.occupants(tree.path)} - ours and time.monotonic() < deadline:
+        time.sleep(_TICK)
+
+
+def _name(mark: Mark) -> str:
+    return mark.origin.removeprefix("refs/heads/") if mark.origin else mark.base[:12]
+
+
+def _remove(
+    place: Project,
+    environ: Mapping[str, str],
+    tree: LinkedWorktree,
+    tip: str | None,
+    check: Callable[[Losses], None],
+) -> Losses:
+    """Remove a worktree, and its branch if that is where it was looked at."""
+    home = home_of(place)
+    where = place.git(environ)._replace(cwd=tree.common_dir)
+    aside = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{os.urandom(2).hex()}"
+    found = remove(
+        tree, where, home.trash, aside, check=check, visitors=frozenset(process_tree.ancestors(os.getpid()))
+    )
+    ref = f"refs/heads/{tree.branch}"
+    with worktree.repository_lock(tree.common_dir):
+        if tree.branch_created and tip and not git.worktree_holding(where, ref):
+            with contextlib.suppress(GitError):  # somebody has committed to it since: it stays
+                git.delete_ref(where, ref, tip)
+    return found

@@ -1,0 +1,87 @@
+"""Tell in which worktree a directory is, and which worktrees there are; nothing is changed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ralph_wrap import git, worktree
+from ralph_wrap.state import project
+from ralph_wrap.state.project import WORKTREES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ralph_wrap.state.project import Project
+
+
+class Listed(NamedTuple):
+    """One worktree of a repository, the main one included.
+
+    Attributes:
+        path: its directory.
+        branch: what is checked out; ``None`` for a detached HEAD.
+        head: id of its commit; ``None`` before the first one.
+        locked: why it is locked, empty if no reason was given; ``None`` if it is not.
+        prunable: why ``git worktree prune`` would forget it, the same way.
+        ours: ralph-wrap has made it, for a session or for another program.
+
+    """
+
+    path: str
+    branch: str | None
+    head: str | None
+    locked: str | None
+    prunable: str | None
+    ours: bool
+
+
+def status(place: Project, environ: Mapping[str, str]) -> dict[str, Any]:
+    """Return the fields of the documented tool: only ``isWorktree`` in a main checkout.
+
+    Raises:
+        RalphError: there is no repository, or git cannot be used in it.
+
+    """
+    repository = project.repository_of(place)
+    where = place.git(environ)
+    git_dir = git.text(git.run(where, "rev-parse", "--absolute-git-dir").stdout)[:-1]
+    if Path(git_dir).resolve() == repository.common_dir:
+        return {"isWorktree": False}
+    branch = git.current_branch(where)
+    return {
+        "isWorktree": True,
+        "path": os.fspath(repository.root),
+        "branch": branch and branch.removeprefix("refs/heads/"),
+        "mainRepoPath": os.fspath(git.list_worktrees(where)[0].path),
+    }
+
+
+def list_all(place: Project, environ: Mapping[str, str]) -> list[Listed]:
+    """Return every worktree of the repository, the main one first.
+
+    Raises:
+        RalphError: there is no repository, or git cannot be used in it.
+
+    """
+    common_dir = project.repository_of(place).common_dir
+    marked = set(_marked_directories(common_dir, place.root / WORKTREES))
+    return [
+        Listed(
+            path=os.fspath(info.path),
+            branch=info.branch,
+            head=info.head,
+            locked=info.locked,
+            prunable=info.prunable,
+            ours=info.path in marked or (info.locked or "").startswith(worktree.OURS),
+        )
+        for info in git.list_worktrees(place.git(environ))
+    ]
+
+
+def _marked_directories(common_dir: Path, worktrees: Path) -> Iterator[Path]:
+    for registration in worktree.marked(common_dir):
+        with contextlib.suppress(OSError):  # it is just being removed
+            yield worktree.directory_of(registration, worktrees)

@@ -1,0 +1,1 @@
+"""What a person, a program or the kernel calls."""

@@ -1,0 +1,137 @@
+"""Run an agent once, in the worktree of the context."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from ralph_wrap import git
+from ralph_wrap.agents import look_up, with_agent
+from ralph_wrap.agents.output import Answered, Failed, Limited, Reader
+from ralph_wrap.config import Settings
+from ralph_wrap.errors import AgentError, AgentNotFoundError, NotFoundError, UsageError
+from ralph_wrap.interfaces.api.worktree import current_worktree
+from ralph_wrap.loop.prompt import content, hand_over
+from ralph_wrap.system import process
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_DEFAULT = "claude"
+_GRACE = 5.0  # seconds from TERM to KILL
+_TICK = 0.05  # seconds between looks, where nobody says that a process has ended
+
+
+class AgentResult(NamedTuple):
+    """How an agent ended.
+
+    Attributes:
+        status: as a shell counts it: 128+n for signal n.
+        output: what it wrote to standard output; of an agent that is known by name, its final answer.
+
+    """
+
+    status: int
+    output: str
+
+
+def run_agent(
+    prompt: str, agent: str | Sequence[str] | None = None, cwd: str | os.PathLike[str] | None = None
+) -> AgentResult:
+    """Run an agent once and wait for it; its errors go to our stderr.
+
+    A known agent gets the prompt in its own way, a command on its standard input.
+
+    Arguments:
+        prompt: what it is told.
+        agent: name of a known agent, or the words of a command; normally ``claude``.
+        cwd: where it works; normally the current worktree, or without one the current directory.
+
+    Raises:
+        UsageError: there is no such agent.
+        NotFoundError: there is no such directory.
+        AgentError: it cannot be executed.
+
+    """
+    tree = current_worktree()
+    directory = Path.cwd() / (cwd or (tree.path if tree else ""))
+    name = _DEFAULT if agent is None else agent
+    settings = Settings(project=directory, command=(), prompt=prompt)
+    if isinstance(name, str):
+        settings = with_agent(settings._replace(agent=name))
+    else:
+        settings = settings._replace(command=tuple(name))
+    if not settings.command:
+        raise UsageError("the agent's command is empty", f"agent={_DEFAULT!r}, or the words of a command")
+    if not directory.is_dir():
+        raise NotFoundError(f"{directory} is no directory", "name another cwd")
+    look_up(settings.command, os.environ)
+    with contextlib.ExitStack() as stack:
+        kept = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        given, command = hand_over(settings, content(settings), kept)
+        assert given is not None
+        stack.callback(os.close, given)
+        printed = process.anonymous_file()
+        stack.callback(os.close, printed)
+        environ = {**git.environment(os.environ), **dict(settings.manner.env)}
+        status = _run(command, directory, environ, process.Streams(given, printed, None), printed)
+        output = os.pread(printed, os.fstat(printed).st_size, 0)
+    return _understood(settings.manner.output, status, output)
+
+
+def _understood(form: str, status: int, output: bytes) -> AgentResult:
+    """Return how an agent ended by its own word, where it prints a format."""
+    if form != "text":
+        reader = Reader(form)
+        for event in reversed([*reader.feed(output), *reader.finish()]):
+            if isinstance(event, Answered):
+                return AgentResult(status, event.text)
+            if isinstance(event, Failed | Limited):
+                return AgentResult(status or 1, event.message)
+    return AgentResult(status, output.decode(errors="replace"))
+
+
+def _run(
+    command: tuple[str, ...],
+    directory: Path,
+    environ: Mapping[str, str],
+    streams: process.Streams,
+    inherited: int,
+) -> int:
+    try:
+        group = process.Group(command, cwd=directory, env=environ, streams=streams, inherited=inherited)
+    except FileNotFoundError:
+        raise AgentNotFoundError(f"agent command {command[0]} was not found in {directory}") from None
+    except OSError as error:
+        raise AgentError(f"agent command {command[0]} cannot be run: {error.strerror}") from None
+    try:
+        while (status := group.poll()) is None:
+            _wait(group)
+    except BaseException:  # Ctrl-C above all, which does not reach its process group
+        _end(group)
+        raise
+    return status
+
+
+def _wait(group: process.Group) -> None:
+    if group.pidfd < 0:
+        time.sleep(_TICK)
+        return
+    poll = select.poll()
+    poll.register(group.pidfd, select.POLLIN)
+    poll.poll(1000)
+
+
+def _end(group: process.Group) -> None:
+    deadline = time.monotonic() + _GRACE
+    group.signal(signal.SIGTERM)
+    while group.poll() is None:
+        if time.monotonic() > deadline:
+            group.signal(signal.SIGKILL)
+        time.sleep(_TICK)

@@ -1,0 +1,195 @@
+"""Worktrees one by one: list, look for, add, remove; all of it waits for git."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ralph_wrap import git, worktree
+from ralph_wrap.config import Ignore
+from ralph_wrap.errors import (
+    ConflictError,
+    GitError,
+    IsolationError,
+    NotFoundError,
+    RefusedError,
+    UsageError,
+)
+from ralph_wrap.interfaces.api.location import Site, real, require_branch_name, resolved, site_of
+from ralph_wrap.state import project
+from ralph_wrap.state.registry import Registry
+from ralph_wrap.worktree.remove import remove as remove_tree
+
+if TYPE_CHECKING:
+    from ralph_wrap.git import Git, WorktreeInfo
+
+
+def list_worktrees(cwd: str | os.PathLike[str] | None = None) -> list[WorktreeInfo]:
+    """Return all worktrees of a repository, the main one first.
+
+    Arguments:
+        cwd: a directory of the repository; normally the current one.
+
+    Raises:
+        NotARepositoryError: it belongs to none.
+        RalphError: git cannot tell.
+
+    """
+    directory = Path.cwd() if cwd is None else Path(cwd)
+    try:
+        return git.list_worktrees(git.Git(directory, git.environment(os.environ)))
+    except (GitError, OSError):
+        site_of(directory)  # says what is wrong
+        raise
+
+
+def worktree_exists(path: str | os.PathLike[str], cwd: str | os.PathLike[str] | None = None) -> bool:
+    """Tell whether a worktree of a repository is at a path, by whatever name that is reached.
+
+    Arguments:
+        path: relative to *cwd*.
+        cwd: a directory of the repository; normally the current one.
+
+    Raises:
+        RalphError: as :func:`list_worktrees`.
+
+    """
+    wanted = resolved(path, Path.cwd() if cwd is None else Path(cwd))
+    return any(real(info.path) == wanted for info in list_worktrees(cwd)) and wanted.is_dir()
+
+
+def branch_exists(branch: str, cwd: str | os.PathLike[str] | None = None) -> bool:
+    """Tell whether a repository has a branch; what cannot be the name of one does not exist.
+
+    Arguments:
+        branch: its short name.
+        cwd: a directory of the repository; normally the current one.
+
+    Raises:
+        NotARepositoryError: it belongs to none.
+        RalphError: git cannot tell.
+
+    """
+    where = site_of(cwd).where
+    try:
+        require_branch_name(where, branch)
+    except UsageError:
+        return False
+    return f"refs/heads/{branch}" in git.refs(where, f"refs/heads/{branch}")
+
+
+def add_worktree(
+    path: str | os.PathLike[str],
+    branch: str,
+    base: str | None = None,
+    create_branch: bool = True,
+    cwd: str | os.PathLike[str] | None = None,
+) -> Path:
+    """Add a worktree that bears our mark, and return its path, resolved.
+
+    Arguments:
+        path: the new directory, relative to *cwd*; it must not exist.
+        branch: checked out in it.
+        base: what a new branch starts from; normally HEAD of the checkout.
+        create_branch: the branch is new; otherwise it must exist.
+        cwd: a directory of the repository; normally the current one.
+
+    Raises:
+        UsageError: the branch cannot have such a name, or has a base although it is not created.
+        NotFoundError: there is no such branch or base.
+        ConflictError: branch or path is there already.
+        BranchBusyError: the branch is checked out in another worktree.
+        RalphError: no worktree can be had here; nothing is left of the attempt.
+
+    """
+    site = site_of(cwd)
+    require_branch_name(site.where, branch)
+    there = f"refs/heads/{branch}" in git.refs(site.where, f"refs/heads/{branch}")
+    if there and create_branch:
+        raise ConflictError(f"branch {branch} is there already", "create_branch=False goes on with it")
+    if not there and not create_branch:
+        raise NotFoundError(f"there is no branch {branch}", "create_branch=True makes it")
+    if base is not None and not create_branch:
+        raise UsageError(f"branch {branch} is not created, so it has no base {base!r}", "leave the base out")
+    return make(site, resolved(path, site.directory), branch, base, continued=not create_branch)
+
+
+def make(site: Site, path: Path, branch: str, base: str | None, *, continued: bool) -> Path:
+    """Make a worktree that bears our mark, hidden by the ignore rule if it is among ours.
+
+    Raises:
+        NotFoundError: there is no such base.
+        ConflictError: the path is there already.
+        RalphError: it cannot be had; nothing is left of the attempt.
+
+    """
+    if os.path.lexists(path):
+        raise ConflictError(f"{path} is there already", "move it away, or name another path")
+    commit = site.repository.head if base is None else _commit(site.where, base)
+    if commit is None:
+        raise IsolationError("the repository has no commit yet", "git commit --allow-empty -m start")
+    root = site.place.root
+    if path.is_relative_to(root / project.WORKTREES) and root == site.place.checkout:
+        worktree.ensure_ignored(site.where, site.repository, Ignore.GITIGNORE)
+    mark = worktree.Mark(
+        branch=branch, base=commit, branch_created=True, origin=git.current_branch(site.where)
+    )
+    return worktree.make(site.where, site.repository, path, mark, continued=continued).path
+
+
+def _commit(where: Git, base: str) -> str:
+    found = None if "\0" in base else git.resolve_commit(where, base)
+    if found is None:
+        raise NotFoundError(f"base {base!r} names no commit", "git log --oneline --all lists them")
+    return found
+
+
+def remove_worktree(
+    path: str | os.PathLike[str], force: bool = False, cwd: str | os.PathLike[str] | None = None
+) -> None:
+    """Remove a worktree that bears our mark; its branch stays, ignored files go with it.
+
+    Arguments:
+        path: its directory, relative to *cwd*.
+        force: whatever would be lost.
+        cwd: a directory of the repository; normally the current one.
+
+    Raises:
+        NotFoundError: there is no worktree.
+        NotOursError: it was not made by us.
+        ConflictError: somebody else has locked it.
+        RefusedError: work would be lost, or somebody works in it; it stays.
+        RalphError: git failed.
+
+    """
+    site = site_of(cwd)
+    remove(site, resolved(path, site.directory), force=force)
+
+
+def remove(site: Site, path: Path, *, force: bool) -> None:
+    """Remove a worktree that bears our mark.
+
+    Raises:
+        RalphError: as :func:`remove_worktree`.
+        OSError: something of it cannot be read or moved.
+
+    """
+    tree, mark = worktree.find(site.repository.common_dir, path)
+
+    def check(found: worktree.Losses) -> None:
+        if not force and not found.none:
+            raise RefusedError(
+                f"{path} would be lost with: {'; '.join(found.lines())}",
+                "commit it, or force=True removes it all the same",
+            )
+
+    home = Registry(site.place.root / project.RUN)
+    home.prepare()
+    where = site.where._replace(cwd=tree.common_dir)  # the checkout may be what is to go
+    name = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{os.urandom(2).hex()}"
+    remove_tree(tree, where, home.trash, name, check=check)
+    if mark.configured:
+        with worktree.repository_lock(tree.common_dir):
+            worktree.tidy_hooks(tree.common_dir)

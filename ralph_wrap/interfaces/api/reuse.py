@@ -1,0 +1,86 @@
+"""Which worktree a block is to use, if there is one."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ralph_wrap import git, worktree
+from ralph_wrap.errors import BranchBusyError, ConflictError, RalphError
+from ralph_wrap.interfaces.api.location import real
+from ralph_wrap.state import project
+
+if TYPE_CHECKING:
+    from ralph_wrap.git import WorktreeInfo
+    from ralph_wrap.interfaces.api.location import Site
+
+_OF_A_SESSION = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{4}")
+
+
+def find(site: Site, branch: str, path: Path, *, exact: bool) -> Path | None:
+    """Return the worktree to use, ``None`` if it is to be made.
+
+    Arguments:
+        site: where.
+        branch: what is to be checked out in it.
+        path: where it is to be.
+        exact: and nowhere else.
+
+    Raises:
+        ConflictError: something else is at the path.
+        BranchBusyError: the branch is checked out where it is not for us to work.
+
+    """
+    main, *linked = git.list_worktrees(site.where)
+    if at := next((info for info in linked if real(info.path) == path and path.is_dir()), None):
+        if at.branch != branch:
+            found = at.branch or "no branch"
+            raise ConflictError(
+                f"{path} is on {found}, not on {branch}",
+                "name another path, or switch it back",
+            )
+        _require_whole(site, path)
+        return path
+    holder = next((info for info in (main, *linked) if info.branch == branch), None)
+    if holder is None:
+        return None
+    if exact or holder is main or _is_not_for_us(site, holder):
+        raise BranchBusyError(f"branch {branch} is checked out in {holder.path}", "name another branch")
+    if not holder.path.is_dir():
+        raise ConflictError(
+            f"branch {branch} is checked out in {holder.path}, which is not there",
+            "bring it back, or git worktree prune",
+        )
+    _require_whole(site, holder.path)
+    return real(holder.path)
+
+
+def _is_not_for_us(site: Site, holder: WorktreeInfo) -> bool:
+    """Tell whether a worktree is a session's, or the checkout that we are called from."""
+    place = site.place
+    session = _OF_A_SESSION.fullmatch(holder.path.name) and holder.path.parent.name == project.WORKTREES.name
+    return bool(session) or (real(holder.path) == place.checkout and place.root == place.checkout)
+
+
+def _require_whole(site: Site, path: Path) -> None:
+    """Make sure that a directory is the worktree that is registered there, with all its files.
+
+    Raises:
+        ConflictError: it is not.
+
+    """
+    with contextlib.suppress(RalphError, OSError):
+        here = site.where._replace(cwd=path)
+        found = git.locate(here)
+        if (found.root, found.common_dir) == (real(path), site.repository.common_dir):
+            answer = git.run(here, "rev-parse", "--absolute-git-dir").stdout
+            registration = real(Path(git.text(answer).removesuffix("\n")))
+            ours = registration in worktree.marked(site.repository.common_dir)
+            if not ours or (registration / "index").exists():
+                return
+    raise ConflictError(
+        f"{path} is no whole worktree of {site.repository.root}",
+        f"if nobody makes it at this moment: git worktree remove -f -f {path}",
+    )

@@ -1,0 +1,68 @@
+"""The command line: parse, call one use case, render its result."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ralph_wrap.errors import UsageError
+from ralph_wrap.interfaces.cli import fast_parser
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ralph_wrap.system.signals import Signals
+
+_NAME = "ralph-wrap"
+
+
+def main(signals: Signals | None) -> NoReturn:
+    """Run the command line of this process, which ends with it."""
+    typed = fast_parser.read(sys.argv[1:], os.environ)
+    if typed is not None:
+        from ralph_wrap.interfaces.cli.start import spawn, start  # noqa: PLC0415 -- what other commands do not need
+
+        if typed.verb == "spawn":
+            sys.exit(spawn(typed.project, typed.flags, typed.command))
+        sys.exit(start(signals, typed.project, typed.flags, typed.command))
+    import typer  # noqa: PLC0415 -- slow
+
+    from ralph_wrap.interfaces.cli.app import app  # noqa: PLC0415 -- loads every command
+
+    mistake: Any = typer.BadParameter.__base__  # UsageError, which Typer has no public name for
+    try:
+        status = app(obj=signals, prog_name=_NAME, standalone_mode=False)
+    except mistake as error:
+        if len(sys.argv) == 1:  # the help was asked for, and shown
+            sys.exit(UsageError.exit_code)
+        if tool := _asked_for_json(typer.main.get_command(app), sys.argv[1:]):
+            from ralph_wrap.interfaces.cli.boundary import refuse  # noqa: PLC0415 -- not for those that work
+
+            message = " ".join(error.format_message().split())
+            refuse(tool, UsageError(message, f"see {_NAME} {tool} --help"))
+            sys.exit(UsageError.exit_code)
+        if not sys.stderr.isatty():  # boxes are for people
+            error.show()
+            sys.exit(error.exit_code)
+        app(obj=signals, prog_name=_NAME)  # reads it once more, to say the same in words
+    sys.exit(status)
+
+
+def _asked_for_json(command: Any, arguments: Sequence[str]) -> str:
+    """Return which command was asked for JSON, empty if none was, or one that has none.
+
+    Arguments:
+        command: all of them, as Typer made it.
+        arguments: without the program's name; not all of Typer's errors know the command.
+
+    """
+    ours = [*arguments][: [*arguments, "--"].index("--")]
+    path = []
+    for word in ours:
+        if word not in getattr(command, "commands", ()):
+            break
+        path.append(word)
+        command = command.commands[word]
+    has_json = any(known.name == "json" for known in command.params)
+    return " ".join(path) if has_json and "--json" in ours else ""

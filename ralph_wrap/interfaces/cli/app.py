@@ -1,0 +1,72 @@
+"""Every command, as Typer reads it."""
+
+from __future__ import annotations
+
+from importlib.metadata import version as installed_version
+from typing import Annotated
+
+import typer
+
+from ralph_wrap.interfaces.cli.apply import apply
+from ralph_wrap.interfaces.cli.diff import diff
+from ralph_wrap.interfaces.cli.doctor import doctor
+from ralph_wrap.interfaces.cli.drop import drop, restore
+from ralph_wrap.interfaces.cli.init import init
+from ralph_wrap.interfaces.cli.logs import logs
+from ralph_wrap.interfaces.cli.mcp import mcp
+from ralph_wrap.interfaces.cli.merge import merge
+from ralph_wrap.interfaces.cli.pool import pool
+from ralph_wrap.interfaces.cli.ps import ps
+from ralph_wrap.interfaces.cli.review import review
+from ralph_wrap.interfaces.cli.rm import rm
+from ralph_wrap.interfaces.cli.run import run, spawn
+from ralph_wrap.interfaces.cli.stop import stop
+from ralph_wrap.interfaces.cli.sweep import sweep
+from ralph_wrap.interfaces.cli.trust import trust
+from ralph_wrap.interfaces.cli.web import web
+from ralph_wrap.interfaces.cli.worktree import worktree
+
+app = typer.Typer(
+    name="ralph-wrap",
+    help="Run coding agents in a loop, each in its own git worktree, and never lose their work.",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+# The command begins with the first word that is no option of ours: its own options are not for us.
+app.command(rich_help_panel="Loops", context_settings={"allow_interspersed_args": False})(run)
+app.command(rich_help_panel="Loops", context_settings={"allow_interspersed_args": False})(spawn)
+app.command(rich_help_panel="Loops")(ps)
+app.command(rich_help_panel="Loops")(logs)
+app.command(rich_help_panel="Loops")(stop)
+app.command(rich_help_panel="Loops")(rm)
+app.command(rich_help_panel="Loops")(sweep)
+app.command(rich_help_panel="Container", context_settings={"allow_interspersed_args": False})(init)
+app.command(rich_help_panel="Container")(trust)
+app.command(rich_help_panel="Container")(doctor)
+app.command(rich_help_panel="Review")(review)
+app.command(rich_help_panel="Review")(diff)
+app.command(rich_help_panel="Review")(merge)
+app.command(rich_help_panel="Review")(drop)
+app.command(rich_help_panel="Review")(restore)
+app.command(rich_help_panel="Review")(apply)
+app.command(rich_help_panel="Review")(web)
+app.add_typer(worktree, name="worktree", rich_help_panel="Worktrees")
+app.command(rich_help_panel="Worktrees")(pool)
+app.command(rich_help_panel="Worktrees")(mcp)
+
+
+def _show_version(value: bool) -> None:
+    if value:
+        typer.echo(f"ralph-wrap {installed_version('ralph-wrap')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    pass

@@ -1,0 +1,57 @@
+"""``ralph-wrap apply``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, remark
+from ralph_wrap.system.log import on_stderr, one_line
+
+
+def apply(
+    name: Annotated[str, typer.Argument(metavar="ID", help="Agent id, or name of a branch.")],
+    checkout: Annotated[
+        Path | None,
+        typer.Option(
+            "--checkout", "-C", metavar="CHECKOUT", help="Where to. (default: the project's main one)"
+        ),
+    ] = None,
+    project: Annotated[
+        Path, typer.Option("--project", metavar="DIR", envvar="RALPH_WRAP_PROJECT", help="The project.")
+    ] = Path(),
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Put saved work into a checkout, all of it or nothing; no file is overwritten, nothing is staged."""
+    from ralph_wrap import branches  # noqa: PLC0415
+    from ralph_wrap.commands import apply as use_case  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.state import project as places  # noqa: PLC0415
+    from ralph_wrap.system.signals import Signals  # noqa: PLC0415
+
+    told = on_stderr(os.environ)
+    with boundary("apply", json=json), Signals() as signals:
+        environ = become_owner(checkout or project, told)
+        place = places.find(project, environ)
+        top = place.root
+        if checkout is not None:
+            there = places.find(checkout, environ)
+            top = there.checkout
+            ours, theirs = place.repository, there.repository
+            if ours is None or (theirs and theirs.common_dir != ours.common_dir):
+                place = there
+        branch = branches.named(branches.read(place, environ), name)
+        applied = use_case.apply(
+            place, environ, branch, top=top, told=told, stopped=lambda: signals.stop.count > 0
+        )
+        if json:
+            answer("apply", applied._asdict())
+            return
+        for path in applied.files:
+            typer.echo(one_line(path))
+        for path in applied.submodules:
+            told.warning("submodule.left", f"submodule {path} is left at its commit")
+        if not applied.files:
+            remark(f"nothing to do: {applied.checkout} has it already")

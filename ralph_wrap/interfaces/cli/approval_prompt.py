@@ -1,0 +1,144 @@
+"""Ask a person whether the commands of a project's configuration may run."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shlex
+import termios
+from typing import TYPE_CHECKING, Any
+
+from ralph_wrap.config import trust
+from ralph_wrap.errors import UntrustedError
+from ralph_wrap.system import privileges
+from ralph_wrap.system.log import one_line
+from ralph_wrap.system.signals import suspend
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ralph_wrap.config import Settings
+    from ralph_wrap.state.project import Project
+    from ralph_wrap.system.log import Log
+    from ralph_wrap.system.signals import Signals
+
+_ANSWER = 1024  # bytes; a terminal gives a line at a time
+
+
+def require(
+    place: Project, settings: Settings, environ: Mapping[str, str], signals: Signals | None, told: Log
+) -> None:
+    """See that the commands of a session were approved; if not, ask on the terminal.
+
+    Arguments:
+        place: the project.
+        settings: of the session; what is approved is the text in them, which is not read again.
+        environ: our environment.
+        signals: entered handlers.
+        told: of who has approved.
+
+    Raises:
+        UntrustedError: nobody has, and nobody does.
+        RalphError: the approval cannot be kept.
+
+    """
+    commands = settings.commands
+    by = trust.implied(environ)
+    if by is None and trust.is_approved(place.root, commands, environ):
+        by = "ralph-wrap trust"
+    if by is None:
+        if not can_ask():
+            raise UntrustedError(
+                f".ralph/config.toml has commands that nobody has approved: {', '.join(commands)}",
+                f"see and approve them: ralph-wrap trust -C {shlex.quote(os.fspath(place.root))}",
+            )
+        ask(place, commands, environ, signals)
+        by = "answer"
+    told.event("commands.approved", by=by, sha256=trust.digest(commands))
+
+
+def approve(
+    place: Project, commands: Mapping[str, Any], environ: Mapping[str, str], signals: Signals | None
+) -> None:
+    """Approve commands: on a terminal once they were shown, without one because that was asked for.
+
+    Arguments:
+        place: the project.
+        commands: by key.
+        environ: our environment.
+        signals: entered handlers.
+
+    Raises:
+        UntrustedError: the answer was no, or an agent asks for it.
+        RalphError: the approval cannot be kept.
+
+    """
+    if can_ask():
+        ask(place, commands, environ, signals)
+        return
+    if session := environ.get("RALPH_SESSION_ID"):
+        raise UntrustedError(
+            f"commands cannot be approved inside session {session}, without a terminal",
+            f"a person can: ralph-wrap trust -C {shlex.quote(os.fspath(place.root))}",
+        )
+    trust.approve(place.root, commands, privileges.ensure_home(environ))
+
+
+def can_ask() -> bool:
+    """Tell whether somebody sits at our stdin and stderr, who would see a question and could answer it."""
+    try:
+        return os.isatty(0) and os.isatty(2) and os.tcgetpgrp(0) == os.getpgrp()
+    except OSError:  # a terminal, but not our controlling one
+        return False
+
+
+def ask(
+    place: Project, commands: Mapping[str, Any], environ: Mapping[str, str], signals: Signals | None
+) -> None:
+    """Show commands on the terminal and approve them if the answer is yes.
+
+    Raises:
+        UntrustedError: it was no.
+        RalphError: the approval cannot be kept.
+
+    """
+    rows = [
+        f"ralph-wrap: commands of {one_line(os.fspath(place.root / '.ralph/config.toml'))}",
+        *shown(commands),
+        "approve them as they stand, for all sessions of this project? [y/N] ",
+    ]
+    termios.tcflush(0, termios.TCIFLUSH)  # what was typed before was no answer to this
+    os.write(2, "\n".join(rows).encode(errors="backslashreplace"))
+    if _answer(signals).strip().lower() not in {b"y", b"yes"}:
+        raise UntrustedError("the commands were not approved", "nothing was run; ralph-wrap trust asks again")
+    trust.approve(place.root, commands, privileges.ensure_home(environ))
+
+
+def shown(commands: Mapping[str, Any]) -> Iterator[str]:
+    """Yield commands as lines that do nothing to a terminal, and that cannot be taken for words of ours."""
+    for key, value in commands.items():
+        first, *more = (value if isinstance(value, str) else json.dumps(value)).split("\n")
+        if not more:
+            yield f"  {key}: {one_line(first)}"
+            continue
+        yield f"  {key}:"
+        yield from (f"    | {one_line(line)}" for line in (first, *more))
+
+
+def _answer(signals: Signals | None) -> bytes:
+    """Return a line from the terminal, empty at its end."""
+    if signals is None:
+        return os.read(0, _ANSWER)
+    poll = select.poll()  # our handlers only count: reading goes on whatever was typed
+    poll.register(0, select.POLLIN)
+    poll.register(signals.wakeup, select.POLLIN)
+    while signals.stop.first is None:
+        ready = {descriptor for descriptor, _ in poll.poll()}
+        signals.drain()
+        if signals.stop.suspended:
+            signals.stop.suspended = False
+            suspend()
+        elif 0 in ready and signals.stop.first is None:
+            return os.read(0, _ANSWER)
+    raise SystemExit(128 + signals.stop.first)

@@ -1,0 +1,53 @@
+"""``ralph-wrap diff``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ralph_wrap.errors import RalphError
+from ralph_wrap.interfaces.cli.boundary import become_owner, boundary
+from ralph_wrap.interfaces.cli.run import Directory
+from ralph_wrap.system.log import on_stderr
+
+_SHOWING = ("GIT_PAGER", "GIT_EXTERNAL_DIFF", "GIT_DIFF_OPTS")  # git(1): how the user wants to see it
+
+
+def diff(
+    branch: Annotated[str, typer.Argument(metavar="ID", help="An agent id, or the name of a branch.")],
+    other: Annotated[
+        str | None, typer.Argument(metavar="ID2", help="Another one to hold it against.")
+    ] = None,
+    project: Directory = Path(),
+    stat: Annotated[bool, typer.Option("--stat", help="Only which files, and how much.")] = False,
+    saved: Annotated[bool, typer.Option("--saved", help="With saved work.")] = False,
+    iteration: Annotated[
+        int | None, typer.Option(metavar="N", help="Only what this iteration has done.")
+    ] = None,
+) -> None:
+    """Show what a branch has changed since it began, or what leads from one branch to another.
+
+    It is git diff that shows it, with its pager and whatever else is configured for it.
+    """
+    from ralph_wrap import git  # noqa: PLC0415
+    from ralph_wrap.commands import diff as use_case  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.state import project as places  # noqa: PLC0415
+    from ralph_wrap.system import process  # noqa: PLC0415
+
+    with boundary("diff", json=False):
+        told = on_stderr(os.environ)
+        environ = become_owner(project, told)
+        place = places.find(project, environ)
+        found = use_case.sides(place, environ, branch, other, saved=saved, iteration=iteration)
+        for name in found.lacking:
+            told.warning("work.missing", f"{name} has no saved work")
+        shown = {name: environ[name] for name in _SHOWING if name in environ}
+        options = ("--stat",) if stat else ()
+        argv = ("git", "-C", place.checkout, "diff", *options, found.before, found.after, "--")
+        try:
+            process.become(argv, {**git.environment(environ), **shown})
+        except OSError as error:
+            raise RalphError(f"git cannot be run: {error.strerror}", "check the PATH") from None

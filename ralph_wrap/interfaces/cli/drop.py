@@ -1,0 +1,104 @@
+"""``ralph-wrap drop`` and ``ralph-wrap restore``."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ralph_wrap.errors import UsageError
+from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, complain, refuse, remark
+from ralph_wrap.interfaces.cli.run import Directory
+from ralph_wrap.system.log import on_stderr, one_line
+
+if TYPE_CHECKING:
+    from ralph_wrap.commands.drop import Dropped
+
+_SHOWN = 12  # digits of an object id
+
+
+def drop(
+    ids: Annotated[
+        list[str] | None, typer.Argument(metavar="ID…", help="Agent ids, or names of branches.")
+    ] = None,
+    project: Directory = Path(),
+    merged: Annotated[bool, typer.Option("--merged", help="All that the main branch has.")] = False,
+    empty: Annotated[bool, typer.Option("--empty", help="All with neither commits nor saved work.")] = False,
+    older_than: Annotated[
+        str | None,
+        typer.Option(metavar="DURATION", help="Of these, those untouched for so long: 14d. Alone: of all."),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also where work would be lost; restore has it.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Delete branches that are merged, with their saved work; restore brings them back for 30 days.
+
+    What is not merged is refused, and so is saved work that is nowhere else: the message lists both.
+    """
+    from ralph_wrap.commands import drop as use_case  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.config import of_project  # noqa: PLC0415
+    from ralph_wrap.state import project as places  # noqa: PLC0415
+
+    with boundary("drop", json=json):
+        told = on_stderr(os.environ)
+        wanted = use_case.Wanted(tuple(ids or ()), merged, empty, _seconds(older_than), force)
+        environ = become_owner(project, told)
+        place = places.find(project, environ)
+        for name in use_case.expire(place, environ, of_project(place.root).keep_dropped, time.time()):
+            told.event("branch.expired", f"{name}, dropped before, cannot be brought back any more")
+        rows, failures = use_case.drop(place, environ, wanted, time.time())
+        data = [row._asdict() for row in rows]
+        if not json:
+            for line in filter(None, map(_line, rows)):
+                typer.echo(line)
+            if not rows:
+                remark("no such branches")
+        if json and failures:
+            message = "; ".join(failure.message for failure in failures)
+            refuse("drop", type(failures[0])(message, failures[0].hint), data=data)
+        elif json:
+            answer("drop", data)
+        else:
+            for failure in failures:
+                complain(failure)
+        if failures:
+            raise SystemExit(failures[0].exit_code)
+
+
+def _line(row: Dropped) -> str:
+    if not row.dropped:
+        return ""
+    saved = f"  with {row.saved}" if row.saved and row.saved != row.branch else ""
+    return one_line(f"{row.branch}  dropped at {row.tip[:_SHOWN]}{saved}")
+
+
+def _seconds(text: str | None) -> float | None:
+    from ralph_wrap.config import duration  # noqa: PLC0415 -- see above
+
+    try:
+        return None if text is None else duration(text)
+    except ValueError as error:
+        raise UsageError(f"--older-than: {error}", "ralph-wrap drop --help") from None
+
+
+def restore(
+    name: Annotated[str, typer.Argument(metavar="ID", help="The id, or the name, that it had.")],
+    project: Directory = Path(),
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Bring back a dropped branch and its saved work."""
+    from ralph_wrap.commands import drop as use_case  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.state import project as places  # noqa: PLC0415
+
+    with boundary("restore", json=json):
+        environ = become_owner(project, on_stderr(os.environ))
+        restored = use_case.restore(places.find(project, environ), environ, name, time.time())
+        if json:
+            answer("restore", restored._asdict())
+            return
+        typer.echo(one_line("  ".join(filter(None, (restored.branch, restored.saved, "restored")))))

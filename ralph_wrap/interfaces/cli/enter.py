@@ -1,0 +1,83 @@
+"""``ralph-wrap worktree enter`` and ``worktree exit``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ralph_wrap.errors import UsageError
+from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary
+from ralph_wrap.interfaces.cli.run import Directory
+from ralph_wrap.system.log import on_stderr
+
+Session = Annotated[
+    str, typer.Option(metavar="NAME", envvar="RALPH_SESSION_ID", help="Who enters and exits: any name.")
+]
+
+
+def enter(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Of the worktree, and of its branch ralph/NAME.")
+    ],
+    tmux: Annotated[bool, typer.Option("--tmux", help="Start a detached tmux session in it.")] = False,
+    session: Session = "",
+    project: Directory = Path(),
+) -> None:
+    """Make a worktree and enter it, until "exit". Prints JSON."""
+    from ralph_wrap.commands.worktree import enter as use_case  # noqa: PLC0415
+    from ralph_wrap.config import load  # noqa: PLC0415
+    from ralph_wrap.state import project as places  # noqa: PLC0415 -- not for --help
+
+    with boundary("worktree", json=True):
+        log = on_stderr(os.environ)
+        environ = become_owner(project, log)
+        place = places.find(project, environ)
+        settings = load(project, place.root, Path.cwd(), {}, environ, ())
+        entered = use_case.enter(
+            place,
+            environ,
+            name,
+            session=_required(session),
+            cwd=Path.cwd(),
+            ignore=settings.ignore,
+            copy=settings.copy,
+            told=log,
+            in_tmux=tmux,
+        )
+        answer("worktree", entered._asdict())
+
+
+def leave(
+    action: Annotated[str, typer.Option(metavar="keep|remove", help="What becomes of the worktree.")],
+    discard_changes: Annotated[
+        bool, typer.Option("--discard-changes", help="Remove it whatever would be lost.")
+    ] = False,
+    session: Session = "",
+    project: Directory = Path(),
+) -> None:
+    """Exit the worktree that was entered in this session. Prints JSON."""
+    from ralph_wrap.commands.worktree import enter as use_case  # noqa: PLC0415
+    from ralph_wrap.state import project as places  # noqa: PLC0415 -- not for --help
+
+    with boundary("worktree", json=True):
+        environ = become_owner(project, on_stderr(os.environ))
+        place = places.find(project, environ)
+        left = use_case.leave(
+            place,
+            environ,
+            use_case.action_of(action),
+            session=_required(session),
+            discard_changes=discard_changes,
+        )
+        answer("worktree", left._asdict())
+
+
+def _required(session: str) -> str:
+    if not session:
+        raise UsageError(
+            "neither RALPH_SESSION_ID nor --session says whose worktree it is", "--session ANY-NAME"
+        )
+    return session

@@ -1,0 +1,33 @@
+"""``ralph-wrap logs``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ralph_wrap.interfaces.cli.boundary import become_owner, boundary
+from ralph_wrap.interfaces.cli.run import Directory
+from ralph_wrap.system.log import on_stderr
+
+
+def logs(
+    session: Annotated[str, typer.Argument(metavar="ID", help="An agent id or a session id.")],
+    project: Directory = Path(),
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on until the session has ended.")
+    ] = False,
+    events: Annotated[bool, typer.Option("--events", help="The event log, a line of JSON each.")] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="The agent's stream as it came, byte for byte.")] = False,
+) -> None:
+    """Print the agent's output, or the event log, of a session."""
+    from ralph_wrap.commands import logs as use_case  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.state import project as places  # noqa: PLC0415
+
+    with boundary("logs", json=False):
+        log = on_stderr(os.environ)
+        environ = become_owner(project, log)
+        place = places.find(project, environ)
+        use_case.logs(place, environ, session, events=events, follow=follow, to=1, raw=raw)

@@ -1,0 +1,41 @@
+"""``ralph-wrap mcp``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ralph_wrap.errors import RalphError
+from ralph_wrap.interfaces.cli.boundary import become_owner, boundary
+from ralph_wrap.interfaces.cli.run import Directory
+from ralph_wrap.system.log import on_stderr
+
+
+def mcp(
+    session: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            envvar="RALPH_SESSION_ID",
+            help="Who enters and exits: any name. (default: a new one, until the server ends)",
+        ),
+    ] = "",
+    project: Directory = Path(),
+) -> None:
+    """Serve agents the tools to enter and exit a worktree (Model Context Protocol, stdin and stdout)."""
+    with boundary("mcp", json=False):
+        try:
+            from ralph_wrap.interfaces.mcp import server  # noqa: PLC0415 -- it may not be installed, and is slow
+            from ralph_wrap.interfaces.mcp.tools import Caller  # noqa: PLC0415 -- not for --help
+        except ImportError as error:
+            raise RalphError(
+                f"mcp: the extra is not installed, or too old ({error})", "pip install 'ralph-wrap[mcp]'"
+            ) from error
+        server.load()
+        told = on_stderr(os.environ)
+        environ = become_owner(project, told)
+        name = session or f"mcp-{os.urandom(4).hex()}"
+        server.serve(Caller(project.absolute(), Path.cwd(), name, environ), told)

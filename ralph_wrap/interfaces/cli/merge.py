@@ -1,0 +1,145 @@
+"""``ralph-wrap merge``."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ralph_wrap.errors import UsageError
+from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, refuse
+from ralph_wrap.interfaces.cli.run import Directory
+from ralph_wrap.system.log import on_stderr, one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ralph_wrap.branches import Branch
+    from ralph_wrap.commands.merge import How, Landed
+    from ralph_wrap.system.log import Log
+
+_SHOWN = 12  # digits of an object id
+
+
+def merge(
+    ids: Annotated[list[str], typer.Argument(metavar="ID…", help="Agent ids, or names of branches.")],
+    project: Directory = Path(),
+    into: Annotated[
+        str | None, typer.Option(metavar="BRANCH", help="Where they land. (default: the main branch)")
+    ] = None,
+    squash: Annotated[bool, typer.Option("--squash", help="One commit of each branch.")] = False,
+    rebase: Annotated[bool, typer.Option("--rebase", help="Each commit anew, with its author.")] = False,
+    no_ff: Annotated[
+        bool, typer.Option("--no-ff", help="A merge commit, also where none is needed.")
+    ] = False,
+    best_order: Annotated[
+        bool,
+        typer.Option("--best-order", help="Those with the fewest conflicts first, not as they are given."),
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Land branches of sessions, or leave everything as it is and say why.
+
+    Each is merged in a temporary worktree first, where the configured check has to be satisfied, too. The
+    target moves with its checkout, which must be clean. Git hooks do not run; landed branches stay.
+    """
+    from ralph_wrap import branches  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.commands import merge  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.config import of_project  # noqa: PLC0415
+    from ralph_wrap.errors import NotFoundError  # noqa: PLC0415
+    from ralph_wrap.interfaces.cli.approval_prompt import require  # noqa: PLC0415
+    from ralph_wrap.state import project as places  # noqa: PLC0415
+    from ralph_wrap.system.signals import Signals  # noqa: PLC0415
+
+    told = on_stderr(os.environ)
+    with boundary("merge", json=json), Signals() as signals:
+        how = _how(squash=squash, rebase=rebase, no_ff=no_ff)
+        environ = become_owner(project, told)
+        place = places.find(project, environ)
+        settings = of_project(place.root)
+        known = branches.read(place, environ)
+        wanted = list({one.name: one for one in (_named(known, name) for name in ids)}.values())
+        target = merge.target_of(place, environ, into, settings.main)
+        main = None if into else target.name
+        if into:
+            with suppress(NotFoundError):
+                main = branches.main_branch(place, place.git(environ), settings.main).name
+        if settings.check:
+            require(place, settings, environ, signals, told)
+        landed = merge.land(
+            place,
+            environ,
+            wanted,
+            target,
+            told=told,
+            how=how,
+            best_order=best_order,
+            check=settings.check,
+            check_timeout=settings.check_timeout,
+            main=main,
+            stopped=lambda: signals.stop.count > 0,
+        )
+        try:
+            _show(landed, told, json=json)
+        finally:
+            if signals.stop.first is not None:
+                raise SystemExit(128 + signals.stop.first)
+
+
+def _named(known: list[Branch], name: str) -> Branch:
+    from ralph_wrap.branches import named  # noqa: PLC0415 -- not for --help
+
+    one = named(known, name)
+    if name == one.saved_name and not one.only_saved:
+        raise UsageError(
+            f"{one.saved_name} is saved work, which does not land", f"ralph-wrap apply {one.label}"
+        )
+    return one
+
+
+def _how(*, squash: bool, rebase: bool, no_ff: bool) -> How:
+    from ralph_wrap.commands.merge import How  # noqa: PLC0415 -- not for --help
+
+    asked = {How.SQUASH: squash, How.REBASE: rebase, How.NO_FF: no_ff}
+    chosen = [how for how, given in asked.items() if given]
+    if len(chosen) > 1:
+        raise UsageError("--squash, --rebase and --no-ff exclude each other", "give one of them")
+    return chosen[0] if chosen else How.MERGE
+
+
+def _show(landed: Sequence[Landed], told: Log, *, json: bool) -> None:
+    from ralph_wrap.commands.merge import problem  # noqa: PLC0415 -- not for --help
+
+    data = [one._asdict() for one in landed]
+    error = problem(landed)
+    if json and error is None:
+        answer("merge", data)
+    elif json and error is not None:
+        refuse("merge", error, data=data)
+        raise SystemExit(error.exit_code)
+    else:
+        for one in landed:
+            typer.echo("  ".join(map(one_line, words(one))))
+        for one in landed:
+            if one.saved and one.outcome != "left":
+                told.event(
+                    "saved.not_landed",
+                    f"{one.saved} holds work that has not landed",
+                    hint=f"ralph-wrap apply {one.id or one.branch}",
+                )
+        if error is not None:
+            raise error
+
+
+def words(one: Landed) -> Iterator[str]:
+    """Yield what became of a branch, as a row for people and pipes."""
+    yield one.branch
+    yield one.outcome
+    if one.outcome == "landed":
+        yield f"{one.target} {(one.before or '')[:_SHOWN]}..{(one.after or '')[:_SHOWN]}"
+        yield str(one.way)
+    elif one.reason:
+        yield one.reason

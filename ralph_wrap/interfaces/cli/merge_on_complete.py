@@ -1,0 +1,113 @@
+"""Land a session that has kept its promise (``merge_on_complete``)."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+from ralph_wrap import branches
+from ralph_wrap.commands import merge
+from ralph_wrap.errors import NotFoundError, RalphError
+from ralph_wrap.state import project
+from ralph_wrap.state.registry import Registry
+from ralph_wrap.system.log import on_stderr
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ralph_wrap.commands.merge import Landed
+    from ralph_wrap.config import Settings
+    from ralph_wrap.state.project import Project
+    from ralph_wrap.state.report import SessionReport
+    from ralph_wrap.system.log import Log
+    from ralph_wrap.system.signals import Signals
+
+
+def land(
+    place: Project,
+    settings: Settings,
+    environ: Mapping[str, str],
+    report: SessionReport,
+    signals: Signals | None,
+) -> None:
+    """Land the branch of a session that has ended, or tell why not and what to run; its status stays.
+
+    It is told on stderr, and in the session's event log.
+
+    Arguments:
+        place: the project.
+        settings: of the session; its check was approved before it began, and is not read again.
+        environ: our environment.
+        report: of the session.
+        signals: entered handlers; after a signal nothing lands.
+
+    """
+    if report.branch is None:
+        return
+    log = on_stderr(environ)
+    events = Registry(place.root / project.RUN).sessions / report.session / "events.jsonl"
+    log.attach(events, agent_id=report.id, session_id=report.session)
+    try:
+        landed = _land(place, settings, environ, report.branch, signals, log)
+    except (RalphError, OSError) as error:
+        _warn(log, report.branch, settings.merge_on_complete, str(error))
+    else:
+        _tell(log, landed, settings.merge_on_complete)
+    finally:
+        log.close()
+
+
+def _land(
+    place: Project,
+    settings: Settings,
+    environ: Mapping[str, str],
+    name: str,
+    signals: Signals | None,
+    log: Log,
+) -> Landed:
+    branch = merge.named_branch(place, environ, name)
+    target = merge.target_of(place, environ, settings.merge_on_complete, None)
+    try:
+        main = branches.main_branch(place, place.git(environ), settings.main).name
+    except NotFoundError:
+        main = None
+    (landed,) = merge.land(
+        place,
+        environ,
+        [branch],
+        target,
+        told=log,
+        check=settings.check,
+        check_timeout=settings.check_timeout,
+        main=main,
+        stopped=lambda: signals is not None and signals.stop.count > 0,
+    )
+    return landed
+
+
+def _tell(log: Log, landed: Landed, target: str) -> None:
+    if landed.outcome == "left":
+        _warn(log, landed.branch, target, landed.reason or "", landed)
+    elif landed.outcome == "landed":
+        log.event("branch.landed", f"{landed.branch} has landed on {target} ({landed.way})", **_facts(landed))
+    else:
+        log.event("branch.landed", f"{landed.branch}: {target} has everything of it", **_facts(landed))
+    if landed.saved and landed.outcome != "left":
+        log.event(
+            "saved.not_landed", f"{landed.saved} holds work that has not landed: ralph-wrap apply {landed.id}"
+        )
+
+
+def _warn(log: Log, branch: str, target: str, reason: str, landed: Landed | None = None) -> None:
+    label = branch.removeprefix("ralph/")
+    log.warning(
+        "branch.not_landed",
+        f"{branch} has not landed on {target}: {reason}",
+        f"ralph-wrap merge {shlex.quote(label)} --into {shlex.quote(target)}",
+        **(_facts(landed) if landed else {}),
+    )
+
+
+def _facts(landed: Landed) -> dict[str, object]:
+    told = landed._asdict()
+    return {name: told[name] for name in ("branch", "target", "way", "before", "after", "conflicts", "check")}

@@ -1,0 +1,42 @@
+"""``ralph-wrap pool``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, remark
+from ralph_wrap.interfaces.cli.run import Directory
+from ralph_wrap.system.log import on_stderr
+
+
+def pool(
+    project: Directory = Path(),
+    fill: Annotated[bool, typer.Option("--fill", help="Fill it now.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """List the warm worktrees that sessions start in; pool = N in .ralph/config.toml keeps N."""
+    from ralph_wrap.commands.pool import Pool  # noqa: PLC0415
+    from ralph_wrap.config import of_project  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.state.project import find  # noqa: PLC0415
+
+    told = on_stderr(os.environ)
+    with boundary("pool", json=json):
+        environ = become_owner(project, told)
+        place = find(project, environ)
+        found = Pool.of(place, environ, of_project(place.root), told)
+        if fill and not found.fill():
+            told.warning(
+                "pool.busy", "somebody else is filling the pool", "ralph-wrap pool shows how far it is"
+            )
+        entries = found.entries()
+        if json:
+            answer("pool", [entry._asdict() for entry in entries])
+            return
+        for entry in entries:
+            typer.echo(f"{entry.path}  {'ready' if entry.ready else 'not ready'}")
+        if not entries:
+            remark("no warm worktrees")

@@ -1,0 +1,190 @@
+"""``ralph-wrap review``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ralph_wrap.errors import RalphError, UsageError
+from ralph_wrap.interfaces.cli import table as tables
+from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, remark
+from ralph_wrap.interfaces.cli.run import Directory
+from ralph_wrap.system.log import on_stderr, one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from ralph_wrap.commands.pull_request.open import Opened
+    from ralph_wrap.commands.review import Row
+
+_RED, _GREEN, _FAINT, _PLAIN = "\x1b[31m", "\x1b[32m", "\x1b[2m", "\x1b[0m"  # ECMA-48: SGR
+
+
+def review(
+    project: Directory = Path(),
+    sort: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FIELD", help="ahead, files, ended, …; -FIELD downwards. (default: newest first)"
+        ),
+    ] = None,
+    only: Annotated[
+        str | None, typer.Option(metavar="live|unmerged|conflicting", help="Only such branches.")
+    ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a page with all differences, which needs nothing else."),
+    ] = None,
+    pr: Annotated[
+        str | None, typer.Option("--pr", metavar="ID", help="Push it and open a pull request, with gh.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """List the branches of sessions: what they change, what is merged, what conflicts with what.
+
+    AHEAD counts the commits that the main branch lacks.
+    """
+    from ralph_wrap.commands import review as use_case  # noqa: PLC0415
+    from ralph_wrap.commands.pull_request import open as pull_request  # noqa: PLC0415
+    from ralph_wrap.state import project as places  # noqa: PLC0415 -- not for --help
+
+    with boundary("review", json=json):
+        told = on_stderr(os.environ)
+        if pr is not None and (sort or only or html):
+            raise UsageError("--pr is about one branch", "leave out --sort, --only and --html")
+        write = _writer() if html else None
+        environ = become_owner(project, told)
+        use_case.ordered(use_case.limited([], only), sort)  # a mistake is told before the work
+        place = places.find(project, environ)
+        if pr is not None:
+            _show(pull_request.open_pull_request(place, environ, pr, told), json=json)
+            return
+        found = use_case.look(place, environ)
+        for note in found.notes:
+            told.warning("review.incomplete", note)
+        rows = use_case.ordered(use_case.limited(found.rows, only), sort)
+        if write and html:
+            write(place, environ, found, rows, told, html.absolute())
+        if json:
+            answer("review", [row._asdict() for row in rows])
+            return
+        if html:
+            return
+        typer.echo(table(rows, datetime.now(UTC), width=tables.of_terminal(), colour=_colour(environ)))
+        if not rows:
+            remark(f"no branches that are {only}" if only and found.rows else "no branches below ralph/")
+
+
+def _show(opened: Opened, *, json: bool) -> None:
+    if json:
+        answer("review", opened._asdict())
+        return
+    typer.echo(one_line(opened.url))
+    if not opened.created:
+        remark("it was open already")
+
+
+def _writer() -> Callable[..., None]:
+    """Return what writes a page.
+
+    Raises:
+        RalphError: the extra is not installed.
+
+    """
+    try:
+        from ralph_wrap.interfaces.web import static_report, templates  # noqa: PLC0415 -- it may not be installed, and is slow
+    except ImportError as error:
+        raise RalphError(
+            f"--html: the extra is not installed, or too old ({error})", "pip install 'ralph-wrap[web]'"
+        ) from error
+    templates.load()
+    return static_report.write
+
+
+def _colour(environ: Mapping[str, str]) -> bool:
+    dumb = environ.get("TERM", "dumb") == "dumb"
+    return sys.stdout.isatty() and not dumb and not environ.get("NO_COLOR")
+
+
+def table(rows: Sequence[Row], now: datetime, *, width: int | None = None, colour: bool = False) -> str:
+    """Return the branches as aligned columns.
+
+    Arguments:
+        rows: the branches.
+        now: for their ages.
+        width: columns of the terminal, in which commands and lists give way; ``None`` for no limit.
+        colour: mark what is merged and what conflicts.
+
+    """
+    names = [name for name in _CELLS if name not in _SELDOM or any(map(_SELDOM[name], rows))]
+    cells = [[_shown(_CELLS[name](row, now)) for name in names] for row in rows]
+    lines = tables.aligned(names, cells, width, _GIVING_WAY)
+    marks = ["", *(_mark(row) if colour else "" for row in rows)]
+    return "\n".join(
+        f"{mark}{line}{_PLAIN}" if mark else line for mark, line in zip(marks, lines, strict=True)
+    )
+
+
+def _mark(row: Row) -> str:
+    if row.conflicts_main or row.check == "failed":
+        return _RED
+    if row.verdict == "live":
+        return _GREEN
+    return _FAINT if row.merged and not row.saved_open else ""
+
+
+def _shown(cell: object) -> str:
+    if cell is None:
+        return "-"
+    if isinstance(cell, bool):
+        return "yes" if cell else "no"
+    if isinstance(cell, tuple):
+        return ",".join(map(_shown, cell)) or "-"
+    return "".join(letter if letter.isprintable() else "?" for letter in str(cell))
+
+
+def _age(row: Row, now: datetime) -> str | None:
+    time = row.ended or row.committed
+    if time is None:
+        return None
+    seconds = max(0, int((now - datetime.fromisoformat(time)).total_seconds()))
+    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= length:
+            return f"{seconds // length}{unit}"
+    return f"{seconds}s"
+
+
+def _main(row: Row) -> str | None:
+    if row.merged:
+        return "no commits" if row.no_commits else "merged"
+    if row.conflicts_main is None:
+        return None
+    return "conflict" if row.conflicts_main else "clean"
+
+
+_CELLS: dict[str, Callable[[Row, datetime], object]] = {
+    "BRANCH": lambda row, _: row.branch,
+    "AGENT": lambda row, _: row.agent if row.recorded or row.agent else "not recorded",
+    "STATE": lambda row, _: row.verdict or row.ended_by,
+    "AGE": _age,
+    "AHEAD": lambda row, _: row.ahead,
+    "BEHIND": lambda row, _: row.behind,
+    "FILES": lambda row, _: row.files,
+    "LINES": lambda row, _: None if row.files is None else f"+{row.insertions} -{row.deletions}",
+    "SAVED": lambda row, _: row.saved is not None,
+    "CHECK": lambda row, _: row.check,
+    "MAIN": lambda row, _: _main(row),
+    "CONFLICTS": lambda row, _: row.conflicts,
+    "OVERLAPS": lambda row, _: row.overlaps,
+    "BELONGS TO": lambda row, _: row.belongs_to,
+}
+_SELDOM: dict[str, Callable[[Row], object]] = {
+    "CHECK": lambda row: row.check,
+    "BELONGS TO": lambda row: row.belongs_to,
+}
+_GIVING_WAY = (("AGENT", 12), ("OVERLAPS", 5), ("CONFLICTS", 5), ("AGENT", 5))

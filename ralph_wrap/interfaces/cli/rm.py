@@ -1,0 +1,53 @@
+"""``ralph-wrap rm``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, refuse
+from ralph_wrap.interfaces.cli.run import Directory
+from ralph_wrap.system.log import on_stderr
+
+
+def rm(
+    ids: Annotated[list[str], typer.Argument(metavar="ID…", help="Agent ids or session ids.")],
+    project: Directory = Path(),
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """End background sessions, save what they hold, remove their worktrees; branches stay."""
+    from ralph_wrap.commands import rm as use_case  # noqa: PLC0415
+    from ralph_wrap.commands import sweep as sweeping  # noqa: PLC0415
+    from ralph_wrap.commands.stop import stop  # noqa: PLC0415
+    from ralph_wrap.state import project as places  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.state.stop_request import How  # noqa: PLC0415
+
+    log = on_stderr(os.environ)
+    with boundary("rm", json=json):
+        environ = become_owner(project, log)
+        place = places.find(project, environ)
+        stopped, problem = stop(place, environ, ids, How.SOON, log)
+        orphans = any(one.outcome == "orphan" for one in stopped)
+        unfinished = sweeping.kept(sweeping.sweep(place, environ)) if orphans else None
+        names = [one.session or one.id for one in stopped if one.outcome != "unknown"]
+        removed, kept = use_case.remove_all(place, environ, names)
+        data = [one._asdict() for one in removed]
+        if not json:
+            for one in removed:
+                typer.echo(
+                    "  ".join(
+                        word
+                        for word in (one.session, "removed" if one.removed else "gone", one.saved)
+                        if word
+                    )
+                )
+        if problem := unfinished or kept or problem:
+            if not json:
+                raise problem
+            refuse("rm", problem, data=data)
+            raise SystemExit(problem.exit_code)
+        if json:
+            answer("rm", data)

@@ -1,0 +1,229 @@
+"""Run a session as it was asked for on the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ralph_wrap import config
+from ralph_wrap.agents import with_agent
+from ralph_wrap.config import Isolation, Orphans
+from ralph_wrap.errors import RalphError, StoppedError
+from ralph_wrap.interfaces.cli.boundary import become_owner, boundary
+from ralph_wrap.state import project
+from ralph_wrap.system.files import write_all
+from ralph_wrap.system.log import on_stderr
+from ralph_wrap.system.process import anonymous_file
+from ralph_wrap.system.signals import Signals
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ralph_wrap.config import Settings
+    from ralph_wrap.state.project import Project
+    from ralph_wrap.system.log import Log
+
+_BEGUN = ("agent.started", "iteration.ended", "limit.waiting")
+"""Events after which it is known whether the agent could be started; the second one without a prompt, the
+last one if that will be hours later."""
+
+
+def _sweep(
+    place: Project, settings: Settings, environ: Mapping[str, str], signals: Signals | None, told: Log
+) -> None:
+    """Finish what dead sessions have left, if there are any: what cannot be finished stops no new one."""
+    if not project.has_ownerless(place, environ) and not project.has_trash(place):
+        return
+    from ralph_wrap.commands.sweep import kept, resume_deletions, sweep  # noqa: PLC0415 -- seldom needed
+
+    swept = sweep(
+        place,
+        environ,
+        dry_run=settings.orphans is Orphans.REPORT,
+        stopped=lambda: signals is not None and signals.stop.count > 0,
+    )
+    if settings.orphans is Orphans.REPORT:
+        resume_deletions(place, environ)
+    for entry in swept:
+        if entry.action == "would finish":
+            told.warning(
+                "session.left", f"session {entry.session} is dead, and was left as it is", "ralph-wrap sweep"
+            )
+        if entry.verdict in {"foreign", "unknown"} and entry.action == "left":
+            told.warning(
+                "session.left",
+                f"session {entry.session or entry.id} is {entry.verdict}, and not touched",
+                f"if it is foreign and known to be dead: ralph-wrap sweep --adopt {entry.id}",
+            )
+    if error := kept(swept):
+        told.warning("sweep.incomplete", error.message, error.hint)
+
+
+def _warn(settings: Settings, flags: Mapping[str, str | None], environ: Mapping[str, str], told: Log) -> None:
+    """Tell what was given and changes nothing."""
+    for name, near in config.unknown_variables(environ).items():
+        nearest = f"the nearest known name is {near}" if near else "ralph-wrap run --help lists the options"
+        told.warning("variable.ignored", f"{name} is unknown and changes nothing; {nearest}")
+    if settings.preamble and settings.prompt is None and settings.prompt_file is None:
+        told.warning("option.ignored", "--preamble: no effect without a prompt")
+    if settings.isolation is Isolation.OFF:
+        typed = [name for name in config.OF_A_WORKTREE if flags.get(name) is not None]
+        if typed:
+            names = ", ".join(f"--{name.replace('_', '-')}" for name in typed)
+            told.warning(
+                "option.ignored", f"{names}: no effect with isolation off, where there is no worktree"
+            )
+
+
+def start(
+    signals: Signals | None,
+    directory: Path,
+    flags: Mapping[str, str | None],
+    command: tuple[str, ...],
+    *,
+    background: bool = False,
+) -> int:
+    """Run a session and return the exit status.
+
+    Arguments:
+        signals: entered handlers.
+        directory: the project that was named.
+        flags: options as they were typed; ``None`` if they were not.
+        command: what was typed behind the options.
+        background: nobody waits for the session.
+
+    """
+    # structlog loads rich for tracebacks that are not shown here, and ssl through asyncio: together a quarter
+    # of an idle session's memory.
+    log = on_stderr(os.environ, spared=("rich", "ssl"), also=_BEGUN if background else ())
+
+    with boundary("run", json=False):
+        environ = become_owner(directory, log)
+        place = project.find(directory, environ, meanwhile=_load_session)
+        settings = with_agent(config.load(directory, place.root, Path.cwd(), flags, environ, command))
+        if settings.runs_commands:
+            from ralph_wrap.interfaces.cli.approval_prompt import require  # noqa: PLC0415 -- few projects have any
+
+            require(place, settings, environ, signals, log)
+        _sweep(place, settings, environ, signals, log)
+        _warn(settings, flags, environ, log)
+        from ralph_wrap.session.session import Session  # noqa: PLC0415 -- see _load_session
+
+        if settings.merge_on_complete:  # loaded before an agent works, as by session.load_the_rest
+            from ralph_wrap.interfaces.cli.merge_on_complete import land  # noqa: PLC0415 -- few ask for that
+        session = Session(
+            settings._replace(background=background, typed=_typed(flags, command)),
+            environ=environ,
+            place=place,
+            log=log,
+            signals=signals,
+            whole_process=True,
+        )
+        with suppress(StoppedError), session:
+            session.run()
+        if settings.merge_on_complete and session.report and session.report.ended_by == "promise":
+            land(place, settings, environ, session.report, signals)
+        return session.report.exit_status if session.report else RalphError.exit_code
+
+
+def _load_session() -> None:
+    """Load what is needed only once git has answered."""
+    with suppress(OSError):  # it is tried once more where it is needed
+        import ralph_wrap.session.session  # noqa: F401, PLC0415
+
+
+def _typed(flags: Mapping[str, str | None], command: Sequence[str]) -> tuple[str, ...]:
+    """Return what can be typed once more to have the same session on a branch that is there."""
+    words: list[str] = []
+    for name, value in flags.items():
+        option = f"--{name.replace('_', '-')}"
+        if value is None or name in {"branch", "base"}:
+            continue
+        for one in value.split("\n") if name in config.LISTS else [value]:
+            words += [option] if name in config.SWITCHES else [option, one]
+    return (*words, *(("--", *command) if command else ()))
+
+
+def spawn(directory: Path, flags: Mapping[str, str | None], command: tuple[str, ...]) -> int:
+    """Run a session in the background, print its id once its agent runs, and return the exit status.
+
+    A session that ends before that was started for nothing: its errors and its exit status are ours.
+
+    Arguments:
+        directory: the project that was named.
+        flags: options as they were typed; ``None`` if they were not.
+        command: what was typed behind the options.
+
+    """
+    stdin = _job_typed_in() if "-" in {flags.get("job"), os.environ.get("RALPH_WRAP_JOB")} else None
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(reading)
+        _be_in_background(stdin, writing, directory, flags, command)
+    os.close(writing)
+    told = on_stderr(os.environ)
+    agent_id, begun = None, False
+    try:
+        agent_id, begun = _relay_until_begun(reading, told)
+    except KeyboardInterrupt:
+        os.kill(pid, signal.SIGTERM)
+    status = 0
+    if not begun:
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if agent_id and status == 0:
+        print(agent_id)  # noqa: T201 -- the answer
+    return status if status >= 0 else 128 - status
+
+
+def _job_typed_in() -> int:
+    """Return a descriptor of what is on our standard input, which nobody in the background can wait for."""
+    descriptor = anonymous_file()
+    write_all(descriptor, sys.stdin.buffer.read())
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
+
+
+def _be_in_background(
+    stdin: int | None, stderr: int, directory: Path, flags: Mapping[str, str | None], command: tuple[str, ...]
+) -> NoReturn:
+    """Be the session, in a kernel session of its own, so that no terminal's end reaches it (setsid(2))."""
+    status: Any = RalphError.exit_code
+    try:
+        os.setsid()
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for descriptor, source in enumerate((nothing if stdin is None else stdin, nothing, stderr)):
+            os.dup2(source, descriptor)
+        os.close(nothing)
+        os.close(stderr)
+        with Signals() as signals:
+            status = start(signals, directory, flags, command, background=True)
+    except SystemExit as ended:
+        status = ended.code
+    finally:
+        os._exit(status)  # what is left of the stack is the parent's
+
+
+def _relay_until_begun(reading: int, told: Log) -> tuple[str | None, bool]:
+    """Tell again what a session tells; return its id, and whether its agent was started before it ended."""
+    agent_id = None
+    with os.fdopen(reading, "rb") as lines:
+        for line in lines:
+            try:
+                event = json.loads(line)
+                if event["event"] in _BEGUN[:2] and agent_id:
+                    return agent_id, True
+                tell = {"warning": told.warning, "error": told.error}.get(event["level"], told.event)
+                tell(event["event"], event["message"], **{"hint": event["hint"]} if "hint" in event else {})
+                if event["event"] in _BEGUN and agent_id:
+                    return agent_id, True
+                if event["event"] == "session.started":
+                    agent_id = str(event["agent_id"])
+            except (ValueError, TypeError, KeyError):
+                os.write(2, line)  # a traceback
+    return agent_id, False

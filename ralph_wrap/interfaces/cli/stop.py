@@ -1,0 +1,65 @@
+"""``ralph-wrap stop``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ralph_wrap.errors import RalphError, UsageError
+from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, refuse
+from ralph_wrap.interfaces.cli.run import Directory
+from ralph_wrap.system.log import on_stderr
+
+if TYPE_CHECKING:
+    from ralph_wrap.commands.stop import Stopped
+
+
+def stop(
+    ids: Annotated[
+        list[str] | None, typer.Argument(metavar="[ID]…", help="Agent ids or session ids.")
+    ] = None,
+    project: Directory = Path(),
+    every: Annotated[bool, typer.Option("--all", help="Every session of the project.")] = False,
+    after_iteration: Annotated[
+        bool, typer.Option("--after-iteration", help="Let the running iteration end by itself.")
+    ] = False,
+    now: Annotated[bool, typer.Option("--now", help="Kill the agent at once; its work is saved.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Ask sessions to end, wherever they run, and wait until they have."""
+    from ralph_wrap.commands import stop as use_case  # noqa: PLC0415
+    from ralph_wrap.state import project as places  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.state.stop_request import How  # noqa: PLC0415
+
+    log = on_stderr(os.environ)
+    with boundary("stop", json=json):
+        _check(ids or [], every=every, both=after_iteration and now)
+        how = How.AFTER_ITERATION if after_iteration else How.NOW if now else How.SOON
+        environ = become_owner(project, log)
+        place = places.find(project, environ)
+        stopped, problem = use_case.stop(place, environ, None if every else ids, how, log)
+        _show(stopped, problem, json=json)
+
+
+def _check(ids: list[str], *, every: bool, both: bool) -> None:
+    if bool(ids) == every:
+        raise UsageError("either ids or --all must be given", "ralph-wrap ps lists sessions")
+    if both:
+        raise UsageError("--after-iteration and --now exclude each other", "give one of them")
+
+
+def _show(stopped: list[Stopped], problem: RalphError | None, *, json: bool) -> None:
+    data = [one._asdict() for one in stopped]
+    if not json:
+        for one in stopped:
+            typer.echo(f"{one.session or one.id}  {one.outcome}")
+        if problem is not None:
+            raise problem
+    elif problem is None:
+        answer("stop", data)
+    else:
+        refuse("stop", problem, data=data)
+        raise SystemExit(problem.exit_code)

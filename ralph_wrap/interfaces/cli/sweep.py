@@ -1,0 +1,57 @@
+"""``ralph-wrap sweep``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, refuse, remark
+from ralph_wrap.interfaces.cli.run import Directory
+from ralph_wrap.system.log import on_stderr
+
+
+def sweep(
+    project: Directory = Path(),
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be done.")] = False,
+    adopt: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ID", help="A foreign session that is known to be dead. May be repeated."),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Finish what dead sessions have left: save, remove, release."""
+    from ralph_wrap.commands import sweep as use_case  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.commands.merge import undo_killed  # noqa: PLC0415
+    from ralph_wrap.commands.pool import Pool  # noqa: PLC0415
+    from ralph_wrap.config import Orphans, of_project  # noqa: PLC0415
+    from ralph_wrap.interfaces.init.supervisor import AT_START  # noqa: PLC0415
+    from ralph_wrap.state.project import find  # noqa: PLC0415
+
+    with boundary("sweep", json=json):
+        log = on_stderr(os.environ)
+        environ = become_owner(project, log)
+        place = find(project, environ)
+        at_start = of_project(place.root) if os.environ.get(AT_START) else None
+        dry_run = dry_run or (at_start is not None and at_start.orphans is Orphans.REPORT)
+        swept = use_case.sweep(place, environ, dry_run=dry_run, adopted=adopt or ())
+        if not dry_run:
+            undo_killed(place, environ, log)
+        if at_start is not None and at_start.pool:
+            Pool.of(place, environ, at_start, log).fill()
+        data = [entry._asdict() for entry in swept]
+        if not json:
+            for entry in swept:
+                words = [entry.session or entry.id, entry.verdict, entry.action, entry.saved, entry.note]
+                typer.echo("  ".join(word for word in words if word))
+            if not swept:
+                remark("no dead sessions")
+        if error := use_case.kept(swept):
+            if not json:
+                raise error
+            refuse("sweep", error, data=data)
+            raise SystemExit(error.exit_code)
+        if json:
+            answer("sweep", data)

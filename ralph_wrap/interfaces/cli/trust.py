@@ -1,0 +1,52 @@
+"""``ralph-wrap trust``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ralph_wrap.errors import UsageError
+from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary
+from ralph_wrap.interfaces.cli.run import Directory
+from ralph_wrap.system.log import on_stderr
+
+
+def trust(
+    project: Directory = Path(),
+    show: Annotated[
+        bool, typer.Option("--show", help="Only show them, and whether they are approved.")
+    ] = False,
+    revoke: Annotated[bool, typer.Option("--revoke", help="Forget what was approved.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Approve the commands in .ralph/config.toml as they stand; a changed text asks again.
+
+    On a terminal they are shown first, and the answer counts. Kept outside the project, for this user.
+    """
+    from ralph_wrap.config import of_project  # noqa: PLC0415
+    from ralph_wrap.config import trust as approvals  # noqa: PLC0415
+    from ralph_wrap.interfaces.cli.approval_prompt import approve, shown  # noqa: PLC0415
+    from ralph_wrap.state import project as places  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.system.signals import Signals  # noqa: PLC0415
+
+    with boundary("trust", json=json), Signals() as signals:
+        if show and revoke:
+            raise UsageError("--show and --revoke are two commands", "give one of them")
+        environ = become_owner(project, on_stderr(os.environ))
+        place = places.find(project, environ)
+        commands = of_project(place.root).commands
+        if revoke:
+            approvals.revoke(place.root, environ)
+        elif commands and not show:
+            approve(place, commands, environ, signals)
+        approved = not commands or approvals.is_approved(place.root, commands, environ)
+        implied = approvals.implied(environ)
+        if json:
+            data = {"project": os.fspath(place.root), "commands": commands}
+            answer("trust", {**data, "approved": approved, "implied": implied})
+            return
+        verdict = f"approved: {implied}" if implied else "approved" if approved else "not approved"
+        typer.echo("\n".join([*shown(commands), verdict if commands else "no commands"]))

@@ -1,0 +1,40 @@
+"""``ralph-wrap web``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ralph_wrap.errors import RalphError
+from ralph_wrap.interfaces.cli.boundary import become_owner, boundary
+from ralph_wrap.interfaces.cli.run import Directory
+from ralph_wrap.system.log import on_stderr
+
+
+def web(
+    project: Directory = Path(),
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, metavar="N", help="The port; 0 takes one that is free.")
+    ] = 0,
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="Without buttons: nothing can be changed.")
+    ] = False,
+) -> None:
+    """Review, merge, drop and stop in a browser on this machine; prints the address, until Ctrl-C."""
+    from ralph_wrap.state.project import find  # noqa: PLC0415 -- not for --help
+
+    told = on_stderr(os.environ)
+    with boundary("web", json=False):
+        try:
+            from ralph_wrap.interfaces.web import server  # noqa: PLC0415 -- it may not be installed, and is slow
+        except ImportError as error:
+            raise RalphError(
+                f"web: the extra is not installed, or too old ({error})", "pip install 'ralph-wrap[web]'"
+            ) from error
+        server.load()
+        environ = become_owner(project, told)
+        place = find(project, environ)
+        server.serve(place, environ, port, read_only=read_only, told=told, announce=typer.echo)

@@ -1,0 +1,177 @@
+"""``ralph-wrap worktree``: every answer is JSON, and so is every mistake."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from ralph_wrap.errors import UsageError
+from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, refuse
+from ralph_wrap.interfaces.cli.enter import enter, leave
+from ralph_wrap.interfaces.cli.run import Directory
+from ralph_wrap.system.log import on_stderr
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_TOOL = "worktree"
+_KEEP = "--keep-branch"
+_MEANT = {f"{_KEEP}=true": _KEEP, f"{_KEEP}=false": "--no-keep-branch"}
+
+
+@contextmanager
+def _in_json(context: Any = None) -> Iterator[None]:
+    mistake: Any = typer.BadParameter.__base__  # UsageError, which Typer has no public name for
+    try:
+        yield
+    except mistake as error:
+        words = ["ralph-wrap", _TOOL, getattr(context, "invoked_subcommand", None), "--help"]
+        hint = f"see {' '.join(word for word in words if word)}"
+        refuse(_TOOL, UsageError(" ".join(error.format_message().split()), hint))
+        raise SystemExit(UsageError.exit_code) from None
+
+
+class _Group(TyperGroup):
+    def make_context(self, *arguments: Any, **named: Any) -> Any:
+        with _in_json():
+            return super().make_context(*arguments, **named)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _in_json(ctx):
+            return super().invoke(ctx)
+
+
+class _Cleanup(TyperCommand):
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read ``--keep-branch=false`` as documented: a switch of Typer's takes no value."""
+        end = [*args, "--"].index("--")
+        return super().parse_args(ctx, [_MEANT.get(word, word) for word in args[:end]] + args[end:])
+
+
+def create(
+    task: Annotated[str, typer.Argument(metavar="TASK", help="What is to be done; names the branch.")],
+    prefix: Annotated[
+        str, typer.Option(metavar="P", help="What the branch's name begins with.")
+    ] = "quick-build",
+    base: Annotated[
+        str | None, typer.Option(metavar="REF", help="Where the branch begins. (default: HEAD)")
+    ] = None,
+    path: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="The new directory. (default: .ralph/worktrees/<branch>)"),
+    ] = None,
+    hooks: Annotated[
+        Literal["off", "on"], typer.Option(metavar="off|on", help="Git hooks in the worktree.")
+    ] = "off",
+    sparse: Annotated[
+        list[str] | None, typer.Option(metavar="PATH", help="Check out this directory only. May be repeated.")
+    ] = None,
+    link: Annotated[
+        list[str] | None, typer.Option(metavar="DIR", help="Share this directory. May be repeated.")
+    ] = None,
+    project: Directory = Path(),
+) -> None:
+    """Make a worktree on a new branch. Prints JSON."""
+    from ralph_wrap.commands.worktree.branch_name import slug  # noqa: PLC0415 -- loads slugify
+    from ralph_wrap.commands.worktree.create import create as use_case  # noqa: PLC0415
+    from ralph_wrap.config import load  # noqa: PLC0415
+    from ralph_wrap.state import project as places  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.system.signals import Signals  # noqa: PLC0415
+
+    log = on_stderr(os.environ)
+    with boundary(_TOOL, json=True), Signals() as signals:
+        words = slug(task)  # before: its tables may be where only root can read
+        environ = become_owner(project, log)
+        place = places.find(project, environ)
+        settings = load(project, place.root, place.root, {}, environ, ())
+        made = use_case(
+            place,
+            environ,
+            words,
+            prefix=prefix,
+            base=base,
+            path=path and _here(path),
+            hooks=hooks == "on",
+            sparse=sparse or (),
+            links=link or (),
+            ignore=settings.ignore,
+            copy=settings.copy,
+            told=log,
+            stopped=lambda: signals.stop.count > 0,
+        )
+        answer(_TOOL, made._asdict())
+
+
+def cleanup(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="The worktree.")],
+    keep_branch: Annotated[
+        bool,
+        typer.Option(
+            f"{_KEEP}/--no-keep-branch", help="Leave its branch; --keep-branch=false deletes it, too."
+        ),
+    ] = True,
+    force: Annotated[bool, typer.Option("--force", help="Also if something would be lost.")] = False,
+    project: Directory = Path(),
+) -> None:
+    """Remove a worktree that ralph-wrap made. Prints JSON."""
+    from ralph_wrap.commands.worktree.cleanup import cleanup as use_case  # noqa: PLC0415
+    from ralph_wrap.state import project as places  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.system.signals import Signals  # noqa: PLC0415
+
+    log = on_stderr(os.environ)
+    with boundary(_TOOL, json=True), Signals():  # begun, it is brought to its end
+        environ = become_owner(project, log)
+        cleaned = use_case(
+            places.find(project, environ),
+            environ,
+            _here(path),
+            cwd=_here(Path()),
+            keep_branch=keep_branch,
+            force=force,
+            now=datetime.now(UTC),
+            told=log,
+        )
+        answer(_TOOL, cleaned._asdict())
+
+
+def status(project: Directory = Path()) -> None:
+    """Tell whether this is a linked worktree. Prints JSON."""
+    from ralph_wrap.commands.worktree.status import status as use_case  # noqa: PLC0415
+    from ralph_wrap.state import project as places  # noqa: PLC0415 -- not for --help
+
+    with boundary(_TOOL, json=True):
+        environ = become_owner(project, on_stderr(os.environ))
+        answer(_TOOL, use_case(places.find(project, environ), environ))
+
+
+def list_all(project: Directory = Path()) -> None:
+    """List every worktree of the repository. Prints JSON."""
+    from ralph_wrap.commands.worktree.status import list_all as use_case  # noqa: PLC0415
+    from ralph_wrap.state import project as places  # noqa: PLC0415 -- not for --help
+
+    with boundary(_TOOL, json=True):
+        environ = become_owner(project, on_stderr(os.environ))
+        answer(_TOOL, [one._asdict() for one in use_case(places.find(project, environ), environ)])
+
+
+def _here(path: Path) -> Path:
+    """Return a path that was typed as an absolute one."""
+    try:
+        return path.absolute()
+    except FileNotFoundError:
+        raise UsageError("the current directory was deleted", "cd to one that is there") from None
+
+
+worktree = typer.Typer(cls=_Group, help="Worktrees for other programs: JSON, without being asked for it.")
+worktree.command()(create)
+worktree.command(cls=_Cleanup)(cleanup)
+worktree.command()(status)
+worktree.command("list")(list_all)
+worktree.command()(enter)
+worktree.command("exit")(leave)

@@ -1,0 +1,279 @@
+"""The life of PID 1, one turn after the other; the steps are those of :mod:`ralph_wrap.interfaces.init`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from ralph_wrap.interfaces.init import processes
+from ralph_wrap.interfaces.init.wait import Signals, say
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ralph_wrap.interfaces.init.processes import Process
+
+AT_START = "RALPH_WRAP_AT_START"
+"""In the environment of a sweep that nobody has typed: the configuration says what it does."""
+
+_SECOND = 3 / 8
+"""Share of the time-out after which hold-outs are told again: most of it is for saving without a grace."""
+
+_LOOK = 1.0  # seconds: who comes late is told within this time, though nobody ends
+_NEXT_LOOK = 30.0  # seconds: the project may have got its directory for our lock by then
+_LOOK_BLIND = 0.1  # the same where no descriptor tells of an end (an old kernel, no descriptor left)
+
+_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
+_NOT_FOUND, _NOT_RUNNABLE, _KILLED = 127, 126, 128 + signal.SIGKILL  # as with a shell and ``docker run``
+
+
+class _Watched(NamedTuple):
+    process: Process
+    label: str
+    is_session: bool
+    is_deletion: bool
+    pidfd: int  # -1: there is none
+    told: bool = False
+    refused: bool = False  # it is not ours to tell
+
+
+class Supervisor:
+    """Everything PID 1 does.
+
+    Arguments:
+        stop_timeout: seconds to wait for others at the end.
+        command: what to run; empty for nothing.
+
+    Attributes:
+        status: the exit status, as it stands.
+        over: there is nothing left to wait for.
+
+    """
+
+    def __init__(self, stop_timeout: float, command: tuple[str, ...]) -> None:
+        self.status = 0
+        self.over = False
+        self._stop_timeout = stop_timeout
+        self._signals = Signals()
+        self._everybody = processes.is_init()
+        self._project = os.environ.get("RALPH_WRAP_PROJECT") or "."
+        self._sweep = self._command = 0  # pids
+        self._sweep_again = False
+        self._ending: float | None = None  # since when, on the monotonic clock
+        self._hurried = False  # somebody waits for our end, and will not wait long
+        self._rounds = 0  # how often all were told
+        self._watched: dict[int, _Watched] = {}
+        self._tells_life = not self._everybody  # nobody is to take our end for that of the container
+        if not self._everybody:
+            say("not the init of a container: at the end only its own and the project's registered sessions")
+        self._start_sweep()
+        if command:
+            self._start_command(command)
+
+    def turn(self) -> None:
+        """Wait for the next thing to do, and do it."""
+        pidfds = [watched.pidfd for watched in self._watched.values() if watched.pidfd >= 0]
+        self._tells_life = self._tells_life or processes.hold_lock(self._project)
+        for number in self._signals.wait(pidfds, self._patience()):
+            self._take(number)
+        self._reap()
+        if self._ending is not None:
+            passed = time.monotonic() - self._ending
+            self.over = passed >= self._stop_timeout  # whatever happens below
+            left = self._end(passed)
+            if self.over:
+                for label in left:
+                    say(f"not finished: {label}, {'killed' if self._everybody else 'left running'}")
+                self.status = _KILLED if self._command else self.status
+            # Without /proc nobody is seen, but our children are known.
+            self.over |= not (left or self._command or self._sweep)
+
+    def _patience(self) -> float | None:
+        if self._ending is None:
+            return None if self._tells_life else _NEXT_LOOK
+        due = self._stop_timeout * (_SECOND if self._rounds == 1 else 1)
+        blind = any(watched.pidfd < 0 for watched in self._watched.values())
+        return max(0.0, min(self._ending + due - time.monotonic(), _LOOK_BLIND if blind else _LOOK))
+
+    def _take(self, number: int) -> None:
+        if number == signal.SIGCHLD:
+            return
+        if self._command:
+            try:
+                os.kill(self._command, number)  # not reaped, so it is nobody else's number
+            except OSError as error:  # it has become another user
+                say(f"cannot tell the command: {error.strerror}")
+        if number in _ENDING and self._hurried:
+            self._tell_again()
+        elif number in _ENDING:
+            say(f"{signal.Signals(number).name}: ending what runs here")
+            self._hurried = True
+            self._ending = time.monotonic()
+            self._rounds = 0
+        elif number == signal.SIGHUP and self._ending is None:
+            self._start_sweep()
+
+    # -- children --
+
+    def _start_sweep(self) -> None:
+        if self._sweep:
+            self._sweep_again = True
+            return
+        # -P: the working directory is the project, and no module that stands in it may be run.
+        words = (sys.executable, "-P", "-m", "ralph_wrap", "sweep")
+        try:
+            self._sweep = self._fork(words, in_background=True)
+        except OSError as error:
+            say(f"the sweep cannot be started: {error.strerror}")
+
+    def _start_command(self, words: tuple[str, ...]) -> None:
+        try:
+            self._command = self._fork(words, in_background=False)
+        except OSError as error:
+            say(f"{words[0]} cannot be started: {error.strerror}")
+            self.status = _NOT_RUNNABLE
+            self._ending = time.monotonic()
+
+    def _fork(self, words: tuple[str, ...], *, in_background: bool) -> int:
+        if pid := os.fork():
+            return pid
+        status = _NOT_RUNNABLE
+        try:
+            os.setpgid(0, 0)  # in our group Ctrl-C would reach it twice, or a sweep at all
+            if in_background:
+                os.environ[AT_START] = "1"
+                os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+                os.dup2(2, 1)
+            elif os.isatty(0):
+                with suppress(OSError):  # the terminal of another session
+                    os.tcsetpgrp(0, os.getpid())
+            self._signals.give_back()
+            os.execvp(words[0], words)  # noqa: S606 -- what an init is for
+        except FileNotFoundError as error:
+            status = _NOT_FOUND
+            say(f"{words[0]}: {error.strerror}")
+        except Exception as error:  # noqa: BLE001 -- whatever it is, no second init must come of it
+            say(f"{words[0]}: {getattr(error, 'strerror', error)}")
+        finally:
+            os._exit(status)
+
+    def _reap(self) -> None:
+        with suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, os.WNOHANG | os.WUNTRACED))[0]:
+                pid, status = ended
+                if os.WIFSTOPPED(status):
+                    # Ctrl-Z on our terminal: there is no shell above us that could continue it.
+                    if pid == self._command and os.WSTOPSIG(status) == signal.SIGTSTP and os.isatty(0):
+                        os.kill(pid, signal.SIGCONT)
+                elif pid == self._command:
+                    self._command = 0
+                    code = os.waitstatus_to_exitcode(status)
+                    self.status = code if code >= 0 else 128 - code
+                    self._ending = self._ending or time.monotonic()
+                elif pid == self._sweep:
+                    self._swept(os.waitstatus_to_exitcode(status))
+
+    def _swept(self, code: int) -> None:
+        self._sweep = 0
+        if code:
+            say(f"the sweep ended with {f'status {code}' if code > 0 else f'signal {-code}'}")
+        if self._sweep_again and self._ending is None:
+            self._sweep_again = False
+            self._start_sweep()
+
+    # -- the end --
+
+    def _end(self, passed: float) -> list[str]:
+        """Tell who has not been told, and return who has yet to end."""
+        concerned = self._concerned()
+        for pid, watched in [*self._watched.items()]:
+            if pid not in concerned or not watched.process.is_same(concerned[pid][0]):
+                del self._watched[pid]
+                if watched.pidfd >= 0:
+                    os.close(watched.pidfd)
+                if watched.told or watched.is_deletion:
+                    say(f"finished: {watched.label}, after {passed:.1f} s")
+        if self._rounds == 1 and passed >= self._stop_timeout * _SECOND:
+            self._tell_again()
+        self._rounds = max(self._rounds, 1)
+        for pid, (process, session) in concerned.items():
+            watched = self._watched.get(pid) or _watch(process, session)
+            if watched.is_deletion and pid not in self._watched:
+                say(f"waiting for: {watched.label}")
+            is_due = not watched.is_deletion and self._is_its_turn(pid)
+            if not watched.told and not watched.refused and is_due:
+                watched = self._tell(watched, "told")
+            self._watched[pid] = watched
+        return [one.label for one in self._watched.values() if one.is_session or not one.refused]
+
+    def _concerned(self) -> Mapping[int, tuple[Process, str | None]]:
+        """Return whom the end concerns, sessions first: the process, its session, ``None`` for no session."""
+        table = processes.processes()
+        registered = processes.registered(self._project, table)
+        wrappers = {pid for pid in table if pid in registered or processes.is_wrapper(pid)}
+        not_told = {1, os.getpid(), *processes.ancestry(os.getpid(), table)}
+        # They end what is below them. A sweep does, too: it saves.
+        masters = ({*wrappers, self._sweep} & table.keys()) - not_told
+        found = {}
+        for pid in sorted(table, key=lambda pid: pid not in masters):
+            above = processes.ancestry(pid, table)
+            reached = self._everybody or os.getpid() in above or pid in registered
+            if reached and pid not in not_told and not above & masters:
+                found[pid] = table[pid], registered.get(pid, "") if pid in wrappers else None
+        return found
+
+    def _is_its_turn(self, pid: int) -> bool:
+        # A sweep may end its work when nobody waits for us.
+        return pid != self._sweep or self._hurried or self._rounds > 1
+
+    def _tell_again(self) -> None:
+        self._rounds += 1
+        for watched in [one for one in self._watched.values() if one.told]:
+            self._tell(watched, "told again")
+
+    def _tell(self, watched: _Watched, how: str) -> _Watched:
+        """Ask a process to end: TERM, or HUP where TERM is ignored, as by interactive shells."""
+        pid, deaf = watched.process.pid, processes.ignores_term(watched.process.pid)
+        has_it = pid == self._command and not watched.told and not deaf  # it was passed on
+        try:
+            if not has_it:
+                _send(watched, signal.SIGHUP if deaf else signal.SIGTERM)
+                with suppress(ProcessLookupError):  # it was quick to obey
+                    _send(watched, signal.SIGCONT)  # who is stopped does not see TERM
+        except ProcessLookupError:
+            return watched
+        except OSError as error:  # an init of a user, a session of root
+            say(f"cannot tell {watched.label}: {error.strerror}")
+            return watched._replace(refused=True)
+        say(f"{how}: {watched.label}")
+        return watched._replace(told=True)
+
+
+def _watch(process: Process, session: str | None) -> _Watched:
+    is_deletion = processes.is_deletion(process.pid)
+    role = f" (session {session})" if session else " (deletes a removed worktree)" if is_deletion else ""
+    label = f"{process.pid} {process.name}{role}"
+    try:
+        pidfd = os.pidfd_open(process.pid)
+    except (OSError, AttributeError):  # ENOSYS, EMFILE, gone; not Linux
+        pidfd = -1
+    return _Watched(process, label, session is not None, is_deletion, pidfd)
+
+
+def _send(watched: _Watched, number: int) -> None:
+    """Send a signal to a process, never to another one that got its number.
+
+    Raises:
+        OSError: it has ended, or is not ours to signal.
+
+    """
+    if not watched.process.is_same(processes.process(watched.process.pid)):
+        raise ProcessLookupError
+    if watched.pidfd >= 0:
+        signal.pidfd_send_signal(watched.pidfd, number)
+    else:
+        os.kill(watched.process.pid, number)

@@ -1,0 +1,141 @@
+"""Speak the Model Context Protocol on standard input and output (modelcontextprotocol.io, transport *stdio*).
+
+stdout carries the protocol and nothing else: the SDK keeps it for itself and points descriptor 1 at stderr
+while it serves, so that nothing that is printed by mistake can break it.
+
+Calls run one after the other, in a worker thread: the loop answers pings meanwhile, and two calls cannot
+enter two worktrees. What has begun is brought to its end, whatever ends the server:
+
+* the end of standard input, or a client that does not read any more: the SDK cancels the call, which waits
+  for its thread, since a thread is never abandoned;
+* a signal: recorded, and taken once no call runs, by its default action. The thread that reads standard input
+  cannot be woken, so there is no other way out while a client keeps that open.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+from functools import partial
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from anyio import Lock, create_task_group, open_signal_receiver, run, sleep
+from anyio.to_thread import run_sync
+from mcp import MCPError
+from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
+from mcp_types import (
+    INVALID_PARAMS,
+    CallToolRequestParams,
+    CallToolResult,
+    ListToolsResult,
+    TextContent,
+    ToolAnnotations,
+)
+from mcp_types import Tool as Described
+
+from ralph_wrap import worktree
+from ralph_wrap.errors import RalphError
+from ralph_wrap.interfaces.mcp.tools import TOOLS, answer
+from ralph_wrap.system.log import one_line, traceback_of
+
+if TYPE_CHECKING:
+    from ralph_wrap.interfaces.mcp.tools import Caller, Tool
+    from ralph_wrap.system.log import Log
+
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+
+
+def load() -> None:
+    """Load what the first call would: before privileges are given up, or we are installed anew."""
+    run(sleep, 0)
+    worktree.load()
+
+
+def serve(caller: Caller, told: Log) -> None:
+    """Serve the tools until standard input ends.
+
+    Arguments:
+        caller: for whom.
+        told: of what somebody should know.
+
+    """
+    told.event(
+        "server.started",
+        f"worktree tools for {caller.directory}, session {caller.session}",
+        session_id=caller.session,
+    )
+    try:
+        run(_serve, caller, told)
+    except* (BrokenPipeError, ConnectionResetError):
+        told.event("client.left", "nobody reads the answers any more")
+
+
+async def _serve(caller: Caller, told: Log) -> None:
+    busy = Lock()
+    known = {tool.name: tool for tool in TOOLS}
+
+    async def list_tools(*_: object) -> ListToolsResult:
+        return ListToolsResult(tools=[_described(tool) for tool in TOOLS])
+
+    async def call_tool(_: object, asked: CallToolRequestParams) -> CallToolResult:
+        if asked.name not in known:
+            raise MCPError(INVALID_PARAMS, f"Unknown tool: {asked.name}")
+        call = partial(_called, known[asked.name], caller, asked.arguments or {}, told)
+        async with busy:
+            return await run_sync(call)
+
+    server = Server(
+        "ralph-wrap", version=version("ralph-wrap"), on_list_tools=list_tools, on_call_tool=call_tool
+    )
+    async with create_task_group() as tasks:
+        tasks.start_soon(_end_at_a_signal, busy)
+        async with stdio_server() as (reading, writing):
+            await server.run(reading, writing, server.create_initialization_options())
+        tasks.cancel_scope.cancel()
+
+
+async def _end_at_a_signal(busy: Lock) -> None:
+    heeded = [number for number in _ENDING if signal.getsignal(number) is not signal.SIG_IGN]
+    with open_signal_receiver(*heeded) as received:
+        async for number in received:
+            await busy.acquire()
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+
+
+def _described(tool: Tool) -> Described:
+    return Described(
+        name=tool.name,
+        description=tool.description,
+        input_schema=tool.schema,
+        output_schema={**tool.answer},
+        annotations=ToolAnnotations(
+            read_only_hint=tool.reads,
+            destructive_hint="discard_changes" in tool.arguments,
+            open_world_hint=False,
+        ),
+    )
+
+
+def _called(tool: Tool, caller: Caller, given: dict[str, Any], told: Log) -> CallToolResult:
+    """Return the answer of a tool, or its error, which is one for the agent and none of the protocol."""
+    try:
+        data = answer(tool, caller, given)
+    except RalphError as error:
+        return _failed(error)
+    except Exception as error:  # noqa: BLE001 -- a bug, or a disk: the next call may work all the same
+        failure = RalphError(f"ralph-wrap failed: {error!r}", "please report this, with what is on stderr")
+        told.error("tool.failed", failure.message, tool=tool.name, traceback=traceback_of(error))
+        return _failed(failure)
+    text = TextContent(text=json.dumps(data, ensure_ascii=False))
+    return CallToolResult(content=[text], structured_content=data)
+
+
+def _failed(error: RalphError) -> CallToolResult:
+    # Names of files can hold anything, line ends included.
+    lines = [one_line(f"{error.code}: {error.message}")]
+    if error.hint:
+        lines.append(one_line(f"hint: {error.hint}"))
+    return CallToolResult(content=[TextContent(text="\n".join(lines))], is_error=True)

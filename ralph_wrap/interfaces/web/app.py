@@ -1,0 +1,111 @@
+"""The pages and buttons at their addresses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
+
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route
+
+from ralph_wrap.errors import ConflictError, NotFoundError, RalphError, RefusedError, UsageError
+from ralph_wrap.interfaces.web import actions, pages, static_files
+from ralph_wrap.interfaces.web.templates import render
+from ralph_wrap.system.log import traceback_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from starlette.types import ASGIApp
+
+    from ralph_wrap.interfaces.web.pages import Site
+    from ralph_wrap.system.log import Log
+
+_STATUS: dict[type[RalphError], int] = {
+    UsageError: 400,
+    NotFoundError: 404,
+    RefusedError: 409,
+    ConflictError: 409,
+}
+_LONGEST_FORM = 1 << 16  # bytes
+
+
+def application(site: Site, root: str, told: Log) -> ASGIApp:
+    """Return the pages.
+
+    Arguments:
+        site: what they are about.
+        root: the path that they are below.
+        told: of what goes wrong.
+
+    """
+
+    def page(name: str, template: str = "") -> Callable[[Request], Response]:
+        def answer(request: Request) -> Response:
+            query = _query(request.scope["query_string"])
+            return _shown(site, root, told, name, template or f"{name}.html", query)
+
+        return answer
+
+    def button(name: str) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            body = b""
+            try:
+                async for piece in request.stream():
+                    body += piece
+                    if len(body) > _LONGEST_FORM:
+                        return PlainTextResponse("too long", 413)
+            except ClientDisconnect:  # half of a form is none
+                return PlainTextResponse("gone", 400)
+            back = await actions.press(name, site, _form(body), told)
+            return RedirectResponse(f"{root}/{back}", 303)
+
+        return answer
+
+    def asset(request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in static_files.KINDS:
+            return PlainTextResponse("not found", 404)
+        return Response(static_files.CONTENT[name], media_type=static_files.KINDS[name])
+
+    routes = [
+        Route("/", page("overview")),
+        Route("/live", page("live")),
+        *(
+            Route(f"/{name}", page(name))
+            for name in ("branch", "saved", "commit", "against", "file", "session")
+        ),
+        Route("/part", page("file", "part.html")),
+        Route("/progress", page("session", "progress.html")),
+        Route("/static/{name}", asset),
+        *(Route(f"/{name}", button(name), methods=["POST"]) for name in actions.BUTTONS),
+    ]
+    return Starlette(routes=[Mount(root, routes=routes)])
+
+
+def _shown(site: Site, root: str, told: Log, name: str, template: str, query: dict[str, str]) -> Response:
+    frame = {"site": site, "root": root}
+    try:
+        return HTMLResponse(render(template, **frame, **pages.PAGES[name](site, query)))
+    except RalphError as error:
+        status = next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 500)
+        return HTMLResponse(render("error.html", **frame, error=error), status)
+    except Exception as error:  # noqa: BLE001 -- a bug: the next page may work all the same
+        problem = RalphError(f"ralph-wrap failed: {error!r}", "please report this, with what is on stderr")
+        told.error("page.failed", problem.message, page=name, traceback=traceback_of(error))
+        return HTMLResponse(render("error.html", **frame, error=problem), 500)
+
+
+def _query(query: bytes) -> dict[str, str]:
+    """Return what an address asks for; names of files may be any bytes."""
+    return dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True, errors="surrogateescape"))
+
+
+def _form(body: bytes) -> dict[str, list[str]]:
+    """Return what a form holds."""
+    found: dict[str, list[Any]] = {}
+    for name, value in parse_qsl(body.decode("latin-1"), keep_blank_values=True, errors="surrogateescape"):
+        found.setdefault(name, []).append(value)
+    return found

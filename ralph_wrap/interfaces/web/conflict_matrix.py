@@ -1,0 +1,82 @@
+"""The picture of which branches conflict with which: laid out here, drawn by a template."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ralph_wrap.commands.review import Row
+
+_MOST = 60  # branches on one picture
+_CELL = 18
+_LABEL = 9.0  # width of a letter
+_LONGEST = 16  # letters of a label
+
+
+class Cell(NamedTuple):
+    """A coloured square: its place, what it stands for, and the words for it."""
+
+    x: int
+    y: int
+    kind: str
+    title: str
+
+
+class Label(NamedTuple):
+    """The name of a branch beside its row and above its column."""
+
+    branch: str
+    text: str
+    at: int
+
+
+class Matrix(NamedTuple):
+    """A picture; ``left`` is what the labels need, ``omitted`` the branches that are not on it."""
+
+    labels: list[Label]
+    cells: list[Cell]
+    left: int
+    size: int
+    cell: int
+    omitted: int
+
+
+def matrix(rows: Sequence[Row]) -> Matrix | None:
+    """Return the picture of all branches that touch what others touch; ``None`` if none does."""
+    concerned = [row for row in rows if _weight(row)]
+    if not concerned:
+        return None
+    heaviest = sorted(concerned, key=_weight, reverse=True)[:_MOST]
+    chosen = sorted(heaviest, key=lambda row: row.branch)
+    columns = {_key(row): number for number, row in enumerate(chosen)}
+    labels = [
+        Label(row.branch, _label(row), number * _CELL + _CELL // 2) for number, row in enumerate(chosen)
+    ]
+    cells = []
+    for number, row in enumerate(chosen):
+        if row.conflicts_main:
+            cells.append(Cell(number, number, "main", f"{_key(row)} conflicts with the main branch"))
+        conflicts, overlaps = set(row.conflicts or ()), set(row.overlaps or ())
+        for other in sorted((conflicts | overlaps) & columns.keys(), key=columns.__getitem__):
+            kind, word = (
+                ("conflict", "conflicts with") if other in conflicts else ("overlap", "touches files of")
+            )
+            cells.append(Cell(columns[other], number, kind, f"{_key(row)} {word} {other}"))
+    left = int(max(len(label.text) for label in labels) * _LABEL) + 8
+    return Matrix(labels, cells, left, len(chosen) * _CELL, _CELL, len(concerned) - len(chosen))
+
+
+def _key(row: Row) -> str:
+    """Return the word by which rows name each other."""
+    return row.id or row.branch
+
+
+def _weight(row: Row) -> int:
+    return 1000 * (len(row.conflicts or ()) + bool(row.conflicts_main)) + len(row.overlaps or ())
+
+
+def _label(row: Row) -> str:
+    name = row.id or row.branch.removeprefix("ralph/")
+    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"

@@ -1,0 +1,163 @@
+"""What pages show of the difference between two trees."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ralph_wrap.git import patch
+from ralph_wrap.interfaces.web.highlight import Painter
+from ralph_wrap.interfaces.web.side_by_side import Part, side_by_side
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ralph_wrap.git import Git
+    from ralph_wrap.git.patch import Change
+
+_FILES = 300  # of which a page has at least the names
+_OPENED = 30  # files that are shown at once
+_LINES = 1000  # changed lines in them, all together
+_ROWS = 600  # of one file, until more are asked for
+_BIGGEST = 8 << 20  # bytes of a file that is compared line by line
+_NAMES = 100_000  # letters of all their names, which one command line has to take
+_CONTEXT = 3
+
+_WORDS = {"A": "added", "D": "deleted", "M": "changed", "R": "renamed", "T": "changed its kind"}
+
+
+class FileView(NamedTuple):
+    """One file.
+
+    Attributes:
+        change: what differs.
+        word: the same for people.
+        note: why there are no lines.
+        part: its first rows, ``None`` if they are yet to be loaded, or there are none.
+        old: object id of the tree or commit before.
+        new: the same after.
+
+    """
+
+    change: Change
+    word: str
+    note: str
+    part: Part | None
+    old: str
+    new: str
+
+
+class DiffView(NamedTuple):
+    """What differs between two trees.
+
+    Attributes:
+        files: the first ones.
+        omitted: how many there are besides.
+        added: lines in all of them.
+        deleted: the same.
+        old: object id.
+        new: object id.
+
+    """
+
+    files: list[FileView]
+    omitted: int
+    added: int
+    deleted: int
+    old: str
+    new: str
+
+
+def diff(git: Git, old: str, new: str, *, lines: int = _LINES, whole: bool = False) -> DiffView:
+    """Return what differs between two trees or commits.
+
+    Arguments:
+        git: where.
+        old: object id.
+        new: object id.
+        lines: how many changed lines are shown at once.
+        whole: a page that cannot load more: as many files as its lines allow.
+
+    Raises:
+        GitError: one of them is not there.
+
+    """
+    changes = patch.changes(git, old, new)
+    first = changes[:_FILES]
+    notes = _notes(git, first)
+    opened = _opened(first, notes, lines, len(first) if whole else _OPENED)
+    paths = [name for change in opened for name in (change.path, change.before) if name]
+    hunks = patch.patches(git, old, new, paths, _CONTEXT)
+    painter = Painter()
+    views = []
+    for change in first:
+        part = None
+        if change in opened:
+            limit = lines * 2 if whole else _ROWS
+            part = side_by_side(change.path, hunks.get(change.path, ()), painter, 0, limit)
+        views.append(FileView(change, _WORDS.get(change.status, "changed"), notes[change], part, old, new))
+    added, deleted = (sum(getattr(change, name) or 0 for change in changes) for name in ("added", "deleted"))
+    return DiffView(views, len(changes) - len(first), added, deleted, old, new)
+
+
+def one_file(git: Git, old: str, new: str, paths: Sequence[str], begin: int) -> FileView | None:
+    """Return one file, from some row on; ``None`` if it does not differ.
+
+    Arguments:
+        git: where.
+        old: object id of a tree or commit.
+        new: the same.
+        paths: its name, and the one before if it was renamed.
+        begin: the first row.
+
+    Raises:
+        GitError: one of the trees is not there.
+
+    """
+    found = [change for change in patch.changes(git, old, new, paths) if change.path == paths[0]]
+    if not found:
+        return None
+    change = found[0]
+    [note] = _notes(git, [change]).values()
+    part = None
+    if not note:
+        hunks = patch.patches(git, old, new, paths, _CONTEXT)[change.path]
+        part = side_by_side(change.path, hunks, Painter(), begin, _ROWS)
+    return FileView(change, _WORDS.get(change.status, "changed"), note, part, old, new)
+
+
+def _opened(changes: Sequence[Change], notes: dict[Change, str], lines: int, most: int) -> frozenset[Change]:
+    """Return the files that are shown at once: in their order, as long as they are not too much."""
+    opened: list[Change] = []
+    names = _NAMES
+    for change in changes:
+        names -= len(change.path) + len(change.before or "")
+        if not notes[change] and len(opened) < most and change.lines <= lines and names > 0:
+            lines -= change.lines
+            opened.append(change)
+    return frozenset(opened)
+
+
+def _notes(git: Git, changes: Sequence[Change]) -> dict[Change, str]:
+    """Return why files are not shown line by line, empty for those that are."""
+    sizes = patch.sizes(git, {oid for change in changes for oid in change.objects})
+    return {change: _note(change, [sizes.get(oid) for oid in change.objects]) for change in changes}
+
+
+def _note(change: Change, sizes: Sequence[int | None]) -> str:
+    known = [size or 0 for size in sizes]
+    if change.added is None:
+        return f"binary, {_bytes(known[0])} before, {_bytes(known[1])} after"
+    if max(known) > _BIGGEST:
+        return f"too big to be shown here: {_bytes(max(known))}"
+    if not change.lines and change.modes[0] != change.modes[1] and change.status not in "AD":
+        return f"mode {change.modes[0]} → {change.modes[1]}"
+    if not change.lines:
+        return "no lines differ" if change.before else "empty"
+    return ""
+
+
+def _bytes(number: int) -> str:
+    for unit, size in (("MB", 1_000_000), ("kB", 1000)):
+        if number >= size:
+            return f"{number / size:.1f} {unit}"
+    return f"{number} bytes"

@@ -1,0 +1,104 @@
+"""Syntax colours: which letters of a line are a keyword, a string, a comment."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup
+from pygments.lexers import get_lexer_for_filename
+from pygments.token import Token
+from pygments.util import ClassNotFound
+
+from ralph_wrap.interfaces.web.escaping import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pygments.lexer import Lexer
+    from pygments.token import _TokenType
+
+_LONGEST = 2000  # characters of a line; more is not shown
+_WIDEST = 400  # characters of a line that is coloured: some lexers are slow on long ones
+_PATIENCE = 0.5  # seconds for all colours of a page
+
+_CLASSES: dict[_TokenType, str] = {
+    Token.Comment: "c",
+    Token.Keyword: "k",
+    Token.Keyword.Type: "t",
+    Token.Literal.String: "s",
+    Token.Literal.Number: "n",
+    Token.Name.Builtin: "t",
+    Token.Name.Class: "f",
+    Token.Name.Function: "f",
+    Token.Name.Decorator: "f",
+    Token.Name.Tag: "k",
+    Token.Name.Attribute: "t",
+    Token.Name.Constant: "n",
+    Token.Operator.Word: "k",
+    Token.Generic.Heading: "k",
+    Token.Generic.Subheading: "k",
+}
+
+
+class Painter:
+    """Colours the lines of one page; once that has taken long enough, the rest stays plain."""
+
+    def __init__(self) -> None:
+        self._left = _PATIENCE
+        self._lexers: dict[str, Lexer | None] = {}
+
+    def paint(self, path: str, lines: Sequence[str]) -> list[Markup]:
+        """Return lines that follow each other as HTML.
+
+        Arguments:
+            path: of the file, by which its language is known: what is in it is never asked.
+            lines: without their ends.
+
+        """
+        cut = [_cut(line) for line in lines]
+        lexer = self._lexer(path)
+        if lexer is None or self._left <= 0 or any(len(line) > _WIDEST for line in cut):
+            return [shown(line) for line in cut]
+        began = time.monotonic()
+        painted = _painted(lexer, cut)
+        self._left -= time.monotonic() - began
+        return painted
+
+    def _lexer(self, path: str) -> Lexer | None:
+        name = path.rpartition("/")[2]
+        ending = name[name.rfind(".") :] if "." in name else name
+        if ending not in self._lexers:
+            try:
+                self._lexers[ending] = get_lexer_for_filename(name, stripnl=False, ensurenl=False)
+            except (ClassNotFound, ImportError, OSError):
+                self._lexers[ending] = None
+        return self._lexers[ending]
+
+
+def _painted(lexer: Lexer, lines: Sequence[str]) -> list[Markup]:
+    rows: list[list[str]] = [[]]
+    for kind, value in lexer.get_tokens("\n".join(lines)):
+        name = _class_of(kind)
+        for number, part in enumerate(value.split("\n")):
+            if number:
+                rows.append([])
+            if part:
+                escaped = shown(part)
+                rows[-1].append(f'<i class="{name}">{escaped}</i>' if name else escaped)
+    if len(rows) != len(lines):  # a lexer that has lost or made a line: what is shown must be what is there
+        return [shown(line) for line in lines]
+    return [Markup("".join(row)) for row in rows]  # noqa: S704 -- every part went through shown()
+
+
+def _class_of(kind: _TokenType | None) -> str:
+    while kind is not None:
+        if kind in _CLASSES:
+            return _CLASSES[kind]
+        kind = kind.parent
+    return ""
+
+
+def _cut(line: str) -> str:
+    line = line.replace("\r", "␍")  # the lexers take one for the end of a line
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}… ({len(line)} characters)"

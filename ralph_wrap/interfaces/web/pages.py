@@ -1,0 +1,312 @@
+"""What stands on each page; how it looks stands in the templates."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ralph_wrap import branches, git
+from ralph_wrap.commands import diff as diffing
+from ralph_wrap.config import of_project
+from ralph_wrap.errors import GitError, NotFoundError, UsageError
+from ralph_wrap.git import compare, patch
+from ralph_wrap.interfaces.web import diff_view, tail, timeline
+from ralph_wrap.interfaces.web.conflict_matrix import matrix
+from ralph_wrap.interfaces.web.table import Listing, listing
+from ralph_wrap.state import inventory, project, registry, report
+from ralph_wrap.state.inventory import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ralph_wrap.branches import Branch, Main
+    from ralph_wrap.git import Git
+    from ralph_wrap.git.patch import LogEntry
+    from ralph_wrap.interfaces.web.flash import Notes
+    from ralph_wrap.interfaces.web.review_cache import Facts
+    from ralph_wrap.state.inventory import Found
+    from ralph_wrap.state.project import Project
+
+_PATIENCE = 0.4  # seconds that a page waits for its rows; what is slower comes with the next one
+_COMMITS = 100  # on a page
+_TAIL = 12  # lines of output of each live session
+_LONG_TAIL = 200  # of the one that a page is about
+_OID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+
+
+class Site(NamedTuple):
+    """What the pages are about.
+
+    Attributes:
+        place: the project.
+        environ: our environment.
+        facts: about its branches.
+        notes: what became of what was asked for.
+        read_only: there are no buttons.
+        stopped: tells whether a signal has come.
+
+    """
+
+    place: Project
+    environ: Mapping[str, str]
+    facts: Facts
+    notes: Notes
+    read_only: bool
+    stopped: Callable[[], bool]
+
+    @property
+    def git(self) -> Git:
+        """Git in the project."""
+        project.repository_of(self.place)
+        return self.place.git(self.environ)
+
+
+class Live(NamedTuple):
+    """A session that is not finished, and the end of what its agent has printed."""
+
+    found: Found
+    age: int | None
+    output: str
+
+
+def overview(site: Site, query: Mapping[str, str]) -> dict[str, Any]:
+    """Return what stands on the first page."""
+    known = site.facts.get(_PATIENCE)
+    shown: Listing | None = None
+    picture = None
+    if known.review is not None:
+        shown = listing(known.review.rows, query)
+        picture = matrix(known.review.rows)
+    return {
+        "live": lives(site),
+        "listing": shown,
+        "matrix": picture,
+        "main": known.review.main if known.review else None,
+        "remarks": known.review.notes if known.review else (),
+        "fresh": known.fresh,
+        "note": site.notes.get(query.get("note", "")),
+    }
+
+
+def live(site: Site, _: Mapping[str, str]) -> dict[str, Any]:
+    """Return the part of the first page that is loaded again and again."""
+    return {"live": lives(site)}
+
+
+def lives(site: Site) -> list[Live]:
+    """Return the sessions that are not finished, the newest first."""
+    now = datetime.now(UTC)
+    found = []
+    for one in inventory.unfinished(site.place, site.environ):
+        age, output = None, ""
+        if one.record is not None and one.directory is not None:
+            age = max(0, int((now - registry.started(one.record.session)).total_seconds()))
+            output = tail.output(one.directory, _TAIL)
+        found.append(Live(one, age, output))
+    return sorted(found, key=lambda live: live.found.name, reverse=True)
+
+
+def branch(site: Site, query: Mapping[str, str]) -> dict[str, Any]:
+    """Return what stands on the page of a branch: what it has that the main branch lacks.
+
+    Raises:
+        NotFoundError: there is no such branch.
+
+    """
+    one, main = _branch(site, query)
+    old, since = _origin(site, one, main)
+    skip = _number(query, "skip")
+    commits: list[LogEntry] = []
+    if not one.only_saved:
+        without = [main.tip] if main else [one.base] if since and one.base else []
+        commits = patch.history(site.git, one.tip, without, _COMMITS + 1, skip)
+    known = site.facts.get(0)
+    rows = known.review.rows if known.review else []
+    return {
+        "branch": one,
+        "main": main,
+        "row": next((row for row in rows if row.branch == one.name), None),
+        "since": since,
+        "commits": commits[:_COMMITS],
+        "more": skip + _COMMITS if len(commits) > _COMMITS else None,
+        "diff": diff_view.diff(site.git, old, one.tip),
+        "note": site.notes.get(query.get("note", "")),
+    }
+
+
+def saved(site: Site, query: Mapping[str, str]) -> dict[str, Any]:
+    """Return what stands on the page of saved work: what was not committed.
+
+    Raises:
+        NotFoundError: there is no such branch, or none of its work was saved.
+
+    """
+    one, _ = _branch(site, query)
+    if one.saved is None:
+        raise NotFoundError(f"{one.name} has no saved work", "everything was committed")
+    return {"branch": one, "commit": _commit(site, one.saved), "diff": _against_parent(site, one.saved)}
+
+
+def against(site: Site, query: Mapping[str, str]) -> dict[str, Any]:
+    """Return what stands on the page of two branches held against each other, or of one iteration.
+
+    Raises:
+        NotFoundError: there is no such branch or iteration.
+
+    """
+    name, other = query.get("name", ""), query.get("other", "")
+    number = None if other else _number(query, "iteration")
+    sides = diffing.sides(site.place, site.environ, name, other or None, iteration=number)
+    return {
+        "name": name,
+        "other": other,
+        "iteration": number,
+        "diff": diff_view.diff(site.git, sides.before, sides.after),
+    }
+
+
+def commit(site: Site, query: Mapping[str, str]) -> dict[str, Any]:
+    """Return what stands on the page of a commit.
+
+    Raises:
+        NotFoundError: there is no such commit.
+
+    """
+    oid = _oid(query, "id")
+    return {
+        "commit": _commit(site, oid),
+        "message": patch.message(site.git, oid),
+        "diff": _against_parent(site, oid),
+        "name": query.get("name", ""),
+    }
+
+
+def file(site: Site, query: Mapping[str, str]) -> dict[str, Any]:
+    """Return one file of a difference.
+
+    Raises:
+        NotFoundError: it does not differ.
+
+    """
+    old, new = _oid(query, "old"), _oid(query, "new")
+    paths = [name for name in (query.get("path", ""), query.get("before", "")) if name]
+    if not paths:
+        raise UsageError("no file is named", "an address of a page has it")
+    try:
+        view = diff_view.one_file(site.git, old, new, paths, _number(query, "from"))
+    except GitError as error:
+        raise NotFoundError(f"{old[:12]} or {new[:12]} is not there: {error.message}") from None
+    if view is None:
+        raise NotFoundError(f"{paths[0]} does not differ between {old[:12]} and {new[:12]}")
+    return {"view": view}
+
+
+def session(site: Site, query: Mapping[str, str]) -> dict[str, Any]:
+    """Return what stands on the page of a session.
+
+    Raises:
+        UsageError: the name is no id.
+        NotFoundError: there is no such session.
+
+    """
+    found = inventory.find(site.place, site.environ, query.get("id", ""))
+    now = datetime.now(UTC)
+    events, output, told = [], "", None
+    commits: list[LogEntry] = []
+    if found.record is not None and found.directory is not None:
+        events = tail.events(found.directory)
+        output = tail.output(found.directory, _LONG_TAIL)
+        told = report.read(found.directory / "report.json")
+        commits = _commits_of(site, found.record.branch, found.record.base)
+    ended = found.verdict is Verdict.FINISHED
+    return {
+        "found": found,
+        "report": told.to_dict() if told else {},
+        "story": timeline.story(events, commits, now),
+        "output": output,
+        "live": not ended,
+        "note": site.notes.get(query.get("note", "")),
+    }
+
+
+PAGES: dict[str, Callable[[Site, Mapping[str, str]], dict[str, Any]]] = {
+    "overview": overview,
+    "live": live,
+    "branch": branch,
+    "saved": saved,
+    "commit": commit,
+    "against": against,
+    "file": file,
+    "session": session,
+}
+"""The pages, by the names of their templates."""
+
+
+def _branch(site: Site, query: Mapping[str, str]) -> tuple[Branch, Main | None]:
+    found = branches.named(branches.read(site.place, site.environ), query.get("name", ""))
+    return found, main_of(site)
+
+
+def main_of(site: Site) -> Main | None:
+    """Return the main branch, ``None`` if there is none."""
+    try:
+        return branches.main_branch(site.place, site.git, of_project(site.place.root).main or None)
+    except NotFoundError:
+        return None
+
+
+def _origin(site: Site, one: Branch, main: Main | None) -> tuple[str, str]:
+    """Return the commit that a branch's work began at, and the words for it; the empty tree, and no words."""
+    if one.only_saved:
+        return _parent(site, one.tip), ""
+    there = main and compare.merge_base(site.git, main.tip, one.tip)
+    if main and there and there != one.tip:
+        return there, f"since it left {main.name}"
+    if one.base and git.resolve_commit(site.git, one.base):
+        return one.base, f"since it began at {one.base[:12]}"
+    if there:
+        return there, ""
+    return compare.empty_tree(site.git), ""
+
+
+def _against_parent(site: Site, oid: str) -> diff_view.DiffView:
+    return diff_view.diff(site.git, _parent(site, oid), oid)
+
+
+def _parent(site: Site, oid: str) -> str:
+    """Return the first parent of a commit, or the empty tree."""
+    parents = _commit(site, oid).parents
+    return parents[0] if parents else compare.empty_tree(site.git)
+
+
+def _commit(site: Site, oid: str) -> LogEntry:
+    try:
+        [found] = patch.history(site.git, oid, (), 1)
+    except (GitError, ValueError):
+        raise NotFoundError(f"there is no commit {oid}") from None
+    return found
+
+
+def _commits_of(site: Site, name: str | None, base: str | None) -> list[LogEntry]:
+    """Return the commits on a session's branch; record and branch may be anything by now."""
+    if name is None or base is None or not _OID.fullmatch(base) or site.place.repository is None:
+        return []
+    ref = f"{branches.HEADS}{name}"
+    tip = git.refs(site.git, ref).get(ref)  # as a pattern it may match others
+    try:
+        return patch.history(site.git, tip, [base], _COMMITS) if tip else []
+    except GitError:
+        return []
+
+
+def _oid(query: Mapping[str, str], word: str) -> str:
+    oid = query.get(word, "")
+    if not _OID.fullmatch(oid):
+        raise UsageError(f"{word}: not an object id", "an address of a page has it in full")
+    return oid
+
+
+def _number(query: Mapping[str, str], word: str) -> int:
+    value = query.get(word, "0")
+    return int(value) if value.isdecimal() and value.isascii() and len(value) < 10 else 0  # noqa: PLR2004

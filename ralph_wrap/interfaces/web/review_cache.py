@@ -1,0 +1,122 @@
+"""The rows of ``review``, compared anew only when something has changed, and while nobody waits for them.
+
+Comparing a thousand branches takes seconds. So it is done by a thread of its own, a page waits for a moment
+only, and shows what it has: the rows of before, or none yet, and comes again.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from ralph_wrap import git
+from ralph_wrap.commands import review
+from ralph_wrap.errors import RalphError
+from ralph_wrap.state import project
+from ralph_wrap.system import files
+from ralph_wrap.system.log import traceback_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ralph_wrap.commands.review import Review
+    from ralph_wrap.state.project import Project
+    from ralph_wrap.system.log import Log
+
+_OLDEST = 60.0  # seconds; a session that was killed changes no file
+_OLDEST_PROBLEM = 2.0
+
+
+class Known(NamedTuple):
+    """What is known by now: the review, ``None`` if there is none yet; whether it is of this moment."""
+
+    review: Review | None
+    fresh: bool
+
+
+class Facts:
+    """What is known of a project's branches.
+
+    Arguments:
+        place: the project.
+        environ: our environment.
+        told: of what goes wrong.
+
+    """
+
+    def __init__(self, place: Project, environ: Mapping[str, str], told: Log) -> None:
+        self._place = place
+        self._environ = environ
+        self._told = told
+        self._changed = threading.Condition()
+        self._state: object = None
+        self._at = 0.0
+        self._review: Review | None = None
+        self._problem: RalphError | None = None
+        self._busy = False
+
+    def start(self) -> None:
+        """Compare the branches before anybody asks."""
+        with self._changed:
+            self._start()
+
+    def get(self, patience: float) -> Known:
+        """Return what is known by now.
+
+        Arguments:
+            patience: seconds to wait at most for what is of this moment.
+
+        Raises:
+            RalphError: the branches cannot be read.
+
+        """
+        state = self._look()
+        deadline = time.monotonic() + patience
+        with self._changed:
+            while not self._is_fresh(state):
+                self._start()
+                if not self._changed.wait(deadline - time.monotonic()) or time.monotonic() >= deadline:
+                    break
+            if self._problem is not None:
+                raise self._problem
+            return Known(self._review, self._is_fresh(state))
+
+    def _start(self) -> None:
+        if not self._busy:
+            self._busy = True
+            threading.Thread(target=self._compare, name="review", daemon=True).start()
+
+    def _is_fresh(self, state: object) -> bool:
+        oldest = _OLDEST if self._problem is None else _OLDEST_PROBLEM
+        return self._state == state and time.monotonic() - self._at < oldest
+
+    def _look(self) -> object:
+        """Return what changes whenever the rows may."""
+        homes = list(project.registries(self._place, self._environ))
+        directories = [files.state(path) for home in homes for path in (home.agents, home.sessions)]
+        refs, head = None, None
+        if self._place.repository is not None:
+            where = self._place.git(self._environ)
+            refs = hash(tuple(git.refs(where, "refs/heads", "refs/remotes").items()))
+            head = files.state(self._place.repository.common_dir / "HEAD")  # tells what the main branch is
+        run = self._place.root / project.RUN
+        notes = [files.state(path) for path in (run.parent / "config.toml", run / "checks.json")]
+        return refs, head, *notes, *directories
+
+    def _compare(self) -> None:
+        state, found, problem = None, None, None
+        try:
+            state = self._look()
+            found = review.look(self._place, self._environ)
+        except RalphError as error:
+            problem = error
+        except Exception as error:  # noqa: BLE001 -- a bug: a page must say so, and the next one try again
+            problem = RalphError(
+                f"ralph-wrap failed: {error!r}", "please report this, with what is on stderr"
+            )
+            self._told.error("review.failed", problem.message, traceback=traceback_of(error))
+        with self._changed:
+            self._state, self._at = state, time.monotonic()
+            self._review, self._problem, self._busy = found, problem, False
+            self._changed.notify_all()

@@ -1,0 +1,118 @@
+"""A file's differences as two columns: what was, and what is."""
+
+from __future__ import annotations
+
+from itertools import islice, zip_longest
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ralph_wrap.git.patch import Hunk
+    from ralph_wrap.interfaces.web.highlight import Painter
+
+
+class Side(NamedTuple):
+    """One cell of a row.
+
+    Attributes:
+        number: of the line, ``None`` where there is none.
+        kind: ``same``, ``del``, ``add`` or ``none``.
+        text: the line; HTML once it is painted.
+        cut: the file ends with it, and without the end of a line.
+
+    """
+
+    number: int | None
+    kind: str
+    text: str
+    cut: bool = False
+
+
+class Line(NamedTuple):
+    """One row: what was and what is, or the heading of a hunk."""
+
+    old: Side
+    new: Side
+    heading: str = ""
+
+
+class Part(NamedTuple):
+    """Some rows of a file, and where the next ones begin; ``None`` if there are none."""
+
+    rows: list[Line]
+    more: int | None
+
+
+_NOTHING = Side(None, "none", "")
+
+
+def side_by_side(path: str, hunks: Sequence[Hunk], painter: Painter, begin: int, limit: int) -> Part:
+    """Return some rows of a file.
+
+    Arguments:
+        path: of the file.
+        hunks: of the file.
+        painter: of the page.
+        begin: the first row, counted from 0.
+        limit: how many at most.
+
+    """
+    found = list(islice(_rows(hunks), begin, begin + limit + 1))
+    more = begin + limit if len(found) > limit else None
+    return Part(list(_painted(path, found[:limit], painter)), more)
+
+
+def _rows(hunks: Sequence[Hunk]) -> Iterator[Line]:
+    for hunk in hunks:
+        yield Line(_NOTHING, _NOTHING, f"@@ -{hunk.old} +{hunk.new} @@ {hunk.section}".rstrip())
+        yield from _paired(hunk)
+
+
+def _paired(hunk: Hunk) -> Iterator[Line]:
+    """Yield a hunk's rows; what was deleted stands beside what was added in its place."""
+    old, new = hunk.old, hunk.new
+    deleted: list[Side] = []
+    added: list[Side] = []
+    for line in hunk.lines:
+        kind, text = line[:1], line[1:]
+        if kind == "-":
+            deleted.append(Side(old, "del", text))
+            old += 1
+        elif kind == "+":
+            added.append(Side(new, "add", text))
+            new += 1
+        elif kind == "\\":
+            if side := added or deleted:
+                side[-1] = side[-1]._replace(cut=True)
+        else:
+            yield from _pairs(deleted, added)
+            yield Line(Side(old, "same", text), Side(new, "same", text))
+            old, new = old + 1, new + 1
+    yield from _pairs(deleted, added)
+
+
+def _pairs(deleted: list[Side], added: list[Side]) -> Iterator[Line]:
+    for old, new in zip_longest(deleted, added, fillvalue=_NOTHING):
+        yield Line(old, new)
+    deleted.clear()
+    added.clear()
+
+
+def _painted(path: str, rows: Sequence[Line], painter: Painter) -> Iterator[Line]:
+    """Yield rows with colours; what follows each other on one side is read together."""
+    begin = 0
+    ends = [number for number, row in enumerate(rows) if row.heading] + [len(rows)]
+    for end in ends:
+        block = rows[begin:end]
+        olds = iter(painter.paint(path, [row.old.text for row in block if row.old.number is not None]))
+        news = iter(painter.paint(path, [row.new.text for row in block if row.new.number is not None]))
+        for row in block:
+            old, new = row.old, row.new
+            yield Line(
+                old if old.number is None else old._replace(text=next(olds)),
+                new if new.number is None else new._replace(text=next(news)),
+            )
+        if end < len(rows):
+            yield rows[end]
+        begin = end + 1

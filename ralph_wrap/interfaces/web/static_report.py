@@ -1,0 +1,137 @@
+"""The branches as one file that needs nothing else: no script, nothing that is loaded from anywhere."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+from markupsafe import Markup
+
+from ralph_wrap import branches, git
+from ralph_wrap.errors import GitError, RalphError
+from ralph_wrap.git import compare, patch
+from ralph_wrap.interfaces.web import diff_view, static_files
+from ralph_wrap.interfaces.web.conflict_matrix import matrix
+from ralph_wrap.interfaces.web.templates import render
+from ralph_wrap.system.files import replace
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from ralph_wrap.branches import Branch
+    from ralph_wrap.commands.review import Review, Row
+    from ralph_wrap.git import Git
+    from ralph_wrap.git.patch import LogEntry
+    from ralph_wrap.state.project import Project
+    from ralph_wrap.system.log import Log
+
+_LINES = 1500  # changed lines of one branch
+_ALL_LINES = 30_000  # of all branches: some 10 MB
+_BRANCHES = 200  # that are compared line by line
+_COMMITS = 50
+
+
+class Section(NamedTuple):
+    """One branch: its row, the commits that the main branch lacks, its differences and those not committed.
+
+    Without differences it is merged, or the page is full (*omitted*).
+    """
+
+    row: Row
+    commits: list[LogEntry]
+    diff: diff_view.DiffView | None
+    saved: diff_view.DiffView | None
+    omitted: bool
+
+
+def page(place: Project, environ: Mapping[str, str], found: Review, rows: Sequence[Row], told: Log) -> bytes:
+    """Return the file.
+
+    Arguments:
+        place: the project.
+        environ: our environment.
+        found: what is known of the branches.
+        rows: which of them, in which order.
+        told: shown how far it is.
+
+    Raises:
+        RalphError: there is no repository.
+
+    """
+    where = place.git(environ)
+    there = {one.name: one for one in branches.read(place, environ)}
+    sections: list[Section] = []
+    left = _ALL_LINES
+    for number, row in enumerate(rows, 1):
+        told.progress(f"branch {number} of {len(rows)}")
+        one = there.get(row.branch)
+        full = left <= 0 or number > _BRANCHES
+        if one is None or full or (row.merged and not one.saved):
+            sections.append(Section(row, [], None, None, bool(one and full and not row.merged)))
+            continue
+        section = _section(where, one, row, found, min(_LINES, left))
+        sections.append(section)
+        left -= sum(view.added + view.deleted for view in (section.diff, section.saved) if view)
+    told.progress("")
+    style = static_files.CONTENT["app.css"].decode()
+    return render(
+        "report.html",
+        project=place.root.name,
+        root="",
+        main=found.main,
+        rows=rows,
+        remarks=found.notes,
+        sections=sections,
+        matrix=matrix(rows),
+        now=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        style=Markup(style),  # noqa: S704 -- our own file
+        digest=base64.b64encode(hashlib.sha256(style.encode()).digest()).decode(),
+    ).encode()
+
+
+def _section(where: Git, one: Branch, row: Row, found: Review, lines: int) -> Section:
+    """Return a branch as far as it can be read: nothing stops the others from being shown."""
+    try:
+        commits: list[LogEntry] = []
+        diff = saved = None
+        if not row.merged and not one.only_saved:
+            since = compare.merge_base(where, found.main.tip, one.tip) if found.main else one.base
+            if since is not None and git.resolve_commit(where, since) is None:
+                since = None
+            commits = patch.history(where, one.tip, [since] if since else [], _COMMITS)
+            diff = diff_view.diff(where, since or compare.empty_tree(where), one.tip, lines=lines, whole=True)
+        if one.saved is not None:
+            [last] = patch.history(where, one.saved, (), 1)
+            old = last.parents[0] if last.parents else compare.empty_tree(where)
+            saved = diff_view.diff(where, old, one.saved, lines=lines, whole=True)
+    except (GitError, ValueError):
+        return Section(row, [], None, None, omitted=True)
+    return Section(row, commits, diff, saved, omitted=False)
+
+
+def write(
+    place: Project, environ: Mapping[str, str], found: Review, rows: Sequence[Row], told: Log, path: Path
+) -> None:
+    """Write the file, or leave the one that is there as it is.
+
+    Arguments:
+        place: the project.
+        environ: our environment.
+        found: what is known of the branches.
+        rows: which of them, in which order.
+        told: shown how far it is.
+        path: the file; its directory exists.
+
+    Raises:
+        RalphError: it cannot be written.
+
+    """
+    content = page(place, environ, found, rows, told)
+    try:
+        replace(path, content, sync=False)
+    except OSError as error:
+        raise RalphError(f"{path} cannot be written: {error.strerror}", "name a file that can be") from None
+    told.event("page.written", f"{path} shows {len(rows)} branches")

@@ -1,0 +1,86 @@
+"""The end of what an agent has printed, and of a session's event log."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from typing import TYPE_CHECKING, Any
+
+from ralph_wrap.agents.output import FORMATS, Reader
+from ralph_wrap.agents.output.transcript import Readable
+from ralph_wrap.interfaces.web.escaping import plain
+from ralph_wrap.system import files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_OUTPUT = 1 << 16  # bytes
+_EVENTS = 1 << 21
+_BEGINNING = 1 << 16
+_WIDEST = 500  # characters of a line
+
+
+def output(directory: Path, most: int) -> str:
+    """Return the last lines of an agent's output, in words if its format is known.
+
+    Arguments:
+        directory: of the session.
+        most: how many lines.
+
+    """
+    content = _end(directory / "output.log", _OUTPUT)
+    form = _format(directory / "events.jsonl")
+    if form in FORMATS:
+        reader, readable = Reader(form), Readable()
+        events = [*reader.feed(content), *reader.finish()]
+        content = b"".join(readable.show(event) for event in events) + readable.finish()
+    lines = plain(content).rstrip("\n").split("\n")[-most:]
+    return "\n".join(line if len(line) <= _WIDEST else f"{line[:_WIDEST]}…" for line in lines)
+
+
+def events(directory: Path) -> list[dict[str, Any]]:
+    """Return the last events of a session, whatever somebody made of the file."""
+    return list(_parsed(_end(directory / "events.jsonl", _EVENTS)))
+
+
+def _format(path: Path) -> str:
+    """Return the format of what an agent prints, as the beginning of the event log has it; empty for none."""
+    try:
+        begun = files.read(path, _BEGINNING)
+    except OSError:
+        return ""
+    told = (event.get("output") for event in _parsed(begun) if event.get("event") == "agent.started")
+    return str(next(told, ""))
+
+
+def _parsed(content: bytes) -> Iterator[dict[str, Any]]:
+    for line in content.split(b"\n"):
+        try:
+            event = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(event, dict):
+            yield event
+
+
+def _end(path: Path, most: int) -> bytes:
+    """Return the last bytes of a regular file that no symlink leads to, from the beginning of a line."""
+    try:
+        if path.parent.parent.is_symlink() or path.parent.is_symlink():
+            return b""
+        # O_NONBLOCK: opening a FIFO that somebody put there must not hang.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        state = os.fstat(descriptor)
+        if not stat.S_ISREG(state.st_mode):
+            return b""
+        content = os.pread(descriptor, most, max(0, state.st_size - most))
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
+    return content if state.st_size <= most else content.partition(b"\n")[2]

@@ -1,0 +1,73 @@
+"""Pages from templates: whatever they print is made visible and escaped, unless it is HTML of ours."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from ralph_wrap.interfaces.web.escaping import finalize, quoted, shown
+
+_DAY, _HOUR, _MINUTE = 86400, 3600, 60
+_NOTHING = "—"
+
+
+def render(template: str, /, **facts: Any) -> str:
+    """Return a page.
+
+    Arguments:
+        template: name of its file.
+        facts: what it is about.
+
+    """
+    return _templates.get_template(template).render(facts)
+
+
+def load() -> None:
+    """Read every template now: who gives up privileges may not be able to later."""
+    for name in _templates.list_templates():
+        _templates.get_template(name)
+
+
+def _age(seconds: float | None) -> str:
+    """Return a length of time in one unit."""
+    if seconds is None:
+        return _NOTHING
+    for unit, length in (("d", _DAY), ("h", _HOUR), ("min", _MINUTE)):
+        if seconds >= length:
+            return f"{int(seconds // length)} {unit}"
+    return f"{seconds:.1f} s" if seconds % 1 else f"{int(seconds)} s"
+
+
+def _since(moment: Any) -> str:
+    """Return how long ago something was; *moment* is ISO 8601, seconds since 1970, or anything else."""
+    try:
+        at = (
+            datetime.fromtimestamp(moment, UTC)
+            if isinstance(moment, int | float)
+            else datetime.fromisoformat(moment)
+        )
+        return f"{_age(max(0, int((datetime.now(UTC) - at).total_seconds())))} ago"
+    except (TypeError, ValueError, OverflowError, OSError):
+        return _NOTHING
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith('ch') else 's'}"
+
+
+def _dash(value: Any) -> Any:
+    return _NOTHING if value is None or value == "" else value
+
+
+_templates = Environment(
+    loader=PackageLoader("ralph_wrap.interfaces.web", "assets/templates"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    finalize=finalize,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    auto_reload=False,
+)
+_templates.filters.update(age=_age, since=_since, count=_count, dash=_dash, quoted=quoted, shown=shown)

@@ -1,0 +1,79 @@
+"""What ends an iteration from within the loop: its time, what it spends, and a promise that it has kept."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from ralph_wrap.loop.budget import Spending, reached
+from ralph_wrap.loop.policy import Cut
+
+if TYPE_CHECKING:
+    from ralph_wrap.config import Settings
+    from ralph_wrap.loop.listener import Listener
+    from ralph_wrap.system.output_relay import Relay
+
+PROMISE_GRACE = 60.0
+"""Seconds that an agent may go on after the final answer that keeps its promise."""
+
+
+class Brakes:
+    """Tells when one iteration, which begins now, is to be ended.
+
+    Arguments:
+        settings: the limits.
+        listener: hears what the agent has said and spent.
+        relay: knows when it has said anything.
+        spending: of the iterations before.
+        deadline: of the whole loop, as :func:`time.monotonic` counts; ``None`` for none.
+        promise_grace: see :data:`PROMISE_GRACE`.
+
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        listener: Listener,
+        relay: Relay,
+        spending: Spending,
+        deadline: float | None,
+        promise_grace: float = PROMISE_GRACE,
+    ) -> None:
+        self._settings = settings
+        self._listener = listener
+        self._relay = relay
+        self._spending = spending
+        self._deadline = deadline
+        self._promise_grace = promise_grace
+        self._promised: float | None = None
+        self._begun = relay.last_output = time.monotonic()
+
+    def due(self, *, with_terminal: bool) -> dict[Cut, float]:
+        """Return when each limit ends the iteration, as :func:`time.monotonic` counts.
+
+        Arguments:
+            with_terminal: somebody talks to the agent, and what it prints does not come to us.
+
+        """
+        settings = self._settings
+        now = time.monotonic()
+        limits = {}
+        if self._listener.promised:
+            self._promised = self._promised or now
+            limits[Cut.AFTER_PROMISE] = self._promised + self._promise_grace
+        else:
+            self._promised = None
+        # What the final answer has cost comes too late to cut anything short.
+        if not self._listener.has_answered and (
+            spent := reached(settings, self._spending.and_(self._listener.current))
+        ):
+            limits[spent] = now
+        if self._deadline is not None:
+            limits[Cut.MAX_TIME] = self._deadline
+        if settings.iteration_timeout:
+            limits[Cut.ITERATION_TIMEOUT] = self._begun + settings.iteration_timeout
+        if settings.idle_timeout and not with_terminal:
+            # An agent whose output our reader does not take is not idle.
+            last = now if self._relay.is_held_up else self._relay.last_output
+            limits[Cut.IDLE_TIMEOUT] = last + settings.idle_timeout
+        return limits

@@ -1,0 +1,96 @@
+"""Wait while the usage limit of an agent's account holds, and show that on a terminal as a countdown."""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ralph_wrap.loop.progress import Progress
+    from ralph_wrap.loop.supervise import Overseer
+    from ralph_wrap.loop.usage_limit import Account
+    from ralph_wrap.system.log import Log
+
+_SPREAD = 5.0  # seconds at most by which sessions go on one after the other when a usage limit ends
+_TICK = 1.0  # seconds between two steps of a countdown
+
+
+class Hold:
+    """Holds a session back.
+
+    Arguments:
+        account: the agent's.
+        overseer: waits.
+        progress: shows the countdown.
+        log: told of everything.
+
+    """
+
+    def __init__(self, account: Account, overseer: Overseer, progress: Progress, log: Log) -> None:
+        self._account = account
+        self._overseer = overseer
+        self._progress = progress
+        self._log = log
+
+    @property
+    def until(self) -> float:
+        """When the account may be used again, in seconds since the epoch; 0 if it may be now."""
+        return self._account.refused_until(time.time())
+
+    def begin(self, seconds: float) -> None:
+        """Take note that the account may not be used for so long, and tell the other sessions."""
+        now = time.time()
+        try:
+            self._account.refuse(now + seconds, now)
+        except OSError as error:
+            self._log.event("limit.not_shared", reason=str(error))
+
+    def tell(self, until: float, number: int) -> None:
+        """Tell that an iteration is held back.
+
+        Arguments:
+            until: in seconds since the epoch.
+            number: of the iteration.
+
+        """
+        self._log.event(
+            "limit.waiting",
+            f"the account's usage limit is reached: iteration {number} waits until {clock(until)}",
+            **self._account.hint,
+            until=until,
+            iteration=number,
+        )
+
+    def wait(self, until: float, deadline: float | None) -> None:
+        """Wait for a moment, for whoever wants the end before, or for the word that the limit is lifted.
+
+        Arguments:
+            until: in seconds since the epoch.
+            deadline: at which to wait no longer, as :func:`time.monotonic` counts.
+
+        """
+        seconds = until - time.time()
+        spread = min(_SPREAD, seconds) * int.from_bytes(os.urandom(2)) / (1 << 16)
+        end = time.monotonic() + seconds + spread
+
+        def look() -> float | None:
+            now = time.time()  # the one that goes on while the machine sleeps
+            if not self._account.refused_until(now - spread):
+                return None
+            if not self._log.shows_progress:
+                return end
+            left = timedelta(seconds=max(0, round(until + spread - now)))
+            self._progress.say(f"usage limit: {left} left, until {clock(until)}")
+            return time.monotonic() + _TICK
+
+        try:
+            self._overseer.pause(min(end, deadline or end), look)
+        finally:
+            self._progress.say("")
+
+
+def clock(moment: float) -> str:
+    """Return a moment, in seconds since the epoch, for people."""
+    return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d %H:%M} UTC"

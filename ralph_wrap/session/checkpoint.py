@@ -1,0 +1,126 @@
+"""What each iteration hands over, whatever becomes of the next one: a commit or a snapshot, and a push."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ralph_wrap import worktree
+from ralph_wrap.errors import GitError
+from ralph_wrap.session.push import Push
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ralph_wrap.session.workspace import Site
+    from ralph_wrap.system.process_tree import Offspring
+    from ralph_wrap.worktree import LinkedWorktree
+
+_KEYS = ("push", "commit_each")  # of the configuration, which are for worktrees alone
+
+
+class HandOver:
+    """Keeps what is uncommitted after an iteration, and pushes what is committed.
+
+    Arguments:
+        site: of the session.
+        tree: its worktree; without one nothing is kept: the project root is the user's own.
+        offspring: what the agent has started, to which no push belongs.
+
+    """
+
+    def __init__(self, site: Site, tree: LinkedWorktree | None, offspring: Offspring) -> None:
+        self._tree = tree
+        self._where = site.where
+        self._record = site.record
+        self._commits = site.settings.commit_each
+        self._told = site.told
+        self._push = None
+        if tree is None and (wanted := [key for key in _KEYS if getattr(site.settings, key)]):
+            self._told.warning(
+                "handover.ignored", f"no effect: {', '.join(wanted)}; there is no worktree of our own"
+            )
+        if tree is not None and site.settings.push is not None:
+            self._push = Push(
+                self._where._replace(cwd=site.place.root, git_dir=tree.common_dir),
+                site.settings.push,
+                tree.branch,
+                tree.base,
+                own=tree.branch_created,
+                spare=offspring.spare,
+                told=site.told,
+            )
+
+    def after(self, number: int, state: str, ended: bool) -> str:
+        """Keep what an iteration has left, as far as that is possible: what fails does not end the loop.
+
+        Arguments:
+            number: of the iteration.
+            state: its fingerprint, if that is known.
+            ended: it is not going to be repeated.
+
+        Returns:
+            The fingerprint of what the worktree holds now, empty if it is as before or cannot be told.
+
+        """
+        if self._tree is None:
+            return ""
+        state = self._keep(self._tree, number, state, ended=ended)
+        if self._push is not None:
+            try:
+                self._push.start()
+            except (GitError, OSError) as error:
+                self._told.warning("push.failed", f"{self._tree.branch} was not pushed: {error}")
+        return state
+
+    def finish(self, hurry: Callable[[], bool]) -> None:
+        """Push what is not pushed yet.
+
+        Arguments:
+            hurry: asked again and again; whoever is in a hurry does not wait for that.
+
+        Raises:
+            GitError: the branch cannot be read.
+            OSError: git cannot be run.
+
+        """
+        if self._push is not None:
+            self._push.finish(hurry)
+
+    def _keep(self, tree: LinkedWorktree, number: int, state: str, *, ended: bool) -> str:
+        before = state
+        if self._commits and ended and not worktree.is_pristine(state) and self._commit(tree, number):
+            state = worktree.fingerprint(tree.git(self._where), tree.path)  # a submodule may still be dirty
+        if worktree.is_pristine(state) and self._sees_all(tree, state):
+            self._told.event("iteration.kept", iteration=number, head=state, snapshot=None)
+        else:
+            self._snapshot(tree, number)
+        return "" if state == before else state
+
+    def _commit(self, tree: LinkedWorktree, number: int) -> bool:
+        message = f"Iteration {number}\n\nCommitted at its end, in session {self._record.session}.\n"
+        try:
+            return worktree.commit_all(tree, self._where, message)
+        except (GitError, OSError) as error:
+            self._told.warning("iteration.not_committed", f"iteration {number} is not committed: {error}")
+        return False
+
+    def _sees_all(self, tree: LinkedWorktree, head: str) -> bool:
+        try:
+            return worktree.sees_all(tree, self._where, head)
+        except (GitError, OSError):
+            return False  # the snapshot tells why
+
+    def _snapshot(self, tree: LinkedWorktree, number: int) -> None:
+        record = self._record
+        try:
+            kept = worktree.snapshot(
+                tree, self._where, agent_id=record.id, session=record.session, number=number
+            )
+        except (GitError, OSError) as error:
+            self._told.warning(
+                "snapshot.failed", f"no snapshot of what iteration {number} has left uncommitted: {error}"
+            )
+            return
+        self._told.event("iteration.kept", iteration=number, head=kept.head, snapshot=kept.ref)
+        if kept.problems:
+            self._told.event("snapshot.incomplete", iteration=number, problems=list(kept.problems))

@@ -1,0 +1,32 @@
+"""What an exit report says of the worktree."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ralph_wrap.state.report import SessionReport
+    from ralph_wrap.worktree import Outcome
+
+_NAMED = 10  # ignored files that are named; the others are counted
+
+
+def with_outcome(report: SessionReport, outcome: Outcome) -> SessionReport:
+    """Return a report that tells what became of the worktree."""
+    saved = outcome.saved
+    if saved is None:
+        return report._replace(kept=outcome.kept)
+    ignored = {"files": saved.ignored_files, "paths": list(saved.ignored[:_NAMED])}
+    return report._replace(
+        saved=saved.branch,
+        saved_paths=saved.paths if saved.branch else (),
+        snapshots=saved.snapshots,
+        submodules=tuple(
+            {"path": one.path or one.name, "repository": os.fspath(one.store), "refs": list(one.refs)}
+            for one in saved.inner
+            if one.refs
+        ),
+        kept=outcome.kept,
+        ignored_removed=None if outcome.kept else ignored,
+    )

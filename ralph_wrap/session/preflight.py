@@ -1,0 +1,193 @@
+"""What can be known, and what can be wrong, before anything is made."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from ralph_wrap import git
+from ralph_wrap.agents import look_up
+from ralph_wrap.config import Ignore, Isolation
+from ralph_wrap.errors import UsageError
+from ralph_wrap.state.project import WORKTREES
+from ralph_wrap.system import privileges
+from ralph_wrap.worktree import EVERYTHING, Layout, check_layout, directories, is_hidden
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ralph_wrap.config import Settings
+    from ralph_wrap.git import Git
+    from ralph_wrap.state.project import Project
+    from ralph_wrap.state.registry import Record
+
+
+_CONFIG_BY_ENVIRONMENT = (2, 31)  # GIT_CONFIG_COUNT
+
+
+class Prospect(NamedTuple):
+    """What is known before anything is made.
+
+    Attributes:
+        base: the commit to start from; ``None`` if there is none.
+        identity: environment variables that name a committer, where git knows none.
+        layout: what of the repository the session's worktree holds.
+        hidden: git is known to ignore the worktrees already.
+
+    """
+
+    base: str | None
+    identity: Mapping[str, str]
+    layout: Layout = EVERYTHING
+    hidden: bool = False
+
+
+def look_first(settings: Settings, place: Project, where: Git, environ: Mapping[str, str]) -> Prospect:
+    """Check everything that can be checked before anything is made.
+
+    Raises:
+        UsageError: base, branch or remote cannot be what they are said to be.
+        AgentError: the agent's command cannot be run.
+
+    """
+    if place.repository is None:
+        look_up(settings.command, environ)
+        return Prospect(None, {})
+    hidden = False
+    if settings.isolation is Isolation.OFF or settings.ignore is Ignore.OFF or place.root != place.checkout:
+        look_up(settings.command, environ)
+    else:
+        hidden = is_hidden(where, meanwhile=lambda: look_up(settings.command, environ))
+    base = place.repository.head
+    if settings.branch is not None and not git.is_branch_name(where, settings.branch):
+        raise UsageError(
+            f"{settings.branch!r} cannot be the name of a branch", "see git help check-ref-format"
+        )
+    if settings.push is not None and settings.push not in (names := git.remotes(where)):
+        there = f"there is {', '.join(names)}" if names else "there is none: git remote add"
+        raise UsageError(f"push: {settings.push!r} is not the name of a remote", there)
+    target = settings.merge_on_complete
+    if target and f"refs/heads/{target}" not in git.refs(where, f"refs/heads/{target}"):
+        raise UsageError(f"merge_on_complete: there is no branch {target!r}", "git branch --list")
+    if settings.base not in {"head", "fresh"}:
+        base = git.resolve_commit(where, settings.base)
+        if base is None:
+            raise UsageError(f"base {settings.base!r} names no commit", "git log --oneline --all lists them")
+    layout = EVERYTHING
+    if settings.isolation is not Isolation.OFF and base is not None:
+        if settings.link and place.repository.git_version < _CONFIG_BY_ENVIRONMENT:
+            raise UsageError(
+                "git before 2.31 cannot be kept from adding linked directories", "install git 2.31 or newer"
+            )
+        fresh = settings.base == "fresh"
+        layout = layout_of(settings.sparse, settings.link, place, where, base, fresh=fresh)
+    return Prospect(base, committer(place, where), layout, hidden)
+
+
+def layout_of(
+    sparse: Sequence[str],
+    links: tuple[str, ...],
+    place: Project,
+    where: Git,
+    base: str,
+    *,
+    fresh: bool = False,
+) -> Layout:
+    """Return what a worktree is to hold.
+
+    Arguments:
+        sparse: directories, or files in them, to check out; empty for all.
+        links: directories to share with the project.
+        place: the project.
+        where: git in it.
+        base: the commit to start from.
+        fresh: without *sparse*, check out what is at the top alone.
+
+    Raises:
+        UsageError: what was asked for is not there, or leads out of the project.
+
+    """
+    nothing = () if fresh else None
+    if not sparse and not links:
+        return Layout(nothing)
+    wanted = tuple(path.rstrip("/") for path in sparse)
+    check_layout(Layout(wanted, links), place.checkout)
+    if tracked := sorted(git.kinds(where, base, [path.rstrip("/") for path in links])):
+        raise UsageError(f"{tracked[0]!r} cannot be linked: the commit has it", "link what git ignores")
+    if not wanted:
+        return Layout(nothing, links)
+    there = git.kinds(where, base, wanted)
+    if missing := [path for path in wanted if path not in there]:
+        raise UsageError(
+            f"{missing[0]!r} is not in the commit to start from", f"git ls-tree -r -d --name-only {base[:12]}"
+        )
+    files = {path for path, kind in there.items() if kind != "tree"}
+    return Layout(directories(wanted, files), links)
+
+
+def planned(record: Record, settings: Settings, place: Project, prospect: Prospect, agent: str) -> Record:
+    """Add to a record what a sweep needs to know if its session is killed at any later moment.
+
+    Arguments:
+        record: just made.
+        settings: of the session.
+        place: the project.
+        prospect: what is known of it.
+        agent: what it runs, for people.
+
+    """
+    record = record._replace(
+        agent=agent,
+        keep_worktree=settings.keep_worktree,
+        on_dirty=settings.on_dirty.value,
+        drop_empty=settings.drop_empty,
+        background=settings.background,
+        workspace=os.fspath(place.checkout),
+    )
+    if settings.isolation is Isolation.OFF or place.repository is None or prospect.base is None:
+        return record
+    return record._replace(
+        branch=settings.branch or f"ralph/{record.id}",
+        base=prospect.base,
+        workspace=os.fspath(place.root / WORKTREES / record.session),
+        marked=True,
+        file_mode=place.repository.file_mode,
+        symlinks=place.repository.symlinks,
+    )
+
+
+def committer(place: Project, where: Git) -> Mapping[str, str]:
+    """Return environment variables that name a committer, where git knows none."""
+    if place.repository is None:
+        return {}
+    # The environment beats the configuration, also with a name that is empty, which git refuses.
+    given = {name for name in where.env if name.startswith(("GIT_AUTHOR_", "GIT_COMMITTER_"))}
+    names = privileges.FALLBACK_IDENTITY.keys()
+    named = all(
+        any(map(str.isalnum, where.env[name])) if name in given else place.repository.names_committer
+        for name in names
+    )
+    # What else is given, a date, may be wrong.
+    known = (named and given <= names) or git.knows_committer(where)
+    return {} if known else privileges.FALLBACK_IDENTITY
+
+
+def taken_ids(place: Project, where: Git, agent_id: str = "") -> set[str]:
+    """Return the agent ids that belong to a branch, or to what else is kept of a session.
+
+    Arguments:
+        place: the project.
+        where: git in it.
+        agent_id: look for this one only.
+
+    """
+    if place.repository is None:
+        return set()
+    patterns: tuple[str, ...] = ("refs/heads/ralph/", "refs/ralph/")
+    if agent_id:
+        patterns = (
+            f"refs/heads/ralph/{agent_id}*",
+            f"refs/ralph/*/{agent_id}*",
+            f"refs/ralph/*/{agent_id}/*",
+        )
+    return git.agent_ids(git.run(where, "for-each-ref", "--format=%(refname)", *patterns).stdout)

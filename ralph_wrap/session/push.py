@@ -1,0 +1,135 @@
+"""Push a session's branch to a remote while the loop goes on."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from ralph_wrap import git
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ralph_wrap.git import Git
+    from ralph_wrap.system.log import Log
+    from ralph_wrap.system.process import Running
+
+_PATIENCE = 30.0  # seconds for what is still to be pushed at the end of the session
+_LOOK = 0.1  # seconds between two looks at whether somebody is in a hurry
+_GLANCE = 0.01  # seconds; with 0 the end of a command is never seen (Popen.communicate)
+
+
+class Push:
+    """Has a branch on a remote follow the one here, one push at a time; nobody waits for any but the last.
+
+    A branch of the session's own may be rewritten by its agent: then it is replaced there, but only what this
+    session itself has pushed: what anybody else has put there stays. Any other branch only moves forward.
+
+    Arguments:
+        where: git at the repository.
+        remote: its name.
+        branch: short name of the branch.
+        base: where the branch began; nothing is pushed before it has moved on.
+        own: the session has made it.
+        spare: called with the pids of the processes here that are not the agent's.
+        told: told of what was pushed, and of what could not be.
+
+    """
+
+    def __init__(
+        self,
+        where: Git,
+        remote: str,
+        branch: str,
+        base: str,
+        *,
+        own: bool,
+        spare: Callable[..., None],
+        told: Log,
+    ) -> None:
+        self._where = where
+        self._remote = remote
+        self._branch = branch
+        self._own = own
+        self._spare = spare
+        self._told = told
+        self._there = ""  # what this session has pushed
+        self._base = base
+        self._tried = base
+        self._running: Running | None = None
+
+    def start(self) -> None:
+        """Push what the branch holds now, unless it is there already or a push is still under way.
+
+        Raises:
+            GitError: the branch cannot be read.
+            OSError: git cannot be run.
+
+        """
+        if self._running is not None and not self._has_ended(self._running, _GLANCE):
+            return
+        ref = f"refs/heads/{self._branch}"
+        tip = git.refs(self._where, ref).get(ref)
+        if tip is None or tip == self._tried:
+            return
+        rewritten = bool(self._there) and git.count_commits(self._where, tip, self._there) != 0
+        replaced = self._there if self._own and rewritten else None
+        self._running = git.start_push(self._where, self._remote, tip, ref, replaced=replaced)
+        self._tried = tip
+        self._spare(self._running.pid)
+
+    def finish(self, hurry: Callable[[], bool]) -> None:
+        """Push what is not there yet, once more what has failed before, and wait until that is done.
+
+        Arguments:
+            hurry: asked again and again; whoever is in a hurry does not wait.
+
+        Raises:
+            GitError: the branch cannot be read.
+            OSError: git cannot be run.
+
+        """
+        deadline = time.monotonic() + _PATIENCE
+        if self._running is None:
+            self._tried = self._there or self._base  # the network may have been away
+        try:
+            self._await(deadline, hurry)
+            if self._running is None and not hurry():
+                self.start()
+                self._await(deadline, hurry)
+        finally:
+            self._told.progress("")
+            if self._running is not None:
+                with self._running as running:
+                    running.end()
+                self._running = None
+                self._spare()
+                self._fail("there was no time for it")
+
+    def _await(self, deadline: float, hurry: Callable[[], bool]) -> None:
+        """Wait for the push that is under way."""
+        while self._running is not None and not self._has_ended(self._running, _LOOK):
+            if hurry() or time.monotonic() >= deadline:
+                return
+            self._told.progress(f"push: {self._branch} to {self._remote}")
+
+    def _has_ended(self, running: Running, timeout: float) -> bool:
+        if not running.ended(timeout):
+            return False
+        self._spare()
+        self._running = None
+        with running:
+            completed = running.wait()
+        if completed.status == 0:
+            self._there = self._tried
+            self._told.event("branch.pushed", remote=self._remote, branch=self._branch, commit=self._tried)
+        else:
+            self._fail(git.push_error(completed))
+        return True
+
+    def _fail(self, reason: str) -> None:
+        self._told.warning(
+            "push.failed",
+            f"{self._branch} was not pushed to {self._remote}: {reason}",
+            f"git push {self._remote} {self._branch}",
+        )

@@ -1,0 +1,159 @@
+"""What a session has left that its owner will not finish any more: worktree, branch, report.
+
+A record is a file that an agent can write: no path and no name of a branch is taken from it unchecked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING
+
+from ralph_wrap import git, worktree
+from ralph_wrap.config import OnDirty, Settings
+from ralph_wrap.errors import RalphError, RefusedError
+from ralph_wrap.session.exit_report import with_outcome
+from ralph_wrap.session.preflight import committer
+from ralph_wrap.session.workspace import Site
+from ralph_wrap.state import project, report
+from ralph_wrap.system import files
+from ralph_wrap.system.process import OWN_COMMAND
+from ralph_wrap.worktree.recover import moved_or_replaced
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from ralph_wrap.state.project import Project
+    from ralph_wrap.state.registry import Record, Registry
+    from ralph_wrap.system.log import Log
+    from ralph_wrap.worktree import LinkedWorktree, Outcome
+
+_KILLED = 137  # exit status of a process that SIGKILL ended, as a shell counts it
+
+
+class Remains:
+    """What is left of one session; whoever looks at it has locked it.
+
+    Arguments:
+        place: the project.
+        environ: our environment.
+        home: the registry that the session is in.
+        record: of the session.
+        told: of everything that happens.
+
+    """
+
+    def __init__(
+        self, place: Project, environ: Mapping[str, str], home: Registry, record: Record, told: Log
+    ) -> None:
+        self._place = place
+        self._home = home
+        self._record = record
+        where = place.git(environ)
+        own = {**committer(place, where), OWN_COMMAND: record.session}
+        self._site = Site(
+            settings=Settings(
+                project=place.root,
+                command=(),
+                keep_worktree=record.keep_worktree,
+                on_dirty=OnDirty(record.on_dirty),
+                drop_empty=record.drop_empty,
+                background=record.background,
+            ),
+            place=place,
+            where=where._replace(env={**where.env, **own}),
+            base=record.base,
+            record=record,
+            environ=environ,
+            told=told,
+            stopped=lambda: False,
+            meanwhile=lambda: None,
+        )
+
+    @property
+    def directory(self) -> Path:
+        """The session's own directory."""
+        return self._home.sessions / self._record.session
+
+    def worktree(self) -> LinkedWorktree | None:
+        """Return the session's worktree, ``None`` if there is none (any more).
+
+        Raises:
+            RefusedError: there is one, or may be, but it cannot be saved from here.
+            OSError: something of it cannot be read or moved.
+
+        """
+        record, repository = self._record, self._place.repository
+        if repository is None and record.branch is not None:
+            reason = self._place.obstacle.message if self._place.obstacle else "there is no repository"
+            raise RefusedError(f"its work cannot be looked at: {reason}", "ralph-wrap doctor")
+        path = self._place.root / project.WORKTREES / record.session
+        tree = None
+        if repository is not None and record.branch is not None and record.base is not None:
+            tree = worktree.adopt(repository, record, path=path, trash=self._home.trash)
+        if tree is None and os.path.lexists(path):
+            known = repository.common_dir / "worktrees" / path.name if repository else None
+            raise moved_or_replaced(path, known)
+        return tree
+
+    def leave(
+        self, tree: LinkedWorktree, survivors: tuple[int, ...] = (), *, for_good: bool = False
+    ) -> Outcome:
+        """Save and remove the worktree as the session's own end would have, and tell what became of it.
+
+        Arguments:
+            tree: the worktree.
+            survivors: processes of the session that cannot be ended.
+            for_good: whatever the session was told, the worktree is not wanted any more.
+
+        """
+        site = self._site
+        if for_good:
+            plain = Settings(project=self._place.root, command=())
+            site = site._replace(settings=plain)
+        return site.leave(tree, self._home.trash, survivors, unstarted=self._record.state == "starting")
+
+    def drop_unused_branch(self, tree: LinkedWorktree | None, outcome: Outcome | None) -> None:
+        """Delete a branch that nothing came of.
+
+        Raises:
+            GitError: it has moved in this very moment; it stays.
+            OSError: the repository cannot be locked.
+
+        """
+        record, repository = self._record, self._place.repository
+        # Somebody who was killed after it may have saved something before us.
+        if git.refs(
+            self._site.where, f"refs/heads/ralph/{record.id}-wip", f"refs/ralph/snapshots/{record.id}/"
+        ):
+            return
+        if tree is not None and outcome is not None:
+            self._site.drop_branch(tree, outcome)
+        elif repository and record.branch == f"ralph/{record.id}" and record.base is not None:
+            worktree.drop_branch_at(self._site.where, repository.common_dir, record.branch, record.base)
+
+    def write_report(self, outcome: Outcome | None) -> None:
+        """Write the report of a session that was killed, or complete that of one that was nearly done.
+
+        Arguments:
+            outcome: what became of the worktree; ``None`` if there was none any more.
+
+        Raises:
+            OSError: it cannot be written.
+
+        """
+        record = self._record
+        path = self.directory / "report.json"
+        for leftover in files.temporaries(path):
+            leftover.unlink()
+        earlier = report.read(path)
+        commits = None
+        if record.branch and record.base:
+            with contextlib.suppress(RalphError, OSError):
+                commits = git.count_commits(self._site.where, record.base, f"refs/heads/{record.branch}")
+        told = earlier or report.SessionReport.of(
+            record, ended_by="killed", exit_status=_KILLED, commits=commits, iterations=record.iteration
+        )
+        told = with_outcome(told, outcome) if outcome else told._replace(kept=None)
+        files.replace(path, told.to_json())

@@ -1,0 +1,399 @@
+"""The life of a session: register, isolate or fall back, loop, save, remove, release.
+
+Everything that is taken is given back by one stack behind one idempotent :meth:`Session.close`, on every
+way out: the end of the ``with`` block, an exception, a signal, the interpreter's exit. Its order is the
+reverse of the taking:
+
+1. end what the agent has left running, so that nothing writes any more;
+2. save and remove the worktree (``worktree.finish`` decides);
+3. delete a branch that nobody has any use for, push one that somebody may have;
+4. write the report, move the record, free the id;
+5. tell how it ended.
+
+A step that fails is told by name, and the next ones run all the same.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import errno
+import os
+import shlex
+import threading
+from datetime import UTC, datetime
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Self
+
+from ralph_wrap import git, worktree
+from ralph_wrap.config import Settings
+from ralph_wrap.errors import GitError, RalphError
+from ralph_wrap.session.checkpoint import HandOver
+from ralph_wrap.session.exit_report import with_outcome
+from ralph_wrap.session.preflight import look_first, planned, taken_ids
+from ralph_wrap.session.workspace import Site, Workspace, recorded
+from ralph_wrap.state import project, stop_request
+from ralph_wrap.state.report import SessionReport, banner, ending, how_it_ended, summary
+from ralph_wrap.system import files, liveness, privileges, process, process_tree
+from ralph_wrap.system.log import Log, on_stderr, traceback_of
+from ralph_wrap.system.signals import Signals
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import TracebackType
+
+    from ralph_wrap.loop import Listener, LoopResult, Stage
+    from ralph_wrap.state.project import Project
+    from ralph_wrap.system.output_relay import Relay
+    from ralph_wrap.worktree import LinkedWorktree, Outcome
+
+_READER_PATIENCE = 60.0  # seconds to wait at the end for whoever reads our stdout
+
+
+class Session:
+    """One loop of an agent, isolated in a worktree of its own, that ends without losing anything.
+
+    ::
+
+        with Session(Settings(project=Path("."), command=("./agent.sh",))) as session:
+            session.workspace.path
+            session.run()
+        session.report
+
+    Arguments:
+        settings: how it runs.
+        environ: the environment; normally ``os.environ``.
+        place: what the project directory belongs to, if that is known already.
+        log: where it tells what happens; normally our stderr.
+        signals: entered handlers; without them INT, TERM, HUP and QUIT are handled while the session is
+            entered, if it is entered in the main thread.
+        whole_process: this process is there for the session alone: orphans of the agent come to it, and
+            all its children are ended with the session. Otherwise only those processes are ended that
+            carry this session's ``RALPH_SESSION_ID`` in their environment.
+
+    Attributes:
+        report: how it ended; from leaving on.
+
+    Raises:
+        UsageError: a setting is wrong; nothing was made.
+        RalphError: the session cannot be had; nothing is left of it but its report.
+
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        environ: Mapping[str, str] | None = None,
+        place: Project | None = None,
+        log: Log | None = None,
+        signals: Signals | None = None,
+        whole_process: bool = False,
+    ) -> None:
+        self._settings = settings
+        self._name = settings.agent or shlex.join(settings.command)
+        self._environ = dict(os.environ if environ is None else environ)
+        self._place = place
+        self._log = log or on_stderr(self._environ)
+        self._signals = signals or Signals()
+        self._own_signals = signals is None
+        self._whole_process = whole_process
+        self._stack = contextlib.ExitStack()
+        self._closed = False
+        self._agent_started = False
+        self._survivors: tuple[int, ...] = ()
+        self._workspace: Workspace | None = None
+        self._result: LoopResult | None = None
+        self._failure: BaseException | None = None
+        self._outcome: Outcome | None = None
+        self._relay: Relay | None = None
+        self._listener: Listener | None = None
+        self.report: SessionReport | None = None
+
+    def __enter__(self) -> Self:
+        atexit.register(self.close)
+        try:
+            self._open()
+        except BaseException as error:
+            self._failure = error
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: TracebackType | None) -> None:
+        self._failure = error
+        self.close()
+
+    @property
+    def workspace(self) -> Workspace:
+        """Where the agent works.
+
+        Raises:
+            RuntimeError: the session was not entered.
+
+        """
+        if self._workspace is None:
+            raise RuntimeError("a session has a workspace once it is entered")
+        return self._workspace
+
+    def run(self) -> LoopResult:
+        """Run the loop to its end.
+
+        Raises:
+            AgentError: the agent cannot be executed.
+            SetupError: the worktree could not be made ready for it.
+
+        """
+        from ralph_wrap.loop import Driver, Listener  # noqa: PLC0415 -- see load_the_rest
+        from ralph_wrap.system.output_relay import Relay  # noqa: PLC0415
+
+        listener = self._listener = Listener(self._settings)
+        output_log = self._claim.directory / "output.log"
+        lock = self._claim.lock_for_agents()
+        self._stack.callback(lock.release, unlink=True)
+        self._relay = Relay(output_log, (1, 2), listener.hear, self._tell_trouble)
+        self._stack.callback(
+            self._step,
+            "end the agent's processes",
+            lambda: self._end_leftovers(self._settings.grace, asked=False),
+        )
+        driver = Driver(self._settings, self._stage(lock), self._relay, listener, self._signals, self._log)
+        self._result = driver.run()
+        return self._result
+
+    def close(self) -> None:
+        """Give everything back; a second call does nothing."""
+        if not self._closed:
+            self._closed = True
+            self._stack.close()
+            atexit.unregister(self.close)
+
+    def _open(self) -> None:
+        if self._own_signals and threading.current_thread() is threading.main_thread():
+            self._stack.enter_context(self._signals)
+        place = self._place = self._place or project.find(self._settings.project, self._environ)
+        where = place.git(self._environ)
+        prospect = look_first(self._settings, place, where, self._environ)
+        self._environ = privileges.ensure_home(self._environ)
+        self._claim, obstacle = project.register(
+            place,
+            self._environ,
+            lambda registry: registry.claim(
+                liveness.myself(),
+                lambda name="": taken_ids(place, where, name),
+                datetime.now(UTC),
+                lambda record: planned(record, self._settings, place, prospect, self._name),
+            ),
+        )
+        self._stack.callback(self._step, "refill the pool", self._refill)
+        self._stack.callback(self._step, "tell how it ended", self._tell_end)
+        self._stack.callback(self._step, "release the record", self._release)
+        self._stack.callback(self._step, "write the report", self._write_report)
+        record = self._claim.record
+        self._log.attach(
+            self._claim.directory / "events.jsonl", agent_id=record.id, session_id=record.session
+        )
+        self._log.event("session.registered", pid=record.pid, project=os.fspath(place.root))
+        self._offspring = process_tree.Offspring(whole_process=self._whole_process, session=record.session)
+        self._site = Site(
+            settings=self._settings,
+            place=place,
+            where=where._replace(env={**where.env, **prospect.identity, process.OWN_COMMAND: record.session}),
+            base=prospect.base,
+            record=record,
+            environ={**self._environ, **prospect.identity},
+            told=self._log,
+            stopped=lambda: self._signals.stop.count > 0,
+            meanwhile=lambda: load_the_rest(self._log),
+            layout=prospect.layout,
+            hidden=prospect.hidden,
+        )
+        self._workspace = workspace = self._site.open(obstacle)
+        if workspace.lock is not None:
+            self._stack.callback(workspace.lock.release)
+        self._handover = HandOver(self._site, workspace.tree, self._offspring)
+        self._stack.callback(self._step, "push the branch", self._push)
+        if (tree := workspace.tree) is not None:
+            self._stack.callback(self._step, "drop an unused branch", lambda: self._drop_unused_branch(tree))
+            self._stack.callback(self._step, "remove the worktree", lambda: self._leave(tree))
+        load_the_rest(self._log)  # for who works in the plain root: nobody has until now
+        if self._whole_process:
+            process_tree.become_subreaper()
+        self._hand_over()
+        self._introduce()
+
+    def _hand_over(self) -> None:
+        """Write down that somebody may work in the workspace from now on, before anybody can."""
+        now = recorded(self._claim.record, self.workspace)
+        if self.workspace.tree is None:
+            self._note(state="running", branch=None, base=None, workspace=now.workspace)
+            return
+        try:
+            self._claim.update(state="running", branch=now.branch, base=now.base, workspace=now.workspace)
+        except OSError as error:
+            # Should we be killed, a sweep would take the agent's work for a checkout that was cut short.
+            raise RalphError(
+                f"the session's record cannot be written: {error.strerror}", "is the disk full?"
+            ) from error
+
+    def _introduce(self) -> None:
+        record = recorded(self._claim.record, self.workspace)
+        output = os.fspath(self._claim.directory / "output.log")
+        self._log.block(
+            "session.started",
+            f"session {record.session} works in {record.workspace}",
+            banner(record, output),
+            branch=record.branch,
+            workspace=record.workspace,
+            output=output,
+        )
+
+    def _stage(self, lock: files.Lock) -> Stage:
+        from ralph_wrap.loop import Stage  # noqa: PLC0415 -- see load_the_rest
+
+        workspace = self.workspace
+        place = self._site.place
+        here = workspace.git(self._site.where) if place.repository is not None else None
+        return Stage(
+            directory=self._claim.directory,
+            inherited=lock.descriptor,
+            cwd=workspace.directory(place.prefix),
+            isolated=workspace.tree is not None,
+            environ=self._site.agent_environment(workspace),
+            fingerprint=lambda: worktree.fingerprint(here, workspace.path),
+            pristine=worktree.pristine(workspace.base) if workspace.base else "",
+            begin=lambda number: self._note(iteration=number),
+            spawned=self._note_agent,
+            end_leftovers=lambda grace: self._end_leftovers(grace, asked=True),
+            offspring=self._offspring,
+            hand_over=self._handover.after,
+            look_outside=workspace.look_outside,
+        )
+
+    def _note(self, **changes: Any) -> None:
+        """Write to the record; a full disk must not end the loop."""
+        try:
+            self._claim.update(**changes)
+        except OSError as error:
+            self._log.event("record.not_written", reason=str(error))
+
+    def _note_agent(self) -> None:
+        self._agent_started = True
+
+    def _end_leftovers(self, grace: float, *, asked: bool) -> None:
+        def urgent() -> bool:
+            return self._signals.stop.count > 1 or stop_request.is_urgent(self._claim.directory)
+
+        ended = self._offspring.end(grace, urgent, asked=asked)
+        if ended.told:
+            self._log.event("processes.ended", count=ended.told)
+        self._survivors = ended.survivors
+        if ended.survivors:
+            pids = ", ".join(map(str, ended.survivors))
+            self._log.warning("processes.survived", f"processes that cannot be ended: {pids}")
+
+    def _leave(self, tree: LinkedWorktree) -> None:
+        self._note(state="ending")
+        # Without an agent's work there is nothing for anybody to come back to.
+        settings = self._settings._replace(background=self._settings.background and self._agent_started)
+        self._outcome = self._site._replace(settings=settings).leave(
+            tree,
+            self._claim.registry.trash,
+            self._survivors,
+            hurry=lambda: self._signals.stop.terms > 1,
+        )
+
+    def _release(self) -> None:
+        if self._outcome is not None and self._outcome.later:
+            self._claim.leave()
+        else:
+            self._claim.release()
+
+    def _refill(self) -> None:
+        if self._workspace is not None and not self._signals.stop.terms:  # who sends TERM wants us all gone
+            self._site.refill()
+
+    def _push(self) -> None:
+        stop = self._signals.stop
+        self._handover.finish(hurry=lambda: stop.terms > 0 or stop.count > 1)
+
+    def _drop_unused_branch(self, tree: LinkedWorktree) -> None:
+        if self._outcome is not None and (self._settings.drop_empty or not self._agent_started):
+            self._site.drop_branch(tree, self._outcome)
+
+    def _write_report(self) -> None:
+        if isinstance(self._failure, RalphError):
+            self._log.event("session.failed", reason=self._failure.message, hint=self._failure.hint)
+        elif self._failure is not None:
+            self._log.event("session.failed", traceback=traceback_of(self._failure))
+        self.report = self._make_report()
+        if self._claim.directory.is_symlink():
+            raise OSError(errno.ELOOP, "somebody put a symlink in its place", str(self._claim.directory))
+        files.replace(self._claim.directory / "report.json", self.report.to_json())
+
+    def _tell_end(self) -> None:
+        if self._relay is not None:
+            self._give_readers_time(self._relay)
+        if self.report is not None and self._place is not None:
+            text = summary(
+                self.report, self._place.root, self._claim.directory / "output.log", self._settings.typed
+            )
+            self._log.block("session.released", ending(self.report), text, **self.report.to_dict())
+        self._log.close()
+
+    def _make_report(self) -> SessionReport:
+        workspace = self._workspace
+        tree = workspace.tree if workspace else None
+        commits = None
+        if tree is not None:
+            with contextlib.suppress(GitError, OSError):
+                commits = git.count_commits(self._site.where, tree.base, f"refs/heads/{tree.branch}")
+        stop = self._signals.stop  # asked last: a signal may have come until now
+        result = (self._result.ended_by, self._result.status) if self._result else None
+        ended_by, status = how_it_ended(result, stop.first, self._failure, agent_started=self._agent_started)
+        report = SessionReport.of(
+            recorded(self._claim.record, workspace),
+            ended_by=ended_by,
+            exit_status=status,
+            commits=commits,
+            iterations=self._claim.record.iteration if self._agent_started else 0,
+            spent=self._listener.spent if self._listener else None,
+        )._replace(
+            error=str(self._failure) if self._failure else None,
+            kept="it could not be finished, see events.jsonl" if tree else None,
+            fallback=workspace.fallback if workspace else None,
+            leaks=workspace.lookout.found if workspace and workspace.lookout else None,
+        )
+        return with_outcome(report, self._outcome) if self._outcome else report
+
+    def _give_readers_time(self, relay: Relay) -> None:
+        if lost := relay.flush(_READER_PATIENCE, hurry=lambda: self._signals.stop.count > 0):
+            self._log.warning("output.given_up", f"{lost} bytes of output were not read: see output.log")
+        relay.close()
+
+    def _tell_trouble(self, what: str) -> None:
+        if what == "log":
+            self._log.warning(
+                "output_log.failed", "output.log cannot be written any more", "is the disk full?"
+            )
+        else:
+            self._log.event("reader.left", stream=what)
+
+    def _step(self, name: str, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except Exception as error:  # noqa: BLE001 -- the next steps must run, whatever this one met
+            self._log.error(
+                "step.failed",
+                f"could not {name}: {error}",
+                "the work is where it was; see events.jsonl",
+                traceback=traceback_of(error),
+            )
+
+
+def load_the_rest(log: Log) -> None:
+    """Load what can wait for a worktree, but no later: while an agent works we may be installed anew."""
+    for name in ("ctypes", "ralph_wrap.loop", "ralph_wrap.system.output_relay"):
+        import_module(name)
+    worktree.load()
+    log.load()

@@ -1,0 +1,388 @@
+"""Where an agent works: a worktree of its own, or, loudly, the plain project root."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from ralph_wrap import git, worktree
+from ralph_wrap.config import Isolation, OnDirty, Settings, Submodules
+from ralph_wrap.errors import (
+    GitTooOldError,
+    IsolationError,
+    NotARepositoryError,
+    PlainRootBusyError,
+)
+from ralph_wrap.session.pool import Supply
+from ralph_wrap.state import project
+from ralph_wrap.state.ports import port_for
+from ralph_wrap.state.registry import Record
+from ralph_wrap.system import files
+from ralph_wrap.worktree.ownership import Owner, SessionMark, session_lock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from ralph_wrap.git import Git, Repository
+    from ralph_wrap.state.project import Project
+    from ralph_wrap.system.log import Log
+    from ralph_wrap.worktree import Layout, LinkedWorktree, Outcome
+    from ralph_wrap.worktree.pool.entry import Warm
+
+_HOOKS_OFF = ("core.hooksPath", "/dev/null")
+_HOOKS_OFF_SINCE = (2, 31)  # GIT_CONFIG_COUNT: configuration for one process tree, without writing a file
+
+
+class Workspace(NamedTuple):
+    """Where an agent works.
+
+    Attributes:
+        path: top level of the worktree, or the plain project root.
+        tree: the worktree; ``None`` in the plain project root.
+        lock: on the plain project root, so that no second session works in it.
+        fallback: why it is not isolated, if isolation was wanted.
+        lookout: sees what changes outside the worktree.
+
+    """
+
+    path: Path
+    tree: LinkedWorktree | None = None
+    lock: files.Lock | None = None
+    fallback: str | None = None
+    lookout: worktree.Lookout | None = None
+
+    @property
+    def branch(self) -> str | None:
+        """The branch that was checked out in the worktree."""
+        return self.tree.branch if self.tree else None
+
+    @property
+    def base(self) -> str | None:
+        """The commit that the worktree started from."""
+        return self.tree.base if self.tree else None
+
+    def directory(self, prefix: Path) -> Path:
+        """Return a directory in it, or the nearest one above that is there: not all is committed."""
+        found = self.path / prefix
+        while not found.is_dir() and found != self.path:
+            found = found.parent
+        return found
+
+    def look_outside(self, when: str) -> bool:
+        """Tell what has changed outside it since the last time, and whether anything has."""
+        return self.lookout is not None and self.lookout.look(when)
+
+    def git(self, where: Git) -> Git:
+        """Return git in it, which does not see linked directories."""
+        return where._replace(cwd=self.path) if self.tree is None else self.tree.git(where)
+
+
+def recorded(record: Record, workspace: Workspace | None) -> Record:
+    """Return a session's record with the workspace that it has, which may not be the one that was planned."""
+    if workspace is None:
+        return record._replace(branch=None, base=None, workspace=None)
+    return record._replace(branch=workspace.branch, base=workspace.base, workspace=os.fspath(workspace.path))
+
+
+class Site(NamedTuple):
+    """Where and for whom a workspace is made, and left again.
+
+    Attributes:
+        settings: of the session.
+        place: the project.
+        where: git at the top level of its checkout.
+        base: the commit to start from; ``None`` if there is none.
+        record: of the session.
+        environ: our environment.
+        told: of everything that happens.
+        stopped: tells that the session is to end.
+        meanwhile: called once while git checks the files out.
+        layout: what of the repository a worktree holds.
+        hidden: git is known to ignore the worktrees already.
+
+    """
+
+    settings: Settings
+    place: Project
+    where: Git
+    base: str | None
+    record: Record
+    environ: Mapping[str, str]
+    told: Log
+    stopped: Callable[[], bool]
+    meanwhile: Callable[[], object]
+    layout: Layout = worktree.EVERYTHING
+    hidden: bool = False
+
+    def open(self, obstacle: IsolationError | None) -> Workspace:
+        """Make a worktree, or fall back to the plain project root as the settings allow.
+
+        Arguments:
+            obstacle: why there cannot be a worktree.
+
+        Raises:
+            IsolationError: isolation is required and cannot be had.
+            PlainRootBusyError: another session works in the plain project root.
+            BranchBusyError: the branch asked for is checked out elsewhere.
+            StoppedError: a signal came.
+
+        """
+        if self.settings.isolation is Isolation.OFF:
+            return self._plain(None)
+        try:
+            if problem := self.place.obstacle or obstacle:
+                raise problem
+            return self._isolated()
+        except (IsolationError, NotARepositoryError, GitTooOldError) as error:
+            if self.settings.isolation is Isolation.REQUIRE:
+                raise IsolationError(f"isolation is required: {error.message}", error.hint) from error
+            self.told.warning(
+                "isolation.fell_back",
+                f"no isolation: {error.message}; working in {self.place.checkout} itself",
+                error.hint,
+            )
+            return self._plain(error.message)
+
+    def _isolated(self) -> Workspace:
+        place = self.place
+        repository = place.repository
+        if repository is None or self.base is None:
+            raise IsolationError("the repository has no commit yet", "git commit --allow-empty -m start")
+        if place.root == place.checkout and not self.hidden:
+            self._add_ignore_rule(repository)
+        with self._lookout(repository) as lookout:
+            tree = self._made(repository, self.base, lookout.begin)
+        return Workspace(tree.path, tree=tree, lookout=lookout)
+
+    def _lookout(self, repository: Repository) -> worktree.Lookout:
+        return worktree.Lookout(
+            self.where,
+            root=self.place.root,
+            common_dir=repository.common_dir,
+            workspace=self._path,
+            branch=self._branch,
+            told=self.told,
+            stopped=self.stopped,
+        )
+
+    def _made(self, repository: Repository, base: str, look: Callable[[], object]) -> LinkedWorktree:
+        def meanwhile() -> None:
+            self.meanwhile()
+            look()  # second: until then both cores are busy
+
+        def beside() -> None:
+            look()  # first: git takes longer for it than for a look at one that is warm
+            self.meanwhile()
+
+        one = self._supply.choose(repository, base, self._path.parent, self._branch, beside)
+        try:
+            tree = self._create(repository, base, one, meanwhile)
+        except IsolationError as error:
+            if one is None:
+                raise
+            self.told.warning("pool.unused", f"no warm worktree: {error.message}", "ralph-wrap pool --fill")
+            tree = self._create(repository, base, None, meanwhile)
+        self.told.event(
+            "workspace.created",
+            path=os.fspath(tree.path),
+            branch=tree.branch,
+            base=tree.base,
+            warm=tree.warm,
+        )
+        if self.settings.submodules is Submodules.INIT:
+            from ralph_wrap.worktree.create.submodules import init_submodules  # noqa: PLC0415 -- few have any
+
+            init_submodules(tree, self.where, told=self.told, stopped=self.stopped)
+        worktree.provide(
+            tree, self.where, self.place.checkout, self.settings.copy, told=self.told, stopped=self.stopped
+        )
+        return tree
+
+    @property
+    def _supply(self) -> Supply:
+        return Supply(self.settings, self.place, self.where, self.layout, self.record.session, self.environ)
+
+    @property
+    def _path(self) -> Path:
+        return self.place.root / project.WORKTREES / self.record.session
+
+    @property
+    def _branch(self) -> str:
+        return self.settings.branch or f"ralph/{self.record.id}"
+
+    def _abandon(self, tree: LinkedWorktree) -> None:
+        """Take back a warm worktree that cannot be used after all; what somebody has done in it is saved."""
+        plain = self._replace(settings=Settings(project=self.place.root, command=()))
+        plain.leave(tree, self.place.root / project.RUN / "trash", (), unstarted=True)
+
+    def _create(
+        self, repository: Repository, base: str, one: Warm | None, meanwhile: Callable[[], object]
+    ) -> LinkedWorktree:
+        return worktree.create(
+            self.where,
+            repository,
+            path=self._path,
+            branch=self._branch,
+            base=base,
+            continued=self.settings.branch is not None,
+            owner=Owner(session_lock(self.record.session), SessionMark(self.record.session, self._branch)),
+            stopped=self.stopped,
+            progress=self.told.progress,
+            meanwhile=meanwhile,
+            layout=self.layout,
+            warm=one,
+            abandon=self._abandon,
+        )
+
+    def refill(self) -> None:
+        """Have the pool filled, in the background.
+
+        Raises:
+            OSError: that cannot be started.
+
+        """
+        self._supply.refill()
+
+    def _add_ignore_rule(self, repository: Repository) -> None:
+        changed = worktree.ensure_ignored(self.where, repository, self.settings.ignore)
+        if changed is not None:
+            self.told.event(
+                "ignore_rule.added", f"{worktree.RULE} added to {changed}", path=os.fspath(changed)
+            )
+
+    def _plain(self, fallback: str | None) -> Workspace:
+        root = self.place.checkout
+        try:
+            lock = files.try_lock(root)
+        except OSError as error:
+            self.told.warning(
+                "plain_root.unlocked",
+                f"{root} cannot be locked ({error.strerror}): a second session in it would not be noticed",
+            )
+            return Workspace(root, fallback=fallback)
+        if lock is None:
+            message = f"{self._session_in(root)} works in {root} already"
+            if self.settings.isolation is not Isolation.OFF:
+                raise PlainRootBusyError(
+                    message, "wait for it, or share the directory on purpose with --isolation off"
+                )
+            self.told.warning("plain_root.shared", message, "--isolation off was given, so both work in it")
+        return Workspace(root, lock=lock, fallback=fallback)
+
+    def _session_in(self, root: Path) -> str:
+        for registry in project.registries(self.place, self.environ):
+            for record in registry.unfinished():
+                with contextlib.suppress(OSError):
+                    if (
+                        isinstance(record, Record)
+                        and record.id != self.record.id
+                        and record.workspace == os.fspath(root)
+                        and registry.is_locked(record.id)
+                    ):
+                        return f"session {record.session}"
+        return "another session"
+
+    def leave(
+        self,
+        tree: LinkedWorktree,
+        trash: Path,
+        survivors: Sequence[int],
+        *,
+        unstarted: bool = False,
+        hurry: Callable[[], bool] = lambda: False,
+    ) -> Outcome:
+        """Save and remove a session's worktree, and tell what became of it.
+
+        Arguments:
+            tree: the worktree.
+            trash: where it goes.
+            survivors: processes of the agent that could not be ended.
+            unstarted: no agent has worked in it.
+            hurry: asked after the save; whoever has no time then leaves the removal to the next start.
+
+        """
+        settings = self.settings
+        keep = "it was asked for" if settings.keep_worktree else None
+        if survivors:
+            keep = f"processes of the agent still run: {', '.join(map(str, survivors))}"
+        outcome = worktree.finish(
+            tree,
+            self.where,
+            agent_id=self.record.id,
+            session=self.record.session,
+            trash=trash,
+            keep=keep,
+            keep_dirty=settings.on_dirty is OnDirty.KEEP,
+            keep_saved=f"until ralph-wrap rm {self.record.id}" if settings.background else None,
+            unstarted=unstarted,
+            hurry=hurry,
+            reuse=self._supply.reuse,
+        )
+        if survivors:
+            outcome = outcome._replace(asked=False)
+        path = os.fspath(tree.path)
+        if outcome.saved and outcome.saved.branch:
+            self.told.event("work.saved", branch=outcome.saved.branch, paths=list(outcome.saved.paths))
+        if outcome.saved and outcome.saved.snapshots:
+            self.told.event("commits.kept", refs=list(outcome.saved.snapshots))
+        for one in outcome.saved.inner if outcome.saved else ():
+            if one.refs:
+                self.told.event(
+                    "submodule.saved", path=one.path, repository=os.fspath(one.store), refs=one.refs
+                )
+        if outcome.later:
+            self.told.warning("worktree.left", f"worktree left: {path} ({outcome.kept})", path=path)
+        elif outcome.kept:
+            self.told.warning(
+                "worktree.kept",
+                f"worktree kept: {path} ({outcome.kept})",
+                f"to save what can be saved, and remove it: ralph-wrap rm {self.record.id}",
+                path=path,
+            )
+        else:
+            self.told.event("worktree.removed", path=path)
+        return outcome
+
+    def drop_branch(self, tree: LinkedWorktree, outcome: Outcome) -> None:
+        """Delete a session's branch if it is of no use to anybody, and tell so.
+
+        Snapshots of its iterations are; without the branch, `drop` would never see to them.
+        """
+        if git.refs(self.where, f"refs/ralph/snapshots/{self.record.id}/"):
+            return
+        if worktree.drop_branch(tree, self.where, outcome):
+            self.told.event("branch.deleted", branch=tree.branch)
+
+    def _live_ids(self) -> set[str]:
+        """Return the ids of the sessions that are not finished, ours among them."""
+        for registry in project.registries(self.place, self.environ):
+            if registry.has(self.record.id):
+                return {path.stem for path in registry.agents.glob("*.json")}
+        return set()
+
+    def agent_environment(self, workspace: Workspace) -> dict[str, str]:
+        """Return what an agent gets as its environment, and warn if hooks cannot be kept out of it."""
+        repository = self.place.repository
+        environ = git.environment(self.environ) | {
+            "RALPH_AGENT_ID": self.record.id,
+            "RALPH_SESSION_ID": self.record.session,
+            "RALPH_BRANCH": workspace.branch or "",
+            "RALPH_WORKSPACE": os.fspath(workspace.path),
+            "RALPH_PROJECT": os.fspath(self.place.root),
+            "RALPH_PORT": str(port_for(self.record.id, self._live_ids())),
+        }
+        if workspace.tree is not None:
+            for key, value in worktree.environment_config(workspace.tree.registration):
+                environ = git.with_config(environ, key, value)
+        if self.settings.hooks or repository is None:
+            return environ
+        if repository.git_version < _HOOKS_OFF_SINCE:
+            self.told.warning(
+                "hooks.not_disabled",
+                "git before 2.31 cannot switch hooks off for one process: they run in the agent's commits",
+                "install git 2.31 or newer, or --hooks on",
+            )
+            return environ
+        return git.with_config(environ, *_HOOKS_OFF)

@@ -1,0 +1,92 @@
+"""What the project's ``check`` has said of branches, so that it need not run again to be known.
+
+One file, ``.ralph/run/checks.json``: by the tip that was to land, what came of it. It is a note and nothing
+more: nobody lands because of it, and what cannot be read counts as nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ralph_wrap.system import files
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+VERSION = 1
+"""Of the file."""
+
+_FILE = "checks.json"
+_KEPT = 1000  # of the newest
+_LARGEST = 1 << 20  # bytes
+
+
+class Check(NamedTuple):
+    """How the check ended for a branch.
+
+    Attributes:
+        status: exit status; 0 is a pass.
+        target: short name of the branch that it was merged with.
+        onto: where that was.
+        ended: UTC, ISO 8601.
+        command: hash of the command's text.
+
+    """
+
+    status: int
+    target: str
+    onto: str
+    ended: str
+    command: str
+
+    @property
+    def passed(self) -> bool:
+        """Whether it was satisfied."""
+        return self.status == 0
+
+
+def results(run: Path) -> dict[str, Check]:
+    """Return the newest result of each tip, by object id.
+
+    Arguments:
+        run: ``.ralph/run`` of the project.
+
+    """
+    try:
+        loaded = json.loads(files.read(run / _FILE, _LARGEST))
+        if loaded["version"] != VERSION:
+            return {}
+        return {tip: check for tip, entry in loaded["checks"].items() if (check := _checked(entry))}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return {}
+
+
+def _checked(entry: Mapping[str, Any]) -> Check | None:
+    try:
+        check = Check(**{name: entry[name] for name in Check._fields})
+    except (TypeError, KeyError):
+        return None
+    words = (check.target, check.onto, check.ended, check.command)
+    return check if type(check.status) is int and all(isinstance(word, str) for word in words) else None
+
+
+def keep(run: Path, tip: str, check: Check) -> None:
+    """Write down how a check has ended; one writer at a time.
+
+    Arguments:
+        run: ``.ralph/run`` of the project.
+        tip: of the branch.
+        check: how.
+
+    Raises:
+        OSError: it cannot be written.
+
+    """
+    known = results(run)
+    known.pop(tip, None)
+    known[tip] = check
+    newest = dict(list(known.items())[-_KEPT:])
+    document = {"version": VERSION, "checks": {oid: one._asdict() for oid, one in newest.items()}}
+    files.replace(run / _FILE, json.dumps(document, indent=1).encode() + b"\n", sync=False)

@@ -1,0 +1,314 @@
+"""What sessions there are: records joined with locks and branches, and the verdict on each."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from datetime import datetime
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from ralph_wrap import git
+from ralph_wrap.errors import NotFoundError, UsageError
+from ralph_wrap.state import project, registry, report
+from ralph_wrap.state.registry import Record, Unreadable
+from ralph_wrap.system import liveness
+from ralph_wrap.system.liveness import Life
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ralph_wrap.state.project import Project
+    from ralph_wrap.state.registry import Registry
+
+
+_NAME = re.compile(r"(?P<began>[0-9]{8}T[0-9]{6}Z-)?(?P<id>[0-9a-f]{4})")
+
+
+class Verdict(Enum):
+    """What is known of a session; *foreign* and *unknown* ones are never touched."""
+
+    LIVE = "live"
+    ORPHAN = "orphan"
+    FOREIGN = "foreign"
+    FINISHED = "finished"
+    UNKNOWN = "unknown"
+
+
+class Entry(NamedTuple):
+    """One session.
+
+    Attributes:
+        id: agent id.
+        session: session id, ``None`` if the record cannot be read.
+        verdict: what is known of it.
+        agent: what it runs.
+        iteration: the one that runs, or ran last.
+        age: seconds since it began.
+        branch: what it works on.
+        ahead: commits on *branch* since the session began.
+        workspace: where it works.
+        note: why the record cannot be read.
+        ended_by: from the report of a finished session, as the next three; ``None`` if that cannot be read.
+        exit_status: of ``ralph-wrap run``.
+        saved: the branch that holds what was uncommitted.
+        kept: why its worktree is still there.
+
+    """
+
+    id: str
+    session: str | None
+    verdict: str
+    agent: str | None
+    iteration: int | None
+    age: int | None
+    branch: str | None
+    ahead: int | None
+    workspace: str | None
+    note: str | None
+    ended_by: str | None = None
+    exit_status: int | None = None
+    saved: str | None = None
+    kept: str | None = None
+
+
+class Found(NamedTuple):
+    """One session that somebody has named, or one of all that are not finished.
+
+    Attributes:
+        id: agent id.
+        home: the registry that it is in.
+        record: ``None`` if it cannot be read.
+        verdict: what was known of it when it was looked up.
+        note: why that is *unknown*.
+
+    """
+
+    id: str
+    home: Registry
+    record: Record | None
+    verdict: Verdict
+    note: str = ""
+
+    @property
+    def name(self) -> str:
+        """The session id, or the agent id if nothing else is known."""
+        return self.record.session if self.record else self.id
+
+    @property
+    def directory(self) -> Path | None:
+        """The session's own directory; ``None`` if that is not known."""
+        return self.home.sessions / self.record.session if self.record else None
+
+    def again(self) -> Found:
+        """Return what is known of it by now; *finished* once its record has left and its lock is free."""
+        there = _unfinished(self.home, self.id)
+        if there is not None and (there.record is None or there.name == self.name):
+            return there
+        held = False
+        if there is None:
+            with contextlib.suppress(OSError):  # the record leaves first, then the lock
+                held = self.home.is_locked(self.id)
+        return self._replace(verdict=Verdict.LIVE if held else Verdict.FINISHED)
+
+
+def find(place: Project, environ: Mapping[str, str], name: str) -> Found:
+    """Return the session of a name: the one that is not finished, else the newest one that is.
+
+    Arguments:
+        place: the project.
+        environ: our environment.
+        name: an agent id, or a session id.
+
+    Raises:
+        UsageError: it is neither.
+        NotFoundError: there is no such session.
+
+    """
+    parts = check_name(name)
+    homes = list(project.registries(place, environ))
+    for home in homes:
+        found = _unfinished(home, parts["id"])
+        if found is not None and (not parts["began"] or found.name == name):
+            return found
+    records = (path for home in homes for path in home.finished_paths(f"*-{parts['id']}"))
+    fitting = [path for path in records if name in {parts["id"], path.parent.name}]
+    if not fitting:
+        raise NotFoundError(f"there is no session {name} in {place.root}", "ralph-wrap ps --all lists them")
+    newest = max(fitting, key=lambda path: path.parent.name)
+    home = registry.Registry(newest.parents[2])
+    read = registry.read(newest)
+    if isinstance(read, Unreadable):
+        return Found(parts["id"], home, None, Verdict.UNKNOWN, read.reason)
+    return Found(parts["id"], home, read, Verdict.FINISHED)
+
+
+def check_name(name: str) -> re.Match[str]:
+    """Return the parts of what may name a session, and a file.
+
+    Raises:
+        UsageError: it is neither an agent id nor a session id.
+
+    """
+    if parts := _NAME.fullmatch(name):
+        return parts
+    raise UsageError(
+        f"{name} is no session", "an id has four digits of 0-9 and a-f; ralph-wrap ps lists them"
+    )
+
+
+def unfinished(place: Project, environ: Mapping[str, str]) -> list[Found]:
+    """Return every session of a project that is not finished."""
+    found = [
+        _unfinished(home, record.id)
+        for home in project.registries(place, environ)
+        for record in home.unfinished()
+    ]
+    return [one for one in found if one is not None and one.verdict is not Verdict.FINISHED]
+
+
+def _unfinished(home: Registry, agent_id: str) -> Found | None:
+    """Return the session whose record is in *agents*; ``None`` if there is none, or no longer."""
+    read = registry.read(home.agents / f"{agent_id}.json")
+    note = ""
+    verdict = Verdict.UNKNOWN
+    if isinstance(read, Unreadable):
+        note = read.reason
+    else:
+        try:
+            verdict = verdict_on(read, home)
+        except OSError as error:
+            note = f"its lock cannot be read: {error.strerror}"
+    if not home.has(agent_id):
+        return None
+    return Found(agent_id, home, read if isinstance(read, Record) else None, verdict, note)
+
+
+def classify(
+    record: Record, *, locked: bool, running: bool, boot_id: str, host: str, copied: bool = False
+) -> Verdict:
+    """Return the verdict on a record that can be read.
+
+    Arguments:
+        record: of the session.
+        locked: somebody holds its lock.
+        running: its owner's process is seen here.
+        boot_id: of this kernel.
+        host: this one's name.
+        copied: its lock is not the one that its owner holds: record and lock were copied, or restored.
+
+    """
+    if record.state == "finished" and not locked:
+        return Verdict.FINISHED
+    if copied and not locked and not running:
+        return Verdict.FOREIGN
+    life = liveness.judge(
+        locked=locked,
+        running=running,
+        owner_boot_id=record.boot_id,
+        owner_host=record.host,
+        boot_id=boot_id,
+        host=host,
+    )
+    return {Life.ALIVE: Verdict.LIVE, Life.DEAD: Verdict.ORPHAN, Life.FOREIGN: Verdict.FOREIGN}[life]
+
+
+def sessions(place: Project, environ: Mapping[str, str], now: datetime, *, finished: bool) -> list[Entry]:
+    """Return every session of a project that is not finished, oldest first.
+
+    Arguments:
+        place: the project.
+        environ: our environment.
+        now: for the ages.
+        finished: the finished ones too.
+
+    """
+    entries = []
+    for home in project.registries(place, environ):
+        for found in home.unfinished():
+            entry = _entry(found, home, place, environ, now)
+            # A record that is gone by now was released since it was read: it is among the finished ones.
+            if home.has(found.id) and (finished or entry.verdict != Verdict.FINISHED.value):
+                entries.append(_with_end(entry, home))
+        if finished:
+            entries += [
+                _with_end(_entry(found, None, place, environ, now), home) for found in home.finished()
+            ]
+    return sorted(entries, key=lambda entry: (entry.session or "", entry.id))
+
+
+def verdict_on(record: Record, home: Registry) -> Verdict:
+    """Return the verdict on a record in a registry, as seen from here.
+
+    Raises:
+        OSError: its lock cannot be read.
+
+    """
+    return classify(
+        record,
+        locked=home.is_locked(record.id),
+        running=liveness.is_running(record.owner),
+        boot_id=liveness.boot_id(),
+        host=liveness.host(),
+        copied=record.lock_inode not in {0, home.lock_inode(record.id)},
+    )
+
+
+def _entry(
+    found: Record | Unreadable,
+    home: Registry | None,
+    place: Project,
+    environ: Mapping[str, str],
+    now: datetime,
+) -> Entry:
+    """Return what is known of a record; *home* is the registry it lives in, ``None`` if it is finished."""
+    if isinstance(found, Unreadable):
+        return _unknown(found.id, found.reason)
+    verdict = Verdict.FINISHED
+    if home is not None:
+        try:
+            verdict = verdict_on(found, home)
+        except OSError as error:
+            return _unknown(found.id, f"its lock cannot be read: {error.strerror}")
+    ahead = None
+    if place.repository is not None and found.branch and found.base:
+        ahead = git.count_commits(place.git(environ), found.base, f"refs/heads/{found.branch}")
+    return Entry(
+        id=found.id,
+        session=found.session,
+        verdict=verdict.value,
+        agent=found.agent,
+        iteration=found.iteration,
+        age=max(0, int((now - registry.started(found.session)).total_seconds())),
+        branch=found.branch,
+        ahead=ahead,
+        workspace=found.workspace,
+        note=None,
+    )
+
+
+def _with_end(entry: Entry, home: Registry) -> Entry:
+    """Add how a session has ended, if it has, and as far as its report can be read."""
+    if entry.verdict != Verdict.FINISHED.value or entry.session is None:
+        return entry
+    told = report.read(home.sessions / entry.session / "report.json")
+    known = told.to_dict() if told else {}  # whatever somebody made of the file
+    kinds = {"ended_by": str, "exit_status": int, "saved": str, "kept": str}
+    fitting = {name: known[name] for name, kind in kinds.items() if isinstance(known.get(name), kind)}
+    return entry._replace(**fitting)
+
+
+def _unknown(agent_id: str, reason: str) -> Entry:
+    return Entry(
+        id=agent_id,
+        session=None,
+        verdict=Verdict.UNKNOWN.value,
+        agent=None,
+        iteration=None,
+        age=None,
+        branch=None,
+        ahead=None,
+        workspace=None,
+        note=reason,
+    )

@@ -1,0 +1,286 @@
+"""What a session tells at its start and at its end, for people and as ``report.json``."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ralph_wrap.errors import RalphError
+from ralph_wrap.state.registry import started
+from ralph_wrap.system import files
+from ralph_wrap.system.log import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from ralph_wrap.agents.output import Spent
+    from ralph_wrap.state.registry import Record
+
+VERSION = 1
+"""Of ``report.json``."""
+
+_LONGEST = 500  # characters that are repeated of what was typed
+_NAMED = 10  # changes outside that are named; the others are counted
+
+
+_BRAKES = {
+    "max-iterations": "--max-iterations: so many were asked for",
+    "max-failures": "--max-failures: so many iterations in a row have failed",
+    "max-stalls": "--max-stalls: so many iterations in a row have changed nothing",
+    "max-time": "--max-time: it is over",
+    "max-cost": "--max-cost: it is spent",
+    "max-tokens": "--max-tokens: they are spent",
+    "usage-limit": "the account's usage limit holds longer than --max-time",
+    "leak": "--on-leak stop: something outside the worktree has changed",
+}
+"""What has ended a loop that was not done, for people."""
+
+
+class SessionReport(NamedTuple):
+    """How a session ended. ``None`` where something does not apply or was not looked at.
+
+    Attributes:
+        id: agent id.
+        session: session id.
+        agent: what it ran.
+        started: UTC, ISO 8601.
+        ended: the same.
+        ended_by: promise, max-iterations, max-failures, max-stalls, max-time, max-cost, max-tokens,
+            usage-limit, stop, signal, leak, not-started, error, killed.
+        exit_status: of ``ralph-wrap run``.
+        error: what went wrong, where an error ended it.
+        iterations: how many were started.
+        commits: on *branch* since *base*.
+        cost_usd: what the agent reported, in US dollars.
+        tokens: what it reported to have read and written, from caches as well.
+        branch: what the session worked on; ``None`` in the plain project root, or if nothing is left of it.
+        base: the commit it started from.
+        saved: the branch that holds what was uncommitted.
+        saved_paths: what was uncommitted.
+        snapshots: refs that hold commits which were on no branch.
+        submodules: of which something was saved: path, repository that holds it now, refs there.
+        workspace: where the agent worked.
+        kept: why the worktree is still there.
+        ignored_removed: ignored files that went with the worktree: their number, and the first few names.
+        leaks: what has changed outside the worktree, and when; ``None`` without one.
+        fallback: why there was no worktree.
+
+    """
+
+    id: str
+    session: str
+    agent: str
+    started: str
+    ended: str
+    ended_by: str
+    exit_status: int
+    iterations: int
+    error: str | None = None
+    commits: int | None = None
+    cost_usd: float | None = None
+    tokens: int | None = None
+    branch: str | None = None
+    base: str | None = None
+    saved: str | None = None
+    saved_paths: tuple[str, ...] = ()
+    snapshots: tuple[str, ...] = ()
+    submodules: tuple[dict[str, Any], ...] = ()
+    workspace: str | None = None
+    kept: str | None = None
+    ignored_removed: dict[str, Any] | None = None
+    leaks: tuple[str, ...] | None = None
+    fallback: str | None = None
+
+    @classmethod
+    def of(
+        cls,
+        record: Record,
+        *,
+        ended_by: str,
+        exit_status: int,
+        commits: int | None,
+        iterations: int,
+        spent: Spent | None = None,
+    ) -> SessionReport:
+        """Return the report of a session that ends now.
+
+        Arguments:
+            record: of the session.
+            ended_by: see above.
+            exit_status: see above.
+            commits: on its branch; ``None`` if there is no such branch.
+            iterations: how many were started.
+            spent: what the agent has reported.
+
+        """
+        return cls(
+            id=record.id,
+            session=record.session,
+            agent=record.agent,
+            started=started(record.session).isoformat(),
+            ended=datetime.now(UTC).isoformat(timespec="seconds"),
+            ended_by=ended_by,
+            exit_status=exit_status,
+            iterations=iterations,
+            commits=commits,
+            cost_usd=spent.cost if spent else None,
+            tokens=spent.tokens if spent else None,
+            branch=record.branch if commits is not None else None,
+            base=record.base,
+            workspace=record.workspace,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what stands in ``report.json``."""
+        return {"version": VERSION, **self._asdict()}
+
+    def to_json(self) -> bytes:
+        """Return ``report.json``."""
+        return json.dumps(self.to_dict(), indent=1).encode() + b"\n"
+
+
+def read(path: Path) -> SessionReport | None:
+    """Read a report, whatever somebody made of the file; ``None`` if it is none of this version."""
+    try:
+        loaded = json.loads(files.read(path))
+        if not isinstance(loaded, dict) or loaded.pop("version", None) != VERSION:
+            return None
+        return SessionReport(**{name: loaded[name] for name in SessionReport._fields if name in loaded})
+    except (OSError, ValueError, TypeError, RecursionError):
+        return None
+
+
+def banner(record: Record, output: str) -> str:
+    """Return what a person sees when a session starts.
+
+    Arguments:
+        record: of the session.
+        output: path of its ``output.log``.
+
+    """
+    rows = [
+        ("session", record.session),
+        (
+            "branch",
+            f"{record.branch} from {(record.base or '')[:12]}" if record.branch else "none: not isolated",
+        ),
+        ("workspace", record.workspace or ""),
+        ("agent", record.agent),
+        ("output", output),
+    ]
+    return _table("ralph-wrap: session started", rows)
+
+
+def summary(report: SessionReport, root: Path, log: Path, typed: Sequence[str] | None = None) -> str:
+    """Return what a person sees when a session has ended.
+
+    Arguments:
+        report: how.
+        root: of the project.
+        log: its ``output.log``.
+        typed: see ``Settings.typed``.
+
+    """
+    rows = [("session", report.session)]
+    if report.ended_by in _BRAKES:
+        rows.append(("brake", _BRAKES[report.ended_by]))
+    if report.branch:
+        rows.append(("branch", f"{report.branch}, {_counted(report.commits or 0, 'commit')}"))
+    if report.saved:
+        left = f", {_counted(len(report.saved_paths), 'path')} not committed" if report.saved_paths else ""
+        rows.append(("saved", f"{report.saved}{left}"))
+    rows += [("saved", ref) for ref in report.snapshots]
+    for one in report.submodules:
+        seen = f"git --git-dir={shlex.quote(one['repository'])} log -p -m --first-parent"
+        rows += [("submodule", f"{one['path']}: {seen} {ref}") for ref in one["refs"]]
+    if report.workspace and report.base:
+        rows.append(("worktree", f"kept: {report.workspace} ({report.kept})" if report.kept else "removed"))
+    if report.ignored_removed and report.ignored_removed["files"]:
+        names = ", ".join(report.ignored_removed["paths"])
+        rows.append(("ignored", f"{_counted(report.ignored_removed['files'], 'file')} went with it: {names}"))
+    if report.tokens is not None:
+        cost = "" if report.cost_usd is None else f", ${report.cost_usd:.2f} reported"
+        rows.append(("spent", f"{_counted(report.tokens, 'token')}{cost}"))
+    rows += _outside(report.leaks or ())
+    rows.append(("output", os.fspath(log)))
+    rows += _next(report, root, typed)
+    return _table(f"ralph-wrap: {ending(report)}", rows)
+
+
+def how_it_ended(
+    result: tuple[str, int] | None,
+    signalled: int | None,
+    failure: BaseException | None,
+    *,
+    agent_started: bool,
+) -> tuple[str, int]:
+    """Return what ended a session, and its exit status, which a later signal still decides.
+
+    Arguments:
+        result: how the loop ended, and its status, if it came to an end.
+        signalled: the first signal, if one came.
+        failure: what was raised, if anything was.
+        agent_started: the agent was started at least once.
+
+    """
+    by_signal = 128 + signalled if signalled else None
+    if result is not None:
+        ended_by, status = result
+        return ended_by, by_signal or status
+    if by_signal:
+        return "signal", by_signal
+    if isinstance(failure, RalphError):
+        return "error" if agent_started else "not-started", failure.exit_code
+    if failure is not None:
+        return "error", RalphError.exit_code
+    return "not-started", 0
+
+
+def _next(report: SessionReport, root: Path, typed: Sequence[str] | None) -> Iterator[tuple[str, str]]:
+    """Yield the commands to type next."""
+    where = shlex.quote(os.fspath(root))
+    branch = report.branch or ""
+    saved = report.saved if report.saved_paths else None
+    if branch.startswith("ralph/") and (report.commits or saved):
+        name = report.id if branch == f"ralph/{report.id}" else branch
+        shown = "diff --saved" if saved else "diff"
+        verbs = " and ".join(verb for verb, does in (("merge", report.commits), ("apply", saved)) if does)
+        yield "next", f"ralph-wrap {shown} -C {where} {shlex.quote(name)}, then ralph-wrap {verbs}"
+    elif branch and report.commits:  # the user's own, which is theirs to land
+        yield "next", f"git -C {where} log -p {(report.base or '')[:12]}..{shlex.quote(branch)}"
+    elif saved:
+        yield "next", f"git -C {where} diff {shlex.quote(saved)}^ {shlex.quote(saved)}"
+    if report.branch and report.ended_by in _BRAKES and not report.kept:  # its branch is still checked out
+        again = shlex.join(typed) if typed is not None else ""
+        if typed is None or len(again) > _LONGEST or not again.isprintable():
+            again = "…"
+        yield "go on", f"ralph-wrap run -C {where} --branch {shlex.quote(report.branch)} {again}".rstrip()
+    if report.kept and report.workspace:
+        yield "remove", f"ralph-wrap rm -C {where} {report.id}"
+
+
+def _outside(leaks: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for line in leaks[:_NAMED]:
+        yield "outside", line
+    if len(leaks) > _NAMED:
+        yield "", f"and {len(leaks) - _NAMED} more changes: see report.json"
+
+
+def ending(report: SessionReport) -> str:
+    """Return how a session ended, in one line."""
+    return (
+        f"session ended by {report.ended_by} after {_counted(report.iterations, 'iteration')}"
+        f" (exit status {report.exit_status})"
+    )
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _table(title: str, rows: Sequence[tuple[str, str]]) -> str:
+    return "\n".join((title, *(f"  {label:<10} {one_line(words)}" for label, words in rows)))

@@ -1,0 +1,237 @@
+"""Narration on stderr and the event log.
+
+An event is a noun and a past verb (``worktree.removed``) with facts. All of them go to the session's
+``events.jsonl``; those with a ``message`` are narrated as well: on a terminal as a sentence, by structlog,
+else as the same line of JSON, which needs no more than the event log does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import stat
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from ralph_wrap.system.status_line import LastLine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, MutableMapping
+    from pathlib import Path
+
+    from structlog.typing import BindableLogger, WrappedLogger
+
+_BLOCKED_READER = 1000  # milliseconds to wait for somebody who has stopped reading our stderr
+_CHUNK = 4096  # bytes that fit into a pipe that poll() says has room (pipe(7): PIPE_BUF)
+
+
+class Log:
+    """Where a session tells what happens.
+
+    Neither a full disk, nor a reader that went away or stands still, ever stops the teller.
+
+    Arguments:
+        descriptor: where narration goes; normally 2.
+        colour: sentences may be coloured.
+        terminal: narrate in sentences.
+        dumb: a terminal on which no line can be taken away again.
+        spared: modules that structlog loads only if they are there, and that are not for this process.
+        also: names of events that are narrated without a message, too, unless on a terminal.
+
+    Attributes:
+        last_line: of the terminal, which others may write on, too.
+
+    """
+
+    def __init__(
+        self,
+        descriptor: int,
+        *,
+        terminal: bool,
+        colour: bool,
+        dumb: bool = False,
+        spared: tuple[str, ...] = (),
+        also: tuple[str, ...] = (),
+    ) -> None:
+        self.last_line = LastLine(descriptor, drawn=terminal and not dumb)
+        self._descriptor = descriptor
+        self._terminal = terminal
+        self._colour = colour
+        self._spared = spared
+        self._also = () if terminal else also
+        self._is_dumb = dumb
+        self._file = -1
+        self._early: list[bytes] | None = []
+        self._torn = False
+        self._identity: Mapping[str, str] = {}
+        self._narrator: BindableLogger | None = None
+
+    def load(self) -> None:
+        """Load what narration needs: as slow as several git commands, so do it while waiting for one."""
+        if self._terminal and self._narrator is None:
+            with _without(*self._spared):
+                import structlog  # noqa: PLC0415 -- see above
+            self._narrator = structlog.wrap_logger(structlog.ReturnLogger(), processors=[self._narrate])
+
+    def attach(self, path: Path, **identity: str) -> None:
+        """Write events to a file from now on, those told already first.
+
+        Arguments:
+            path: the event log.
+            identity: facts that belong to each event.
+
+        """
+        self._identity = identity
+        with contextlib.suppress(OSError):  # as with a disk that is full later
+            self._file = os.open(
+                path,
+                os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC,
+                0o666,
+            )
+            if not stat.S_ISREG(os.fstat(self._file).st_mode):  # a FIFO, say, that somebody put there
+                self.close()
+        early, self._early = self._early or [], None
+        for line in early:
+            self._append(line)
+
+    def event(self, event: str, message: str = "", **facts: Any) -> None:
+        """Tell that something happened; with a message, also to whoever watches."""
+        self._tell("info", event, "", **_without_empty(message=message), **facts)
+
+    def warning(self, event: str, message: str, hint: str = "", **facts: Any) -> None:
+        """Tell what somebody should know, and what to do about it."""
+        self._tell("warning", event, "", message=message, **_without_empty(hint=hint), **facts)
+
+    def error(self, event: str, message: str, hint: str = "", **facts: Any) -> None:
+        """Tell why this ends."""
+        self._tell("error", event, "", message=message, **_without_empty(hint=hint), **facts)
+
+    def block(self, event: str, message: str, text: str, **facts: Any) -> None:
+        """Tell that something happened; on a terminal by several lines instead of one.
+
+        Arguments:
+            event: its name.
+            message: in one line, for narration that is no terminal.
+            text: in several.
+            facts: what belongs to it.
+
+        """
+        self._tell("info", event, text, message=message, **facts)
+
+    @property
+    def shows_progress(self) -> bool:
+        """Whether somebody sees progress."""
+        return self._terminal and not self._is_dumb
+
+    def progress(self, text: str) -> None:
+        """Show on the last line of a terminal how far long work is; an empty text clears it."""
+        if self._terminal:
+            self.last_line.show(one_line(text))
+
+    def close(self) -> None:
+        """Close the event log."""
+        if self._file >= 0:
+            os.close(self._file)
+        self._file = -1
+
+    def _tell(self, level: str, event: str, text: str, /, **facts: Any) -> None:
+        at = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+        told = {"at": at, "level": level, "event": event, **self._identity, **facts}
+        line = json.dumps(told, default=str).encode() + b"\n"
+        if self._early is None:
+            self._append(line)
+        else:
+            self._early.append(line)
+        if "message" in facts or event in self._also:
+            self.load()
+            if self._narrator is None:
+                self._write(line)
+            else:
+                getattr(self._narrator, level)(text=text, **told)
+
+    def _append(self, line: bytes) -> None:
+        if self._torn:  # the disk was full in the middle of the last one
+            line = b"\n" + line
+        try:
+            self._torn = os.write(self._file, line) < len(line)
+        except OSError:  # still full, or there is no file: the narration tells it all the same
+            return
+
+    def _narrate(
+        self, _logger: WrappedLogger, _method: str, event: MutableMapping[str, Any]
+    ) -> MutableMapping[str, Any]:
+        text = f"{event['text']}\n".encode(errors="backslashreplace")
+        words = self.last_line.begun() + (text if event["text"] else _sentence(event, colour=self._colour))
+        self._write(words)
+        self.last_line.wrote(words)
+        return event
+
+    def _write(self, line: bytes) -> None:
+        poll = select.poll()
+        poll.register(self._descriptor, select.POLLOUT)
+        with contextlib.suppress(OSError):
+            while line and poll.poll(_BLOCKED_READER):
+                line = line[os.write(self._descriptor, line[:_CHUNK]) :]
+
+
+def traceback_of(error: BaseException) -> list[str]:
+    """Return where an error comes from, for an event."""
+    import traceback  # noqa: PLC0415 -- slow, and most sessions need none
+
+    return traceback.format_exception(error)
+
+
+def on_stderr(environ: Mapping[str, str], *, spared: tuple[str, ...] = (), also: tuple[str, ...] = ()) -> Log:
+    """Return a log that narrates on our stderr: coloured on a terminal without NO_COLOR.
+
+    Arguments:
+        environ: our environment.
+        spared: see :class:`Log`.
+        also: see :class:`Log`.
+
+    """
+    terminal = os.isatty(2)
+    colour = terminal and not environ.get("NO_COLOR")
+    dumb = environ.get("TERM", "dumb") == "dumb"  # as git(1) takes it
+    return Log(2, terminal=terminal, colour=colour, dumb=dumb, spared=spared, also=also)
+
+
+_COLOURS = {"warning": "\x1b[33m", "error": "\x1b[31m", "hint": "\x1b[36m"}
+
+
+def _sentence(event: MutableMapping[str, Any], *, colour: bool) -> bytes:
+    level = event["level"]
+    rows = [("" if level == "info" else level, event["message"])]
+    if "hint" in event:
+        rows.append(("hint", event["hint"]))
+    text = ""
+    for label, words in rows:
+        mark = f"{_COLOURS[label]}{label}:\x1b[0m " if colour and label else f"{label}: " if label else ""
+        text += f"ralph-wrap: {mark}{one_line(words)}\n"
+    return text.encode(errors="backslashreplace")
+
+
+def one_line(words: str) -> str:
+    """Return text that stays on its line and does nothing to a terminal: names of files can hold anything."""
+    if words.isprintable():
+        return words
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in words)
+
+
+@contextlib.contextmanager
+def _without(*names: str) -> Iterator[None]:
+    absent = [name for name in names if name not in sys.modules]
+    for name in absent:
+        sys.modules[name] = None  # type: ignore[assignment]  # documented: importing it then raises
+    try:
+        yield
+    finally:
+        for name in absent:
+            del sys.modules[name]
+
+
+def _without_empty(**facts: str) -> dict[str, str]:
+    return {name: value for name, value in facts.items() if value}

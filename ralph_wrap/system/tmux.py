@@ -1,0 +1,90 @@
+"""tmux(1): a session of its own for whoever works in a directory."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ralph_wrap.errors import ConflictError, RalphError, UsageError
+from ralph_wrap.system.process import OWN_COMMAND, Completed, Running
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_PAUSES = (0.05, 0.2)
+"""Seconds between attempts: a server whose last session has just ended takes new ones, and then ends with
+them (measured with tmux 3.3: 5 of 300 times)."""
+
+
+def start(name: str, directory: Path, environ: Mapping[str, str]) -> str:
+    """Start a detached session in a directory.
+
+    Arguments:
+        name: what it is to be called.
+        directory: where its shell starts.
+        environ: our environment, which says where the server is.
+
+    Returns:
+        What it is called: tmux replaces some characters.
+
+    Raises:
+        UsageError: tmux is not there.
+        ConflictError: there is a session of this name.
+        RalphError: tmux refused.
+
+    """
+    # A colon or a period would name a window or a pane.
+    wanted = name.replace(":", "_").replace(".", "_")
+    if _run(environ, "has-session", "-t", f"={wanted}").status == 0:
+        raise ConflictError(f"there is a tmux session {wanted}", f"tmux kill-session -t ={wanted}")
+    for pause in (*_PAUSES, None):
+        made = _run(
+            environ,
+            *("new-session", "-d", "-P", "-F", "#{session_name}", "-s", wanted, "-c", os.fspath(directory)),
+        )
+        if pause is None or made.status == 0:
+            break
+        time.sleep(pause)
+    if made.status != 0:
+        raise RalphError(f"tmux cannot start a session: {made.stderr.decode(errors='replace').strip()}")
+    return made.stdout.decode(errors="surrogateescape").removesuffix("\n")
+
+
+def is_in(name: str, directory: Path, environ: Mapping[str, str]) -> bool:
+    """Tell whether a session lives that was started in a directory.
+
+    Raises:
+        UsageError: tmux is not there.
+
+    """
+    asked = _run(environ, "list-sessions", "-F", "#{session_name}\t#{session_path}")
+    return os.fsencode(f"{name}\t{directory}") in asked.stdout.split(b"\n")
+
+
+def kill(name: str, environ: Mapping[str, str]) -> None:
+    """End a session with everything that runs in it.
+
+    Raises:
+        UsageError: tmux is not there.
+        RalphError: tmux refused.
+
+    """
+    killed = _run(environ, "kill-session", "-t", f"={name}")
+    if killed.status != 0:
+        raise RalphError(
+            f"tmux session {name} cannot be ended: {killed.stderr.decode(errors='replace').strip()}",
+            f"tmux kill-session -t ={name}",
+        )
+
+
+def _run(environ: Mapping[str, str], *arguments: str) -> Completed:
+    # Its server stays, and with it what it inherits: it is none of our own short commands, and its working
+    # directory would count as work in that directory.
+    argv = ("env", "-u", OWN_COMMAND, "tmux", *arguments)
+    with Running(argv, cwd=Path("/"), env=environ, with_terminal=False) as running:
+        completed = running.wait()
+    if completed.status in {126, 127}:
+        raise UsageError("tmux is not installed", "install it: apt-get install tmux; or leave out --tmux")
+    return completed

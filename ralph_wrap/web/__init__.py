@@ -1,4 +1,0 @@
-"""A local page on which branches are reviewed, landed and dropped, and sessions watched and stopped.
-
-Importing ``server`` or ``file`` needs the extra ``web``.
-"""

@@ -1,0 +1,1 @@
+"""Make a worktree in one transaction."""

@@ -1,0 +1,257 @@
+"""Initialise the submodules of a new worktree, so that what is in it can be built.
+
+Not by ``git submodule init``, which writes to the configuration that all worktrees share: each gets what it
+needs on the command line of its own ``git submodule update``.
+
+A submodule that the main checkout has is cloned from there, which needs no network and, by hard links, hardly
+any room; then it has the remote, and the remote's branches, that its model has. Only for that clone, whose
+URL is ours, is the file protocol allowed, which git forbids in submodules (CVE-2022-39253). All others come
+from where the configuration or ``.gitmodules`` says, under git's own rules. Commands that stand there as a
+way to update are never run. What the user has switched off, by ``active`` or ``update = none``, stays off.
+
+Whatever fails, there is a worktree: what was begun is taken away again, and a line says so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import time
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from ralph_wrap import git
+from ralph_wrap.errors import GitError
+from ralph_wrap.worktree.save.copy_commits import is_repository, record_cloned
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from ralph_wrap.git import Git
+    from ralph_wrap.system.log import Log
+    from ralph_wrap.system.process import Running
+    from ralph_wrap.worktree.create.transaction import LinkedWorktree
+
+_LIMIT = 600.0  # seconds for all of them
+_LATENCY = 0.1  # seconds until a signal ends a clone
+_SILENT = 1.0  # seconds before progress is shown
+
+
+class _StoppedError(Exception):
+    """There is no time for more."""
+
+
+def init_submodules(
+    tree: LinkedWorktree,
+    where: Git,
+    *,
+    told: Log,
+    stopped: Callable[[], bool] = lambda: False,
+    limit: float = _LIMIT,
+) -> None:
+    """Initialise the submodules of a new worktree, those in submodules included, and tell of it.
+
+    Arguments:
+        tree: nobody works in it yet.
+        where: git in the repository.
+        told: of how many there are, and of those that cannot be had.
+        stopped: tells that a signal came; what has not been begun is then left out.
+        limit: seconds for all of them.
+
+    """
+    populating = _Populating(where, told, stopped, time.monotonic() + limit)
+    try:
+        populating.enter(tree.path, tree.registration, tree.common_dir, "")
+    except _StoppedError as error:
+        if not stopped():
+            told.warning("submodules.not_initialised", f"submodules left out: {error}", _hint(tree.path))
+    except Exception as error:  # noqa: BLE001 -- nobody else would remove the worktree
+        told.warning("submodules.not_initialised", f"submodules left out: {error}", _hint(tree.path))
+    if populating.count:
+        told.event(
+            "submodules.initialised", f"submodules initialised: {populating.count}", count=populating.count
+        )
+
+
+def _hint(top: Path) -> str:
+    return f"git -C {top} submodule update --init --recursive"
+
+
+class _Populating:
+    """Submodules of one worktree.
+
+    Attributes:
+        count: how many were initialised.
+
+    """
+
+    def __init__(self, where: Git, told: Log, stopped: Callable[[], bool], deadline: float) -> None:
+        self._where = where
+        self._told = told
+        self._stopped = stopped
+        self._deadline = deadline
+        self.count = 0
+
+    def enter(self, top: Path, repository: Path, model: Path | None, above: str) -> None:
+        """Initialise the submodules of a worktree or of a submodule.
+
+        Arguments:
+            top: its directory.
+            repository: of it.
+            model: the main checkout's repository of the same, if it has one.
+            above: path of *top* in the worktree, with a slash.
+
+        """
+        modules = top / ".gitmodules"
+        if modules.is_symlink() or not modules.is_file():
+            return
+        here = self._where._replace(cwd=top)
+        said = _configured(here, "--file", os.fspath(modules))
+        config = _configured(here)
+        names = {value: key.removesuffix(".path") for key, value in said.items() if key.endswith(".path")}
+        for commit, path in _gitlinks(here):
+            section = names.get(path)
+            if section is None or _is_off(section, said, config):
+                continue
+            name = section.removeprefix("submodule.")
+            if not _is_plain(name):
+                self._left_out(top, above + path, f"its name {name!r} is none that git would take")
+                continue
+            place = repository / "modules" / name
+            own = model / "modules" / name if model else None
+            if own is not None and not is_repository(own):
+                own = None
+            active = () if _has_a_say(section, config) else ("-c", f"{section}.active=true")
+            if self._cloned_from_own(here, path, section, commit, place, own, above):
+                self._done(top / path, place, own, f"{above}{path}/")
+            elif reason := self._update(here, path, place, above, active):
+                self._left_out(top, above + path, reason)
+            elif (top / path / ".git").is_file():
+                record_cloned(_inside(here, top / path, place), place)
+                self._done(top / path, place, own, f"{above}{path}/")
+
+    def _cloned_from_own(
+        self, here: Git, path: str, section: str, commit: str, place: Path, own: Path | None, above: str
+    ) -> bool:
+        if own is None or not _can_be_cloned(self._where, own, commit):
+            return False
+        local = ("-c", f"{section}.url={own}", "-c", "protocol.file.allow=always")
+        if self._update(here, path, place, above, local) is not None:
+            return False
+        top = here.cwd / path
+        if not (top / ".git").is_file():
+            return False
+        _become_like(_inside(here, top, place), own)
+        return True
+
+    def _done(self, top: Path, repository: Path, model: Path | None, above: str) -> None:
+        self.count += 1
+        self.enter(top, repository, model, above)
+
+    def _left_out(self, top: Path, path: str, reason: str) -> None:
+        self._told.warning(
+            "submodules.not_initialised", f"submodule {path} is not initialised: {reason}", _hint(top)
+        )
+
+    def _update(self, here: Git, path: str, place: Path, above: str, config: tuple[str, ...]) -> str | None:
+        """Clone a submodule and check it out; return why not, and leave nothing of it then."""
+        if self._stopped() or time.monotonic() > self._deadline:
+            raise _StoppedError("there was no time")
+        words = ("submodule", "update", "--checkout", "--", f":(top,literal){path}")
+        try:
+            with git.start(here, *words, config=config) as running:
+                self._wait(running, f"{above}{path}")
+                git.finish(running, "submodule update")
+        except GitError as error:
+            _take_back(here.cwd / path, place)
+            return error.message
+        except BaseException:
+            _take_back(here.cwd / path, place)
+            raise
+        return None
+
+    def _wait(self, running: Running, path: str) -> None:
+        begun = time.monotonic()
+        while not running.ended(_LATENCY):
+            now = time.monotonic()
+            if self._stopped() or now > self._deadline:
+                raise _StoppedError(f"{path} took too long")
+            if now > begun + _SILENT:
+                self._told.progress(f"submodule {path}: {running.latest()}")
+        if time.monotonic() > begun + _SILENT:
+            self._told.progress("")
+
+
+def _inside(here: Git, top: Path, repository: Path) -> Git:
+    # Named explicitly: what is written must never be written to the repository above.
+    return here._replace(cwd=top, git_dir=repository, common_dir=repository, work_tree=top)
+
+
+def _become_like(here: Git, own: Path) -> None:
+    """Have a clone of the main checkout's repository know what that knows of its remote."""
+    with contextlib.suppress(GitError):
+        branches = "+refs/remotes/origin/*:refs/remotes/origin/*"
+        git.run(here, "fetch", "--quiet", "--no-tags", "--no-recurse-submodules", own, branches)
+        asked = ("config", "--file", own / "config", "--get", "remote.origin.url")
+        url = git.run(here, *asked, accept=(0, 1)).stdout
+        if url:
+            git.run(here, "config", "remote.origin.url", git.text(url).removesuffix("\n"))
+
+
+def _configured(here: Git, *source: str) -> dict[str, str]:
+    answer = git.run(here, "config", "-z", *source, "--get-regexp", r"^submodule\.", accept=(0, 1))
+    entries = (entry.partition("\n") for entry in git.text(answer.stdout).split("\0") if entry)
+    return {key: value if newline else "true" for key, newline, value in entries}
+
+
+def _gitlinks(here: Git) -> list[tuple[str, str]]:
+    """Return commit and path of each submodule that is checked out: a sparse checkout leaves some out."""
+    listing = git.run(here, "ls-files", "-t", "-s", "-z").stdout
+    found = re.findall(rb"(?:\A|\0)H 160000 ([0-9a-f]+) 0\t([^\0]+)", listing)
+    return [(git.text(oid), git.text(path)) for oid, path in found]
+
+
+def _is_plain(name: str) -> bool:
+    parts = PurePosixPath(name).parts
+    return bool(parts) and not {"..", ".", "/"} & {*parts} and not re.search(r"[=\n]|\A-|//", name)
+
+
+_NO = {"false", "no", "off", "0", ""}  # git-config(1): boolean
+
+
+def _is_off(section: str, said: dict[str, str], config: dict[str, str]) -> bool:
+    update = config.get(f"{section}.update", said.get(f"{section}.update"))
+    return update == "none" or config.get(f"{section}.active", "true").lower() in _NO
+
+
+def _has_a_say(section: str, config: dict[str, str]) -> bool:
+    """Tell whether the configuration itself says which submodules are wanted (gitsubmodules(7))."""
+    return bool({f"{section}.active", "submodule.active", f"{section}.url"} & {*config})
+
+
+def _can_be_cloned(where: Git, own: Path, commit: str) -> bool:
+    if any((own / "objects" / "pack").glob("*.promisor")):
+        return False
+    here = where._replace(cwd=own, git_dir=own, common_dir=own, work_tree=own, config=())
+    try:
+        return bool(git.existing_commits(here, [commit]))
+    except GitError:
+        return False
+
+
+def _take_back(directory: Path, repository: Path) -> None:
+    """Remove what is left of a clone that was begun a moment ago; nobody has worked in it."""
+    shutil.rmtree(repository, ignore_errors=True)
+    for entry in directory.iterdir() if directory.is_dir() else ():
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry, ignore_errors=True)
+        else:
+            entry.unlink()
+    with contextlib.suppress(OSError):
+        for parent in repository.parents:
+            parent.rmdir()  # up to the first one that holds something else
+            if parent.name == "modules":
+                break

@@ -1,0 +1,1 @@
+"""Find out what changes outside the worktree while an agent works."""

@@ -1,0 +1,156 @@
+"""What has changed outside a workspace from one look to the next, in neutral words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ralph_wrap import git
+from ralph_wrap.errors import GitError
+from ralph_wrap.worktree.leaks.observation import BRANCHES, CONFIGURATIONS, IGNORE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping
+
+    from ralph_wrap.git import Git
+    from ralph_wrap.state.landings import Landing
+    from ralph_wrap.worktree.leaks.observation import Entry, Outside
+
+_SHORT = 7  # digits of an object id
+_SESSIONS_BRANCH = "branch.ralph/"  # git keeps the case of what is between the dots
+
+
+def compare(
+    before: Outside,
+    after: Outside,
+    keys: Callable[[bytes, bytes], list[str]],
+    landed: Collection[Landing] = (),
+) -> list[str]:
+    """Return what has changed from one look to the next, each in a few words; files, which may be many, last.
+
+    Arguments:
+        before: the earlier look.
+        after: the later one.
+        keys: tells which keys differ between two texts of a configuration file.
+        landed: what ``ralph-wrap merge`` has moved.
+
+    """
+    return [
+        *_changed_files(before.kept, after.kept, keys),
+        *_changed_refs(before, after, landed),
+        *(["the stash changed"] if before.stash != after.stash else ()),
+        *_changed_entries(before, after),
+    ]
+
+
+def _changed_entries(before: Outside, after: Outside) -> Iterator[str]:
+    moved = before.commit != after.commit
+    for path in sorted(before.entries.keys() | after.entries.keys()):
+        one, other = before.entries.get(path), after.entries.get(path)
+        if one == other:
+            continue
+        if other is None and moved:  # committed, most likely; that HEAD has moved is told
+            continue
+        if path == IGNORE and before.ignore == after.ignore:
+            continue
+        yield f"{path} ({_in_words(one, other)})"
+
+
+def _in_words(before: Entry | None, after: Entry | None) -> str:
+    if after is None:
+        return "gone" if before and before.state == "?" else "restored"
+    index = after.state[0]
+    if before is not None and before.disk == after.disk:
+        return "unstaged" if index in ".?" else "staged"
+    if not after.disk and after.state != "?":
+        return "deleted"
+    if before is not None:
+        return "modified"
+    return {"?": "new", "A": "new, staged", "D": "staged"}.get(index, "modified")
+
+
+def _changed_refs(before: Outside, after: Outside, landed: Collection[Landing]) -> Iterator[str]:
+    if before.head != after.head and not (_is_commit(before) and _is_commit(after)):
+        yield f"HEAD moved from {_short(before.head)} to {_short(after.head)}"
+    elif before.head != after.head:
+        yield f"HEAD, on no branch, moved from {_short(before.head)} to {_short(after.head)}"
+    held = before.held | after.held
+    for name in sorted(before.refs.keys() | after.refs.keys()):
+        one, other = before.refs.get(name, ""), after.refs.get(name, "")
+        if one == other or name in held or _has_landed(name, one, other, landed):
+            continue
+        if not one:
+            yield f"{_named(name)} created at {_short(other)}"
+        elif not other:
+            yield f"{_named(name)} deleted, was at {_short(one)}"
+        else:
+            yield f"{_named(name)} moved from {_short(one)} to {_short(other)}"
+
+
+def _has_landed(name: str, one: str, other: str, landed: Collection[Landing]) -> bool:
+    """Tell whether landings alone lead a branch from one commit to another."""
+    steps = {old: new for ref, old, new in landed if ref == name}
+    for _ in range(len(steps)):
+        one = steps.get(one, "")
+        if one == other:
+            return True
+    return False
+
+
+def _is_commit(outside: Outside) -> bool:
+    return not outside.head.startswith("refs/")
+
+
+def _short(name: str) -> str:
+    return name.removeprefix(BRANCHES) if name.startswith("refs/") else name[:_SHORT]
+
+
+def _named(ref: str) -> str:
+    for prefix, kind in ((BRANCHES, "branch"), ("refs/tags/", "tag")):
+        if ref.startswith(prefix):
+            return f"{kind} {ref.removeprefix(prefix)}"
+    return ref
+
+
+def _changed_files(
+    before: Mapping[str, bytes], after: Mapping[str, bytes], keys: Callable[[bytes, bytes], list[str]]
+) -> Iterator[str]:
+    for name in sorted(before.keys() | after.keys()):
+        one, other = before.get(name, b""), after.get(name, b"")
+        if one == other:
+            continue
+        shown = name if name == ".git" else f".git/{name}"
+        if name.endswith(CONFIGURATIONS) and not name.startswith(("hooks/", "info/")):
+            if changed := keys(one.partition(b" ")[2], other.partition(b" ")[2]):
+                yield f"{shown} changed: {', '.join(changed)}"
+        elif one and other:
+            yield f"{shown} changed"
+        else:
+            yield f"{shown} {'created' if other else 'deleted'}"
+
+
+def changed_keys(where: Git, before: bytes, after: bytes) -> list[str]:
+    """Return the keys that differ between two texts of a configuration file, without their values.
+
+    Values, and addresses in keys (``url.<base>.insteadOf``), may hold passwords.
+    """
+    try:
+        one, other = _parsed(where, before), _parsed(where, after)
+    except GitError:
+        return ["git cannot read it"]
+    differing = (key for key in one.keys() | other.keys() if one.get(key) != other.get(key))
+    return sorted({_presentable(key) for key in differing if not key.startswith(_SESSIONS_BRANCH)})
+
+
+def _parsed(where: Git, content: bytes) -> dict[str, list[str]]:
+    output = git.run(where, "config", "--file", "-", "--no-includes", "--list", "-z", stdin=content).stdout
+    found: dict[str, list[str]] = {}
+    for entry in git.text(output).split("\0")[:-1]:
+        key, _, value = entry.partition("\n")
+        found.setdefault(key, []).append(value)
+    return found
+
+
+def _presentable(key: str) -> str:
+    section, _, rest = key.partition(".")
+    inner, _, name = rest.rpartition(".")
+    return f"{section}.….{name}" if ":" in inner or "@" in inner else key

@@ -1,0 +1,297 @@
+"""What is outside a session's workspace, and what of it has changed between two looks.
+
+Looked at are, of the checkout at the project root: the files that git does not ignore, the index, HEAD; of
+the repository: branches, tags and other refs, the stash, ``config``, ``hooks`` and ``info``. Of a file that
+has changed already a further change is seen by its size, times and inode. Nothing is written, and git's index
+is not refreshed.
+
+Left out is what sessions and other commands of ours do there, however many of them at once:
+
+- refs under ``ralph/``, and branches that are checked out in worktrees of ours;
+- branches that ``ralph-wrap merge`` has moved (see ``landings``), with the checkout that moved along;
+- ``.ralph/worktrees`` and ``.ralph/run``, and the line in an ignore file that hides the first;
+- what ``worktree create`` adds to ``config`` (see ``managed.git_config``);
+
+and what others do all the time that takes no work from anybody:
+
+- remote branches: editors fetch in the background, and what a fetch moves is a copy of something elsewhere;
+- the upstream of a session's branch in ``config``, which ``git push -u`` writes;
+- what ``git gc`` does: refs are known by name and not by file, ``info/refs`` is a list of them.
+
+Files that git ignores, and those that it was told to overlook (assume-unchanged), are not looked at.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from ralph_wrap import git
+from ralph_wrap.system import files
+from ralph_wrap.worktree.ignore import RULE
+from ralph_wrap.worktree.managed.git_config import without_ours
+from ralph_wrap.worktree.managed.metadata import read_mark
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ralph_wrap.git import Git
+
+IGNORE = ".gitignore"
+"""The file that a session may add a line to."""
+
+BRANCHES = "refs/heads/"
+"""What names of branches begin with."""
+
+CONFIGURATIONS = ("config", "config.worktree")
+"""Files that git reads as its configuration."""
+
+_LOOKED_AT = 10_000  # changed and untracked files, at most, in which a further change is looked for
+_LARGEST = 1 << 20  # bytes; a larger hook is known by its size and times
+_OUR_FILES = (".ralph/worktrees/", ".ralph/run/")
+_TEMPORARY = ("..gitignore.", "..exclude.")  # beside an ignore file that is being replaced (files.replace)
+_STASH = "refs/stash"
+_FREE = ("refs/heads/ralph/", "refs/ralph/", "refs/remotes/", "refs/prefetch/")
+
+
+class Place(NamedTuple):
+    """What is looked at.
+
+    Attributes:
+        where: git in the checkout at the project root, whatever its ``.git`` says later.
+        workspace: the session's worktree.
+        branch: full name of the session's branch.
+
+    """
+
+    where: Git
+    workspace: Path
+    branch: str
+
+    @classmethod
+    def at(cls, where: Git, root: Path, common_dir: Path, workspace: Path, branch: str) -> Place:
+        """Return the place around a session's worktree.
+
+        Arguments:
+            where: git in the repository.
+            root: the project root.
+            common_dir: the repository.
+            workspace: the session's worktree, which need not be there yet.
+            branch: short name of its branch.
+
+        Raises:
+            OSError: the root is no checkout.
+
+        """
+        git_dir = root / ".git"
+        if not git_dir.is_dir():
+            git_dir = root / git.text(files.read(git_dir)).removeprefix("gitdir: ").rstrip("\n")
+        # With both named, core.bare and core.worktree that somebody sets blind nobody.
+        fixed = where._replace(
+            cwd=root, git_dir=git_dir.resolve(), common_dir=common_dir, work_tree=root, config=()
+        )
+        return cls(fixed, workspace, f"{BRANCHES}{branch}")
+
+
+class Entry(NamedTuple):
+    """A file that differs between HEAD, index and disk.
+
+    Attributes:
+        state: what git says of it.
+        disk: what changes when the file does; empty if it is not there.
+
+    """
+
+    state: str
+    disk: tuple[int, ...]
+
+
+class Outside(NamedTuple):
+    """What was there at one look.
+
+    Attributes:
+        entries: files that differ from HEAD, by path.
+        ignore: the lines of ``.gitignore``, without ours.
+        head: the branch of the checkout, full name; the commit, if it is on none.
+        commit: of HEAD; empty before the first one.
+        refs: name and object id.
+        stash: which there are.
+        kept: files of the repository, by name, with what changes when they do.
+        held: branches that are checked out in worktrees of ours.
+
+    """
+
+    entries: Mapping[str, Entry]
+    ignore: tuple[bytes, ...]
+    head: str
+    commit: str
+    refs: Mapping[str, str]
+    stash: bytes
+    kept: Mapping[str, bytes]
+    held: frozenset[str]
+
+
+class Looking:
+    """A look that has begun; git works on it while something else is done. It ends with the context.
+
+    Raises:
+        OSError: git cannot be started.
+
+    """
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._ours = _our_worktrees(place)
+        with contextlib.ExitStack() as stack:
+            self._status = stack.enter_context(git.start_entries(place.where))
+            self._refs = stack.enter_context(
+                git.start(place.where, "for-each-ref", "--format=%(objectname)%(HEAD)%(refname)")
+            )
+            self._running = stack.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._running.close()
+
+    def is_done(self, timeout: float) -> bool:
+        """Wait for its end for so many seconds, and tell whether it came."""
+        return self._status.ended(timeout) and self._refs.ended(timeout)
+
+    def result(self) -> Outside:
+        """Wait for its end, and return what was seen.
+
+        Raises:
+            GitError: git cannot read the repository.
+
+        """
+        entries = git.parse_entries(git.finish(self._status, "status").stdout)
+        listed = git.finish(self._refs, "for-each-ref").stdout
+        where = self._place.where
+        # A worktree may have come or gone while git looked.
+        ours = {**self._ours, **_our_worktrees(self._place)}
+        head = git.text(_content(_git_dir(where) / "HEAD").partition(b" ")[2]).strip()
+        refs, current = _parse_refs(listed)
+        head = current or head.removeprefix("ref: ")
+        stash = refs.pop(_STASH, "").encode() + _content(_common_dir(where) / "logs" / _STASH)
+        return Outside(
+            entries=dict(_with_disk(where.cwd, entries, ours)),
+            ignore=_without_rule(_content(where.cwd / IGNORE)),
+            head=head,
+            commit=refs.get(head, "" if head.startswith("refs/") else head),
+            refs={name: oid for name, oid in refs.items() if not name.startswith(_FREE)},
+            stash=stash,
+            kept=dict(_kept(where)),
+            held=frozenset((*ours.values(), self._place.branch)),
+        )
+
+
+def _git_dir(where: Git) -> Path:
+    assert where.git_dir is not None  # see Place.at
+    return where.git_dir
+
+
+def _common_dir(where: Git) -> Path:
+    assert where.common_dir is not None
+    return where.common_dir
+
+
+def _our_worktrees(place: Place) -> dict[Path, str]:
+    """Return directories and HEADs of the worktrees that ralph-wrap has made, but for the session's own.
+
+    What is on the session's own was chosen by its agent, and may be anybody's branch.
+    """
+    found = {}
+    for registration in _listed(_common_dir(place.where) / "worktrees"):
+        try:
+            pointer = Path(git.text(files.read(registration / "gitdir")).rstrip("\n"))
+            head = git.text(files.read(registration / "HEAD")).strip()
+        except OSError:
+            continue
+        ours = any(f"/{part}" in os.fspath(pointer) for part in _OUR_FILES) or read_mark(registration)
+        if ours and pointer.parent.name != place.workspace.name:
+            found[pointer.parent] = head.removeprefix("ref: ")
+    return found
+
+
+def _listed(directory: Path) -> list[Path]:
+    try:
+        return sorted(directory.iterdir())
+    except OSError:
+        return []
+
+
+def _parse_refs(output: bytes) -> tuple[dict[str, str], str]:
+    """Return name and object id of each ref, and the name of the branch that is checked out."""
+    refs, current = {}, ""
+    for line in git.lines(output):
+        oid, _, name = line.partition("refs/")
+        refs[f"refs/{name}"] = oid[:-1]
+        if oid.endswith("*"):
+            current = f"refs/{name}"
+    return refs, current
+
+
+def _with_disk(
+    top: Path, entries: Mapping[str, str], ours: Mapping[Path, str]
+) -> Iterator[tuple[str, Entry]]:
+    for number, (path, state) in enumerate(entries.items()):
+        if path.startswith((*_OUR_FILES, *_TEMPORARY)):
+            continue
+        if path.endswith("/") and top / path in ours:
+            continue
+        yield path, Entry(state, _disk(f"{top}/{path}") if number < _LOOKED_AT else ())
+
+
+def _disk(path: str) -> tuple[int, ...]:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return ()
+    if stat.S_ISDIR(found.st_mode):  # a repository: what is in it is its own
+        return (stat.S_IFDIR,)
+    return (found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
+
+
+def _kept(where: Git) -> Iterator[tuple[str, bytes]]:
+    common, own = _common_dir(where), _git_dir(where)
+    for name in CONFIGURATIONS:
+        yield name, without_ours(_content(common / name))
+    yield "commondir", _content(common / "commondir")
+    if own != common:
+        yield ".git", _content(where.cwd / ".git")
+        yield f"worktrees/{own.name}/config.worktree", _content(own / "config.worktree")
+    for directory in ("hooks", "info"):
+        yield directory, _content(common / directory)
+        for path in _listed(common / directory):
+            name = f"{directory}/{path.name}"
+            if name == "info/exclude":
+                yield name, b"\n".join(_without_rule(_content(path)))
+            elif path.suffix != ".sample" and name != "info/refs" and not path.name.startswith(_TEMPORARY):
+                yield name, _content(path)
+
+
+def _content(path: Path) -> bytes:
+    """Return what changes when a file does: its mode, a blank, its text; nothing if it is not there."""
+    try:
+        found = path.lstat()
+        if stat.S_ISREG(found.st_mode) and found.st_size <= _LARGEST:
+            return b"%o " % found.st_mode + files.read(path)
+        if stat.S_ISLNK(found.st_mode):
+            return b"%o " % found.st_mode + os.fsencode(path.readlink())
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        return f"error {error.errno}".encode()
+    if stat.S_ISDIR(found.st_mode):
+        return b"%o " % found.st_mode
+    return b"%o %d %d %d" % (found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def _without_rule(content: bytes) -> tuple[bytes, ...]:
+    _, _, text = content.partition(b" ")
+    return tuple(line for line in text.splitlines() if line != RULE.encode())

@@ -1,0 +1,1 @@
+"""Worktrees for other programs; each bears our mark."""

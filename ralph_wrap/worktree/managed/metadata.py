@@ -1,0 +1,83 @@
+"""Who made a worktree, and for what: a file in its registration, which goes with it, wherever it is moved."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ralph_wrap.system import files
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_FILE = "ralph-wrap.json"
+_VERSION = 1
+
+
+class Mark(NamedTuple):
+    """What is known of a worktree that is not a session's.
+
+    Attributes:
+        branch: what was checked out in it.
+        base: the commit that it started from.
+        branch_created: the branch did not exist before.
+        origin: the branch of the checkout that it was made from; ``None`` for a detached HEAD.
+        configured: it has a configuration of its own, made by us.
+        session: who has entered it; ``None`` for a worktree that nobody enters.
+        original_cwd: the directory that it was entered from.
+        tmux_session: the name of the tmux session that works in it.
+        file_mode: the repository's file system knows executable files.
+        symlinks: the same of symlinks.
+
+    """
+
+    branch: str
+    base: str
+    branch_created: bool
+    origin: str | None = None
+    configured: bool = False
+    session: str | None = None
+    original_cwd: str | None = None
+    tmux_session: str | None = None
+    file_mode: bool = True
+    symlinks: bool = True
+
+
+def write_mark(registration: Path, mark: Mark) -> None:
+    """Write the mark of a worktree.
+
+    Raises:
+        OSError: it is as it was before.
+
+    """
+    content = json.dumps({"version": _VERSION, **mark._asdict()}, indent=1).encode() + b"\n"
+    files.replace(registration / _FILE, content)
+
+
+def read_mark(registration: Path) -> Mark | None:
+    """Return the mark of a worktree, ``None`` if there is none that can be understood."""
+    try:
+        loaded = json.loads(files.read(registration / _FILE))
+        return _checked(loaded)
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return None
+
+
+def _checked(loaded: dict[str, Any]) -> Mark:
+    if loaded["version"] != _VERSION:
+        raise ValueError(loaded["version"])
+    mark = Mark(**{name: loaded[name] for name in Mark._fields if name in loaded})
+    words = (mark.branch, mark.base)
+    optional = (mark.origin, mark.session, mark.original_cwd, mark.tmux_session)
+    flags = (mark.branch_created, mark.configured, mark.file_mode, mark.symlinks)
+    if not all(isinstance(word, str) for word in words) or not all(isinstance(flag, bool) for flag in flags):
+        raise TypeError("a field of the wrong type")
+    if not all(word is None or isinstance(word, str) for word in optional):
+        raise TypeError("a field of the wrong type")
+    return mark
+
+
+def marked(common_dir: Path) -> dict[Path, Mark]:
+    """Return the registrations of a repository that bear a mark."""
+    found = {path: read_mark(path) for path in sorted(common_dir.glob("worktrees/*")) if path.is_dir()}
+    return {path: mark for path, mark in found.items() if mark is not None}

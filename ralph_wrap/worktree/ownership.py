@@ -1,0 +1,271 @@
+"""Whose worktree a registration is.
+
+A path proves nothing: a user can move a worktree or a directory of their own to any place. Git knows a
+worktree by its registration, ``.git/worktrees/<name>`` (gitrepository-layout(5)), so every decision starts
+there. A worktree is a session's only if all of this holds:
+
+- the registration has the session's id for its name;
+- the mark in it, a file that only ralph-wrap writes, names the session and the branch of its record;
+- its ``gitdir`` names the directory, and the ``.git`` file there names the registration.
+
+The lock says whether ralph-wrap may remove the worktree. A user who locks a registration with a reason of
+their own keeps it: its work is saved, and it stays. A user who unlocks it gives it back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from ralph_wrap import git
+from ralph_wrap.system import files
+from ralph_wrap.system.log import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from ralph_wrap.state.registry import Record
+
+MARK = "ralph-wrap-session"
+"""The name of the mark in a registration."""
+
+_VERSION = 1
+_LONGEST_POINTER = 4096  # bytes, PATH_MAX
+# builtin/worktree.c: what git itself writes while it adds a worktree, before it writes our reason.
+_LOCKS_OF_GIT = ("initializing", "added with --lock")
+_NO_COMMIT = re.compile(r"0{40}|0{64}")  # what it writes to HEAD before it checks out a branch
+
+
+class SessionMark(NamedTuple):
+    """Whose a registration is: the id of the session, and the branch that it was made for."""
+
+    session: str
+    branch: str
+
+
+UNREADABLE = SessionMark("", "")
+"""A mark that is there and cannot be understood. It is no session's."""
+
+
+class Owner(NamedTuple):
+    """What a registration must say if ralph-wrap is to remove its worktree.
+
+    Attributes:
+        lock: how the reason of its lock begins.
+        mark: of a session; ``None`` if it must have none.
+
+    """
+
+    lock: str
+    mark: SessionMark | None = None
+
+
+def session_lock(session: str) -> str:
+    """Return the reason for which the registration of a session is locked."""
+    return f"ralph-wrap session {session}"
+
+
+def write_mark(registration: Path, mark: SessionMark) -> None:
+    """Write the mark of a registration.
+
+    Raises:
+        OSError: the registration is as it was before.
+
+    """
+    content = json.dumps({"version": _VERSION, **mark._asdict()}).encode() + b"\n"
+    files.replace(registration / MARK, content, sync=False)
+
+
+def read_mark(registration: Path) -> SessionMark | None:
+    """Return the mark of a registration, ``None`` if it has none or an empty one."""
+    try:
+        content = files.read(registration / MARK)
+        if not content:  # after a power failure, or a kill
+            return None
+        loaded = json.loads(content)
+        mark = SessionMark(loaded["session"], loaded["branch"])
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return UNREADABLE
+    known = loaded.get("version") == _VERSION and all(isinstance(word, str) for word in mark)
+    return mark if known else UNREADABLE
+
+
+def lock_of(registration: Path) -> str | None:
+    """Return the reason for which a registration is locked, ``None`` if it is not locked."""
+    try:
+        return git.text(files.read(registration / "locked", _LONGEST_POINTER)).strip()
+    except FileNotFoundError:
+        return None
+    except OSError:
+        return "for a reason that cannot be read"
+
+
+def is_locked_for(registration: Path, *reasons: str) -> bool:
+    """Tell whether a registration is locked for a reason that begins like one of these."""
+    return (lock_of(registration) or "").startswith(reasons)
+
+
+def why_not_removable(registration: Path, owner: Owner) -> str | None:
+    """Return why a registration must stay although its work is saved, ``None`` if it may go."""
+    lock = lock_of(registration)
+    if lock is None or lock.startswith(owner.lock) or lock in _LOCKS_OF_GIT:
+        return None
+    return f"its user has locked it: {lock or 'no reason given'} (git worktree unlock gives it back)"
+
+
+def belongs_to(registration: Path, record: Record) -> bool:
+    """Tell whether a registration is the one that was made for a session.
+
+    Arguments:
+        registration: that has the session's id for its name.
+        record: of the session.
+
+    """
+    mark = read_mark(registration)
+    if mark is not None:
+        return mark == SessionMark(record.session, str(record.branch))
+    on_branch = _head_of(registration) == f"ref: refs/heads/{record.branch}"
+    if record.marked:  # it was killed after git had added the worktree, and before it wrote the mark
+        lock = session_lock(record.session)
+        return record.state == "starting" and on_branch and _is_new(registration, lock)
+    return on_branch or is_locked_for(registration, session_lock(record.session))
+
+
+def was_unlocked(registration: Path, record: Record) -> bool:
+    """Tell whether a registration of an earlier version, which wrote no marks, has lost its lock as well."""
+    return not record.marked and read_mark(registration) is None and lock_of(registration) is None
+
+
+def is_unfinished(registration: Path, lock: str, branch: str | None) -> bool:
+    """Tell whether a registration is what ``git worktree add`` leaves behind if it is killed for us.
+
+    Arguments:
+        registration: has the name that we gave it.
+        lock: how the reason of our lock begins.
+        branch: that was to be checked out; ``None`` for a detached HEAD.
+
+    """
+    if registration.is_symlink() or not registration.is_dir() or (registration / "index").exists():
+        return False
+    if not any(registration.iterdir()):  # git makes the directory first, and then the lock
+        return True
+    head = _head_of(registration)
+    named = branch is None or f"ref: refs/heads/{branch}".startswith(head) or _NO_COMMIT.fullmatch(head)
+    return bool(named) and _is_new(registration, lock)
+
+
+def names_directory(registration: Path, path: Path) -> bool:
+    """Tell whether a registration names a directory as its worktree.
+
+    Raises:
+        OSError: it does not say.
+
+    """
+    content = git.text(files.read(registration / "gitdir", _LONGEST_POINTER)).removesuffix("\n")
+    return _real(content) == path / ".git"
+
+
+def others_naming(registration: Path, path: Path) -> list[Path]:
+    """Return the other registrations of the repository that name a directory.
+
+    Git commands take a path, and the first registration that names it.
+    """
+    found = []
+    for other in sorted(registration.parent.glob("*/gitdir")):
+        with contextlib.suppress(OSError):
+            if other.parent != registration and names_directory(other.parent, path):
+                found.append(other.parent)
+    return found
+
+
+def names_registration(directory: Path, registration: Path, *, path: Path | None = None) -> bool:
+    """Tell whether the ``.git`` file of a directory names a registration.
+
+    Arguments:
+        directory: where it is now.
+        registration: the one.
+        path: where the directory belongs, if it has been moved: the file holds a relative path.
+
+    """
+    if directory.is_symlink():
+        return False
+    try:
+        content = git.text(files.read(directory / ".git", _LONGEST_POINTER))
+    except OSError:
+        return False
+    return points_to(content, path or directory, registration)
+
+
+def points_to(content: str, path: Path, registration: Path) -> bool:
+    """Tell whether what a ``.git`` file says names a registration.
+
+    Arguments:
+        content: of the file.
+        path: where its directory belongs: the file holds a relative path.
+        registration: the one.
+
+    """
+    return _real(path, content.removeprefix("gitdir: ").rstrip("\n")) == registration
+
+
+def is_begun(directory: Path, pointers: Collection[bytes]) -> bool:
+    """Tell whether a directory holds no more than a ``.git`` file of ours, perhaps half-written.
+
+    Arguments:
+        directory: the directory.
+        pointers: what we may have written to that file.
+
+    """
+    if directory.is_symlink() or not directory.is_dir() or os.path.ismount(directory):
+        return False
+    pointer = directory / ".git"
+    if not {*directory.iterdir()} <= {pointer, *files.temporaries(pointer)}:
+        return False
+    if not os.path.lexists(pointer):
+        return True
+    try:
+        content = files.read(pointer)
+    except OSError:
+        return False
+    return any(whole.startswith(content) for whole in pointers)
+
+
+def describe(path: Path) -> str:
+    """Return what is at a path, for a message that says why it is not touched."""
+    if path.is_symlink():
+        return one_line(f"{path} is a symlink to {path.readlink()}")
+    if not os.path.lexists(path):
+        return f"nothing is at {path}"
+    try:
+        content = git.text(files.read(path / ".git", _LONGEST_POINTER)).strip()
+    except OSError:
+        content = ""
+    if content.startswith("gitdir: "):
+        return one_line(f"{path} is the worktree of {content.removeprefix('gitdir: ')}")
+    return f"{path} holds something else"
+
+
+def _is_new(registration: Path, lock: str) -> bool:
+    """Tell whether a lock is ours or git's own first one, perhaps cut short while it was written."""
+    found = lock_of(registration)
+    return found is not None and (
+        found.startswith(lock) or any(words.startswith(found) for words in (lock, *_LOCKS_OF_GIT))
+    )
+
+
+def _head_of(registration: Path) -> str:
+    try:
+        return git.text(files.read(registration / "HEAD")).strip()
+    except OSError:
+        return ""
+
+
+def _real(*parts: str | Path) -> Path:
+    """Resolve what an agent may have written: ``Path.resolve()`` breaks on NUL and on a loop of symlinks."""
+    return Path(os.path.realpath(Path(*(str(part).replace("\0", "?") for part in parts))))

@@ -1,0 +1,1 @@
+"""Warm worktrees, which wait for a session."""

@@ -1,0 +1,359 @@
+"""Keep warm worktrees in stock: make them, hand on directories from one to the next, remove them.
+
+Nobody else does so at the same time: whoever calls this holds the lock on the pool. Sessions take warm
+worktrees meanwhile, under the repository's lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ralph_wrap import git
+from ralph_wrap.errors import GitError, RefusedError
+from ralph_wrap.system import files
+from ralph_wrap.worktree.create.transaction import LinkedWorktree
+from ralph_wrap.worktree.lock import repository_lock
+from ralph_wrap.worktree.ownership import MARK, Owner, is_locked_for, others_naming
+from ralph_wrap.worktree.pool.entry import READY, REASON, Warm, in_pool, is_warm, ready
+from ralph_wrap.worktree.recover import take_apart
+from ralph_wrap.worktree.register import add, pointer_to
+from ralph_wrap.worktree.remove import LEAVING, is_half_dropped
+from ralph_wrap.worktree.remove import remove as remove_worktree
+from ralph_wrap.worktree.trash import (
+    LEAVING_SUFFIX,
+    NAME,
+    TOKEN,
+    discard,
+    discard_worktree,
+    is_vouched_for,
+    vouch,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from ralph_wrap.git import Git, Repository
+    from ralph_wrap.worktree.save.losses import Losses
+
+_KEPT = Path("kept")  # in the pool: directories of sessions' worktrees, by session
+_BEGUN = "ralph-wrap-begun"  # in the registration of an unfinished one: an index of what is to be checked out
+_AS_THEY_ARE = (*("-c", "core.logAllRefUpdates=false"), *("-c", "core.ignoreStat=false"))
+_ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_AT_ONCE = 64  # files that a checkout may have been writing; it is one for each worker
+_REFS = "refs/ralph/pool/"
+_HOUR = 3600.0  # seconds; at low priority a large checkout may have to wait for others
+
+
+def make(where: Git, repository: Repository, pool: Path, commit: str) -> Warm:
+    """Register a new warm worktree; nothing is checked out yet.
+
+    Raises:
+        GitError: git refuses.
+        OSError: the pool or the repository cannot be written.
+
+    """
+    path = pool / f"warm-{os.urandom(4).hex()}"
+    with repository_lock(repository.common_dir):
+        path.mkdir()
+        try:
+            made = Warm(path, add(where, path, REASON, "--detach", path, commit), None)
+            # Beforehand: on a full disk nothing could be compared any more, and the disk would stay full.
+            git.run(_begun(made, made.git(where, repository)), "read-tree", commit)
+        except (GitError, OSError):
+            with contextlib.suppress(OSError):
+                (repository.common_dir / "worktrees" / path.name / _BEGUN).unlink(missing_ok=True)
+                take_apart(repository.common_dir / "worktrees" / path.name, path, REASON, None)
+            raise
+    return made
+
+
+def _begun(warm: Warm, here: Git) -> Git:
+    """Return git with an index of its own, which knows what is to be checked out."""
+    return here._replace(index_file=warm.registration / _BEGUN)
+
+
+def check_out(warm: Warm, where: Git, repository: Repository, commit: str) -> Warm:
+    """Check out a new worktree at low priority, and call it ready.
+
+    Raises:
+        GitError: git fails, or does not end.
+        OSError: it cannot be written.
+
+    """
+    here = warm.git(where, repository)
+    with git.start(
+        here, "reset", "--hard", "--no-recurse-submodules", commit, config=_AS_THEY_ARE
+    ) as running:
+        running.give_way()
+        git.finish(running, "reset --hard", patience=_HOUR)
+    # A session's reflog begins with the session; and any line that comes here later tells that somebody
+    # works in it.
+    (warm.registration / _BEGUN).unlink(missing_ok=True)
+    (warm.registration / "logs" / "HEAD").unlink(missing_ok=True)
+    (warm.registration / "ORIG_HEAD").unlink(missing_ok=True)
+    files.sync_file_system(warm.path)  # after a power failure the index would vouch for empty files
+    files.replace(warm.registration / READY, ready(warm.registration, commit, here))
+    return warm._replace(commit=commit)
+
+
+def give_up(unfinished: Warm, where: Git, repository: Repository, trash: Path, name: str) -> None:
+    """Remove a worktree whose checkout was cut short, and in which nobody has worked.
+
+    Arguments:
+        unfinished: one that was never ready.
+        where: git at the project root.
+        repository: the project's.
+        trash: directory on the worktree's file system.
+        name: of the directory in the trash, formed like the id of a session.
+
+    Raises:
+        RefusedError: it holds something else than a part of its commit.
+        GitError: it cannot be told.
+        OSError: the same, or it cannot be removed.
+
+    """
+    here = unfinished.git(where, repository)
+    with repository_lock(repository.common_dir) as lock:
+        if reason := _work_in(unfinished, here):
+            raise RefusedError(reason)
+        if not is_locked_for(unfinished.registration, REASON):
+            raise RefusedError("its lock is not ours any more")
+        if others := others_naming(unfinished.registration, unfinished.path):
+            raise RefusedError(f"{others[0].name} is registered in its place too")
+        leaving = trash / f"{name}{LEAVING_SUFFIX}"
+        unfinished.path.rename(leaving)
+        git.run(where._replace(lock=lock), "worktree", "remove", "--force", "--force", unfinished.path)
+    discard_worktree(leaving, trash / name, unfinished.registration, unfinished.path)
+
+
+def _work_in(unfinished: Warm, here: Git) -> str | None:
+    """Say what there is in a worktree that no checkout of its commit has left there."""
+    registration = unfinished.registration
+    log = registration / "logs" / "HEAD"
+    commit = git.text(files.read(registration / "HEAD")).strip()
+    moves = [line.split()[:2] for line in files.read(log).splitlines()] if log.is_file() else []
+    made = [b"0" * len(commit), commit.encode()]  # the only entry of `git worktree add`
+    if not _ID.fullmatch(commit) or any(move != made for move in moves):
+        return "somebody has worked in it"
+    scratch = _begun(unfinished, here)
+    if not (registration / _BEGUN).is_file():  # whoever made it was killed before, or behind it
+        git.run(scratch, "read-tree", commit)
+    with git.start_status(scratch) as asking:
+        status = git.parse_status(git.finish(asking, "status").stdout)
+    if status.untracked or status.ignored:
+        return f"there are other files in it: {next(iter((*status.untracked, *status.ignored)))}"
+    written = [path for path in status.unstaged if os.path.lexists(unfinished.path / path)]
+    for path in written:
+        if len(written) > _AT_ONCE or not _is_begun(unfinished.path / path, here, f"{commit}:{path}"):
+            return f"a file in it was changed: {path}"
+    return None
+
+
+def _is_begun(path: Path, here: Git, blob: str) -> bool:
+    """Tell whether a file is the beginning of what git was writing when it was killed."""
+    try:
+        content = files.read(path)
+    except OSError:
+        return False
+    return git.run(here, "cat-file", "blob", blob).stdout.startswith(content)
+
+
+def keep(leaving: Path, pool: Path, session: str, names: Iterable[str], ignored: Iterable[str]) -> None:
+    """Move directories that git ignores out of a session's worktree, for warm ones to have.
+
+    Arguments:
+        leaving: the worktree's directory; its registration is gone.
+        pool: of the project.
+        session: whose it was.
+        names: directories below the top level.
+        ignored: what git ignores there; a whole directory ends with a slash.
+
+    Raises:
+        OSError: one cannot be moved.
+
+    """
+    if any(place.is_symlink() for place in (pool, pool / _KEPT, pool / _KEPT / session)):
+        return
+    for name in names:
+        directory = leaving / name
+        if f"{name}/" in ignored and directory.is_dir() and directory.resolve() == leaving.resolve() / name:
+            place = pool / _KEPT / session
+            place.mkdir(parents=True, exist_ok=True)
+            if not any(place.iterdir()):
+                vouch(place)
+            target = place / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            directory.rename(target)
+
+
+def kept(pool: Path) -> list[Path]:
+    """Return the directories that hold what was kept, one of each session, the newest first."""
+    if (pool / _KEPT).is_symlink():
+        return []
+    found = [path for path in (pool / _KEPT).glob("*") if NAME.fullmatch(path.name)]
+    return sorted((path for path in found if is_vouched_for(path)), reverse=True)
+
+
+def discard_kept(source: Path, aside: Path) -> None:
+    """Delete what was kept of a session.
+
+    Arguments:
+        source: one of :func:`kept`.
+        aside: its place in the trash.
+
+    """
+    discard(source, aside, lambda read: read(TOKEN) == source.name)
+
+
+def give(warm: Warm, where: Git, repository: Repository, source: Path, names: Iterable[str]) -> None:
+    """Move what was kept of a session into a warm worktree that has nothing in those places.
+
+    Under the repository's lock, so that no session takes it meanwhile.
+
+    Arguments:
+        warm: one that is ready.
+        where: git at the project root.
+        repository: the project's.
+        source: one of :func:`kept`.
+        names: directories below the top level.
+
+    Raises:
+        GitError: git cannot tell what it ignores.
+        OSError: something cannot be moved.
+
+    """
+    here = warm.git(where, repository)
+    for name in names:
+        place = warm.path / name
+        if not (source / name).is_dir() or os.path.lexists(place):
+            continue
+        if (source / name).resolve() != source.resolve() / name:
+            continue
+        if not place.parent.is_dir() or place.parent.resolve() != (warm.path.resolve() / name).parent:
+            continue
+        if git.run(here, "check-ignore", "--quiet", f"{name}/", accept=(0, 1)).status == 0:
+            (source / name).rename(place)
+
+
+def remove(
+    warm: Warm, where: Git, repository: Repository, trash: Path, name: str, keep: Collection[str]
+) -> None:
+    """Remove a warm worktree in which nobody has worked.
+
+    Arguments:
+        warm: one that is ready.
+        where: git at the project root.
+        repository: the project's.
+        trash: directory on the worktree's file system.
+        name: of the directory in the trash, formed like the id of a session.
+        keep: ignored directories that may be in it.
+
+    Raises:
+        RefusedError: it holds something, or a session has just taken it.
+        GitError: it cannot be told.
+        OSError: the same.
+
+    """
+    tree = LinkedWorktree(
+        path=warm.path,
+        registration=warm.registration,
+        common_dir=repository.common_dir,
+        branch="",
+        base=str(warm.commit),
+        branch_created=False,
+        config=warm.git(where, repository).config,
+        owner=Owner(REASON),
+    )
+
+    def check(found: Losses) -> None:
+        if not found.none or not {*found.ignored} <= {f"{path}/" for path in keep}:
+            raise RefusedError("; ".join(found.lines()))
+
+    # Its own commit may be on no branch any more, but nobody has made it here.
+    ref = f"{_REFS}{warm.path.name}"
+    git.create_ref(where, ref, str(warm.commit), REASON)
+    try:
+        remove_worktree(tree, where, trash, name, check=check)
+    finally:
+        git.delete_ref(where, ref, str(warm.commit))
+
+
+def drop_refs(where: Git) -> None:
+    """Delete what a removal that was killed has left of its ref.
+
+    Raises:
+        GitError: it cannot be deleted.
+
+    """
+    for ref, commit in git.refs(where, _REFS).items():
+        git.delete_ref(where, ref, commit)
+
+
+def tidy(common_dir: Path, pool: Path, trash: Path) -> list[Path]:
+    """Undo what was killed half-way, and return directories that nobody here has made.
+
+    The repository's lock is held, and nobody else fills or empties the pool.
+
+    Arguments:
+        common_dir: of the repository.
+        pool: of the project.
+        trash: where worktrees go on their way out.
+
+    Raises:
+        OSError: something cannot be read or moved.
+
+    """
+    _bring_back(common_dir, pool, trash)
+    for warm in in_pool(common_dir, pool):
+        (warm.registration / LEAVING).unlink(missing_ok=True)
+        for scratch in warm.registration.glob("ralph-wrap-????????"):
+            shutil.rmtree(scratch)
+        for name in ("gitdir", "locked", READY, LEAVING, MARK):
+            for temporary in files.temporaries(warm.registration / name):
+                temporary.unlink()
+        back = os.fsencode(warm.path / ".git") + b"\n"
+        if files.read(warm.registration / "gitdir") != back:  # made where the project is mounted elsewhere
+            files.replace(warm.registration / "gitdir", back)
+    whole = {warm.path for warm in in_pool(common_dir, pool)}
+    named = {pool / path.name for path in common_dir.glob("worktrees/warm-*") if _is_of(path, pool)}
+    there = {path for path in pool.glob("warm-*") if is_warm(path)}
+    for path in sorted((named | there) - whole):
+        take_apart(common_dir / "worktrees" / path.name, path, REASON, None)
+    # Of a session that was killed when it took one, a sweep takes care.
+    taken = {path for path in there - whole if (common_dir / "worktrees" / path.name / "gitdir").is_file()}
+    kept_by_others = {*(pool / _KEPT).glob("*/*")} - {path for one in kept(pool) for path in one.iterdir()}
+    return sorted(path for path in (there - whole - taken) | kept_by_others if os.path.lexists(path))
+
+
+def _is_of(registration: Path, pool: Path) -> bool:
+    """Tell whether a registration is of a pool, or of one that was killed while it was made."""
+    try:
+        back = files.read(registration / "gitdir")
+    except OSError:
+        return is_warm(registration) and (pool / registration.name).is_dir()
+    return is_warm(registration) and back == os.fsencode(pool / registration.name / ".git") + b"\n"
+
+
+def _bring_back(common_dir: Path, pool: Path, trash: Path) -> None:
+    """Put back what was killed on its way out, or give it up if its registration is not whole any more."""
+    for leaving in sorted(trash.glob(f"*{LEAVING_SUFFIX}")):
+        try:
+            pointer = files.read(leaving / ".git")
+        except OSError:
+            continue
+        name = Path(git.text(pointer).rstrip("\n")).name
+        registration, path = common_dir / "worktrees" / name, pool / name
+        if not is_warm(registration) or pointer != pointer_to(registration, path):
+            continue
+        if leaving.is_symlink() or not NAME.fullmatch(leaving.stem) or os.path.lexists(path):
+            continue
+        if is_half_dropped(registration, marked=False):
+            shutil.rmtree(registration, ignore_errors=True)
+            discard_worktree(leaving, leaving.with_suffix(""), registration, path)
+        else:
+            leaving.rename(path)

@@ -1,0 +1,1 @@
+"""Save everything that a worktree holds."""

@@ -1,0 +1,106 @@
+"""Save commits that only a worktree's bookkeeping knows: its reflog, its own refs, operations in progress.
+
+All of that is deleted with the worktree's registration. Whatever it names and no branch, tag, remote branch
+or snapshot holds gets a ref ``refs/ralph/snapshots/<id>/commit-<n>``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ralph_wrap import git
+from ralph_wrap.system import files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ralph_wrap.git import Git
+
+_NAMELESS = ("index", "sharedindex", "ralph-wrap-warm")  # the last one names what nobody has made there
+_LARGEST = 64 << 20  # bytes read of one file; a reflog of 300,000 entries
+_NO_NAMES = {"objects", "modules", "hooks", "lfs"}  # where a repository names no commits of its own
+
+
+def save_commits(registration: Path, here: Git, agent_id: str, problems: list[str]) -> tuple[str, ...]:
+    """Give a ref to each commit that nothing else holds, and return those refs.
+
+    Arguments:
+        registration: ``.git/worktrees/<name>``.
+        here: git in the worktree.
+        agent_id: names the refs.
+        problems: gets a line for what cannot be looked at.
+
+    Raises:
+        GitError: a ref cannot be made.
+
+    """
+    return make_snapshots(here, agent_id, unheld(registration, here, problems))
+
+
+def unheld(registration: Path, here: Git, problems: list[str]) -> list[str]:
+    """Return the commits that the registration names and nothing else holds, only the outermost.
+
+    Arguments:
+        registration: ``.git/worktrees/<name>``.
+        here: git in the worktree.
+        problems: gets a line for what cannot be looked at.
+
+    Raises:
+        GitError: that cannot be told.
+
+    """
+    return unreachable(here, git.existing_commits(here, _named_objects(registration, here, problems)))
+
+
+def make_snapshots(here: Git, agent_id: str, tips: Sequence[str]) -> tuple[str, ...]:
+    """Give a ref ``refs/ralph/snapshots/<id>/commit-<n>`` to each commit, and return those refs.
+
+    Raises:
+        GitError: a ref cannot be made.
+
+    """
+    prefix = f"refs/ralph/snapshots/{agent_id}/commit-"
+    numbers = [ref.removeprefix(prefix) for ref in git.refs(here, f"{prefix}*")]
+    first = 1 + max((int(number) for number in numbers if number.isdecimal()), default=0)
+    made = []
+    for number, tip in enumerate(tips, first):
+        git.create_ref(here, f"{prefix}{number}", tip, "ralph-wrap: on no branch")
+        made.append(f"{prefix}{number}")
+    return tuple(made)
+
+
+def unreachable(here: Git, commits: list[str]) -> list[str]:
+    """Return those commits that no branch, tag, remote branch or snapshot holds, only the outermost."""
+    if not commits:
+        return []
+    held = ("--not", "--branches", "--tags", "--remotes", "--glob=refs/ralph/*")
+    answer = git.run(here, "rev-list", "--parents", "--stdin", *held, stdin="\n".join(commits).encode())
+    rows = [line.split() for line in git.lines(answer.stdout)]
+    inner = {parent for _, *parents in rows for parent in parents}
+    return [commit for commit, *_ in rows if commit not in inner]
+
+
+def _files(registration: Path) -> Iterator[Path]:
+    for directory, names, found in os.walk(registration):
+        if Path(directory) == registration:
+            names[:] = [name for name in names if name not in _NO_NAMES]
+        yield from (Path(directory, name) for name in found)
+
+
+def _named_objects(registration: Path, here: Git, problems: list[str]) -> set[str]:
+    """Return every object id in the registration's files (gitrepository-layout(5)); the index names none."""
+    found: set[str] = set()
+    for path in _files(registration):
+        if path.name.startswith(_NAMELESS) or path.is_symlink() or not path.is_file():
+            continue
+        if path.stat().st_size > _LARGEST:
+            problems.append(f"{path} is too large to look for commits in it")
+            continue
+        content = files.read(path, _LARGEST)
+        found |= {git.text(oid) for oid in re.findall(rb"\b(?:[0-9a-f]{64}|[0-9a-f]{40})\b", content)}
+    if (registration / "reftable").exists():
+        found |= set(git.lines(git.run(here, "reflog", "--format=%H", "HEAD", accept=(0, 128)).stdout))
+    return {oid for oid in found if oid.strip("0")}

@@ -1,0 +1,124 @@
+"""A copy of an index that comes to hold what is on the disk.
+
+Nothing is done to the index of a worktree itself: its owner may want it as it is, if the worktree is kept.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from typing import TYPE_CHECKING
+
+from ralph_wrap import git
+from ralph_wrap.worktree.layout import is_sparse
+
+if TYPE_CHECKING:
+    from ralph_wrap.git import Git, Status
+    from ralph_wrap.worktree.create.transaction import LinkedWorktree
+
+
+def status_of(here: Git) -> Status:
+    """Return the state of all files; of submodules, only whether they are at another commit.
+
+    What is in a submodule is looked at by itself, and any other repository keeps the worktree anyway.
+
+    Raises:
+        GitError: it cannot be told.
+
+    """
+    with git.start_status(here, "dirty") as asking:
+        return git.parse_status(git.finish(asking, "status").stdout)
+
+
+def copy_index(worktree: LinkedWorktree, scratch: Git) -> None:
+    """Make the copy if it is not there yet.
+
+    Raises:
+        OSError: there is no index, or it cannot be copied.
+
+    """
+    # copy2 keeps the time of last modification, by which git tells entries whose files may have changed in
+    # the very moment the index was written. A newer copy would make it miss such changes.
+    if scratch.index_file is not None and not scratch.index_file.exists():
+        shutil.copy2(worktree.registration / "index", scratch.index_file)
+
+
+def lift_flags(worktree: LinkedWorktree, scratch: Git, listing: bytes) -> bool:
+    """Make git look at files that it was told to take for unchanged; tell whether there are any.
+
+    ``git ls-files -v`` shows *assume unchanged* as a lower-case tag and *skip worktree* as S. In a sparse
+    checkout an absent file of the latter kind is not deleted, but left out.
+
+    Arguments:
+        worktree: whose.
+        scratch: git in it with the copy, which is made if it is needed.
+        listing: what ``git ls-files -v -s -z`` says.
+
+    Raises:
+        GitError: that fails.
+        OSError: the index cannot be copied.
+
+    """
+    entries = re.findall(rb"(?:\A|\0)([a-zS]) \d+ [0-9a-f]+ \d\t([^\0]+)", listing)
+    if not entries:
+        return False
+    copy_index(worktree, scratch)
+    asked = ("config", "--bool", "--get", "core.sparseCheckout")
+    sparse = is_sparse(worktree.registration) or git.run(scratch, *asked, accept=(0, 1)).stdout == b"true\n"
+    lifted = {
+        "--no-assume-unchanged": [path for tag, path in entries if tag.islower()],
+        "--no-skip-worktree": [
+            path
+            for tag, path in entries
+            if tag in b"sS" and (not sparse or os.path.lexists(worktree.path / git.text(path)))
+        ],
+    }
+    for option, paths in lifted.items():
+        git.run(
+            scratch, "update-index", option, "-z", "--stdin", stdin=b"".join(path + b"\0" for path in paths)
+        )
+    return True
+
+
+def not_in_index(scratch: Git) -> list[str]:
+    """Return the files whose content on disk is not in the index; nested repositories cannot be there."""
+    status = status_of(scratch)
+    return [*status.unstaged, *(path for path in status.untracked if not path.endswith("/"))]
+
+
+def add_what_can_be(scratch: Git, paths: list[str]) -> None:
+    """Add as many of these files as possible: one that cannot be stored makes git give up on all of them."""
+    if not paths:
+        return
+    failure = git.add(scratch, paths)
+    unlock(scratch)
+    if failure is None or len(paths) == 1:
+        return
+    middle = len(paths) // 2
+    add_what_can_be(scratch, paths[:middle])
+    add_what_can_be(scratch, paths[middle:])
+
+
+def unlock(scratch: Git) -> None:
+    """Remove the lock that a git has left which was killed (out of memory); this index is ours alone."""
+    if scratch.index_file is not None:
+        scratch.index_file.with_name(f"{scratch.index_file.name}.lock").unlink(missing_ok=True)
+
+
+def resolve(scratch: Git) -> None:
+    """Replace conflicts in the index by one side, our own first: a tree cannot hold them.
+
+    Nothing is lost: all sides are in commits, and the file with its conflict markers is on disk.
+    """
+    sides: dict[bytes, dict[bytes, bytes]] = {}
+    for entry in git.run(scratch, "ls-files", "--unmerged", "-z").stdout.split(b"\0")[:-1]:
+        info, _, path = entry.partition(b"\t")
+        mode, oid, stage = info.split(b" ")
+        sides.setdefault(path, {})[stage] = b"%s %s" % (mode, oid)
+    answer = b""
+    for path, staged in sides.items():
+        ours = staged.get(b"2") or staged.get(b"3") or staged[b"1"]
+        nothing = b"0" * len(ours.partition(b" ")[2])
+        answer += b"0 %s\t%s\0%s\t%s\0" % (nothing, path, ours, path)
+    git.run(scratch, "update-index", "-z", "--index-info", stdin=answer)

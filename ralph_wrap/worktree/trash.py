@@ -1,0 +1,240 @@
+"""The trash: worktrees that are saved and that git has forgotten, until their files are deleted.
+
+A name proves nothing: a user can move a directory of their own to any place here. So a directory is deleted
+only if it holds a token, a file that names the directory itself. :func:`discard` writes the token once
+nothing may bring the directory back, and the deletion takes the token away last.
+
+Each deletion runs in the background and holds the ``flock(2)`` of its directory. If it is killed, the next
+:func:`empty_trash` goes on with it, and reports that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import re
+import stat
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from ralph_wrap import git
+from ralph_wrap.system import delete_tree, process
+from ralph_wrap.worktree.ownership import points_to
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+NAME = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{4}")
+"""The names of directories in the trash: ids of sessions, or names that are formed like one."""
+
+LEAVING_SUFFIX = ".leaving"
+"""What ends so may still come back: its registration is not dropped yet."""
+
+TOKEN = ".ralph-wrap-trash"  # noqa: S105 -- no password
+"""A file in each directory that may be deleted; it holds the directory's name."""
+
+_LARGEST = 4096  # bytes of a token, or of a ``.git`` file
+_AT_ONCE = 32  # directories that one deletion is given: each takes two descriptors
+_EARLIER = {r"warm-[0-9a-f]{8}": "pool", r"land-[0-9a-f]{8}": "landing"}
+
+
+class Emptied(NamedTuple):
+    """What was found in the trash.
+
+    Attributes:
+        resumed: directories whose deletion was cut short, and goes on now.
+        foreign: directories that ralph-wrap did not put there; they stay.
+
+    """
+
+    resumed: tuple[Path, ...]
+    foreign: tuple[Path, ...]
+
+
+class _Entry(NamedTuple):
+    """A directory that is open, in a directory that is open."""
+
+    parent: int
+    directory: int
+    name: str
+
+
+def discard(directory: Path, aside: Path, is_ours: Callable[[Callable[[str], str]], bool]) -> None:
+    """Delete a directory of ours in the background. No failure here keeps it: git has forgotten it.
+
+    Arguments:
+        directory: what is to be deleted.
+        aside: its place in the trash, where the next start finds it if the deletion is killed.
+        is_ours: tells whether it is, from the files in it: given a function that reads one of them. What is
+            read is what is deleted, whatever takes its place meanwhile.
+
+    """
+    with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
+        entry = _open(directory, stack)
+        if not is_ours(lambda name: _read(entry, name)):
+            return
+        with contextlib.suppress(OSError):  # a ``Worktree`` block holds the lock itself
+            fcntl.flock(entry.directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _start([_set_aside(entry, aside, stack)])
+
+
+def discard_worktree(directory: Path, aside: Path, registration: Path, path: Path) -> None:
+    """Delete a worktree that git has forgotten, as :func:`discard` does.
+
+    Arguments:
+        directory: where it is.
+        aside: see there.
+        registration: which its ``.git`` file must name.
+        path: where it was before it was moved aside.
+
+    """
+    discard(directory, aside, lambda read: points_to(read(".git"), path, registration))
+
+
+def vouch(directory: Path) -> None:
+    """Write the token of a directory that was just made: it may be deleted, whatever comes into it.
+
+    Raises:
+        OSError: it cannot be written.
+
+    """
+    with contextlib.ExitStack() as stack:
+        entry = _open(directory, stack)
+        _write_token(entry, entry.name)
+
+
+def is_vouched_for(directory: Path) -> bool:
+    """Tell whether a directory holds its own token."""
+    with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+        return _read(_open(directory, stack), TOKEN) == directory.name
+    return False
+
+
+def empty_trash(trash: Path) -> Emptied:
+    """Delete, in the background, what earlier deletions have left.
+
+    Arguments:
+        trash: of the project. What could not be moved there waits beside its worktrees.
+
+    Raises:
+        OSError: the trash cannot be read, or is a symlink.
+
+    """
+    if trash.is_symlink():
+        raise OSError(errno.ELOOP, "the trash is a symlink", str(trash))
+    found = sorted([*(path for path in trash.iterdir() if NAME.fullmatch(path.name)), *_set_aside_in(trash)])
+    resumed: list[Path] = []
+    foreign: list[Path] = []
+    for begin in range(0, len(found), _AT_ONCE):
+        with contextlib.ExitStack() as stack:
+            entries = [_look(path, trash, stack, foreign) for path in found[begin : begin + _AT_ONCE]]
+            going = [entry for entry in entries if entry is not None]
+            resumed += [path for path, entry in zip(found[begin:], entries, strict=False) if entry]
+            if going:
+                _start(going)
+    return Emptied(tuple(resumed), tuple(foreign))
+
+
+def _set_aside_in(trash: Path) -> list[Path]:
+    worktrees = trash.parent.parent / "worktrees"
+    return [path for place in (trash, worktrees) for path in place.glob(f"*{LEAVING_SUFFIX}")]
+
+
+def _look(path: Path, trash: Path, stack: contextlib.ExitStack, foreign: list[Path]) -> _Entry | None:
+    """Return a directory that may be deleted, and that no deletion is at."""
+    with contextlib.suppress(BlockingIOError, FileNotFoundError), contextlib.ExitStack() as tried:
+        try:
+            entry = _open(path, tried)
+        except OSError:
+            foreign += [path] if NAME.fullmatch(path.name) and os.path.lexists(path) else []
+            return None
+        if _read(entry, TOKEN) == path.name or _is_of_earlier_version(entry, trash):
+            fcntl.flock(entry.directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            stack.push(tried.pop_all())
+            return entry
+        if NAME.fullmatch(path.name):
+            try:
+                os.rmdir(path.name, dir_fd=entry.parent)  # empty: its deletion was killed at the last step
+            except OSError:
+                foreign.append(path)
+    return None
+
+
+def _open(path: Path, stack: contextlib.ExitStack) -> _Entry:
+    parent = os.open(path.parent, delete_tree.OPEN_DIRECTORY)
+    stack.callback(os.close, parent)
+    directory = os.open(path.name, delete_tree.OPEN_DIRECTORY, dir_fd=parent)
+    stack.callback(os.close, directory)
+    return _Entry(parent, directory, path.name)
+
+
+def _set_aside(entry: _Entry, aside: Path, stack: contextlib.ExitStack) -> _Entry:
+    """Move a directory into the trash, and have it say that it may be deleted there, or where it is."""
+    delete_tree.allow_owner(entry.directory)
+    try:
+        trash = os.open(aside.parent, delete_tree.OPEN_DIRECTORY)
+        stack.callback(os.close, trash)
+        _write_token(entry, aside.name)
+        os.rename(entry.name, aside.name, src_dir_fd=entry.parent, dst_dir_fd=trash)
+    except OSError:  # another file system, or a full disk
+        with contextlib.suppress(OSError):
+            _write_token(entry, entry.name)
+        return entry
+    return _Entry(trash, entry.directory, aside.name)
+
+
+def _write_token(entry: _Entry, name: str) -> None:
+    try:
+        os.unlink(TOKEN, dir_fd=entry.directory)
+    except FileNotFoundError:
+        pass
+    except OSError:  # an agent has made a directory of that name
+        moved = f"{TOKEN}-{os.urandom(4).hex()}"
+        os.rename(TOKEN, moved, src_dir_fd=entry.directory, dst_dir_fd=entry.directory)
+    delete_tree.write_new(TOKEN, entry.directory, name.encode())
+
+
+def _read(entry: _Entry, name: str) -> str:
+    """Return a file of a directory, without its last newline; nothing of what is no small regular file."""
+    try:
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        descriptor = os.open(name, flags, dir_fd=entry.directory)
+    except OSError:
+        return ""
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return ""
+        return git.text(os.read(descriptor, _LARGEST)).removesuffix("\n").replace("\0", "?")
+    finally:
+        os.close(descriptor)
+
+
+def _is_of_earlier_version(entry: _Entry, trash: Path) -> bool:
+    """Tell whether a version that wrote no tokens has put a worktree into the trash.
+
+    Its ``.git`` file names the registration that it had: of a session by the same name, or one of ours that
+    was made for the pool or for a merge. Git has forgotten that.
+    """
+    name = _read(entry, ".git").rpartition("/")[2]
+    place = next((run for pattern, run in _EARLIER.items() if re.fullmatch(pattern, name)), None)
+    if place is None and name != entry.name:
+        return False
+    worktree = trash.parent / (place or "../worktrees") / name
+    registration = Path(os.path.realpath(worktree / _read(entry, ".git").removeprefix("gitdir: ")))
+    return registration.name == name and not os.path.lexists(registration)
+
+
+def _start(entries: list[_Entry]) -> None:
+    words = [f"{entry.parent}:{entry.directory}:{entry.name}" for entry in entries]
+    process.detach(
+        # -I, -S: neither the environment nor the installed packages change what it does.
+        (sys.executable, "-I", "-S", delete_tree.__file__, TOKEN, *words),
+        cwd=Path("/"),
+        # No session takes it for a process of its agent.
+        env={name: value for name, value in os.environ.items() if not name.startswith("RALPH_")}
+        | {process.OWN_COMMAND: "1"},
+        inherited=[number for entry in entries for number in (entry.parent, entry.directory)],
+    )
