@@ -10,7 +10,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ralph_wrap.worktree.create.transaction import LinkedWorktree, create
+from ralph_wrap.worktree.create.transaction import create
 from ralph_wrap.worktree.ignore import RULE, ensure_ignored, is_hidden, tidy
 from ralph_wrap.worktree.layout import (
     EVERYTHING,
@@ -18,10 +18,10 @@ from ralph_wrap.worktree.layout import (
     check_layout,
     directories,
     environment_config,
-    excludes,
 )
 from ralph_wrap.worktree.leaks.monitor import Lookout
 from ralph_wrap.worktree.lock import repository_lock
+from ralph_wrap.worktree.model import LinkedWorktree
 
 if TYPE_CHECKING:
     from ralph_wrap.worktree.create.copy_ignored import INCLUDE
@@ -61,7 +61,6 @@ __all__ = [
     "empty_trash",
     "ensure_ignored",
     "environment_config",
-    "excludes",
     "find",
     "fingerprint",
     "finish",

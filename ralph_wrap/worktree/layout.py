@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ralph_wrap import git
 from ralph_wrap.errors import IsolationError, UsageError
 from ralph_wrap.system import files
+from ralph_wrap.worktree.model import EXCLUDES, LINKS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from ralph_wrap.git import Git
 
 _PATTERNS = Path("info/sparse-checkout")
-_EXCLUDES = "ralph-wrap-exclude"
-_LINKS = "ralph-wrap-links"
 _CONFIG = "ralph-wrap-config"
 _LARGEST = 1 << 20  # bytes of a user's exclude file
 
@@ -123,8 +122,8 @@ def prepare(where: Git, registration: Path, layout: Layout) -> None:
             _excluded_by_user(where),
             *(os.fsencode(f"/{_escaped(PurePosixPath(path))}\n") for path in layout.links),
         ]
-        files.replace(registration / _EXCLUDES, b"".join(rows), sync=False)
-        files.replace(registration / _LINKS, os.fsencode("\n".join(layout.links)), sync=False)
+        files.replace(registration / EXCLUDES, b"".join(rows), sync=False)
+        files.replace(registration / LINKS, os.fsencode("\n".join(layout.links)), sync=False)
     if core := core_config(registration):
         for key, value in core:
             git.run(where, "config", "--file", registration / _CONFIG, f"core.{key}", value)
@@ -148,26 +147,6 @@ def is_sparse(registration: Path) -> bool:
     return (registration / _PATTERNS).is_file()
 
 
-def excludes(registration: Path, top: Path) -> tuple[str, ...]:
-    """Return arguments by which git does not see the links of a worktree.
-
-    Nothing is hidden where something else is in the place of one: an agent may have put its work there.
-
-    Arguments:
-        registration: ``.git/worktrees/<name>``.
-        top: where the worktree's directory is.
-
-    """
-    path = registration / _EXCLUDES
-    try:
-        links = git.text(files.read(registration / _LINKS)).splitlines()
-    except OSError:
-        return ()
-    if not path.is_file() or not all((top / link).is_symlink() for link in links):
-        path = Path(os.devnull)  # whatever the worktree's own configuration says
-    return ("-c", f"core.excludesFile={path}")
-
-
 SPARSE = ("-c", "core.sparseCheckout=true", "-c", "core.sparseCheckoutCone=true")
 """Arguments by which git keeps to the patterns."""
 
@@ -175,7 +154,7 @@ SPARSE = ("-c", "core.sparseCheckout=true", "-c", "core.sparseCheckoutCone=true"
 def core_config(registration: Path) -> list[tuple[str, str]]:
     """Return keys below ``core``, and values, that whoever works in a worktree needs."""
     sparse = [argument.removeprefix("core.").partition("=")[::2] for argument in SPARSE[1::2]]
-    path = registration / _EXCLUDES
+    path = registration / EXCLUDES
     linked = [("excludesFile", os.fspath(path))] if path.is_file() else []
     return [*(sparse if is_sparse(registration) else ()), *linked]
 

@@ -28,10 +28,10 @@ from ralph_wrap import git
 from ralph_wrap.errors import RefusedError
 from ralph_wrap.system import files
 from ralph_wrap.worktree import ownership
-from ralph_wrap.worktree.create.transaction import LinkedWorktree
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.managed.find import directory_of
 from ralph_wrap.worktree.managed.metadata import marked
+from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.ownership import Owner, SessionMark, session_lock
 from ralph_wrap.worktree.register import pointers_to
 from ralph_wrap.worktree.remove import LEAVING, is_half_dropped, leaving_places

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from ralph_wrap.git import Git
-    from ralph_wrap.worktree.create.transaction import LinkedWorktree
+    from ralph_wrap.worktree.model import LinkedWorktree
 
 
 LEAVING = "ralph-wrap-leaving"

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from ralph_wrap.git import Git
-    from ralph_wrap.worktree.create.transaction import LinkedWorktree
+    from ralph_wrap.worktree.model import LinkedWorktree
 
 INCLUDE = ".worktreeinclude"
 """A file of patterns, at the top of the project's checkout."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ralph_wrap.git import Git
     from ralph_wrap.system.log import Log
     from ralph_wrap.system.process import Running
-    from ralph_wrap.worktree.create.transaction import LinkedWorktree
+    from ralph_wrap.worktree.model import LinkedWorktree
 
 _LIMIT = 600.0  # seconds for all of them
 _LATENCY = 0.1  # seconds until a signal ends a clone

@@ -24,20 +24,22 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ralph_wrap import git
 from ralph_wrap.errors import BranchBusyError, GitError, IsolationError, StoppedError
 from ralph_wrap.system import files
-from ralph_wrap.worktree.layout import EVERYTHING, SPARSE, Layout, excludes, is_sparse, link, prepare
+from ralph_wrap.worktree.layout import EVERYTHING, SPARSE, Layout, is_sparse, link, prepare
 from ralph_wrap.worktree.lock import repository_lock
-from ralph_wrap.worktree.ownership import MARK, Owner
+from ralph_wrap.worktree.model import LinkedWorktree
+from ralph_wrap.worktree.ownership import MARK
 from ralph_wrap.worktree.register import add
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ralph_wrap.git import Git, Repository
+    from ralph_wrap.worktree.ownership import Owner
     from ralph_wrap.worktree.pool.entry import Warm
 
 # More workers than cores: they wait for the disk most of the time. Below the threshold the start of the
@@ -49,52 +51,6 @@ _PARALLEL_CHECKOUT = (
 # Not `reset --hard`, which locks the branch meanwhile: killed in that moment it leaves the lock behind.
 _CHECKOUT = ("read-tree", "--reset", "-u", "-v", "--no-recurse-submodules", "HEAD")
 _STOP_LATENCY = 0.1  # seconds until a signal ends a running checkout
-
-
-class LinkedWorktree(NamedTuple):
-    """A worktree that we made.
-
-    Attributes:
-        path: its directory, resolved.
-        registration: its directory in the repository, ``.git/worktrees/<name>``.
-        common_dir: the repository.
-        branch: what was checked out in it.
-        base: the commit it started from.
-        branch_created: the branch did not exist before.
-        config: what the repository said of its file system before an agent could change that.
-        warm: it was taken from the pool.
-        owner: what its registration must say if it is to be removed; ``None`` if nobody may remove it.
-        stays: why it is not removed even then.
-
-    """
-
-    path: Path
-    registration: Path
-    common_dir: Path
-    branch: str
-    base: str
-    branch_created: bool
-    config: tuple[str, ...]
-    warm: bool = False
-    owner: Owner | None = None
-    stays: str | None = None
-
-    def git(self, where: Git, place: Path | None = None) -> Git:
-        """Return git for this worktree, whatever its ``.git`` file says by now.
-
-        Arguments:
-            where: git in the repository.
-            place: where its directory is, if that has been moved.
-
-        """
-        top = place or self.path
-        return where._replace(
-            cwd=top,
-            git_dir=self.registration,
-            common_dir=self.common_dir,
-            work_tree=top,
-            config=(*self.config, *excludes(self.registration, top)),
-        )
 
 
 def create(

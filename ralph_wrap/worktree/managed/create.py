@@ -6,12 +6,13 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import RalphError
-from ralph_wrap.worktree.create.transaction import LinkedWorktree, create
+from ralph_wrap.worktree.create.transaction import create
 from ralph_wrap.worktree.layout import EVERYTHING, Layout, core_config
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.managed.find import LOCKED
 from ralph_wrap.worktree.managed.git_config import HOOKS_OFF, configure, require_configurable, tidy_hooks
 from ralph_wrap.worktree.managed.metadata import Mark, write_mark
+from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.ownership import Owner
 
 if TYPE_CHECKING:

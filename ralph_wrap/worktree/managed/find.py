@@ -10,8 +10,8 @@ from pathlib import Path
 from ralph_wrap import git
 from ralph_wrap.errors import ConflictError, NotFoundError, NotOursError
 from ralph_wrap.system import files
-from ralph_wrap.worktree.create.transaction import LinkedWorktree
 from ralph_wrap.worktree.managed.metadata import Mark, read_mark
+from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.ownership import Owner
 
 OURS = "ralph-wrap"

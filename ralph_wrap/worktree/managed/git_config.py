@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ralph_wrap.git import Git, Repository
-    from ralph_wrap.worktree.create.transaction import LinkedWorktree
+    from ralph_wrap.worktree.model import LinkedWorktree
 
 _OLDEST = (2, 20)  # knows extensions.worktreeConfig
 _SECTION = b"[extensions]\n\tworktreeConfig = true\n"

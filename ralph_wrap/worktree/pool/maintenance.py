@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from ralph_wrap import git
 from ralph_wrap.errors import GitError, RefusedError
 from ralph_wrap.system import files
-from ralph_wrap.worktree.create.transaction import LinkedWorktree
 from ralph_wrap.worktree.lock import repository_lock
+from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.ownership import MARK, Owner, is_locked_for, others_naming
 from ralph_wrap.worktree.pool.entry import READY, REASON, Warm, in_pool, is_warm, ready
 from ralph_wrap.worktree.recover import take_apart

@@ -18,7 +18,7 @@ from ralph_wrap.worktree.save.trees import take_picture
 
 if TYPE_CHECKING:
     from ralph_wrap.git import Git, Status
-    from ralph_wrap.worktree.create.transaction import LinkedWorktree
+    from ralph_wrap.worktree.model import LinkedWorktree
 
 
 class Snapshot(NamedTuple):

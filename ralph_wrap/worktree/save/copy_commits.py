@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ralph_wrap.git import Git
-    from ralph_wrap.worktree.create.transaction import LinkedWorktree
+    from ralph_wrap.worktree.model import LinkedWorktree
 
 CLONED = "ralph-wrap-cloned"
 """In a submodule's repository: the commits that it was cloned with from a place that is not ours."""

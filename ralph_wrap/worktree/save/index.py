@@ -15,7 +15,7 @@ from ralph_wrap.worktree.layout import is_sparse
 
 if TYPE_CHECKING:
     from ralph_wrap.git import Git, Status
-    from ralph_wrap.worktree.create.transaction import LinkedWorktree
+    from ralph_wrap.worktree.model import LinkedWorktree
 
 
 def status_of(here: Git) -> Status:

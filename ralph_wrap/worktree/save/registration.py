@@ -11,7 +11,7 @@ from ralph_wrap.git import merge as merging
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ralph_wrap.worktree.create.transaction import LinkedWorktree
+    from ralph_wrap.worktree.model import LinkedWorktree
 
 
 def operation(worktree: LinkedWorktree) -> str | None:

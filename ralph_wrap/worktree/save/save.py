@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from ralph_wrap.git import Git, Status
-    from ralph_wrap.worktree.create.transaction import LinkedWorktree
+    from ralph_wrap.worktree.model import LinkedWorktree
     from ralph_wrap.worktree.save.submodules import Inner
     from ralph_wrap.worktree.save.trees import Picture
     from ralph_wrap.worktree.save.walk import Walk

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ralph_wrap import git
 from ralph_wrap.errors import GitError
 from ralph_wrap.system import files
-from ralph_wrap.worktree.create.transaction import LinkedWorktree
+from ralph_wrap.worktree.model import LinkedWorktree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ralph_wrap.git import Git
-    from ralph_wrap.worktree.create.transaction import LinkedWorktree
+    from ralph_wrap.worktree.model import LinkedWorktree
 
 _NOTHING = Saved(None, (), (), (), 0, ())
 # What git itself has in a repository (gitrepository-layout(5)), and what is looked at, or is nobody's work.

@@ -9,7 +9,7 @@ from ralph_wrap.worktree.save.index import add_what_can_be, copy_index, not_in_i
 
 if TYPE_CHECKING:
     from ralph_wrap.git import Git, Status
-    from ralph_wrap.worktree.create.transaction import LinkedWorktree
+    from ralph_wrap.worktree.model import LinkedWorktree
 
 _ATTEMPTS = 3  # at a picture of files that somebody goes on writing
 _NAMED = 3  # files that a problem names; the others are counted

@@ -1,0 +1,86 @@
+"""A worktree of ours, and how git works in it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from ralph_wrap import git
+from ralph_wrap.system import files
+
+if TYPE_CHECKING:
+    from ralph_wrap.git import Git
+    from ralph_wrap.worktree.ownership import Owner
+
+EXCLUDES = "ralph-wrap-exclude"
+"""In a registration: the exclude file of a worktree with linked directories."""
+
+LINKS = "ralph-wrap-links"
+"""In a registration: those directories, one a line."""
+
+
+class LinkedWorktree(NamedTuple):
+    """A worktree that we made.
+
+    Attributes:
+        path: its directory, resolved.
+        registration: its directory in the repository, ``.git/worktrees/<name>``.
+        common_dir: the repository.
+        branch: what was checked out in it.
+        base: the commit it started from.
+        branch_created: the branch did not exist before.
+        config: what the repository said of its file system before an agent could change that.
+        warm: it was taken from the pool.
+        owner: what its registration must say if it is to be removed; ``None`` if nobody may remove it.
+        stays: why it is not removed even then.
+
+    """
+
+    path: Path
+    registration: Path
+    common_dir: Path
+    branch: str
+    base: str
+    branch_created: bool
+    config: tuple[str, ...]
+    warm: bool = False
+    owner: Owner | None = None
+    stays: str | None = None
+
+    def git(self, where: Git, place: Path | None = None) -> Git:
+        """Return git for this worktree, whatever its ``.git`` file says by now.
+
+        Arguments:
+            where: git in the repository.
+            place: where its directory is, if that has been moved.
+
+        """
+        top = place or self.path
+        return where._replace(
+            cwd=top,
+            git_dir=self.registration,
+            common_dir=self.common_dir,
+            work_tree=top,
+            config=(*self.config, *_excludes(self.registration, top)),
+        )
+
+
+def _excludes(registration: Path, top: Path) -> tuple[str, ...]:
+    """Return arguments by which git does not see the links of a worktree.
+
+    Nothing is hidden where something else is in the place of one: an agent may have put its work there.
+
+    Arguments:
+        registration: ``.git/worktrees/<name>``.
+        top: where the worktree's directory is.
+
+    """
+    path = registration / EXCLUDES
+    try:
+        links = git.text(files.read(registration / LINKS)).splitlines()
+    except OSError:
+        return ()
+    if not path.is_file() or not all((top / link).is_symlink() for link in links):
+        path = Path(os.devnull)  # whatever the worktree's own configuration says
+    return ("-c", f"core.excludesFile={path}")
