@@ -15,7 +15,7 @@ import pytest
 
 from ralph_wrap import git
 from ralph_wrap.errors import IsolationError
-from ralph_wrap.worktree.save import commits, save
+from ralph_wrap.worktree.save import commits, whole
 from tests.support.mounts import needs_mounts
 from tests.support.repo import make_repo
 from tests.support.sessions import PROGRAM, run
@@ -197,7 +197,7 @@ def test_what_is_written_during_the_removal_keeps_the_worktree(
     tree: Tree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between the save and the rename a writer from outside may come."""
-    real = save.save
+    real = whole.save
 
     def save_and_write(*arguments: object, **options: object) -> object:
         saved = real(*arguments, **options)  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ import pytest
 from ralph_wrap import git, worktree
 from ralph_wrap.errors import RefusedError
 from ralph_wrap.worktree.remove import remove as remove_worktree
-from ralph_wrap.worktree.save import save
+from ralph_wrap.worktree.save import whole
 from tests.support.repo import Repo, make_repo
 from tests.support.shim import shim_git
 from tests.support.submodules import ALLOWED, NESTED, SUB, Project, held, inside, make_project
@@ -643,7 +643,7 @@ def test_what_is_done_after_the_save_keeps_the_worktree(
 ) -> None:
     """The last look finds it, when nobody can reach the worktree any more; all is where it was."""
     inside(tree).write("saved", "before\n")
-    real = save.save
+    real = whole.save
 
     def save_and_write(*arguments: object, **options: object) -> object:
         saved = real(*arguments, **options)  # type: ignore[arg-type]

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ralph_wrap.worktree.recover import adopt, bring_back
     from ralph_wrap.worktree.remove import Outcome, drop_branch, drop_branch_at, finish
     from ralph_wrap.worktree.save.checkpoint import Snapshot, commit_all, sees_all, snapshot
-    from ralph_wrap.worktree.save.losses import Losses
+    from ralph_wrap.worktree.save.result import Losses
     from ralph_wrap.worktree.trash import empty_trash
 
 __all__ = [
@@ -86,7 +86,7 @@ _LATER = {
     "fingerprints": ("fingerprint", "is_pristine", "pristine"),
     "managed.git_config": ("tidy_hooks",),
     "managed.find": ("OURS", "directory_of", "find", "holds_its_branch"),
-    "save.losses": ("Losses",),
+    "save.result": ("Losses",),
     "managed.create": ("make",),
     "managed.metadata": ("Mark", "marked", "write_mark"),
     "create.report_copies": ("provide",),

@@ -40,10 +40,11 @@ from ralph_wrap.worktree.ownership import (
     read_mark,
 )
 from ralph_wrap.worktree.ownership import why_not_removable as locked_by_user
-from ralph_wrap.worktree.save.losses import Losses, losses
+from ralph_wrap.worktree.save.inspect import has_submodules
 from ralph_wrap.worktree.save.registration import is_replaced
-from ralph_wrap.worktree.save.save import Saved, has_submodules, holds, save
+from ralph_wrap.worktree.save.result import Losses, Saved
 from ralph_wrap.worktree.save.scratch import scratch_in
+from ralph_wrap.worktree.save.whole import holds, losses, save
 from ralph_wrap.worktree.trash import LEAVING_SUFFIX, discard_worktree
 
 if TYPE_CHECKING:

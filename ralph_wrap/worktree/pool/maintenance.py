@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from ralph_wrap.git import Git, Repository
-    from ralph_wrap.worktree.save.losses import Losses
+    from ralph_wrap.worktree.save.result import Losses
 
 _KEPT = Path("kept")  # in the pool: directories of sessions' worktrees, by session
 _BEGUN = "ralph-wrap-begun"  # in the registration of an unfinished one: an index of what is to be checked out

@@ -11,8 +11,8 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import git
+from ralph_wrap.worktree.save.inspect import look
 from ralph_wrap.worktree.save.registration import is_replaced, operation
-from ralph_wrap.worktree.save.save import look
 from ralph_wrap.worktree.save.scratch import scratch_in
 from ralph_wrap.worktree.save.trees import take_picture
 

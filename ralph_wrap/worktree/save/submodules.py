@@ -20,16 +20,17 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ralph_wrap import git
 from ralph_wrap.errors import GitError
 from ralph_wrap.system import files
 from ralph_wrap.worktree.save.commits import make_snapshots
 from ralph_wrap.worktree.save.copy_commits import snapshots_of, store_of, tips, transfer
-from ralph_wrap.worktree.save.losses import Losses, losses
+from ralph_wrap.worktree.save.inspect import tree_holds, tree_losses
+from ralph_wrap.worktree.save.one_tree import save_tree
 from ralph_wrap.worktree.save.registration import operation
-from ralph_wrap.worktree.save.save import Saved, holds, save
+from ralph_wrap.worktree.save.result import SavedSubmodule, below
 from ralph_wrap.worktree.save.submodule_repositories import Submodule, find
 
 if TYPE_CHECKING:
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
 
     from ralph_wrap.git import Git
     from ralph_wrap.worktree.model import LinkedWorktree
+    from ralph_wrap.worktree.save.result import Losses
 
-_NOTHING = Saved(None, (), (), (), 0, ())
 # What git itself has in a repository (gitrepository-layout(5)), and what is looked at, or is nobody's work.
 _KNOWN = re.compile(
     r"branches|config(\.worktree)?|description|gc\.(log|pid)|hooks|info|logs|modules|packed-refs|refs"
@@ -47,37 +48,6 @@ _KNOWN = re.compile(
 )
 _OBJECTS = re.compile(r"[0-9a-f]{2}|pack|info|tmp_.*|incoming-.*|.*\.lock")
 _EMPTY = re.compile(r"branches|config|description|HEAD|hooks|info|objects|refs|.*\.lock")
-
-
-class Inner(NamedTuple):
-    """What was saved of a submodule.
-
-    Attributes:
-        name: see :class:`Submodule`.
-        path: the same.
-        store: the repository that holds it now.
-        refs: by which it does.
-        saved: of its files.
-        unstarted: it was cloned by us and never worked in.
-
-    """
-
-    name: str
-    path: str
-    store: Path
-    refs: tuple[str, ...] = ()
-    saved: Saved = _NOTHING
-    unstarted: bool = False
-
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """What was uncommitted in it, as paths in the worktree."""
-        return below(self.path, self.saved.paths)
-
-    @property
-    def ignored(self) -> tuple[str, ...]:
-        """Its ignored files, the same way."""
-        return below(self.path, self.saved.ignored)
 
 
 def save_submodules(
@@ -90,7 +60,7 @@ def save_submodules(
     session: str,
     commits_only: bool,
     unstarted: bool,
-) -> tuple[Inner, ...]:
+) -> tuple[SavedSubmodule, ...]:
     """Save what the submodules of a worktree hold.
 
     Arguments:
@@ -98,7 +68,7 @@ def save_submodules(
         where: git at the repository.
         index: beside it, copies of their indexes can be made.
         problems: gets a line for all that cannot be saved.
-        agent_id: as for :func:`save`.
+        agent_id: as for :func:`save_tree`.
         session: the same.
         commits_only: the same.
         unstarted: the same.
@@ -110,13 +80,15 @@ def save_submodules(
     done = []
     for number, sub in enumerate(find(worktree, where, worktree.path, problems)):
         mine: list[str] = []
-        inner = Inner(sub.name, sub.path, store_of(worktree, sub.tree.registration), unstarted=unstarted)
+        inner = SavedSubmodule(
+            sub.name, sub.path, store_of(worktree, sub.tree.registration), unstarted=unstarted
+        )
         try:
             if not _is_empty(sub, sub.tree.path):
                 mine += _unknown(sub.tree.registration, inner.store)
                 scratch = _scratch(index, number)
                 if sub.path and not (unstarted and _is_as_cloned(sub, where, sub.tree.path, scratch)):
-                    saved = save(
+                    saved = save_tree(
                         sub.tree,
                         where,
                         scratch,
@@ -142,7 +114,9 @@ def save_submodules(
     return tuple(done)
 
 
-def hold(worktree: LinkedWorktree, where: Git, index: Path, place: Path, saved: tuple[Inner, ...]) -> bool:
+def hold(
+    worktree: LinkedWorktree, where: Git, index: Path, place: Path, saved: tuple[SavedSubmodule, ...]
+) -> bool:
     """Tell whether the submodules of a worktree are as they were saved, and their commits held elsewhere.
 
     Arguments:
@@ -172,8 +146,8 @@ def hold(worktree: LinkedWorktree, where: Git, index: Path, place: Path, saved: 
             return False
         if not sub.path:
             problems += _unsaved_without_files(sub, where)
-        elif not (inner.unstarted and _is_as_cloned(sub, where, top, scratch)) and not holds(
-            sub.tree, where, scratch, top, inner.saved, alone=True
+        elif not (inner.unstarted and _is_as_cloned(sub, where, top, scratch)) and not tree_holds(
+            sub.tree, where, scratch, top, inner.saved
         ):
             return False
     return not problems
@@ -196,14 +170,14 @@ def add_losses(worktree: LinkedWorktree, where: Git, index: Path, found: Losses)
     problems: list[str] = []
     for number, sub in enumerate(find(worktree, where, worktree.path, problems)):
         store = store_of(worktree, sub.tree.registration)
-        inner = Inner(sub.name, sub.path, store)
+        inner = SavedSubmodule(sub.name, sub.path, store)
         found = found._replace(inner=(*found.inner, inner))
         if _is_empty(sub, sub.tree.path):
             continue
         mine = _unknown(sub.tree.registration, store)
         here = sub.tree.git(where)
         if sub.path:
-            lost = losses(sub.tree, where, _scratch(index, number), inner=sub.nested)
+            lost = tree_losses(sub.tree, where, _scratch(index, number), sub.nested)
             mine += lost.problems
             found = found._replace(
                 paths=(*found.paths, *below(sub.path, lost.paths)),
@@ -217,11 +191,6 @@ def add_losses(worktree: LinkedWorktree, where: Git, index: Path, found: Losses)
         found = found._replace(commits=(*found.commits, *loose))
         problems += _told(sub, mine)
     return found._replace(problems=(*found.problems, *problems))
-
-
-def below(path: str, paths: tuple[str, ...]) -> tuple[str, ...]:
-    """Return paths in a submodule as paths in the worktree."""
-    return tuple(f"{path}/{one}" for one in paths)
 
 
 def _is_empty(sub: Submodule, top: Path) -> bool:

@@ -1,0 +1,131 @@
+"""Look at what one worktree or submodule holds besides its branch; nothing of it is changed.
+
+``submodules`` looks at what is in its submodules, and ``whole`` puts both together.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING
+
+from ralph_wrap import git
+from ralph_wrap.errors import GitError
+from ralph_wrap.worktree.save.commits import unheld
+from ralph_wrap.worktree.save.index import lift_flags, not_in_index, status_of
+from ralph_wrap.worktree.save.registration import operation, unsaved_bookkeeping
+from ralph_wrap.worktree.save.result import Losses
+from ralph_wrap.worktree.save.walk import walk
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from pathlib import Path
+
+    from ralph_wrap.git import Git, Status
+    from ralph_wrap.worktree.model import LinkedWorktree
+    from ralph_wrap.worktree.save.result import Saved
+    from ralph_wrap.worktree.save.walk import Walk
+
+
+def has_submodules(worktree: LinkedWorktree) -> bool:
+    """Tell whether repositories of submodules would go with a worktree."""
+    return os.path.lexists(worktree.registration / "modules")
+
+
+def look(
+    worktree: LinkedWorktree, here: Git, scratch: Git, problems: list[str], inner: Collection[str]
+) -> tuple[Status, Walk]:
+    """Return what a worktree holds besides its HEAD, whatever flags hide it.
+
+    Arguments:
+        worktree: which one.
+        here: git in it.
+        scratch: the same with the copy of the index, which is made if it is needed.
+        problems: gets a line for all that git does not see or cannot save.
+        inner: paths of its submodules, into which nobody looks here.
+
+    Raises:
+        GitError: it cannot be told.
+        OSError: the same.
+
+    """
+    with (
+        git.start_status(here, "dirty") as asking,
+        git.start(here, "ls-files", "-v", "-s", "-z") as entries,
+    ):
+        walked = walk(worktree.path, inner)
+        problems += walked.problems
+        problems += unsaved_bookkeeping(worktree)
+        try:
+            answer = git.finish(asking, "status").stdout
+            listing = git.finish(entries, "ls-files").stdout
+        except GitError as error:
+            problems.append(f"the index cannot be read, what was staged in it is not saved: {error.message}")
+            head = git.resolve_commit(here, "HEAD")
+            git.run(scratch, "read-tree", *((head,) if head else ("--empty",)))
+            return status_of(scratch), walked
+    for path in re.findall(rb"(?:\A|\0). 160000 [0-9a-f]+ \d\t([^\0]+)", listing):
+        directory = worktree.path / git.text(path)
+        if directory.is_dir() and not (directory / ".git").exists() and any(directory.iterdir()):
+            problems.append(f"git does not look at the files below the submodule's path {git.text(path)}")
+    if lift_flags(worktree, scratch, listing):
+        return status_of(scratch), walked
+    return git.parse_status(answer), walked
+
+
+def nested(status: Status, walked: Walk) -> list[str]:
+    """Return the repositories in a worktree that are not its own."""
+    return sorted({*walked.repositories, *status.nested, *walked.bare_beside(status.ignored)})
+
+
+def tree_losses(tree: LinkedWorktree, where: Git, index: Path, inner: tuple[str, ...] = ()) -> Losses:
+    """Look for everything that would be lost with a worktree, without what is in its submodules.
+
+    Arguments:
+        tree: which one.
+        where: git at the repository.
+        index: where a copy of the index can be made; nothing is there yet.
+        inner: paths of its submodules.
+
+    Raises:
+        GitError: it cannot be told.
+        OSError: the same.
+
+    """
+    here = tree.git(where)
+    problems: list[str] = []
+    status, walked = look(tree, here, here._replace(index_file=index), problems, inner)
+    problems += [f"nested repository: {path}" for path in nested(status, walked)]
+    commits = unheld(tree.registration, here, problems)
+    return Losses(
+        paths=(*status.changed, *status.untracked),
+        commits=tuple(commits),
+        operation=operation(tree),
+        problems=tuple(problems),
+        ignored=status.ignored,
+        ignored_files=walked.count_below(status.ignored),
+    )
+
+
+def tree_holds(tree: LinkedWorktree, where: Git, index: Path, place: Path, saved: Saved) -> bool:
+    """Tell whether a worktree and its commits are still as they were saved, without its submodules.
+
+    Arguments:
+        tree: saved without a problem.
+        where: git at the repository.
+        index: as it was given to the save.
+        place: where the worktree's directory is now.
+        saved: what the save returned.
+
+    Raises:
+        GitError: that cannot be told.
+        OSError: the same.
+
+    """
+    here = tree.git(where, place)
+    if unheld(tree.registration, here, []):
+        return False  # a commit was made since, of which only the registration knows
+    if index.exists():
+        inner = {one.path for one in saved.inner}
+        return {*not_in_index(here._replace(index_file=index))} <= {*saved.missing} | inner
+    return status_of(here).clean

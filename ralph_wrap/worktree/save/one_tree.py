@@ -1,0 +1,169 @@
+"""Save what one worktree or submodule holds, without what is in its submodules (see ``whole``)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from ralph_wrap import git
+from ralph_wrap.errors import GitError
+from ralph_wrap.worktree.save.commits import make_snapshots, save_commits, unreachable
+from ralph_wrap.worktree.save.index import status_of
+from ralph_wrap.worktree.save.inspect import look, nested
+from ralph_wrap.worktree.save.registration import operation
+from ralph_wrap.worktree.save.result import Saved
+from ralph_wrap.worktree.save.trees import counted, take_picture
+from ralph_wrap.worktree.save.walk import walk
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ralph_wrap.git import Git, Status
+    from ralph_wrap.worktree.model import LinkedWorktree
+    from ralph_wrap.worktree.save.trees import Picture
+
+
+class _Head(NamedTuple):
+    commit: str | None
+    detached: bool
+
+
+def save_tree(
+    tree: LinkedWorktree,
+    where: Git,
+    index: Path,
+    *,
+    agent_id: str,
+    session: str,
+    commits_only: bool = False,
+    unstarted: bool = False,
+    inner: tuple[str, ...] = (),
+) -> Saved:
+    """Save what would be lost with a worktree, and verify it.
+
+    Arguments:
+        tree: whose work.
+        where: git at the repository.
+        index: where a copy of the index can be made; nothing is there yet.
+        agent_id: names the branch and the snapshots.
+        session: named in the commit's message.
+        commits_only: do not save files; having to is then a problem.
+        unstarted: no agent has worked in it: files that are missing were never checked out.
+        inner: paths of its submodules, which this function leaves out.
+
+    Raises:
+        GitError: it cannot even be told what there is to save.
+        OSError: the same.
+
+    """
+    here = tree.git(where)
+    scratch = here._replace(index_file=index)
+    problems: list[str] = []
+    head = _head(here)
+    if unstarted:
+        left = _left_by_checkout(tree, scratch, head.commit or "HEAD", inner)
+        if left is not None:
+            commits = save_commits(tree.registration, here, agent_id, problems)
+            return Saved(None, (), commits, (), 0, (), left)
+    status, walked = look(tree, here, scratch, problems, inner)
+    problems += [f"nested repository {path} cannot be saved" for path in nested(status, walked)]
+    branch = None
+    if not status.clean and commits_only:
+        problems.append(counted(len(status.changed) + len(status.untracked), "uncommitted path"))
+    elif not status.clean:
+        branch = _save_files(tree, scratch, head, status, problems, agent_id, session)
+    if branch is None and head.detached and head.commit and unreachable(here, [head.commit]):
+        branch = _name(here, agent_id, head.commit, session)
+    return Saved(
+        branch=branch,
+        paths=(*status.changed, *status.untracked),
+        snapshots=save_commits(tree.registration, here, agent_id, problems),
+        ignored=status.ignored,
+        ignored_files=walked.count_below(status.ignored),
+        problems=tuple(problems),
+    )
+
+
+def _left_by_checkout(
+    worktree: LinkedWorktree, scratch: Git, commit: str, inner: tuple[str, ...]
+) -> tuple[str, ...] | None:
+    """Return what a checkout has not got to when it was cut short; ``None`` if somebody has worked there."""
+    from ralph_wrap.worktree.pool.entry import taken_at  # noqa: PLC0415 -- for the dead only
+
+    at = taken_at(worktree.registration)
+    before = None
+    with contextlib.suppress(GitError):  # that commit may be on no branch any more, and gone
+        before = _differing(scratch, at) if at else None
+    found = _differing(scratch, commit) - {*inner}  # they may have been cloned, and not be checked out yet
+    if inner and walk(worktree.path, inner).repositories:
+        return None
+    left = tuple(
+        path
+        for path in found
+        if not os.path.lexists(worktree.path / path) or (before is not None and path not in before)
+    )
+    return left if len(left) == len(found) else None
+
+
+def _differing(scratch: Git, commit: str) -> set[str]:
+    git.run(scratch, "read-tree", commit)
+    status = status_of(scratch)
+    return {*status.unstaged, *status.untracked}
+
+
+def _head(here: Git) -> _Head:
+    symbolic = git.run(here, "symbolic-ref", "--quiet", "HEAD", accept=(0, 1))
+    return _Head(git.resolve_commit(here, "HEAD"), detached=symbolic.status == 1)
+
+
+def _save_files(
+    worktree: LinkedWorktree,
+    scratch: Git,
+    head: _Head,
+    status: Status,
+    problems: list[str],
+    agent_id: str,
+    session: str,
+) -> str | None:
+    picture = take_picture(worktree, scratch, head.commit, status, problems)
+    if picture.shows_head:
+        return None
+    branch = f"ralph/{agent_id}-wip"
+    if not _is_saved_already(scratch, branch, picture):
+        message = (
+            f"ralph: saved work of session {session}\n\nWhat was not committed when the session ended.\n"
+        )
+        if unfinished := operation(worktree):
+            message += f"A {unfinished} was in progress.\n"
+        branch = _name(scratch, agent_id, picture.commit(scratch, message, session), session)
+    if missing := git.missing_objects(scratch, branch, head.commit):
+        problems.append(f"{branch} lacks {missing} objects")
+    return branch
+
+
+def _is_saved_already(here: Git, branch: str, picture: Picture) -> bool:
+    """Tell whether somebody who died after it has saved the same: files, HEAD and index."""
+    commits = git.parents(here, f"refs/heads/{branch}")
+    if not commits or (picture.head is not None and picture.head not in commits):
+        return False
+    return [git.tree_of(here, commit) for commit in commits] == picture.trees
+
+
+def _name(here: Git, agent_id: str, commit: str, session: str) -> str:
+    """Make ``ralph/<id>-wip`` name a commit, and return what names it now.
+
+    What the branch named before gets a snapshot; if somebody works on it, the commit gets one instead.
+    """
+    branch = f"ralph/{agent_id}-wip"
+    ref = f"refs/heads/{branch}"
+    reason = f"ralph-wrap: end of {session}"
+    before = git.refs(here, ref).get(ref)
+    if before is None:
+        git.create_ref(here, ref, commit, reason)
+    elif before != commit:
+        if git.worktree_holding(here, ref):
+            return make_snapshots(here, agent_id, [commit])[0]
+        make_snapshots(here, agent_id, [before])
+        git.move_ref(here, ref, before, commit, reason, itself=True)
+    return branch
