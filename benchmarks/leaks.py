@@ -11,7 +11,7 @@ from scenarios import Verdict, in_turns, make_repository
 
 from ralph_wrap.git import Git
 from ralph_wrap.system.log import Log
-from ralph_wrap.worktree import Lookout
+from ralph_wrap.worktree.leaks.monitor import Lookout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

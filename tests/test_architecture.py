@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -44,6 +45,21 @@ OWNERS = {
 }
 """Modules that one place alone may import."""
 
+LOAD_NOTHING = (
+    "interfaces",
+    "commands",
+    "session",
+    "state",
+    "system",
+    "worktree",
+    "worktree/create",
+    "worktree/leaks",
+    "worktree/managed",
+    "worktree/pool",
+    "worktree/save",
+)
+"""Folders without a name of their own: importers name the module."""
+
 LONGEST = 400
 """Lines of a module."""
 
@@ -59,7 +75,8 @@ class Module(NamedTuple):
 
     Attributes:
         path: below the package.
-        imports: full names of everything that it imports, wherever in it.
+        imports: full names of everything that it imports, wherever in it: at its top, in a function, for
+            type checkers alone, or by a text that is the full name of one of our modules.
         ours: the modules of this package among them, by path.
         lines: how many it has.
         attributes: the names that stand behind a dot in it.
@@ -79,18 +96,20 @@ class Module(NamedTuple):
 
 
 @cache
-def _modules() -> tuple[Module, ...]:
+def _modules(package: Path = PACKAGE) -> tuple[Module, ...]:
     """Read and parse every module, once for all tests."""
     paths = {
-        f"ralph_wrap/{path.relative_to(PACKAGE)}".removesuffix(".py")
+        path.relative_to(package.parent)
+        .as_posix()
+        .removesuffix(".py")
         .removesuffix("/__init__")
         .replace("/", "."): path
-        for path in sorted(PACKAGE.rglob("*.py"))
+        for path in sorted(package.rglob("*.py"))
     }
-    return tuple(_read(path, paths) for path in paths.values())
+    return tuple(_read(path, package, paths) for path in paths.values())
 
 
-def _read(path: Path, paths: dict[str, Path]) -> Module:
+def _read(path: Path, package: Path, paths: dict[str, Path]) -> Module:
     text = path.read_text()
     imports, attributes = set(), set()
     for node in ast.walk(ast.parse(text)):
@@ -99,16 +118,14 @@ def _read(path: Path, paths: dict[str, Path]) -> Module:
         elif isinstance(node, ast.ImportFrom):
             assert not node.level, f"{path}: relative import"
             imports |= {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Constant) and node.value in paths and node.value != package.name:
+            imports.add(node.value)
         elif isinstance(node, ast.Attribute):
             attributes.add(node.attr)
     found = (paths.get(name) or paths.get(name.rpartition(".")[0]) for name in imports)
-    ours = frozenset(_place(one) for one in found if one)
-    return Module(_place(path), frozenset(imports), ours, len(text.splitlines()), frozenset(attributes))
-
-
-def _place(path: Path) -> str:
-    """Return where a module is, below the package."""
-    return path.relative_to(PACKAGE).as_posix()
+    ours = frozenset(one.relative_to(package).as_posix() for one in found if one)
+    place = path.relative_to(package).as_posix()
+    return Module(place, frozenset(imports), ours, len(text.splitlines()), frozenset(attributes))
 
 
 def _layer(path: str) -> int:
@@ -130,6 +147,43 @@ def test_imports_point_down() -> None:
         if _layer(other) > _layer(module.path)
     ]
     assert wrong == []
+
+
+def _circle(modules: tuple[Module, ...]) -> list[str]:
+    """Return modules of which each is imported by the next, and the first one is the last."""
+    try:
+        TopologicalSorter({module.path: module.ours for module in modules}).prepare()
+    except CycleError as error:
+        found: list[str] = error.args[1]
+        return found
+    return []
+
+
+def test_no_import_runs_in_a_circle() -> None:
+    """A module can be read, and loaded, after all that it builds on; a late import is no way around."""
+    assert _circle(_modules()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "circle"),
+    [
+        ("", []),
+        ("from ralph_wrap.below import name", ["above.py", "below.py", "above.py"]),
+        ("def late():\n    from ralph_wrap import below", ["above.py", "below.py", "above.py"]),
+        ("if TYPE_CHECKING:\n    import ralph_wrap.below", ["above.py", "below.py", "above.py"]),
+        ("import_module('ralph_wrap.below')", ["above.py", "below.py", "above.py"]),
+        ("import ralph_wrap.above", ["above.py", "above.py"]),
+    ],
+)
+def test_a_circle_is_found(tmp_path: Path, text: str, circle: list[str]) -> None:
+    """The test above fails wherever the import that closes a circle stands."""
+    package = tmp_path / "ralph_wrap"
+    package.mkdir()
+    (package / "above.py").write_text(text)
+    (package / "below.py").write_text("from ralph_wrap.above import name")
+    found = _circle(_modules(package))
+    assert sorted({*found}) == sorted({*circle})
+    assert found[:1] == found[-1:]
 
 
 @pytest.mark.parametrize(("folder", "but"), [("interfaces", {"cli"}), ("commands", set())])
@@ -173,7 +227,7 @@ def _files(folder: Path) -> list[Path]:
     ]
 
 
-@pytest.mark.parametrize("folder", ["interfaces", "commands", "session", "state", "system"])
+@pytest.mark.parametrize("folder", LOAD_NOTHING)
 def test_a_folder_loads_nothing(folder: str) -> None:
     """Its modules are loaded one by one: a start, and PID 1 above all, loads few of them."""
     [module] = [module for module in _modules() if module.path == f"{folder}/__init__.py"]

@@ -14,8 +14,8 @@ from ralph_wrap import git
 from ralph_wrap.git import Git
 from ralph_wrap.state import landings
 from ralph_wrap.system.log import Log
-from ralph_wrap.worktree import Lookout
 from ralph_wrap.worktree.leaks.compare import changed_keys, compare
+from ralph_wrap.worktree.leaks.monitor import Lookout
 from ralph_wrap.worktree.leaks.observation import Looking, Outside, Place
 from tests.support.pid1 import children
 from tests.support.repo import make_repo

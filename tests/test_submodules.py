@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ralph_wrap import git, worktree
+from ralph_wrap import git
 from ralph_wrap.errors import RefusedError
+from ralph_wrap.worktree.remove import finish
 from ralph_wrap.worktree.remove import remove as remove_worktree
 from ralph_wrap.worktree.save import whole
 from tests.support.repo import Repo, make_repo
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from ralph_wrap.worktree import Losses, Outcome
+    from ralph_wrap.worktree.remove import Outcome
+    from ralph_wrap.worktree.save.result import Losses
 
 
 @pytest.fixture
@@ -669,7 +671,7 @@ def test_a_registration_of_which_submodules_are_deleted_first(
 
 
 def _finish_with(tree: Tree, env: dict[str, str]) -> Outcome:
-    return worktree.finish(
+    return finish(
         tree.linked,
         git.Git(tree.repo.path, git.environment({**os.environ, **env})),
         agent_id=ID,

@@ -11,8 +11,11 @@ from typing import Any
 
 import pytest
 
-from ralph_wrap import git, worktree
+from ralph_wrap import git
 from ralph_wrap.errors import IsolationError, RefusedError
+from ralph_wrap.worktree.managed.create import make
+from ralph_wrap.worktree.managed.find import find
+from ralph_wrap.worktree.managed.metadata import Mark
 from ralph_wrap.worktree.remove import remove
 from tests.support.repo import Repo, make_repo
 from tests.support.sessions import PROGRAM, Session, command, run
@@ -56,9 +59,9 @@ def test_an_undo_leaves_what_was_there(repo: Repo, tmp_path: Path) -> None:
     place = tmp_path / "there"
     place.mkdir()
     where = git.Git(repo.path, git.environment(os.environ))
-    mark = worktree.Mark(branch="b", base=repo.head, branch_created=True)
+    mark = Mark(branch="b", base=repo.head, branch_created=True)
     with pytest.raises(IsolationError):
-        worktree.make(where, git.locate(where), place, mark)
+        make(where, git.locate(where), place, mark)
     assert (place.is_dir(), repo.branches()) == (True, ["main"])
 
 
@@ -106,7 +109,7 @@ def test_a_commit_made_during_the_removal_brings_the_worktree_back(
     inside = created(repo, "--hooks", "on")
     inside.git("checkout", "-q", "--detach")
     where = git.Git(repo.path, git.environment(os.environ))
-    tree, _ = worktree.find(git.locate(where).common_dir, inside.path)
+    tree, _ = find(git.locate(where).common_dir, inside.path)
 
     def commit(_: object) -> None:
         inside.git("commit", "-q", "--allow-empty", "-m", "late")
@@ -135,7 +138,7 @@ def test_a_mark_does_not_make_a_session_ours_to_remove(repo: Repo, what: str) ->
         eventually(lambda: [*repo.path.glob(".ralph/worktrees/*/new")], "the agent's work")
         [registration] = repo.path.glob(".git/worktrees/*")
         branch = f"ralph/{registration.name[-4:]}"
-        mark = worktree.Mark(branch=branch, base=repo.head, branch_created=True, session="s1")
+        mark = Mark(branch=branch, base=repo.head, branch_created=True, session="s1")
         (registration / "ralph-wrap.json").write_text(json.dumps({"version": 1, **mark._asdict()}))
         path = repo.path / ".ralph" / "worktrees" / registration.name
         arguments = (

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-import pkgutil
 import subprocess
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
 
-from ralph_wrap import worktree
 from ralph_wrap.errors import BranchBusyError, IsolationError, StoppedError
 from ralph_wrap.worktree import trash as trash_
+from ralph_wrap.worktree.create.transaction import create
+from ralph_wrap.worktree.ignore import appended
 from ralph_wrap.worktree.ownership import Owner
 from tests.support.mounts import mounted, needs_mounts
 from tests.support.repo import Repo, make_repo
@@ -31,15 +29,6 @@ def _nothing_left(repo: Repo) -> None:
     assert repo.worktrees() == []
     assert not list((repo.path / ".git").glob("worktrees/*"))
     assert not list(repo.path.glob(".ralph/worktrees/*"))
-
-
-def test_what_the_package_names_can_be_had() -> None:
-    """None of it is hidden by a module of the same name, whatever was loaded first."""
-    for module in pkgutil.walk_packages(worktree.__path__, f"{worktree.__name__}."):
-        import_module(module.name)
-    assert [name for name in worktree.__all__ if isinstance(getattr(worktree, name), ModuleType)] == []
-    with pytest.raises(AttributeError):
-        _ = worktree.nothing  # type: ignore[attr-defined]
 
 
 def test_the_registration_is_locked_and_names_the_session(repo: Repo) -> None:
@@ -130,7 +119,7 @@ def test_a_signal_during_the_checkout_leaves_nothing(
     monkeypatch.setenv("PATH", shim_git(tmp_path / "shim", '*" read-tree --reset "*) exec sleep 600 ;;'))
     where, repository = located(repo)
     with pytest.raises(StoppedError):
-        worktree.create(
+        create(
             where,
             repository,
             path=repo.path / ".ralph/worktrees" / SESSION,
@@ -294,7 +283,7 @@ def test_the_trash_is_emptied_in_the_background(tmp_path: Path) -> None:
     trash_.discard(directory, trash / SESSION, lambda _: True)
     assert not directory.exists()
     eventually(lambda: not (trash / SESSION).exists(), "an empty trash")
-    assert worktree.empty_trash(trash) == ((), ())
+    assert trash_.empty_trash(trash) == ((), ())
     assert sorted(path.name for path in trash.iterdir()) == [f"{SESSION}.leaving", "not-of-a-session"]
 
 
@@ -326,4 +315,4 @@ def test_a_deep_tree_is_deleted(tmp_path: Path) -> None:
 )
 def test_the_rule_respects_the_file(before: bytes, after: bytes) -> None:
     """Line ends and a missing last newline stay as the user has them."""
-    assert worktree.ignore.appended(before) == after
+    assert appended(before) == after

@@ -15,11 +15,12 @@ import os
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import git, worktree
+from ralph_wrap import git
 from ralph_wrap.errors import GitError, IsolationError, NotARepositoryError, RalphError, RefusedError
 from ralph_wrap.state import project
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.system import files
+from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.pool import entry, maintenance
 
 if TYPE_CHECKING:
@@ -170,7 +171,7 @@ class Pool(NamedTuple):
         return ready
 
     def _finish_what_was_killed(self, trash: Path) -> None:
-        with worktree.repository_lock(self.repository.common_dir):
+        with repository_lock(self.repository.common_dir):
             for left in maintenance.tidy(self.repository.common_dir, self.directory, trash):
                 self.told.warning(
                     "pool.unknown", f"{left} is not ours: it stays", f"move it to another place: mv {left} ."
@@ -208,7 +209,7 @@ class Pool(NamedTuple):
         kept = maintenance.kept(self.directory)
         lacking = [one for one in ready if not all(os.path.lexists(one.path / name) for name in names)]
         for one, source in zip(lacking, kept, strict=False):
-            with worktree.repository_lock(self.repository.common_dir):
+            with repository_lock(self.repository.common_dir):
                 if one.is_untouched():
                     maintenance.give(one, self.where, self.repository, source, names)
         for source in kept:

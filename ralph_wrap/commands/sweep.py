@@ -20,7 +20,6 @@ import shlex
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import worktree
 from ralph_wrap.errors import NotFoundError, RalphError, RefusedError
 from ralph_wrap.session.recovery import Remains
 from ralph_wrap.state import inventory, project
@@ -28,6 +27,8 @@ from ralph_wrap.state.inventory import Verdict
 from ralph_wrap.state.registry import Record, Unreadable
 from ralph_wrap.system import files, liveness, process_tree
 from ralph_wrap.system.log import on_stderr
+from ralph_wrap.worktree.ignore import tidy
+from ralph_wrap.worktree.trash import empty_trash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from ralph_wrap.state.project import Project
     from ralph_wrap.state.registry import Claim, Registry
     from ralph_wrap.system.log import Log
-    from ralph_wrap.worktree import Outcome
+    from ralph_wrap.worktree.remove import Outcome
 
 _GRACE = 2.0  # seconds between TERM and KILL for what a dead session has left running
 _LAST_BREATH = 2.0  # seconds for a process that was killed to let go of its files
@@ -117,7 +118,7 @@ def _tidy(place: Project, environ: Mapping[str, str]) -> None:
     """Remove what holds nothing of anybody's work; what cannot be removed harms nobody."""
     with contextlib.suppress(OSError):
         if place.repository is not None:
-            worktree.tidy(place.repository)
+            tidy(place.repository)
         for home in project.registries(place, environ):
             if home.directory.is_dir():
                 home.tidy()
@@ -138,7 +139,7 @@ def resume_deletions(place: Project, environ: Mapping[str, str]) -> None:
 
 def _empty_trash(trash: Path, environ: Mapping[str, str]) -> None:
     """Go on with deletions that were cut short, and report what does not belong there."""
-    emptied = worktree.empty_trash(trash)
+    emptied = empty_trash(trash)
     if emptied.resumed:
         count = len(emptied.resumed)
         on_stderr(environ).event(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ralph_wrap import worktree
 from ralph_wrap.errors import GitError
 from ralph_wrap.session.push import Push
 
@@ -13,7 +12,7 @@ if TYPE_CHECKING:
 
     from ralph_wrap.session.workspace import Site
     from ralph_wrap.system.process_tree import Offspring
-    from ralph_wrap.worktree import LinkedWorktree
+    from ralph_wrap.worktree.model import LinkedWorktree
 
 _KEYS = ("push", "commit_each")  # of the configuration, which are for worktrees alone
 
@@ -87,35 +86,42 @@ class HandOver:
             self._push.finish(hurry)
 
     def _keep(self, tree: LinkedWorktree, number: int, state: str, *, ended: bool) -> str:
+        from ralph_wrap.worktree import fingerprints  # noqa: PLC0415 -- see load_the_rest
+
         before = state
-        if self._commits and ended and not worktree.is_pristine(state) and self._commit(tree, number):
-            state = worktree.fingerprint(tree.git(self._where), tree.path)  # a submodule may still be dirty
-        if worktree.is_pristine(state) and self._sees_all(tree, state):
+        if self._commits and ended and not fingerprints.is_pristine(state) and self._commit(tree, number):
+            # A submodule may still be dirty.
+            state = fingerprints.fingerprint(tree.git(self._where), tree.path)
+        if fingerprints.is_pristine(state) and self._sees_all(tree, state):
             self._told.event("iteration.kept", iteration=number, head=state, snapshot=None)
         else:
             self._snapshot(tree, number)
         return "" if state == before else state
 
     def _commit(self, tree: LinkedWorktree, number: int) -> bool:
+        from ralph_wrap.worktree.save.checkpoint import commit_all  # noqa: PLC0415 -- see load_the_rest
+
         message = f"Iteration {number}\n\nCommitted at its end, in session {self._record.session}.\n"
         try:
-            return worktree.commit_all(tree, self._where, message)
+            return commit_all(tree, self._where, message)
         except (GitError, OSError) as error:
             self._told.warning("iteration.not_committed", f"iteration {number} is not committed: {error}")
         return False
 
     def _sees_all(self, tree: LinkedWorktree, head: str) -> bool:
+        from ralph_wrap.worktree.save.checkpoint import sees_all  # noqa: PLC0415 -- see load_the_rest
+
         try:
-            return worktree.sees_all(tree, self._where, head)
+            return sees_all(tree, self._where, head)
         except (GitError, OSError):
             return False  # the snapshot tells why
 
     def _snapshot(self, tree: LinkedWorktree, number: int) -> None:
+        from ralph_wrap.worktree.save.checkpoint import snapshot  # noqa: PLC0415 -- see load_the_rest
+
         record = self._record
         try:
-            kept = worktree.snapshot(
-                tree, self._where, agent_id=record.id, session=record.session, number=number
-            )
+            kept = snapshot(tree, self._where, agent_id=record.id, session=record.session, number=number)
         except (GitError, OSError) as error:
             self._told.warning(
                 "snapshot.failed", f"no snapshot of what iteration {number} has left uncommitted: {error}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ralph_wrap.state.report import SessionReport
-    from ralph_wrap.worktree import Outcome
+    from ralph_wrap.worktree.remove import Outcome
 
 _NAMED = 10  # ignored files that are named; the others are counted
 

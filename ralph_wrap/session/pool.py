@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ralph_wrap.config import Settings
     from ralph_wrap.git import Git, Repository
     from ralph_wrap.state.project import Project
-    from ralph_wrap.worktree import Layout
+    from ralph_wrap.worktree.layout import Layout
     from ralph_wrap.worktree.pool.entry import Warm
 
 

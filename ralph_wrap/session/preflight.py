@@ -11,7 +11,8 @@ from ralph_wrap.config import Ignore, Isolation
 from ralph_wrap.errors import UsageError
 from ralph_wrap.state.project import WORKTREES
 from ralph_wrap.system import privileges
-from ralph_wrap.worktree import EVERYTHING, Layout, check_layout, directories, is_hidden
+from ralph_wrap.worktree.ignore import is_hidden
+from ralph_wrap.worktree.layout import EVERYTHING, Layout, check_layout, directories
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

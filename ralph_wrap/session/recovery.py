@@ -9,7 +9,7 @@ import contextlib
 import os
 from typing import TYPE_CHECKING
 
-from ralph_wrap import git, worktree
+from ralph_wrap import git
 from ralph_wrap.config import OnDirty, Settings
 from ralph_wrap.errors import RalphError, RefusedError
 from ralph_wrap.session.exit_report import with_outcome
@@ -18,7 +18,8 @@ from ralph_wrap.session.workspace import Site
 from ralph_wrap.state import project, report
 from ralph_wrap.system import files
 from ralph_wrap.system.process import OWN_COMMAND
-from ralph_wrap.worktree.recover import moved_or_replaced
+from ralph_wrap.worktree.recover import adopt, moved_or_replaced
+from ralph_wrap.worktree.remove import drop_branch_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
     from ralph_wrap.state.project import Project
     from ralph_wrap.state.registry import Record, Registry
     from ralph_wrap.system.log import Log
-    from ralph_wrap.worktree import LinkedWorktree, Outcome
+    from ralph_wrap.worktree.model import LinkedWorktree
+    from ralph_wrap.worktree.remove import Outcome
 
 _KILLED = 137  # exit status of a process that SIGKILL ended, as a shell counts it
 
@@ -91,7 +93,7 @@ class Remains:
         path = self._place.root / project.WORKTREES / record.session
         tree = None
         if repository is not None and record.branch is not None and record.base is not None:
-            tree = worktree.adopt(repository, record, path=path, trash=self._home.trash)
+            tree = adopt(repository, record, path=path, trash=self._home.trash)
         if tree is None and os.path.lexists(path):
             known = repository.common_dir / "worktrees" / path.name if repository else None
             raise moved_or_replaced(path, known)
@@ -131,7 +133,7 @@ class Remains:
         if tree is not None and outcome is not None:
             self._site.drop_branch(tree, outcome)
         elif repository and record.branch == f"ralph/{record.id}" and record.base is not None:
-            worktree.drop_branch_at(self._site.where, repository.common_dir, record.branch, record.base)
+            drop_branch_at(self._site.where, repository.common_dir, record.branch, record.base)
 
     def write_report(self, outcome: Outcome | None) -> None:
         """Write the report of a session that was killed, or complete that of one that was nearly done.

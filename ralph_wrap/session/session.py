@@ -5,7 +5,7 @@ way out: the end of the ``with`` block, an exception, a signal, the interpreter'
 reverse of the taking:
 
 1. end what the agent has left running, so that nothing writes any more;
-2. save and remove the worktree (``worktree.finish`` decides);
+2. save and remove the worktree (``worktree.remove.finish`` decides);
 3. delete a branch that nobody has any use for, push one that somebody may have;
 4. write the report, move the record, free the id;
 5. tell how it ended.
@@ -25,7 +25,7 @@ from datetime import UTC, datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self
 
-from ralph_wrap import git, worktree
+from ralph_wrap import git
 from ralph_wrap.config import Settings
 from ralph_wrap.errors import GitError, RalphError
 from ralph_wrap.session.checkpoint import HandOver
@@ -45,7 +45,8 @@ if TYPE_CHECKING:
     from ralph_wrap.loop import Listener, LoopResult, Stage
     from ralph_wrap.state.project import Project
     from ralph_wrap.system.output_relay import Relay
-    from ralph_wrap.worktree import LinkedWorktree, Outcome
+    from ralph_wrap.worktree.model import LinkedWorktree
+    from ralph_wrap.worktree.remove import Outcome
 
 _READER_PATIENCE = 60.0  # seconds to wait at the end for whoever reads our stdout
 
@@ -250,6 +251,7 @@ class Session:
 
     def _stage(self, lock: files.Lock) -> Stage:
         from ralph_wrap.loop import Stage  # noqa: PLC0415 -- see load_the_rest
+        from ralph_wrap.worktree import fingerprints  # noqa: PLC0415
 
         workspace = self.workspace
         place = self._site.place
@@ -260,8 +262,8 @@ class Session:
             cwd=workspace.directory(place.prefix),
             isolated=workspace.tree is not None,
             environ=self._site.agent_environment(workspace),
-            fingerprint=lambda: worktree.fingerprint(here, workspace.path),
-            pristine=worktree.pristine(workspace.base) if workspace.base else "",
+            fingerprint=lambda: fingerprints.fingerprint(here, workspace.path),
+            pristine=fingerprints.pristine(workspace.base) if workspace.base else "",
             begin=lambda number: self._note(iteration=number),
             spawned=self._note_agent,
             end_leftovers=lambda grace: self._end_leftovers(grace, asked=True),
@@ -297,10 +299,7 @@ class Session:
         # Without an agent's work there is nothing for anybody to come back to.
         settings = self._settings._replace(background=self._settings.background and self._agent_started)
         self._outcome = self._site._replace(settings=settings).leave(
-            tree,
-            self._claim.registry.trash,
-            self._survivors,
-            hurry=lambda: self._signals.stop.terms > 1,
+            tree, self._claim.registry.trash, self._survivors, hurry=lambda: self._signals.stop.terms > 1
         )
 
     def _release(self) -> None:
@@ -393,7 +392,9 @@ class Session:
 
 def load_the_rest(log: Log) -> None:
     """Load what can wait for a worktree, but no later: while an agent works we may be installed anew."""
+    from ralph_wrap.worktree.loading import load_all  # noqa: PLC0415 -- it, too
+
     for name in ("ctypes", "ralph_wrap.loop", "ralph_wrap.system.output_relay"):
         import_module(name)
-    worktree.load()
+    load_all()
     log.load()

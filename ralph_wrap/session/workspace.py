@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import git, worktree
+from ralph_wrap import git
 from ralph_wrap.config import Isolation, OnDirty, Settings, Submodules
 from ralph_wrap.errors import (
     GitTooOldError,
@@ -20,6 +20,10 @@ from ralph_wrap.state import project
 from ralph_wrap.state.ports import port_for
 from ralph_wrap.state.registry import Record
 from ralph_wrap.system import files
+from ralph_wrap.worktree.create.transaction import create
+from ralph_wrap.worktree.ignore import RULE, ensure_ignored
+from ralph_wrap.worktree.layout import EVERYTHING, environment_config
+from ralph_wrap.worktree.leaks.monitor import Lookout
 from ralph_wrap.worktree.ownership import Owner, SessionMark, session_lock
 
 if TYPE_CHECKING:
@@ -28,8 +32,10 @@ if TYPE_CHECKING:
     from ralph_wrap.git import Git, Repository
     from ralph_wrap.state.project import Project
     from ralph_wrap.system.log import Log
-    from ralph_wrap.worktree import Layout, LinkedWorktree, Outcome
+    from ralph_wrap.worktree.layout import Layout
+    from ralph_wrap.worktree.model import LinkedWorktree
     from ralph_wrap.worktree.pool.entry import Warm
+    from ralph_wrap.worktree.remove import Outcome
 
 _HOOKS_OFF = ("core.hooksPath", "/dev/null")
 _HOOKS_OFF_SINCE = (2, 31)  # GIT_CONFIG_COUNT: configuration for one process tree, without writing a file
@@ -51,7 +57,7 @@ class Workspace(NamedTuple):
     tree: LinkedWorktree | None = None
     lock: files.Lock | None = None
     fallback: str | None = None
-    lookout: worktree.Lookout | None = None
+    lookout: Lookout | None = None
 
     @property
     def branch(self) -> str | None:
@@ -113,7 +119,7 @@ class Site(NamedTuple):
     told: Log
     stopped: Callable[[], bool]
     meanwhile: Callable[[], object]
-    layout: Layout = worktree.EVERYTHING
+    layout: Layout = EVERYTHING
     hidden: bool = False
 
     def open(self, obstacle: IsolationError | None) -> Workspace:
@@ -156,8 +162,8 @@ class Site(NamedTuple):
             tree = self._made(repository, self.base, lookout.begin)
         return Workspace(tree.path, tree=tree, lookout=lookout)
 
-    def _lookout(self, repository: Repository) -> worktree.Lookout:
-        return worktree.Lookout(
+    def _lookout(self, repository: Repository) -> Lookout:
+        return Lookout(
             self.where,
             root=self.place.root,
             common_dir=repository.common_dir,
@@ -195,7 +201,9 @@ class Site(NamedTuple):
             from ralph_wrap.worktree.create.submodules import init_submodules  # noqa: PLC0415 -- few have any
 
             init_submodules(tree, self.where, told=self.told, stopped=self.stopped)
-        worktree.provide(
+        from ralph_wrap.worktree.create.report_copies import provide  # noqa: PLC0415 -- see load_the_rest
+
+        provide(
             tree, self.where, self.place.checkout, self.settings.copy, told=self.told, stopped=self.stopped
         )
         return tree
@@ -220,7 +228,7 @@ class Site(NamedTuple):
     def _create(
         self, repository: Repository, base: str, one: Warm | None, meanwhile: Callable[[], object]
     ) -> LinkedWorktree:
-        return worktree.create(
+        return create(
             self.where,
             repository,
             path=self._path,
@@ -246,11 +254,9 @@ class Site(NamedTuple):
         self._supply.refill()
 
     def _add_ignore_rule(self, repository: Repository) -> None:
-        changed = worktree.ensure_ignored(self.where, repository, self.settings.ignore)
+        changed = ensure_ignored(self.where, repository, self.settings.ignore)
         if changed is not None:
-            self.told.event(
-                "ignore_rule.added", f"{worktree.RULE} added to {changed}", path=os.fspath(changed)
-            )
+            self.told.event("ignore_rule.added", f"{RULE} added to {changed}", path=os.fspath(changed))
 
     def _plain(self, fallback: str | None) -> Workspace:
         root = self.place.checkout
@@ -307,7 +313,9 @@ class Site(NamedTuple):
         keep = "it was asked for" if settings.keep_worktree else None
         if survivors:
             keep = f"processes of the agent still run: {', '.join(map(str, survivors))}"
-        outcome = worktree.finish(
+        from ralph_wrap.worktree.remove import finish  # noqa: PLC0415 -- see load_the_rest
+
+        outcome = finish(
             tree,
             self.where,
             agent_id=self.record.id,
@@ -352,7 +360,9 @@ class Site(NamedTuple):
         """
         if git.refs(self.where, f"refs/ralph/snapshots/{self.record.id}/"):
             return
-        if worktree.drop_branch(tree, self.where, outcome):
+        from ralph_wrap.worktree.remove import drop_branch  # noqa: PLC0415 -- see load_the_rest
+
+        if drop_branch(tree, self.where, outcome):
             self.told.event("branch.deleted", branch=tree.branch)
 
     def _live_ids(self) -> set[str]:
@@ -374,7 +384,7 @@ class Site(NamedTuple):
             "RALPH_PORT": str(port_for(self.record.id, self._live_ids())),
         }
         if workspace.tree is not None:
-            for key, value in worktree.environment_config(workspace.tree.registration):
+            for key, value in environment_config(workspace.tree.registration):
                 environ = git.with_config(environ, key, value)
         if self.settings.hooks or repository is None:
             return environ

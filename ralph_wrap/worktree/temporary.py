@@ -21,10 +21,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import git, worktree
+from ralph_wrap import git
 from ralph_wrap.errors import GitError, RalphError, StoppedError
 from ralph_wrap.system import directory_users, files
 from ralph_wrap.worktree.layout import SPARSE, cone
+from ralph_wrap.worktree.lock import repository_lock
+from ralph_wrap.worktree.managed.find import OURS
 from ralph_wrap.worktree.ownership import is_begun, is_locked_for, is_unfinished
 from ralph_wrap.worktree.recover import take_apart
 from ralph_wrap.worktree.register import add, pointers_to
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from ralph_wrap.state.registry import Registry
     from ralph_wrap.system.log import Log
 
-REASON = f"{worktree.OURS} merge"
+REASON = f"{OURS} merge"
 """Why the registration is locked."""
 
 _PLACE = "landing"
@@ -178,7 +180,7 @@ def _make(where: Git, repository: Repository, home: Registry, commit: str, *, wh
     path.parent.mkdir(exist_ok=True)
     sparse = () if whole else SPARSE
     try:
-        with worktree.repository_lock(repository.common_dir):
+        with repository_lock(repository.common_dir):
             path.mkdir()
             registration = add(where, path, REASON, "--detach", path, commit)
         if not whole:
@@ -205,7 +207,7 @@ def _make(where: Git, repository: Repository, home: Registry, commit: str, *, wh
 def _remove(repository: Repository, home: Registry, path: Path) -> None:
     """Forget a temporary worktree, whole or half-made; registration and directory go to the trash at once."""
     registration = repository.common_dir / "worktrees" / path.name
-    with worktree.repository_lock(repository.common_dir):
+    with repository_lock(repository.common_dir):
         if os.path.lexists(registration) and not _is_ours(registration, path.parent):
             return
         if not (registration / "index").exists() and is_begun(path, pointers_to(registration, path)):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ralph_wrap.state.registry import Claim
     from ralph_wrap.system.files import Lock
     from ralph_wrap.system.log import Log
-    from ralph_wrap.worktree import LinkedWorktree
+    from ralph_wrap.worktree.model import LinkedWorktree
     from tests.support.repo import Repo
 
 REWRITINGS: dict[str, dict[str, Any]] = {

@@ -10,13 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ralph_wrap import git, worktree
+from ralph_wrap import git
+from ralph_wrap.worktree.create.transaction import create
 from ralph_wrap.worktree.ownership import Owner
+from ralph_wrap.worktree.remove import finish
 from tests.support.repo import Repo
 
 if TYPE_CHECKING:
     from ralph_wrap.git import Git, Repository
-    from ralph_wrap.worktree import LinkedWorktree, Outcome
+    from ralph_wrap.worktree.model import LinkedWorktree
+    from ralph_wrap.worktree.remove import Outcome
 
 ID = "00aa"
 SESSION = f"20260102T030405Z-{ID}"
@@ -45,7 +48,7 @@ class Tree:
 
     def finish(self, *, keep: str | None = None, keep_dirty: bool = False) -> Outcome:
         """End it as a session would."""
-        return worktree.finish(
+        return finish(
             self.linked,
             git.Git(self.repo.path, git.environment(os.environ)),
             agent_id=ID,
@@ -67,7 +70,7 @@ def make_tree(repo: Repo, *, continued: bool = False) -> Tree:
     where, repository = located(repo)
     (repo.path / ".ralph" / "run").mkdir(parents=True, exist_ok=True)
     assert repository.head is not None
-    linked = worktree.create(
+    linked = create(
         where,
         repository,
         path=repo.path / ".ralph" / "worktrees" / SESSION,

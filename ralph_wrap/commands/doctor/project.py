@@ -9,13 +9,14 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ralph_wrap import git, worktree
+from ralph_wrap import git
 from ralph_wrap.agents import NAMES, known
 from ralph_wrap.commands.doctor.result import Check, failed, fine, noted
 from ralph_wrap.config import Ignore, trust
 from ralph_wrap.errors import GitError, GitTooOldError, RalphError
 from ralph_wrap.git import Git
 from ralph_wrap.state import project
+from ralph_wrap.worktree.ignore import RULE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -136,10 +137,10 @@ def branch_names(place: Project, environ: Mapping[str, str]) -> Check:
 def ignore_rule(place: Project, repository: Repository, rule: Ignore, environ: Mapping[str, str]) -> Check:
     """Tell whether git ignores the worktrees, or will."""
     name, why = "ignore rule", "without it the project lists, and may add, the files of worktrees"
-    if git.is_ignored(place.git(environ), f"{worktree.RULE}probe"):
-        return fine(name, f"{worktree.RULE} is ignored", why)
+    if git.is_ignored(place.git(environ), f"{RULE}probe"):
+        return fine(name, f"{RULE} is ignored", why)
     if rule is Ignore.OFF:
-        return noted(name, f"{worktree.RULE} is not ignored, as was asked for", why, "ignore = 'gitignore'")
+        return noted(name, f"{RULE} is not ignored, as was asked for", why, "ignore = 'gitignore'")
     exclude = repository.common_dir / "info" / "exclude"
     path = exclude if rule is Ignore.EXCLUDE else repository.root / ".gitignore"
     if path.is_symlink():
@@ -148,7 +149,7 @@ def ignore_rule(place: Project, repository: Repository, rule: Ignore, environ: M
     # The file is replaced, so it is its directory that counts.
     if not _writable(next(parent for parent in path.parents if parent.is_dir())):
         return failed(name, f"{path} cannot be written", why, "add the line by hand, or --ignore off")
-    return fine(name, f"the first session adds {worktree.RULE} to {path}", why)
+    return fine(name, f"the first session adds {RULE} to {path}", why)
 
 
 def commands(settings: Settings, found: Project, environ: Mapping[str, str]) -> Check:

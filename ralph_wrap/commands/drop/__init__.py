@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import branches, worktree
+from ralph_wrap import branches
 from ralph_wrap.commands.drop.refs import DROPPED, Restored, delete, expire, restore
 from ralph_wrap.commands.drop.safety import Judge, Wanted
 from ralph_wrap.errors import RalphError, RefusedError, UsageError
 from ralph_wrap.state import project
+from ralph_wrap.worktree.lock import repository_lock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -120,7 +121,7 @@ def _delete(
 ) -> dict[str, RalphError | None]:
     """Delete branches that no worktree has got since they were judged: none is made meanwhile."""
     try:
-        with worktree.repository_lock(project.repository_of(place).common_dir):
+        with repository_lock(project.repository_of(place).common_dir):
             judge.look_again()
             late = {one.name: judge.busy(one) for one in going}
             return late | delete(place.git(environ), [one for one in going if late[one.name] is None], now)

@@ -11,10 +11,13 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import git, worktree
+from ralph_wrap import git
 from ralph_wrap.commands.worktree.prepare import home_of, recover
 from ralph_wrap.errors import GitError, RalphError, RefusedError
 from ralph_wrap.state import project
+from ralph_wrap.worktree.lock import repository_lock
+from ralph_wrap.worktree.managed.find import find, holds_its_branch
+from ralph_wrap.worktree.managed.git_config import tidy_hooks
 from ralph_wrap.worktree.remove import remove
 
 if TYPE_CHECKING:
@@ -25,7 +28,8 @@ if TYPE_CHECKING:
     from ralph_wrap.git import Git
     from ralph_wrap.state.project import Project
     from ralph_wrap.system.log import Log
-    from ralph_wrap.worktree import LinkedWorktree, Losses
+    from ralph_wrap.worktree.model import LinkedWorktree
+    from ralph_wrap.worktree.save.result import Losses
 
 _SHOWN = 20  # commits that a refusal names
 
@@ -71,7 +75,7 @@ def cleanup(
     """
     common_dir = project.repository_of(place).common_dir
     recover(place)
-    tree, _ = worktree.find(common_dir, path)
+    tree, _ = find(common_dir, path)
     if cwd.resolve().is_relative_to(tree.path):
         raise RefusedError(
             f"{tree.path} stays: this is called in it", f"call it in another directory: cd {place.root}"
@@ -115,7 +119,7 @@ def cleanup(
 def _tip_to_delete(tree: LinkedWorktree, where: Git, told: Log) -> str | None:
     """Return where the branch is that is to go; ``None`` if it is not there, or not ours."""
     ref = f"refs/heads/{tree.branch}"
-    if not tree.branch_created or not worktree.holds_its_branch(tree):
+    if not tree.branch_created or not holds_its_branch(tree):
         told.warning(
             "branch.kept",
             f"branch {tree.branch} stays: it was there before, or is not what was checked out",
@@ -132,7 +136,7 @@ def _delete_branch(where: Git, tree: LinkedWorktree, tip: str, told: Log, *, for
     ref = f"refs/heads/{tree.branch}"
     reason = ""
     try:
-        with worktree.repository_lock(tree.common_dir):
+        with repository_lock(tree.common_dir):
             if holder := git.worktree_holding(where, ref):
                 reason = f"it is checked out in {holder}"
             elif not force and git.commits_only_on(where, tree.branch, tip):
@@ -151,7 +155,7 @@ def _delete_branch(where: Git, tree: LinkedWorktree, tip: str, told: Log, *, for
 def _tidy(common_dir: Path, told: Log) -> None:
     """Take away what the worktree needed; it is gone, so nothing that fails here is an error."""
     try:
-        with worktree.repository_lock(common_dir):
-            worktree.tidy_hooks(common_dir)
+        with repository_lock(common_dir):
+            tidy_hooks(common_dir)
     except (RalphError, OSError) as error:
         told.warning("configuration.kept", f"{common_dir}/config keeps what hooks needed: {error}")

@@ -1,9 +1,9 @@
 """Make a worktree for another program, on a new branch that is named after a task.
 
 What stands against it is looked for before anything is made; then, in this order, our own directory, the
-ignore rule, branch and worktree in one transaction (``worktree.make``), and copies of ignored files. Names
-are looked up first and claimed by git: who loses a race for one takes the next number. The checkout that this
-is called in is only read.
+ignore rule, branch and worktree in one transaction (``worktree.managed.create``), and copies of ignored
+files. Names are looked up first and claimed by git: who loses a race for one takes the next number. The
+checkout that this is called in is only read.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import git, worktree
+from ralph_wrap import git
 from ralph_wrap.commands.worktree.branch_name import branch_name
 from ralph_wrap.commands.worktree.prepare import home_of
 from ralph_wrap.errors import ConflictError, GitError, IsolationError, NotFoundError, UsageError
@@ -21,8 +21,12 @@ from ralph_wrap.session.preflight import layout_of
 from ralph_wrap.state import project
 from ralph_wrap.state.project import WORKTREES
 from ralph_wrap.system import files
-from ralph_wrap.worktree.ignore import appended
+from ralph_wrap.worktree.create.report_copies import provide
+from ralph_wrap.worktree.ignore import RULE, appended, ensure_ignored
+from ralph_wrap.worktree.layout import EVERYTHING
+from ralph_wrap.worktree.managed.create import make
 from ralph_wrap.worktree.managed.git_config import require_configurable
+from ralph_wrap.worktree.managed.metadata import Mark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +36,7 @@ if TYPE_CHECKING:
     from ralph_wrap.git import Git, Repository
     from ralph_wrap.state.project import Project
     from ralph_wrap.system.log import Log
-    from ralph_wrap.worktree import LinkedWorktree, Mark
+    from ralph_wrap.worktree.model import LinkedWorktree
 
 _RACES = 1000  # names that others may take before us; then something is wrong
 _NAMED = 3  # changed files that a warning names
@@ -95,20 +99,20 @@ def create(
     target = None if path is None else _checked_path(where, place, repository, path, told)
     _free_name(where, wanted, place.root / WORKTREES)
     layout = layout_of(sparse, tuple(links), place, where, commit)
-    if not hooks or layout != worktree.EVERYTHING:
+    if not hooks or layout != EVERYTHING:
         require_configurable(where, repository)
     _warn_of_changes(where, repository, told)
     home_of(place)
     if place.root == place.checkout:
         _add_ignore_rule(where, repository, ignore, told)
-    mark = worktree.Mark(
+    mark = Mark(
         branch=wanted,
         base=commit,
         branch_created=True,
         origin=git.current_branch(where),
     )
     making = partial(
-        worktree.make,
+        make,
         where,
         repository,
         hooks_off=not hooks,
@@ -117,7 +121,7 @@ def create(
         progress=told.progress,
     )
     tree = _make(where, making, place.root / WORKTREES, target, mark)
-    worktree.provide(tree, where, place.checkout, copy, told=told, stopped=stopped)
+    provide(tree, where, place.checkout, copy, told=told, stopped=stopped)
     return Created(os.fspath(tree.path), tree.branch, tree.base)
 
 
@@ -187,13 +191,13 @@ def _is_only_the_rule(where: Git, repository: Repository) -> bool:
 
 def _add_ignore_rule(where: Git, repository: Repository, ignore: Ignore, told: Log) -> None:
     try:
-        changed = worktree.ensure_ignored(where, repository, ignore)
+        changed = ensure_ignored(where, repository, ignore)
     except IsolationError as error:
         raise IsolationError(
             error.message, 'add the line by hand, or ignore = "exclude" or "off" in .ralph/config.toml'
         ) from error
     if changed is not None:
-        told.event("ignore_rule.added", f"{worktree.RULE} added to {changed}", path=os.fspath(changed))
+        told.event("ignore_rule.added", f"{RULE} added to {changed}", path=os.fspath(changed))
 
 
 def _make(

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import git, worktree
+from ralph_wrap import git
 from ralph_wrap.commands.worktree.prepare import home_of, recover
 from ralph_wrap.errors import (
     ConflictError,
@@ -27,6 +27,12 @@ from ralph_wrap.errors import (
 )
 from ralph_wrap.state import project
 from ralph_wrap.system import directory_users, process_tree, tmux
+from ralph_wrap.worktree.create.report_copies import provide
+from ralph_wrap.worktree.ignore import ensure_ignored
+from ralph_wrap.worktree.lock import repository_lock
+from ralph_wrap.worktree.managed.create import make
+from ralph_wrap.worktree.managed.find import directory_of, find, holds_its_branch
+from ralph_wrap.worktree.managed.metadata import Mark, marked, write_mark
 from ralph_wrap.worktree.remove import remove
 
 if TYPE_CHECKING:
@@ -37,7 +43,8 @@ if TYPE_CHECKING:
     from ralph_wrap.git import Git, Repository
     from ralph_wrap.state.project import Project
     from ralph_wrap.system.log import Log
-    from ralph_wrap.worktree import LinkedWorktree, Losses, Mark
+    from ralph_wrap.worktree.model import LinkedWorktree
+    from ralph_wrap.worktree.save.result import Losses
 
 _LONGEST = 100  # characters of a name
 _AGENT = re.compile(r"[0-9a-f]{4}(-wip)?")
@@ -136,8 +143,8 @@ def enter(
     if repository.head is None:
         raise IsolationError("the repository has no commit yet", "git commit --allow-empty -m start")
     if place.root == place.checkout:
-        worktree.ensure_ignored(where, repository, ignore)
-    mark = worktree.Mark(
+        ensure_ignored(where, repository, ignore)
+    mark = Mark(
         branch=branch,
         base=repository.head,
         branch_created=True,
@@ -145,14 +152,14 @@ def enter(
         session=session,
         original_cwd=os.fspath(cwd),
     )
-    tree = worktree.make(where, repository, path, mark)
-    worktree.provide(tree, where, place.checkout, copy, told=told)
+    tree = make(where, repository, path, mark)
+    provide(tree, where, place.checkout, copy, told=told)
     if in_tmux:
         try:
             in_session = tmux.start(f"ralph-{name}", tree.path, environ)
-            tree, mark = worktree.find(repository.common_dir, path)
+            tree, mark = find(repository.common_dir, path)
             mark = mark._replace(tmux_session=in_session)
-            worktree.write_mark(tree.registration, mark)
+            write_mark(tree.registration, mark)
         except BaseException:
             _remove(place, environ, tree, tree.base, lambda _: None)
             raise
@@ -182,16 +189,16 @@ def leave(
     if repository is None or there is None:
         message = f"No-op: session {session} has entered no worktree here; nothing was changed"
         return Exited(action.value, False, None, None, None, None, message)
-    tree, mark = worktree.find(repository.common_dir, there[0])
+    tree, mark = find(repository.common_dir, there[0])
     if mark.session != session:
         raise ConflictError(f"{tree.path} is another session's by now", "ralph-wrap worktree list")
     where = place.git(environ)._replace(cwd=tree.common_dir)  # we may be in what is to go
     if action is Action.KEEP:
-        worktree.write_mark(tree.registration, mark._replace(session=None))
+        write_mark(tree.registration, mark._replace(session=None))
         message = f"{tree.path} is kept, on branch {mark.branch}"
         return _exited(action, tree, mark, message)
 
-    tip = _tip(where, mark) if worktree.holds_its_branch(tree) else None
+    tip = _tip(where, mark) if holds_its_branch(tree) else None
 
     def check(found: Losses) -> None:
         if not discard_changes:
@@ -249,11 +256,11 @@ def entered(place: Project, repository: Repository, session: str) -> tuple[Path,
         OSError: that cannot be told.
 
     """
-    for registration, mark in worktree.marked(repository.common_dir).items():
+    for registration, mark in marked(repository.common_dir).items():
         name = mark.branch.removeprefix("ralph/")
         # An agent can write a mark: what it names must be something that can be entered.
         if mark.session == session and mark.branch.startswith("ralph/") and not _AGENT.fullmatch(name):
-            return worktree.directory_of(registration, place.root / project.WORKTREES), mark
+            return directory_of(registration, place.root / project.WORKTREES), mark
     return None
 
 
@@ -310,7 +317,7 @@ def _remove(
         tree, where, home.trash, aside, check=check, visitors=frozenset(process_tree.ancestors(os.getpid()))
     )
     ref = f"refs/heads/{tree.branch}"
-    with worktree.repository_lock(tree.common_dir):
+    with repository_lock(tree.common_dir):
         if tree.branch_created and tip and not git.worktree_holding(where, ref):
             with contextlib.suppress(GitError):  # somebody has committed to it since: it stays
                 git.delete_ref(where, ref, tip)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ralph_wrap.errors import ConflictError, RalphError
 from ralph_wrap.state.project import RUN, WORKTREES
 from ralph_wrap.state.registry import Registry
-from ralph_wrap.worktree import bring_back
+from ralph_wrap.worktree.recover import bring_back
 
 if TYPE_CHECKING:
     from ralph_wrap.state.project import Project

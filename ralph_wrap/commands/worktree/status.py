@@ -7,9 +7,11 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ralph_wrap import git, worktree
+from ralph_wrap import git
 from ralph_wrap.state import project
 from ralph_wrap.state.project import WORKTREES
+from ralph_wrap.worktree.managed.find import OURS, directory_of
+from ralph_wrap.worktree.managed.metadata import marked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -67,7 +69,7 @@ def list_all(place: Project, environ: Mapping[str, str]) -> list[Listed]:
 
     """
     common_dir = project.repository_of(place).common_dir
-    marked = set(_marked_directories(common_dir, place.root / WORKTREES))
+    marked_paths = set(_marked_directories(common_dir, place.root / WORKTREES))
     return [
         Listed(
             path=os.fspath(info.path),
@@ -75,13 +77,13 @@ def list_all(place: Project, environ: Mapping[str, str]) -> list[Listed]:
             head=info.head,
             locked=info.locked,
             prunable=info.prunable,
-            ours=info.path in marked or (info.locked or "").startswith(worktree.OURS),
+            ours=info.path in marked_paths or (info.locked or "").startswith(OURS),
         )
         for info in git.list_worktrees(place.git(environ))
     ]
 
 
 def _marked_directories(common_dir: Path, worktrees: Path) -> Iterator[Path]:
-    for registration in worktree.marked(common_dir):
+    for registration in marked(common_dir):
         with contextlib.suppress(OSError):  # it is just being removed
-            yield worktree.directory_of(registration, worktrees)
+            yield directory_of(registration, worktrees)

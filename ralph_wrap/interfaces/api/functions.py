@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ralph_wrap import git, worktree
+from ralph_wrap import git
 from ralph_wrap.config import Ignore
 from ralph_wrap.errors import (
     ConflictError,
@@ -20,7 +20,14 @@ from ralph_wrap.errors import (
 from ralph_wrap.interfaces.api.location import Site, real, require_branch_name, resolved, site_of
 from ralph_wrap.state import project
 from ralph_wrap.state.registry import Registry
+from ralph_wrap.worktree.ignore import ensure_ignored
+from ralph_wrap.worktree.lock import repository_lock
+from ralph_wrap.worktree.managed.create import make as make_managed
+from ralph_wrap.worktree.managed.find import find
+from ralph_wrap.worktree.managed.git_config import tidy_hooks
+from ralph_wrap.worktree.managed.metadata import Mark
 from ralph_wrap.worktree.remove import remove as remove_tree
+from ralph_wrap.worktree.save.result import Losses
 
 if TYPE_CHECKING:
     from ralph_wrap.git import Git, WorktreeInfo
@@ -132,11 +139,9 @@ def make(site: Site, path: Path, branch: str, base: str | None, *, continued: bo
         raise IsolationError("the repository has no commit yet", "git commit --allow-empty -m start")
     root = site.place.root
     if path.is_relative_to(root / project.WORKTREES) and root == site.place.checkout:
-        worktree.ensure_ignored(site.where, site.repository, Ignore.GITIGNORE)
-    mark = worktree.Mark(
-        branch=branch, base=commit, branch_created=True, origin=git.current_branch(site.where)
-    )
-    return worktree.make(site.where, site.repository, path, mark, continued=continued).path
+        ensure_ignored(site.where, site.repository, Ignore.GITIGNORE)
+    mark = Mark(branch=branch, base=commit, branch_created=True, origin=git.current_branch(site.where))
+    return make_managed(site.where, site.repository, path, mark, continued=continued).path
 
 
 def _commit(where: Git, base: str) -> str:
@@ -176,9 +181,9 @@ def remove(site: Site, path: Path, *, force: bool) -> None:
         OSError: something of it cannot be read or moved.
 
     """
-    tree, mark = worktree.find(site.repository.common_dir, path)
+    tree, mark = find(site.repository.common_dir, path)
 
-    def check(found: worktree.Losses) -> None:
+    def check(found: Losses) -> None:
         if not force and not found.none:
             raise RefusedError(
                 f"{path} would be lost with: {'; '.join(found.lines())}",
@@ -191,5 +196,5 @@ def remove(site: Site, path: Path, *, force: bool) -> None:
     name = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{os.urandom(2).hex()}"
     remove_tree(tree, where, home.trash, name, check=check)
     if mark.configured:
-        with worktree.repository_lock(tree.common_dir):
-            worktree.tidy_hooks(tree.common_dir)
+        with repository_lock(tree.common_dir):
+            tidy_hooks(tree.common_dir)

@@ -7,10 +7,11 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ralph_wrap import git, worktree
+from ralph_wrap import git
 from ralph_wrap.errors import BranchBusyError, ConflictError, RalphError
 from ralph_wrap.interfaces.api.location import real
 from ralph_wrap.state import project
+from ralph_wrap.worktree.managed.metadata import marked
 
 if TYPE_CHECKING:
     from ralph_wrap.git import WorktreeInfo
@@ -77,7 +78,7 @@ def _require_whole(site: Site, path: Path) -> None:
         if (found.root, found.common_dir) == (real(path), site.repository.common_dir):
             answer = git.run(here, "rev-parse", "--absolute-git-dir").stdout
             registration = real(Path(git.text(answer).removesuffix("\n")))
-            ours = registration in worktree.marked(site.repository.common_dir)
+            ours = registration in marked(site.repository.common_dir)
             if not ours or (registration / "index").exists():
                 return
     raise ConflictError(

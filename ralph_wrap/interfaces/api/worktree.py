@@ -19,13 +19,13 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
-from ralph_wrap import worktree
 from ralph_wrap.errors import IsolationError, RalphError
 from ralph_wrap.interfaces.api.functions import make, remove
 from ralph_wrap.interfaces.api.location import Site, require_branch_name, resolved, site_of
 from ralph_wrap.interfaces.api.reuse import find
 from ralph_wrap.state import project
 from ralph_wrap.system import files
+from ralph_wrap.worktree.loading import load_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -163,7 +163,7 @@ class Worktree:
         self.state, self._path, self._made, self._kept = "pending", None, False, None
 
     def _open(self) -> None:
-        worktree.load()  # now: while somebody works in the block, another version may be installed
+        load_all()  # now: while somebody works in the block, another version may be installed
         self._site = site = site_of(self._project)
         require_branch_name(site.where, self.branch)
         path = self._wanted_path(site)

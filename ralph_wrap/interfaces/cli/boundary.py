@@ -104,13 +104,14 @@ def become_owner(project: Path, log: Log) -> dict[str, str]:
     """
 
     def load_everything() -> None:
-        from ralph_wrap import agents, worktree  # noqa: PLC0415 -- few commands need them
+        from ralph_wrap import agents  # noqa: PLC0415 -- few commands need them
         from ralph_wrap.agents import output  # noqa: PLC0415
+        from ralph_wrap.worktree.loading import load_all  # noqa: PLC0415
 
         log.load()
         for name in _SELDOM_USED:
             import_module(name)
-        worktree.load()
+        load_all()
         for name in agents.NAMES:
             import_module(f"{agents.__name__}.{name}")
         for name in output.FORMATS:

@@ -35,10 +35,10 @@ from mcp_types import (
 )
 from mcp_types import Tool as Described
 
-from ralph_wrap import worktree
 from ralph_wrap.errors import RalphError
 from ralph_wrap.interfaces.mcp.tools import TOOLS, answer
 from ralph_wrap.system.log import one_line, traceback_of
+from ralph_wrap.worktree.loading import load_all
 
 if TYPE_CHECKING:
     from ralph_wrap.interfaces.mcp.tools import Caller, Tool
@@ -50,7 +50,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 def load() -> None:
     """Load what the first call would: before privileges are given up, or we are installed anew."""
     run(sleep, 0)
-    worktree.load()
+    load_all()
 
 
 def serve(caller: Caller, told: Log) -> None:

@@ -8,13 +8,13 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
-from ralph_wrap import worktree
 from ralph_wrap.commands.worktree.enter import Action, Entered, Exited, enter, entered, leave
 from ralph_wrap.commands.worktree.status import status
 from ralph_wrap.config import load
 from ralph_wrap.errors import RalphError, UsageError
 from ralph_wrap.state import project
 from ralph_wrap.system.log import on_stderr
+from ralph_wrap.worktree.managed.find import find
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -161,7 +161,7 @@ def _inside(caller: Caller, place: Project) -> Path | None:
     if place.repository is not None:
         with contextlib.suppress(RalphError, OSError):  # it is just being removed, or not ours any more
             if there := entered(place, place.repository, caller.session):
-                return worktree.find(place.repository.common_dir, there[0])[0].path
+                return find(place.repository.common_dir, there[0])[0].path
     return None
 
 

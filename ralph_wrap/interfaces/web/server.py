@@ -19,7 +19,6 @@ import uvicorn.loops.asyncio
 import uvicorn.protocols.http.h11_impl
 from starlette.concurrency import run_in_threadpool
 
-from ralph_wrap import worktree
 from ralph_wrap.errors import ConflictError, RalphError
 from ralph_wrap.interfaces.web import templates
 from ralph_wrap.interfaces.web.access import Gate, new_token
@@ -28,6 +27,7 @@ from ralph_wrap.interfaces.web.flash import Notes
 from ralph_wrap.interfaces.web.pages import Site
 from ralph_wrap.interfaces.web.review_cache import Facts
 from ralph_wrap.state import project
+from ralph_wrap.worktree.loading import load_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -46,7 +46,7 @@ _QUEUE = 128  # connections that wait to be accepted
 def load() -> None:
     """Load what the first page or button would: before privileges are given up, or we are installed anew."""
     templates.load()
-    worktree.load()
+    load_all()
     asyncio.run(run_in_threadpool(lambda: None))
 
 
