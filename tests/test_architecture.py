@@ -28,6 +28,29 @@ FOLDERS = (
 )
 """The layers from the top to the bottom: an import points down this list, or stays in its folder."""
 
+WORKTREE = (
+    "loading",
+    "user_checkout",
+    "temporary",
+    "leaks",
+    "pool",
+    "recover",
+    "managed",
+    "remove",
+    "trash",
+    "fingerprints",
+    "save",
+    "create",
+    "warm",
+    "ignore",
+    "layout",
+    "register",
+    "lock",
+    "model",
+    "ownership",
+)
+"""The same order inside ``worktree``: what saves work knows nothing of what removes it."""
+
 OWNERS = {
     "subprocess": "system/process",
     "psutil": "system/liveness",
@@ -147,6 +170,29 @@ def test_imports_point_down() -> None:
         if _layer(other) > _layer(module.path)
     ]
     assert wrong == []
+
+
+def test_imports_point_down_inside_worktree() -> None:
+    """What decides about data is read from the bottom up, one module after the other."""
+    wrong = [
+        f"{module.path} imports {other}"
+        for module in _modules()
+        if module.parts[0] == "worktree"
+        for other in sorted(module.ours)
+        if other.startswith("worktree/") and _floor(other) < _floor(module.path)
+    ]
+    assert wrong == []
+
+
+def _floor(path: str) -> int:
+    """Return how far down a module of ``worktree`` is; its folder itself imports nothing."""
+    return ("__init__", *WORKTREE).index(path.removesuffix(".py").split("/")[1])
+
+
+def test_each_entry_of_worktree_has_its_place() -> None:
+    """A new module gets it on purpose."""
+    entries = {name.removesuffix(".py") for name in _entries(PACKAGE / "worktree")}
+    assert entries == {*WORKTREE, "__init__"}
 
 
 def _circle(modules: tuple[Module, ...]) -> list[str]:

@@ -179,7 +179,7 @@ def test_work_that_comes_at_the_last_moment_is_saved(project: Repo, tmp_path: Pa
     project.commit("moved on")
     gate = tmp_path / "gate"
     options = ("--isolation", "require", "-n", "1", "--", "true")
-    session = paused_after(project, gate, "ralph_wrap.worktree.pool.entry.choose", "run", *options)
+    session = paused_after(project, gate, "ralph_wrap.worktree.warm.choose", "run", *options)
     (there / "changed").write_text("precious\n")
     (there / "precious").write_text("precious\n")
     told = go_on(session, gate)
@@ -263,7 +263,7 @@ def test_a_worktree_that_was_half_taken_is_left_to_the_sweep(project: Repo) -> N
     """The fill does not call it unknown: following the hint would remove it."""
     killed_at(
         project,
-        "ralph_wrap.worktree.pool.entry.complete",
+        "ralph_wrap.worktree.warm.complete",
         "run",
         "--isolation",
         "require",

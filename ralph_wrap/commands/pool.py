@@ -21,7 +21,8 @@ from ralph_wrap.state import project
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.system import files
 from ralph_wrap.worktree.lock import repository_lock
-from ralph_wrap.worktree.pool import entry, maintenance
+from ralph_wrap.worktree.pool import maintenance
+from ralph_wrap.worktree.warm import holds_nothing, in_pool
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from ralph_wrap.git import Git, Repository
     from ralph_wrap.state.project import Project
     from ralph_wrap.system.log import Log
-    from ralph_wrap.worktree.pool.entry import Warm
+    from ralph_wrap.worktree.warm import Warm
 
 
 class Entry(NamedTuple):
@@ -131,14 +132,14 @@ class Pool(NamedTuple):
         return True
 
     def _warm(self) -> list[Warm]:
-        return entry.in_pool(self.repository.common_dir, self.directory)
+        return in_pool(self.repository.common_dir, self.directory)
 
     def _is_ready(self, one: Warm) -> bool:
         """Tell whether a session may take it, and say so if somebody has worked in it."""
         if one.commit is None:  # it could not be given up, which was told
             return False
         try:
-            if one.is_untouched() and entry.holds_nothing(
+            if one.is_untouched() and holds_nothing(
                 one, one.git(self.where, self.repository), self.settings.pool_keep
             ):
                 return True

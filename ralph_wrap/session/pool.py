@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ralph_wrap.git import Git, Repository
     from ralph_wrap.state.project import Project
     from ralph_wrap.worktree.layout import Layout
-    from ralph_wrap.worktree.pool.entry import Warm
+    from ralph_wrap.worktree.warm import Warm
 
 
 class Supply(NamedTuple):
@@ -66,7 +66,7 @@ class Supply(NamedTuple):
         """
         if self.pool is None:
             return None
-        from ralph_wrap.worktree.pool.entry import choose  # noqa: PLC0415 -- for those who have a pool
+        from ralph_wrap.worktree.warm import choose  # noqa: PLC0415 -- for those who have a pool
 
         beside.mkdir(parents=True, exist_ok=True)
         ref = f"refs/heads/{branch}"

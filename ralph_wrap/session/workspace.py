@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from ralph_wrap.system.log import Log
     from ralph_wrap.worktree.layout import Layout
     from ralph_wrap.worktree.model import LinkedWorktree
-    from ralph_wrap.worktree.pool.entry import Warm
     from ralph_wrap.worktree.remove import Outcome
+    from ralph_wrap.worktree.warm import Warm
 
 _HOOKS_OFF = ("core.hooksPath", "/dev/null")
 _HOOKS_OFF_SINCE = (2, 31)  # GIT_CONFIG_COUNT: configuration for one process tree, without writing a file

@@ -112,14 +112,14 @@ def _begun_to_take(registrations: Path, path: Path, record: Record) -> Path | No
 
 
 def _is_locked_by_us(registration: Path, record: Record) -> bool:
-    from ralph_wrap.worktree.pool.entry import REASON  # noqa: PLC0415 -- for those who have a pool
+    from ralph_wrap.worktree.warm import REASON  # noqa: PLC0415 -- for those who have a pool
 
     return ownership.is_locked_for(registration, REASON, session_lock(record.session))
 
 
 def _complete(warm: Path, path: Path, run: Path, record: Record) -> None:
     """Go on with a warm worktree that a session had begun to take."""
-    from ralph_wrap.worktree.pool.entry import complete  # noqa: PLC0415 -- for those who have a pool
+    from ralph_wrap.worktree.warm import complete  # noqa: PLC0415 -- for those who have a pool
 
     owner = Owner(session_lock(record.session), SessionMark(record.session, str(record.branch)))
     complete(warm, run / "pool", path, str(record.branch), owner)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ralph_wrap.worktree.pool.entry import READY
+from ralph_wrap.worktree.warm import READY
 from tests.crash.points import chosen
 from tests.crash.world import World
 from tests.support.wait import eventually

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap import git
 from ralph_wrap.errors import GitError
-from ralph_wrap.worktree.save.copy_commits import is_repository, record_cloned
+from ralph_wrap.system import files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from ralph_wrap.system.log import Log
     from ralph_wrap.system.process import Running
     from ralph_wrap.worktree.model import LinkedWorktree
+
+CLONED = "ralph-wrap-cloned"
+"""In a submodule's repository: the commits that it was cloned with from a place that is not ours."""
 
 _LIMIT = 600.0  # seconds for all of them
 _LATENCY = 0.1  # seconds until a signal ends a clone
@@ -130,7 +133,7 @@ class _Populating:
             elif reason := self._update(here, path, place, above, active):
                 self._left_out(top, above + path, reason)
             elif (top / path / ".git").is_file():
-                record_cloned(_inside(here, top / path, place), place)
+                _record_cloned(_inside(here, top / path, place), place)
                 self._done(top / path, place, own, f"{above}{path}/")
 
     def _cloned_from_own(
@@ -255,3 +258,23 @@ def _take_back(directory: Path, repository: Path) -> None:
             parent.rmdir()  # up to the first one that holds something else
             if parent.name == "modules":
                 break
+
+
+def is_repository(place: Path) -> bool:
+    """Tell whether a directory is a repository, and no symlink leads to it."""
+    objects = place / "objects"
+    return (place / "HEAD").is_file() and objects.is_dir() and objects.resolve() == objects
+
+
+def _record_cloned(here: Git, repository: Path) -> None:
+    """Write down which commits a repository was cloned with.
+
+    Raises:
+        GitError: that cannot be told.
+        OSError: it cannot be written.
+
+    """
+    found = {*git.refs(here).values()}
+    if head := git.resolve_commit(here, "HEAD"):
+        found.add(head)
+    files.replace(repository / CLONED, "".join(f"{oid}\n" for oid in sorted(found)).encode(), sync=False)

@@ -10,7 +10,7 @@ The steps, each undone if a later one fails:
    (``gitdir``) stays absolute: git resolves a relative one against the current directory.
 3. Outside the lock: check the files out, on several cores.
 
-Where a warm worktree is to be had (see ``pool``), it takes the place of the new registration in 1, and only
+Where a warm worktree is to be had (see ``warm``), it takes the place of the new registration in 1, and only
 what differs from the base is checked out in 3.
 
 The branch is created by ``update-ref`` before the worktree, never by ``worktree add -b``: then we know
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from ralph_wrap.git import Git, Repository
     from ralph_wrap.worktree.ownership import Owner
-    from ralph_wrap.worktree.pool.entry import Warm
+    from ralph_wrap.worktree.warm import Warm
 
 # More workers than cores: they wait for the disk most of the time. Below the threshold the start of the
 # workers costs more than they bring (both measured by benchmarks/start.py).
@@ -124,7 +124,7 @@ def create(
                     registered(worktree)
                 _check_out(worktree, where, at, stopped, progress, meanwhile)
                 if at is not None:
-                    from ralph_wrap.worktree.pool.entry import settle  # noqa: PLC0415 -- loaded, if there is one
+                    from ralph_wrap.worktree.warm import settle  # noqa: PLC0415 -- loaded, if there is one
 
                     settle(worktree.registration)
                 link(path, repository.root, layout.links)

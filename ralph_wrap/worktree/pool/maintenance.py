@@ -19,7 +19,6 @@ from ralph_wrap.system import files
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.ownership import MARK, Owner, is_locked_for, others_naming
-from ralph_wrap.worktree.pool.entry import READY, REASON, Warm, in_pool, is_warm, ready
 from ralph_wrap.worktree.recover import take_apart
 from ralph_wrap.worktree.register import add, pointer_to
 from ralph_wrap.worktree.remove import LEAVING, is_half_dropped
@@ -33,6 +32,7 @@ from ralph_wrap.worktree.trash import (
     is_vouched_for,
     vouch,
 )
+from ralph_wrap.worktree.warm import READY, REASON, Warm, in_pool, is_warm, ready
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable

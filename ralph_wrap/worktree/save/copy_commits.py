@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ralph_wrap import git
 from ralph_wrap.errors import GitError
 from ralph_wrap.system import files
+from ralph_wrap.worktree.create.submodules import CLONED, is_repository
 from ralph_wrap.worktree.save.commits import unheld
 
 if TYPE_CHECKING:
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
 
     from ralph_wrap.git import Git
     from ralph_wrap.worktree.model import LinkedWorktree
-
-CLONED = "ralph-wrap-cloned"
-"""In a submodule's repository: the commits that it was cloned with from a place that is not ours."""
 
 
 class Tips(NamedTuple):
@@ -62,12 +60,6 @@ def store_of(worktree: LinkedWorktree, repository: Path) -> Path:
     places = ((own / "objects" / os.fsdecode(line)).resolve() for line in borrowed)
     going = (worktree.registration, worktree.path)
     return common if any(place.is_relative_to(one) for place in places for one in going) else own
-
-
-def is_repository(place: Path) -> bool:
-    """Tell whether a directory is a repository, and no symlink leads to it."""
-    objects = place / "objects"
-    return (place / "HEAD").is_file() and objects.is_dir() and objects.resolve() == objects
 
 
 def tips(here: Git, store: Git, repository: Path, problems: list[str], *, cloned: bool = False) -> Tips:
@@ -132,20 +124,6 @@ def snapshots_of(store: Git, agent_id: str, found: Tips) -> tuple[str, ...]:
     """Return the refs by which a repository holds what was found, those of an earlier attempt included."""
     refs = git.refs(store, f"refs/ralph/snapshots/{agent_id}/")
     return tuple(sorted(name for name, oid in refs.items() if oid in found.every))
-
-
-def record_cloned(here: Git, repository: Path) -> None:
-    """Write down which commits a repository was cloned with.
-
-    Raises:
-        GitError: that cannot be told.
-        OSError: it cannot be written.
-
-    """
-    found = {*git.refs(here).values()}
-    if head := git.resolve_commit(here, "HEAD"):
-        found.add(head)
-    files.replace(repository / CLONED, "".join(f"{oid}\n" for oid in sorted(found)).encode(), sync=False)
 
 
 def _recorded(repository: Path) -> set[str]:

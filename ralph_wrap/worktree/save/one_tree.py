@@ -89,7 +89,7 @@ def _left_by_checkout(
     worktree: LinkedWorktree, scratch: Git, commit: str, inner: tuple[str, ...]
 ) -> tuple[str, ...] | None:
     """Return what a checkout has not got to when it was cut short; ``None`` if somebody has worked there."""
-    from ralph_wrap.worktree.pool.entry import taken_at  # noqa: PLC0415 -- for the dead only
+    from ralph_wrap.worktree.warm import taken_at  # noqa: PLC0415 -- for the dead only
 
     at = taken_at(worktree.registration)
     before = None
