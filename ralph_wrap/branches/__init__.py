@@ -104,10 +104,6 @@ def read(place: Project, environ: Mapping[str, str]) -> list[Branch]:
 
     Saved work of an agent id goes with the branch of that id; alone it is a row of its own.
 
-    Arguments:
-        place: the project.
-        environ: our environment.
-
     Raises:
         RalphError: there is no repository.
 
@@ -153,8 +149,6 @@ def main_branch(place: Project, where: Git, configured: str | None) -> Main:
     ``origin/HEAD``; else ``main``; else ``master``.
 
     Arguments:
-        place: the project.
-        where: git in it.
         configured: ``main`` in the configuration.
 
     Raises:

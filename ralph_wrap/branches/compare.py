@@ -78,7 +78,6 @@ def compare(
     """Return what branches are against the main branch and each other, by name; and what could not be told.
 
     Arguments:
-        where: git in the repository.
         repository: which one.
         main: the main branch; without one there is little to tell.
         branches: all of them.
@@ -157,7 +156,6 @@ class _Table:
     """What is computed once for all branches; branches with the same tip are one.
 
     Arguments:
-        where: git in the repository.
         found: where they stand.
         known: what their tips say.
         main: the main branch.

@@ -85,7 +85,6 @@ def touched(
     """Return what the main branch has done.
 
     Arguments:
-        where: git in the repository.
         found: where the branches stand.
         prints: of the branches.
         pieces: what their commits change.
@@ -145,7 +144,6 @@ def landed(
     """Return those tips that have landed by patch.
 
     Arguments:
-        where: git in the repository.
         found: where the branches stand.
         own: what each commit changes, and what each branch does as a whole: tip and base.
         main: what the main branch has done.

@@ -58,7 +58,6 @@ def positions(where: Git, main: str, tips: Collection[str], facts: Mapping[str, 
     """Return where commits stand against the main branch.
 
     Arguments:
-        where: git in the repository.
         main: the tip of the main branch.
         tips: the commits.
         facts: of each of them.

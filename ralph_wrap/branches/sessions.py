@@ -41,8 +41,6 @@ def known(
     same, so it is then known by a branch that there never was.
 
     Arguments:
-        place: the project.
-        environ: our environment.
         names: of the branches; others are left out.
         gone: names without a branch, of which there is only saved work.
 

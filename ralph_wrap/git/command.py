@@ -127,7 +127,6 @@ def start(
     """Start a git command.
 
     Arguments:
-        git: where it runs.
         arguments: sub-command, options, operands.
         config: pairs of ``-c`` and ``key=value``.
         stdin: what it reads.
@@ -169,7 +168,6 @@ def finish(
     """Wait for a started command.
 
     Arguments:
-        running: the command.
         command: its name, for the error.
         accept: exit statuses that are no failure.
         patience: seconds until it counts as hanging, and is killed.

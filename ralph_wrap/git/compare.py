@@ -70,7 +70,6 @@ def facts_of(git: Git, commits: Iterable[str]) -> dict[str, Fact]:
     """Return what commits say of themselves; what is no commit, or not there, is left out.
 
     Arguments:
-        git: where.
         commits: object ids.
 
     """
@@ -90,7 +89,6 @@ def history(git: Git, tips: Collection[str], without: Collection[str]) -> Histor
     """Return the commits that *tips* have and *without* lack.
 
     Arguments:
-        git: where.
         tips: object ids of commits.
         without: the same.
 
@@ -129,7 +127,6 @@ def commits_nowhere_else(git: Git, tip: str) -> list[Commit]:
     """Return the commits of a branch below ``ralph/`` that no other branch, tag or remote branch holds.
 
     Arguments:
-        git: where.
         tip: of the branch; others below ``ralph/`` do not count, since they may go with it.
 
     """
@@ -142,7 +139,6 @@ def changes(git: Git, pairs: Sequence[tuple[str, str]]) -> list[Change]:
     """Return what lies between each two commits.
 
     Arguments:
-        git: where.
         pairs: the later and the earlier commit.
 
     """
@@ -178,7 +174,6 @@ def entries(git: Git, compared: Sequence[tuple[str, ...]]) -> Iterator[dict[str,
     """Yield the files that differ between commits, and how, by path: modes, object ids and a letter.
 
     Arguments:
-        git: where.
         compared: a commit, and what it is held against: its parents (of a merge, what differs from all of
             them), or any other one. All of them are to be named: the same process takes what it was told
             of one commit's parents for its parents from then on. A root stands alone.
@@ -209,7 +204,6 @@ def digests(git: Git, compared: Sequence[tuple[str, ...]]) -> list[bytes]:
     files for the same only if they were the same before and after.
 
     Arguments:
-        git: where.
         compared: as in :func:`entries`, no merge alone.
 
     """
@@ -245,7 +239,6 @@ def merges(git: Git, pairs: Sequence[tuple[str, str]], *, common_dir: Path, obje
     """Merge each two commits, without a worktree, and without a trace in the repository.
 
     Arguments:
-        git: where.
         pairs: the commits; ids alone, not names.
         common_dir: of the repository.
         objects: an empty directory for what is made by that.

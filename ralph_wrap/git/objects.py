@@ -51,7 +51,6 @@ def count_commits(git: Git, base: str, ref: str) -> int | None:
     """Count the commits of a ref since a commit; ``None`` if one of them is not there.
 
     Arguments:
-        git: where.
         base: may come from a file that an agent can write, so it is no argument of its own: as an option,
             ``--output`` for one, it could overwrite any file.
         ref: full name of a ref.
@@ -83,7 +82,6 @@ def commits_without(git: Git, tips: Collection[str], without: str) -> list[Commi
     """Return the commits that some commits have and another one lacks, newest first.
 
     Arguments:
-        git: where.
         tips: object ids.
         without: object id.
 
@@ -101,7 +99,6 @@ def commits_only_on(git: Git, branch: str, tip: str) -> list[Commit]:
     """Return the commits that a branch has and no other branch, tag, remote branch or ref of ours holds.
 
     Arguments:
-        git: where.
         branch: its name, without ``refs/heads/``.
         tip: where it is.
 
@@ -138,7 +135,6 @@ def move_ref(git: Git, ref: str, before: str, oid: str, reason: str, *, itself: 
     """Have a ref that still holds *before* hold *oid*.
 
     Arguments:
-        git: where.
         ref: its full name.
         before: object id.
         oid: object id.
@@ -250,7 +246,6 @@ def missing_objects(git: Git, ref: str, known: str | None) -> int:
     """Count the objects that a ref needs and the repository lacks.
 
     Arguments:
-        git: where.
         ref: what is looked at.
         known: a commit whose own objects are taken for granted.
 

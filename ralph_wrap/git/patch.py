@@ -75,7 +75,6 @@ def history(git: Git, tip: str, without: Sequence[str], limit: int, skip: int = 
     """Return commits of a tip that others lack, newest first.
 
     Arguments:
-        git: where.
         tip: object id.
         without: object ids.
         limit: how many at most.
@@ -123,7 +122,6 @@ def changes(git: Git, old: str, new: str, paths: Sequence[str] = ()) -> list[Cha
     """Return the files that differ between two trees or commits.
 
     Arguments:
-        git: where.
         old: object id.
         new: object id.
         paths: only these, and what is below them.
@@ -142,7 +140,6 @@ def patches(
     """Return what differs in some files, by their new names; files without lines have no hunk.
 
     Arguments:
-        git: where.
         old: object id of a tree or commit.
         new: the same.
         paths: names of the files, the old ones of renamed files included.

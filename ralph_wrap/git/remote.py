@@ -20,7 +20,6 @@ def start_push(git: Git, remote: str, commit: str, ref: str, *, replaced: str | 
     """Start to push a commit to a branch of a remote.
 
     Arguments:
-        git: where.
         remote: its name, one of :func:`remotes`.
         commit: the object id.
         ref: full name of the branch there.

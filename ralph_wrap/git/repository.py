@@ -146,7 +146,6 @@ def is_ignored(git: Git, path: str, meanwhile: Callable[[], object] = lambda: No
     """Tell whether a path that need not exist is ignored, or would be if git did not know it.
 
     Arguments:
-        git: where the path is.
         path: relative.
         meanwhile: called while git looks.
 

@@ -61,7 +61,6 @@ def start_status(git: Git, submodules: str = "none") -> process.Running:
     """Start ``git status`` over everything: each untracked file, ignored directories as one.
 
     Arguments:
-        git: where.
         submodules: what does not count in them: ``none`` of it, or ``dirty``, all but another commit.
 
     """

@@ -31,7 +31,6 @@ def change_refs(git: Git, changes: Sequence[RefChange], reason: str, at: int) ->
     Those that are made get a reflog, which keeps the time.
 
     Arguments:
-        git: where.
         changes: what is to be done.
         reason: for the reflogs.
         at: the time for them, in seconds since 1970.
@@ -61,7 +60,6 @@ def ref_times(git: Git, refs: Collection[str]) -> dict[str, int]:
     """Return when refs were last changed, in seconds since 1970; those without a reflog are left out.
 
     Arguments:
-        git: where.
         refs: full names.
 
     """

@@ -104,7 +104,6 @@ def worktree_holding(git: Git, ref: str) -> Path | None:
     """Return the path of the worktree that has a branch checked out, ``None`` if none has.
 
     Arguments:
-        git: in the repository.
         ref: full name of the branch.
 
     """

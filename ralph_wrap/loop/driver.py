@@ -54,7 +54,6 @@ class Driver:
         relay: where its output goes.
         listener: hears its stdout.
         signals: entered; their requests end the loop.
-        log: told of everything.
         promise_grace: seconds that an agent may go on after it has kept its promise.
 
     """

@@ -32,7 +32,6 @@ def preamble(number: int, most: int, environ: Mapping[str, str]) -> bytes:
     """Return what an agent is told before its prompt: where it works, and how that is reviewed.
 
     Arguments:
-        number: of the iteration.
         most: how many there are at most; 0 for no limit.
         environ: the agent's environment, which says where it works.
 

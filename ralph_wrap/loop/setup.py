@@ -37,7 +37,6 @@ def set_up(
         relay: where its output goes: all of it where the errors go, for stdout is the agent's.
         overseer: waits beside it.
         deadline: of the whole session, as :func:`time.monotonic` counts.
-        log: told of everything.
 
     Returns:
         Whether somebody has asked for the end, or the session's time was up, before it was done.

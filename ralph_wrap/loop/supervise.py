@@ -42,10 +42,8 @@ class Overseer:
         stage: whose offspring is told what the command is told.
         grace: seconds between asking for the end and killing.
         relay: where the command's output goes.
-        signals: entered.
         requests: entered.
         progress: shown while we wait.
-        log: told of everything.
 
     """
 

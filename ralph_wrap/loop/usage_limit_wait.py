@@ -24,7 +24,6 @@ class Hold:
         account: the agent's.
         overseer: waits.
         progress: shows the countdown.
-        log: told of everything.
 
     """
 
@@ -52,7 +51,6 @@ class Hold:
 
         Arguments:
             until: in seconds since the epoch.
-            number: of the iteration.
 
         """
         self._log.event(

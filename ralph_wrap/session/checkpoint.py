@@ -53,7 +53,6 @@ class HandOver:
         """Keep what an iteration has left, as far as that is possible: what fails does not end the loop.
 
         Arguments:
-            number: of the iteration.
             state: its fingerprint, if that is known.
             ended: it is not going to be repeated.
 

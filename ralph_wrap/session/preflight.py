@@ -99,8 +99,6 @@ def layout_of(
     Arguments:
         sparse: directories, or files in them, to check out; empty for all.
         links: directories to share with the project.
-        place: the project.
-        where: git in it.
         base: the commit to start from.
         fresh: without *sparse*, check out what is at the top alone.
 
@@ -131,8 +129,6 @@ def planned(record: Record, settings: Settings, place: Project, prospect: Prospe
 
     Arguments:
         record: just made.
-        settings: of the session.
-        place: the project.
         prospect: what is known of it.
         agent: what it runs, for people.
 
@@ -177,8 +173,6 @@ def taken_ids(place: Project, where: Git, agent_id: str = "") -> set[str]:
     """Return the agent ids that belong to a branch, or to what else is kept of a session.
 
     Arguments:
-        place: the project.
-        where: git in it.
         agent_id: look for this one only.
 
     """

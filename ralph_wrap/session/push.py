@@ -26,7 +26,6 @@ class Push:
     session itself has pushed: what anybody else has put there stays. Any other branch only moves forward.
 
     Arguments:
-        where: git at the repository.
         remote: its name.
         branch: short name of the branch.
         base: where the branch began; nothing is pushed before it has moved on.

@@ -38,10 +38,7 @@ class Remains:
     """What is left of one session; whoever looks at it has locked it.
 
     Arguments:
-        place: the project.
-        environ: our environment.
         home: the registry that the session is in.
-        record: of the session.
         told: of everything that happens.
 
     """
@@ -105,7 +102,6 @@ class Remains:
         """Save and remove the worktree as the session's own end would have, and tell what became of it.
 
         Arguments:
-            tree: the worktree.
             survivors: processes of the session that cannot be ended.
             for_good: whatever the session was told, the worktree is not wanted any more.
 

@@ -302,7 +302,6 @@ class Site(NamedTuple):
         """Save and remove a session's worktree, and tell what became of it.
 
         Arguments:
-            tree: the worktree.
             trash: where it goes.
             survivors: processes of the agent that could not be ended.
             unstarted: no agent has worked in it.

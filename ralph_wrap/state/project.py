@@ -61,7 +61,6 @@ def find(
 
     Arguments:
         directory: is looked at.
-        environ: our environment.
         meanwhile: called while git looks, unless there is no git.
 
     Raises:
@@ -174,8 +173,6 @@ def register(
     """Register a session in the first place where that is possible.
 
     Arguments:
-        project: the project.
-        environ: our environment.
         claim: registers in a registry that is ready.
 
     Returns:

@@ -109,7 +109,6 @@ class SessionReport(NamedTuple):
         """Return the report of a session that ends now.
 
         Arguments:
-            record: of the session.
             ended_by: see above.
             exit_status: see above.
             commits: on its branch; ``None`` if there is no such branch.
@@ -158,7 +157,6 @@ def banner(record: Record, output: str) -> str:
     """Return what a person sees when a session starts.
 
     Arguments:
-        record: of the session.
         output: path of its ``output.log``.
 
     """
@@ -180,7 +178,6 @@ def summary(report: SessionReport, root: Path, log: Path, typed: Sequence[str] |
 
     Arguments:
         report: how.
-        root: of the project.
         log: its ``output.log``.
         typed: see ``Settings.typed``.
 

@@ -122,7 +122,6 @@ class Requests:
 
     Arguments:
         directory: its own.
-        log: told of each request.
         every: seconds between two looks where the file system tells nothing.
 
     Attributes:

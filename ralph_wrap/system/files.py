@@ -194,7 +194,6 @@ def read(path: Path, limit: int = 1 << 20) -> bytes:
     """Read a regular file that is not a symlink.
 
     Arguments:
-        path: the file.
         limit: the most bytes to read.
 
     Raises:
@@ -322,7 +321,6 @@ def locked_directory(path: Path, timeout: float) -> Iterator[int]:
     """Hold the lock on an existing directory, and yield its descriptor; no file is created.
 
     Arguments:
-        path: the directory.
         timeout: seconds to wait for whoever holds it.
 
     Raises:

@@ -98,12 +98,7 @@ class Watch:
 
 
 class Growing:
-    """A regular file that somebody appends to, or may yet make; no symlink is followed to it.
-
-    Arguments:
-        path: the file.
-
-    """
+    """A regular file that somebody appends to, or may yet make; no symlink is followed to it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -34,7 +34,6 @@ def become_owner(
 
     Arguments:
         project: a directory; if it is not there, nothing changes.
-        environ: our environment.
         before: called right before the change: what only root may read can be loaded then.
 
     Returns:

@@ -80,7 +80,6 @@ class Running:
     """A command of ours that runs while we do something else; its output is collected in memory.
 
     Arguments:
-        argv: the command.
         cwd: its working directory.
         env: its whole environment.
         stdin: what it reads; ``None`` is nothing.
@@ -202,7 +201,6 @@ def detach(
     """Start a command that outlives us and that nobody waits for.
 
     Arguments:
-        argv: the command.
         cwd: its working directory.
         env: its whole environment.
         inherited: descriptors that it gets besides its standard streams.
