@@ -45,7 +45,6 @@ NOT_YET: frozenset[str] = frozenset(
         "ralph_wrap",
         "ralph_wrap/agents",
         "ralph_wrap/agents/output",
-        "ralph_wrap/branches",
         "ralph_wrap/commands",
         "ralph_wrap/commands/doctor",
         "ralph_wrap/commands/drop",
@@ -53,7 +52,6 @@ NOT_YET: frozenset[str] = frozenset(
         "ralph_wrap/commands/pull_request",
         "ralph_wrap/commands/worktree",
         "ralph_wrap/config",
-        "ralph_wrap/git",
         "ralph_wrap/interfaces/api",
         "ralph_wrap/interfaces/cli",
         "ralph_wrap/interfaces/init",
@@ -76,7 +74,6 @@ NOT_YET: frozenset[str] = frozenset(
 
 NOT_YET_PARAMETERS: frozenset[str] = frozenset(
     {
-        "ralph_wrap/branches",
         "ralph_wrap/commands",
         "ralph_wrap/commands/doctor",
         "ralph_wrap/commands/drop",
@@ -84,7 +81,6 @@ NOT_YET_PARAMETERS: frozenset[str] = frozenset(
         "ralph_wrap/commands/pull_request",
         "ralph_wrap/commands/worktree",
         "ralph_wrap/config",
-        "ralph_wrap/git",
         "ralph_wrap/interfaces/api",
         "ralph_wrap/interfaces/cli",
         "ralph_wrap/interfaces/mcp",

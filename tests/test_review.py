@@ -422,7 +422,7 @@ def test_without_a_git_that_can_tell_conflicts_are_unknown(repo: Repo) -> None:
     assert [(row.ahead, row.conflicts_main, row.conflicts, row.overlaps) for row in found.rows] == [
         (1, None, None, ())
     ]
-    assert found.notes == ("conflicts are not told: git before 2.39 cannot try merges without a checkout",)
+    assert found.notes == ("conflicts are unknown: git before 2.39 cannot try merges without a checkout",)
 
 
 def test_too_many_pairs_are_not_tried(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -437,7 +437,7 @@ def test_too_many_pairs_are_not_tried(repo: Repo, monkeypatch: pytest.MonkeyPatc
         "0004": (),
     }
     assert found.notes == (
-        "conflicts are not told of 3 branches: more than 1 pairs of branches touch the same files",
+        "conflicts of 3 branches are unknown: more than 1 pairs of branches touch the same files",
     )
 
 

@@ -1,7 +1,7 @@
-"""The branches below ``ralph/`` with what is known of them, and the main branch that they are held against.
+"""The branches below ``ralph/`` with the data of their sessions, and the main branch.
 
-Refs tell what there is, records only add to it: a record that names another branch, or none, changes nothing
-about what a branch is. Names and ids come from git alone, never from a file.
+The refs decide which branches exist. Records only add data: a wrong or missing record never changes the list
+of branches. Names and ids come from git alone, never from a file.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ if TYPE_CHECKING:
     from ralph_wrap.state.project import Project
 
 HEADS = "refs/heads/"
-"""Where branches are."""
+"""Prefix of the full names of branches."""
 
 OURS = f"{HEADS}ralph/"
-"""Where those of sessions are."""
+"""Prefix of the full names of session branches."""
 
 WIP = "-wip"
-"""How the name of a branch ends that holds saved work."""
+"""Suffix of a branch with saved work."""
 
 _ID = re.compile(r"[0-9a-f]{4}")
 _OID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
 class Branch(NamedTuple):
-    """One branch below ``ralph/`` with the saved work that belongs to it; or saved work that is all there is.
+    """One branch below ``ralph/`` with its saved work, or saved work whose branch does not exist.
 
     Attributes:
         name: short name: ``ralph/a3f2``.
-        id: the agent id that it is named by, ``None`` if it is not.
+        id: the agent id in the name, ``None`` if there is none.
         tip: object id.
-        saved: tip of ``<name>-wip``; the same as *tip* where only saved work is left.
-        record: of the newest session that names the branch: what its record holds, and its report over that;
-            ``None`` if no session does. Where only saved work is left, of the one that has saved it.
-        verdict: on a session that is not finished and names the branch; ``None`` if there is none.
-        base: the commit that it started from, as its session has recorded; perhaps not there any more.
+        saved: tip of ``<name>-wip``; equal to *tip* if only saved work exists.
+        record: record and report of the newest session that names the branch, merged: the report wins.
+            ``None`` if no session names it. If only saved work exists, of the session that saved it.
+        verdict: of a session that names the branch and is not finished; ``None`` if there is none.
+        base: the recorded commit that the branch started from; it may not exist any more.
 
     """
 
@@ -64,31 +64,31 @@ class Branch(NamedTuple):
 
     @property
     def saved_name(self) -> str | None:
-        """The branch that holds its saved work."""
+        """Name of the branch with its saved work."""
         return None if self.saved is None else self.name if self.only_saved else self.name + WIP
 
     @property
     def only_saved(self) -> bool:
-        """Whether saved work is all there is: the branch itself is gone, or never was one of ours."""
+        """Whether only saved work exists: the branch was deleted, or never was below ``ralph/``."""
         return self.id is not None and self.name.endswith(WIP)
 
     @property
     def belongs_to(self) -> str | None:
-        """The branch that its session went on with, where only saved work has the session's own name."""
+        """The branch that its session worked on, if only the saved work is named by the session's id."""
         branch = (self.record or {}).get("branch") if self.only_saved else None
         return branch if isinstance(branch, str) and branch != self.name.removesuffix(WIP) else None
 
     @property
     def label(self) -> str:
-        """What names it among others: its id, else its name."""
+        """Its id if it has one, else its name."""
         return self.id or self.name
 
 
 class Main(NamedTuple):
-    """The branch that the others are held against.
+    """The main branch; the other branches are compared with it.
 
     Attributes:
-        name: short name; of a remote branch with the remote's: ``origin/main``.
+        name: short name; for a remote branch with the name of the remote: ``origin/main``.
         tip: object id.
         ref: full name.
 
@@ -100,9 +100,9 @@ class Main(NamedTuple):
 
 
 def read(place: Project, environ: Mapping[str, str]) -> list[Branch]:
-    """Return every branch below ``ralph/``, in the order of their names.
+    """Return every branch below ``ralph/``, sorted by name.
 
-    Saved work of an agent id goes with the branch of that id; alone it is a row of its own.
+    Saved work belongs to the branch with the same agent id. Without such a branch it is a separate entry.
 
     Raises:
         RalphError: there is no repository.
@@ -120,7 +120,7 @@ def read(place: Project, environ: Mapping[str, str]) -> list[Branch]:
 
 
 def _saver(name: str) -> str | None:
-    """Return the agent id whose saved work a branch holds, by its name; of another name it is nobody's."""
+    """Return the agent id in the name of a branch with saved work, ``None`` for any other branch."""
     stem = name.removeprefix("ralph/").removesuffix(WIP)
     return stem if name.endswith(WIP) and _ID.fullmatch(stem) else None
 
@@ -145,14 +145,14 @@ def _branch(name: str, tips: Mapping[str, str], sessions: Mapping[str, Known]) -
 def main_branch(place: Project, where: Git, configured: str | None) -> Main:
     """Return the main branch.
 
-    It is the configured one; else what the main checkout has checked out, unless that is one of ours; else
-    ``origin/HEAD``; else ``main``; else ``master``.
+    The configured branch comes first. The next candidate is the branch that the main checkout has checked
+    out, unless it is below ``ralph/``. Then follow ``origin/HEAD``, ``main`` and ``master``.
 
     Arguments:
         configured: ``main`` in the configuration.
 
     Raises:
-        NotFoundError: there is none, or not the configured one.
+        NotFoundError: there is no main branch, or the configured branch does not exist.
         RalphError: there is no repository.
 
     """
@@ -174,20 +174,20 @@ def main_branch(place: Project, where: Git, configured: str | None) -> Main:
             f"there is no branch {configured!r}", "git branch --list --all; main = in .ralph/config.toml"
         )
     raise NotFoundError(
-        "there is no main branch: nothing of its own is checked out, and none is called main or master",
-        'main = "NAME" in .ralph/config.toml names it',
+        "there is no main branch: the project has no branch of its own checked out, and no main or master",
+        'set main = "NAME" in .ralph/config.toml',
     )
 
 
 def named(branches: list[Branch], wanted: str) -> Branch:
-    """Return the branch of a name.
+    """Return the branch with a name.
 
     Arguments:
         branches: as :func:`read` returns them.
-        wanted: an id (``a3f2``), a name (``ralph/foo``), or what follows ``ralph/`` in it (``foo``).
+        wanted: an id (``a3f2``), a name (``ralph/foo``), or a name without ``ralph/`` (``foo``).
 
     Raises:
-        NotFoundError: there is none.
+        NotFoundError: there is no such branch.
 
     """
     for fits in (

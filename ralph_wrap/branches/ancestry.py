@@ -1,4 +1,4 @@
-"""Who descends from whom, in a history that git has listed: sets of commits are the bits of one number."""
+"""Find ancestors in a history that git has listed; a set of commits is one integer, one bit a commit."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ if TYPE_CHECKING:
 
 
 def numbered(commits: Collection[str]) -> dict[str, int]:
-    """Return which bit stands for which commit."""
+    """Return the number of the bit of each commit."""
     return {commit: number for number, commit in enumerate(commits)}
 
 
 def ancestry(
     parents: Mapping[str, tuple[str, ...]], bits: Mapping[str, int], wanted: Collection[str]
 ) -> dict[str, int]:
-    """Return for each wanted commit which of the numbered ones it is or descends from.
+    """Return for each wanted commit the set of numbered commits that it contains, itself included.
 
-    What nobody needs any more is forgotten on the way: in a long history all sets at once would not fit
-    into memory.
+    The walk drops each set after its last use. In a long history all sets at once would not fit into memory.
 
     Arguments:
-        parents: of each commit of a history, none before its own parents; parents of its own edge as well.
+        parents: maps each commit of a history to its parents, boundary commits included. A commit comes after
+            its parents.
         bits: see :func:`numbered`.
-        wanted: commits of the history; others are left out.
+        wanted: commits of the history; unknown commits are left out of the result.
 
     """
     users = Counter(above for row in parents.values() for above in row)
@@ -47,7 +47,7 @@ def ancestry(
 
 
 def members(found: int) -> Iterator[int]:
-    """Yield the numbers of the bits of a set, lowest first."""
+    """Yield the numbers of the bits in a set, lowest first."""
     for place, byte in enumerate(found.to_bytes((found.bit_length() + 7) // 8, "little")):
         if byte:
             yield from (place * 8 + bit for bit in range(8) if byte >> bit & 1)

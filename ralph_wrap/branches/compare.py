@@ -1,9 +1,14 @@
-"""Branches held against the main branch and against each other, by a constant number of git processes.
+"""Compare branches with the main branch and with each other, by a constant number of git processes.
 
-``merge-tree`` is asked only about pairs that can conflict: those that touch a common path, put a file where
-the other one has a directory, or add to a directory that the other one has taken something from (which may be
-a rename that git follows). All other pairs are clean. More than :data:`MOST_PAIRS` are not tried; whoever
-has one of those left has unknown conflicts.
+``git merge-tree`` runs only for pairs that can conflict. Such a pair has one of these:
+
+- Both branches change the same path.
+- One branch has a file where the other one has a directory.
+- One branch adds to a directory from which the other one removes a file. This may be a rename of the
+  directory, and git follows such a rename.
+
+All other pairs are clean. At most :data:`MOST_PAIRS` pairs are merged. A branch with a pair left over has
+unknown conflicts.
 """
 
 from __future__ import annotations
@@ -32,27 +37,26 @@ if TYPE_CHECKING:
     from ralph_wrap.git.compare import Fact
 
 MOST_PAIRS = 5000
-"""Pairs of branches that are merged to see whether they conflict; a few milliseconds each."""
+"""Maximum number of pairs of branches in trial merges; each takes a few milliseconds."""
 
 _FEW = 50  # merges
 _MUCH = 64 << 20  # bytes
-_MEMORY = Path("/dev/shm")  # noqa: S108 -- a new directory is made in it, never a fixed name (shm_overview(7))
+_MEMORY = Path("/dev/shm")  # noqa: S108 -- we create a new directory in it, no fixed name (shm_overview(7))
 
 
 class Facts(NamedTuple):
-    """What a branch is against the main branch and the other branches; ``None`` is not known.
+    """A branch compared with the main branch and with the other branches; ``None`` is unknown.
 
     Attributes:
-        time: when its tip was committed, in seconds since 1970.
-        ahead: how many commits it has and the main branch lacks.
-        behind: the reverse.
-        base: the merge base.
-        change: what it changes since.
-        merged: the main branch has it: by its commits, by the same patches, or because merging would change
-            nothing.
-        conflicts_main: it cannot be merged into the main branch as it stands.
-        conflicts: labels of the branches that it cannot be merged with.
-        overlaps: the same of those that touch a file that it touches.
+        time: time of commit of its tip, in seconds since 1970.
+        ahead: number of commits that the branch has and the main branch lacks.
+        behind: number of commits that the main branch has and the branch lacks.
+        base: the merge base with the main branch.
+        change: size of the change since the merge base.
+        merged: the main branch has its commits, or the same patches, or a merge would change nothing.
+        conflicts_main: a merge into the main branch has conflicts.
+        conflicts: labels of the branches with which a merge has conflicts.
+        overlaps: labels of the branches that change a file that this branch changes.
 
     """
 
@@ -75,13 +79,12 @@ def compare(
     *,
     pairs: bool = True,
 ) -> tuple[dict[str, Facts], list[str]]:
-    """Return what branches are against the main branch and each other, by name; and what could not be told.
+    """Return the facts of each branch by its name, and notes about facts that are unknown.
 
     Arguments:
-        repository: which one.
-        main: the main branch; without one there is little to tell.
-        branches: all of them.
-        pairs: tell which branches conflict with each other.
+        main: the main branch; without one, most facts are unknown.
+        branches: all branches.
+        pairs: merge the branches with each other, too.
 
     Raises:
         GitError: a commit in their history is missing.
@@ -93,7 +96,7 @@ def compare(
         return {one.name: _without_main(known.get(one.tip)) for one in branches}, []
     found = positions(where, main.tip, [tip for tip in tips if tip in known], known)
     wholes = [(tip, at.base) for tip, at in found.of.items() if at.base and at.commits]
-    with ThreadPoolExecutor(1) as aside:  # nothing else waits for the lines that are counted
+    with ThreadPoolExecutor(1) as aside:  # git counts the changed lines while the merges run
         counting = aside.submit(changes, where, wholes)
         table = _Table(where, found, known, main, wholes)
         tried, notes = _merges_of(table, repository, pairs=pairs)
@@ -102,12 +105,12 @@ def compare(
 
 
 class _Tries(NamedTuple):
-    """What came of the merges that were tried.
+    """The results of the trial merges.
 
     Attributes:
-        facing: which tips conflict with the main branch; the others can be merged into it.
-        clashes: which tips conflict with which others.
-        untried: tips of which not all pairs were tried.
+        facing: for each tip, whether it conflicts with the main branch.
+        clashes: for each tip, the tips that it conflicts with.
+        untried: tips with pairs that were not merged.
 
     """
 
@@ -118,27 +121,26 @@ class _Tries(NamedTuple):
 
 def _merges_of(table: _Table, repository: Repository, *, pairs: bool) -> tuple[_Tries | None, list[str]]:
     if repository.git_version < MERGES:
-        return None, ["conflicts are not told: git before 2.39 cannot try merges without a checkout"]
+        return None, ["conflicts are unknown: git before 2.39 cannot try merges without a checkout"]
     try:
         tried = table.merged_with(repository.common_dir, pairs=pairs)
     except (GitError, OSError) as error:
-        return None, [f"conflicts cannot be told: {error}"]
+        return None, [f"conflicts are unknown: {error}"]
     if not tried.untried:
         return tried, []
     note = f"more than {MOST_PAIRS} pairs of branches touch the same files"
-    return tried, [f"conflicts are not told of {len(tried.untried)} branches: {note}"]
+    return tried, [f"conflicts of {len(tried.untried)} branches are unknown: {note}"]
 
 
 def _tried(where: Git, pairs: Sequence[tuple[str, str]], common_dir: Path) -> list[Merge]:
-    """Try merges, with what is made by that in memory if it will not be much: a disk is slower by far.
+    """Run trial merges. Their objects stay in memory if they will be small: a disk is much slower.
 
-    How much it will be is known after the first few: where directories hold many files, each merge writes
-    large trees.
+    The first few merges show the size. If directories hold many files, each merge writes large trees.
     """
     few, others = pairs[:_FEW], pairs[_FEW:]
     found: list[Merge] = []
     if os.access(_MEMORY, os.W_OK | os.X_OK):
-        with contextlib.suppress(GitError, OSError), scratch_directory(_MEMORY) as scratch:  # it may be small
+        with contextlib.suppress(GitError, OSError), scratch_directory(_MEMORY) as scratch:  # it may be full
             found = merges(where, few, common_dir=common_dir, objects=scratch)
             if others and size_of(scratch) * len(others) / len(few) <= _MUCH:
                 found += merges(where, others, common_dir=common_dir, objects=scratch)
@@ -153,13 +155,13 @@ def _without_main(fact: Fact | None) -> Facts:
 
 
 class _Table:
-    """What is computed once for all branches; branches with the same tip are one.
+    """Data that is computed once for all branches; branches with the same tip share it.
 
     Arguments:
-        found: where they stand.
-        known: what their tips say.
+        found: positions of the tips relative to the main branch.
+        known: the facts of the tip commits.
         main: the main branch.
-        wholes: those that have commits of their own, with their merge bases.
+        wholes: the tips that have commits of their own, each with its merge base.
 
     """
 
@@ -185,15 +187,15 @@ class _Table:
         self._open = [tip for tip in self._prints if tip not in self._landed]
 
     def merged_with(self, common_dir: Path, *, pairs: bool) -> _Tries:
-        """Try the merges that can conflict; what merging would not change has landed.
+        """Run the trial merges of pairs that can conflict; a tip whose merge changes nothing has landed.
 
         Arguments:
-            common_dir: of the repository.
-            pairs: with each other, too.
+            common_dir: common directory of the repository.
+            pairs: merge the tips with each other, too.
 
         Raises:
-            GitError: they cannot be tried.
-            OSError: there is no place for what is made by that.
+            GitError: git cannot run the merges.
+            OSError: the directory for the new objects cannot be created.
 
         """
         facing = [
@@ -241,9 +243,9 @@ class _Table:
         """Return the facts of each branch, by name.
 
         Arguments:
-            branches: all of them.
-            counted: what each tip changes.
-            tried: the merges; ``None`` if they could not be.
+            branches: all branches.
+            counted: size of the change of each tip.
+            tried: results of the trial merges; ``None`` if they could not run.
 
         """
         unmerged = [one for one in branches if one.tip in self._prints and one.tip not in self._landed]
@@ -252,7 +254,7 @@ class _Table:
         found = {}
         for one in branches:
             at = self._found.of.get(one.tip)
-            if at is None:  # its commit is not there
+            if at is None:  # its commit does not exist
                 found[one.name] = Facts()
                 continue
             row = self._row(one.tip, at, counted)
@@ -272,7 +274,7 @@ class _Table:
         return found
 
     def _row(self, tip: str, at: Position, counted: Mapping[str, Change]) -> Facts:
-        """Return what is known of a tip without the others."""
+        """Return the facts of a tip that do not depend on other branches."""
         row = Facts(
             time=self._known[tip].time,
             ahead=len(at.commits),
@@ -287,12 +289,12 @@ class _Table:
 
 
 def _in_order(branches: Sequence[Branch], tips: Collection[str]) -> tuple[str, ...]:
-    """Return the labels of the branches that have these tips."""
+    """Return the labels of the branches that have these tips, in the order of *branches*."""
     return tuple(one.label for one in branches if one.tip in tips) if tips else ()
 
 
 def _holders(rows: Sequence[frozenset[str]]) -> dict[str, int]:
-    """Return for each member which of some sets have it, as bits."""
+    """Return for each member the sets that contain it, one bit a set."""
     found: dict[str, int] = {}
     for number, row in enumerate(rows):
         for member in row:

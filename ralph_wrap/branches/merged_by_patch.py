@@ -1,9 +1,10 @@
-"""Which branches the main branch has, though not by their commits: squashed, or rebased.
+"""Find the branches whose changes the main branch has under other commits: squashed or rebased branches.
 
-A branch has landed if each of its commits, or all of them together, changed the same lines in the same way as
-one commit that the main branch has got since. Only commits that touch the very same files are compared, so
-that few patches are looked at. A merge or a commit without a change is like nothing: a branch that has one
-has landed only as a whole.
+A branch has landed in one of two cases. Either the main branch has, for each commit of the branch, a commit
+that changes the same lines in the same way. Or it has one such commit for the whole branch.
+
+Only commits that change exactly the same files are compared, so git prints few patches. A merge commit, or
+one without a change, has no equal. A branch with such a commit can land only as a whole.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ if TYPE_CHECKING:
     from ralph_wrap.branches.positions import Positions
     from ralph_wrap.git import Git
 
-_AT_ONCE = 5000  # commits of the main branch whose files are listed by one git process
+_AT_ONCE = 5000  # one git process lists the files of this many commits of the main branch
 
 Compared = tuple[str, ...]
-"""A commit and what it is held against: its parents, or the commit where its branch began."""
+"""A commit, and the commits to compare it with: its parents, or the merge base of its branch."""
 
 
 class Footprint(NamedTuple):
-    """Where two sides of a merge can meet.
+    """The paths and directories in which a change can conflict with another one.
 
     Attributes:
-        paths: what is changed.
-        grown: directories, at any depth, that something is added to.
-        left: the same with something deleted from them: they may have been renamed.
+        paths: the changed paths.
+        grown: directories, at any depth, to which the change adds a file.
+        left: directories, at any depth, from which the change deletes a file: this may be a rename.
 
     """
 
@@ -41,13 +42,13 @@ class Footprint(NamedTuple):
 
 
 class Touched(NamedTuple):
-    """What the main branch has done to what branches touch.
+    """The commits of the main branch that change paths which branches change too.
 
     Attributes:
-        paths: by path, the numbers of the commits that touch it.
-        grown: by directory, or by path where there is a directory now, of those that add something in it.
-        left: the same of those that delete something from it.
-        same: by the paths that a commit touches, its number, itself, and how it does.
+        paths: by path, the numbers of the commits that change it.
+        grown: by directory, or by path of a branch, the numbers of the commits that add a file below it.
+        left: by directory, or by path of a branch, the numbers of the commits that delete a file below it.
+        same: by the set of paths that a commit changes: number of the commit, the commit, and its changes.
 
     """
 
@@ -58,10 +59,10 @@ class Touched(NamedTuple):
 
 
 def footprint(files: Mapping[str, str]) -> Footprint:
-    """Return where a change can meet another one.
+    """Return the paths and directories in which a change can conflict with another one.
 
     Arguments:
-        files: how each path differs, as git lists it without renames.
+        files: the change of each path, as git lists it without renames.
 
     """
     letters = {path: how.rpartition(" ")[2] for path, how in files.items()}
@@ -73,7 +74,7 @@ def footprint(files: Mapping[str, str]) -> Footprint:
 
 
 def _above(path: str) -> Iterator[str]:
-    """Yield the directories that a path is in, without the top, which git never takes for renamed."""
+    """Yield the directories above a path, without the top level: git never treats it as renamed."""
     while (cut := path.rfind("/")) > 0:
         path = path[:cut]
         yield path
@@ -82,12 +83,12 @@ def _above(path: str) -> Iterator[str]:
 def touched(
     where: Git, found: Positions, prints: Iterable[Footprint], pieces: Iterable[Mapping[str, str]]
 ) -> Touched:
-    """Return what the main branch has done.
+    """Return the commits of the main branch that change paths which branches change too.
 
     Arguments:
-        found: where the branches stand.
-        prints: of the branches.
-        pieces: what their commits change.
+        found: positions of the branches.
+        prints: footprints of the branches.
+        pieces: the changes of their commits.
 
     """
     places: set[str] = {path for piece in pieces for path in piece}
@@ -118,7 +119,7 @@ def touched(
 
 
 def meets(one: Footprint, missed: int, main: Touched) -> bool:
-    """Tell whether a branch can conflict with what the main branch has got since they parted."""
+    """Tell whether a branch can conflict with the commits of the main branch since the merge base."""
     had = missed.to_bytes(missed.bit_length() // 8 + 1, "little")
     return any(
         had[number >> 3] >> (number & 7) & 1
@@ -141,12 +142,12 @@ def landed(
     own: Mapping[Compared, Mapping[str, str]],
     main: Touched,
 ) -> set[str]:
-    """Return those tips that have landed by patch.
+    """Return the tips whose changes the main branch has under other commits.
 
     Arguments:
-        found: where the branches stand.
-        own: what each commit changes, and what each branch does as a whole: tip and base.
-        main: what the main branch has done.
+        found: positions of the branches.
+        own: the changes of each commit, and of each whole branch (tip and base).
+        main: the commits of the main branch that change the same paths.
 
     """
     wholes = {tip: (tip, at.base) for tip, at in found.of.items() if at.base and at.commits and at.behind}
@@ -177,7 +178,13 @@ def landed(
 
 
 def _alike(files: Mapping[str, str], missed: int, main: Touched) -> tuple[bool, list[Compared]]:
-    """Return whether a commit of the main branch makes files the same of the same, else those that may."""
+    """Compare a change with the commits of the main branch that it lacks and that change the same files.
+
+    Returns:
+        Whether one of them has the same objects before and after. If none has: the commits whose patches
+        must be compared.
+
+    """
     perhaps = []
     for number, one, theirs in main.same.get(frozenset(files), ()) if files else ():
         if missed >> number & 1:

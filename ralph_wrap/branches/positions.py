@@ -1,9 +1,9 @@
-"""Where branches have left the main branch, and how far both have come since: two walks through the history.
+"""Find merge bases of branches with the main branch, and the commits since: two walks through the history.
 
-The first lists what the branches have and the main branch lacks, and with it the commits at its edge, from
-which merge bases are taken. The second lists what the main branch has since the oldest of those. That one is
-enough if all the others descend from it; else what all of them descend from is asked for, and the second
-walk goes that far.
+The first walk lists the commits that the branches have and the main branch lacks. It also lists the boundary
+commits; they give the merge bases. The second walk lists the commits of the main branch since the oldest
+merge base. This is enough if all other merge bases descend from the oldest one. If not, git finds their
+common ancestors, and the second walk goes back to these.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _MOST = 1000  # commits on a command line
 
 
 class Position(NamedTuple):
-    """Where a commit stands against the main branch.
+    """The position of a commit relative to the main branch.
 
     Attributes:
         base: the merge base, the newest of several; ``None`` if they have no history in common.
-        commits: what it has and the main branch lacks, parents first.
-        behind: how many commits the main branch has and it lacks; ``None`` without a merge base.
-        missed: which of *Positions.main* those are, as bits.
+        commits: the commits that it has and the main branch lacks, parents first.
+        behind: number of commits that the main branch has and it lacks; ``None`` without a merge base.
+        missed: these commits of *Positions.main*, as bits.
 
     """
 
@@ -40,12 +40,12 @@ class Position(NamedTuple):
 
 
 class Positions(NamedTuple):
-    """Where some commits stand.
+    """The positions of some commits relative to the main branch.
 
     Attributes:
-        of: each of them.
-        ahead: what they have and the main branch lacks.
-        main: what the main branch has and not all of them, by the number of its bit.
+        of: the position of each commit.
+        ahead: the commits that they have and the main branch lacks.
+        main: the commits of the main branch that at least one of them lacks; the order numbers the bits.
 
     """
 
@@ -55,12 +55,12 @@ class Positions(NamedTuple):
 
 
 def positions(where: Git, main: str, tips: Collection[str], facts: Mapping[str, Fact]) -> Positions:
-    """Return where commits stand against the main branch.
+    """Return the positions of commits relative to the main branch.
 
     Arguments:
         main: the tip of the main branch.
         tips: the commits.
-        facts: of each of them.
+        facts: the fields of each commit.
 
     Raises:
         GitError: a commit in the history is missing.
@@ -100,7 +100,7 @@ def _all(rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def _since(where: Git, main: str, times: Mapping[str, int]) -> History:
-    """Return what the main branch has and not all of these commits, each of which it has."""
+    """Return the commits of the main branch that at least one of its ancestors in *times* lacks."""
     if not times:
         return History({}, {})
     oldest = min(times, key=lambda base: (times[base], base))
@@ -113,7 +113,7 @@ def _since(where: Git, main: str, times: Mapping[str, int]) -> History:
 
 
 def _outermost(bases: Sequence[str], between: Mapping[str, int], order: Sequence[str]) -> list[str]:
-    """Return those commits that no other one of them descends from."""
+    """Return the merge bases that are not ancestors of other merge bases."""
     if len(bases) == 1:
         return [*bases]
     inner = {order[bit] for base in bases for bit in members(between.get(base, 0)) if order[bit] != base}

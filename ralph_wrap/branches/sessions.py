@@ -1,4 +1,4 @@
-"""What sessions have recorded of branches, by branch."""
+"""The data that sessions recorded about branches, by branch."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from ralph_wrap.state.project import Project
     from ralph_wrap.state.registry import Registry
 
-_FIRST = (Verdict.LIVE, Verdict.FOREIGN, Verdict.UNKNOWN, Verdict.ORPHAN)  # what forbids most comes first
+_FIRST = (Verdict.LIVE, Verdict.FOREIGN, Verdict.UNKNOWN, Verdict.ORPHAN)  # the strictest comes first
 
 
 class Known(NamedTuple):
-    """What is known of a branch.
+    """The recorded data of a branch.
 
     Attributes:
-        record: of the newest session that names it; ``None`` if that cannot be read.
-        verdict: on one that is not finished.
-        base: where it started from.
+        record: of the newest session that names the branch; ``None`` if it cannot be read.
+        verdict: of a session that is not finished; ``None`` if there is none.
+        base: the commit that the branch started from.
 
     """
 
@@ -35,14 +35,14 @@ class Known(NamedTuple):
 def known(
     place: Project, environ: Mapping[str, str], names: Collection[str], gone: Collection[str] = ()
 ) -> dict[str, Known]:
-    """Return what sessions have recorded, by the short name of the branch.
+    """Return the data that sessions recorded, by the short name of the branch.
 
-    A session may have gone on with the branch of another one. What it saved is named by its own id all the
-    same, so it is then known by a branch that there never was.
+    A session may continue on the branch of another session. The name of its saved work has its own id all the
+    same. The data is then found under a branch that never existed.
 
     Arguments:
-        names: of the branches; others are left out.
-        gone: names without a branch, of which there is only saved work.
+        names: names of the branches; other branches are left out.
+        gone: names of branches that do not exist, but have saved work.
 
     """
     wanted = {*names, *gone}
@@ -76,13 +76,13 @@ def known(
 
 
 def _has_saved(record: Record, home: Registry, name: str) -> bool:
-    """Tell whether a session has reported that its saved work is on a branch."""
+    """Tell whether the report of a session names this branch for its saved work."""
     told = report.read(home.sessions / record.session / "report.json")
     return told is not None and told.session == record.session and told.saved == name
 
 
 def _merged(found: list[tuple[Record, Registry | None]]) -> dict[str, Any] | None:
-    """Return the newest record with its report over it, but for the branch."""
+    """Return the newest record merged with its report; the report wins, but for the branch."""
     if not found:
         return None
     record, home = max(found, key=lambda pair: pair[0].session)
@@ -96,10 +96,10 @@ def _merged(found: list[tuple[Record, Registry | None]]) -> dict[str, Any] | Non
 
 
 def _base(branch: str, found: list[Record]) -> str | None:
-    """Return where a branch started from.
+    """Return the commit that a branch started from, ``None`` if it is unknown.
 
-    Ids come back, and a session may go on with the branch of another one: so it is the newest session of the
-    branch's own id that tells, and of a branch that is not named by one, the only session there is.
+    Agent ids are used again, and a session may continue on the branch of another session. So the newest
+    session with the id in the branch's name decides. For a branch without an id, there must be one session.
     """
     own = [record for record in found if branch == f"ralph/{record.id}"]
     if own:

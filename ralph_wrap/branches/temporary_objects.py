@@ -1,4 +1,4 @@
-"""A directory for objects that nobody needs afterwards; what a killed process has left goes with the next."""
+"""A temporary directory for objects; the next process removes the directory of a killed process."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _NAME = "ralph-wrap-merges-"
-_YOUNG = 60.0  # seconds: its maker may not have locked it yet
+_YOUNG = 60.0  # seconds: the process that created it may not have locked it yet
 
 
 @contextlib.contextmanager
 def scratch_directory(parent: Path) -> Iterator[Path]:
-    """Yield a new directory, which is removed at the end.
+    """Create a directory, yield it, and remove it at the end.
 
     Arguments:
-        parent: where it is made.
+        parent: the directory to create it in.
 
     Raises:
-        OSError: it cannot be.
+        OSError: the directory cannot be created.
 
     """
     _tidy(parent)
@@ -44,13 +44,13 @@ def scratch_directory(parent: Path) -> Iterator[Path]:
 
 
 def size_of(directory: Path) -> int:
-    """Return how many bytes the files in a directory take where they are (``stat(2)``: st_blocks)."""
+    """Return how many bytes the files in a directory occupy (``stat(2)``: st_blocks)."""
     paths = (Path(place, name) for place, _, names in os.walk(directory) for name in names)
     return sum(path.stat().st_blocks * 512 for path in paths)
 
 
 def _tidy(parent: Path) -> None:
-    """Remove what belongs to us and nobody holds."""
+    """Remove our old directories that no process has locked."""
     for path in parent.glob(f"{_NAME}*"):
         with contextlib.suppress(OSError):
             there = path.lstat()

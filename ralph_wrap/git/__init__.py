@@ -1,7 +1,7 @@
 """Git's command line as typed functions: no policy, no printing, no cache.
 
-Every call scrubs the environment, runs without hooks, fsmonitor, pager and prompts, and speaks machine
-formats only. Paths are bytes inside git's answers and become ``str`` with ``surrogateescape``.
+Every call scrubs the environment, runs without hooks, fsmonitor, pager and prompts, and reads only machine
+formats. Git prints paths as bytes; they become ``str`` with ``surrogateescape``.
 """
 
 from ralph_wrap.git.command import Git, environment, finish, lines, run, run_again, start, text, with_config

@@ -13,7 +13,7 @@ from ralph_wrap.system import process
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-# Everything else that begins with GIT_ would answer for another directory than the one we chose.
+# Any other variable that begins with GIT_ could point git at another directory than ours.
 _KEPT_EXACTLY = {
     "GIT_ASKPASS": "credentials for the agent's fetches",
     "GIT_CEILING_DIRECTORIES": "where the user stops the search for a repository",
@@ -34,8 +34,8 @@ _KEPT_EXACTLY = {
     "GIT_TERMINAL_PROMPT": "how the agent is kept from asking",
 }
 _KEPT_PREFIXES = {
-    "GIT_AUTHOR_": "who the agent commits as",
-    "GIT_COMMITTER_": "who the agent commits as",
+    "GIT_AUTHOR_": "the author of the agent's commits",
+    "GIT_COMMITTER_": "the committer of the agent's commits",
     "GIT_CONFIG_KEY_": "belongs to GIT_CONFIG_COUNT",
     "GIT_CONFIG_VALUE_": "belongs to GIT_CONFIG_COUNT",
     "GIT_TRACE": "debugging",
@@ -52,8 +52,8 @@ _ALWAYS = (
     *("-c", "splitIndex.sharedIndexExpire=never"),
 )
 
-# A save is followed by a removal, so it must have reached the disk. core.fsync is git 2.36 and newer, which
-# only warns about the older name.
+# A removal follows a save, so the save must be on the disk. core.fsync needs git 2.36. Newer git only warns
+# about the older name, core.fsyncObjectFiles.
 DURABLE = (
     *("-c", "core.fsync=all"),
     *("-c", "core.fsyncMethod=batch"),
@@ -64,22 +64,23 @@ DURABLE = (
 _PAUSES = (0.02, 0.1)  # seconds between attempts
 
 PATIENCE = 600.0
-"""Seconds until a git command counts as hanging, in a filter or on a file system that is gone."""
+"""Seconds until a git command counts as stuck: a filter hangs, or the file system does not answer."""
 
 
 class Git(NamedTuple):
-    """Where git runs: every function of this module takes one.
+    """The directory, environment and repository of a git command.
 
     Attributes:
-        cwd: the directory it runs in.
+        cwd: the working directory of git.
         env: the scrubbed environment (see :func:`environment`).
-        git_dir: the repository, where it must not be discovered: an agent can replace the ``.git`` of
-            its worktree and lead us into another repository.
-        common_dir: what *git_dir* shares, where its own word is not to be trusted either.
-        work_tree: belongs to *git_dir*.
+        git_dir: the repository; ``None`` if git finds it from *cwd*. An agent can replace the ``.git`` of its
+            worktree, and git would then work in another repository.
+        common_dir: the common directory of *git_dir*, if its file ``commondir`` cannot be trusted either.
+        work_tree: the work tree of *git_dir*.
         index_file: index file to use instead of the repository's own.
         config: pairs of ``-c`` and ``key=value`` for every command.
-        lock: descriptor of a lock that a command holds as well: killed, we leave it behind, still at work.
+        lock: descriptor of a lock that each command inherits. If our process is killed, a command that still
+            runs keeps the lock.
 
     """
 
@@ -94,9 +95,10 @@ class Git(NamedTuple):
 
 
 def environment(inherited: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment without variables that point git at another directory than the chosen one.
+    """Return an environment without the variables that could point git at another directory.
 
-    The list of those is ``git rev-parse --local-env-vars``, and new ones come: so what is kept is listed.
+    ``git rev-parse --local-env-vars`` lists such variables, and new git versions add some. So this module
+    lists the variables to keep.
     """
     return {
         name: value
@@ -129,11 +131,11 @@ def start(
     Arguments:
         arguments: sub-command, options, operands.
         config: pairs of ``-c`` and ``key=value``.
-        stdin: what it reads.
-        with_terminal: it keeps the terminal that we are controlled by.
+        stdin: the standard input of git.
+        with_terminal: git keeps our controlling terminal.
 
     Raises:
-        OSError: there is no git.
+        OSError: git is not installed.
 
     """
     env = {
@@ -170,10 +172,10 @@ def finish(
     Arguments:
         command: its name, for the error.
         accept: exit statuses that are no failure.
-        patience: seconds until it counts as hanging, and is killed.
+        patience: seconds until the command counts as stuck and is killed.
 
     Raises:
-        GitError: its status is not among those accepted, or it did not end in time.
+        GitError: the exit status is not accepted, or the command did not end in time.
 
     """
     try:
@@ -196,7 +198,7 @@ def run(
     """Run a git command to its end.
 
     Raises:
-        GitError: its status is not among those accepted.
+        GitError: the exit status is not accepted.
 
     """
     with start(git, *arguments, config=config, stdin=stdin) as running:
@@ -204,13 +206,13 @@ def run(
 
 
 def run_again(git: Git, *arguments: str | os.PathLike[str], config: Sequence[str] = ()) -> process.Completed:
-    """Run a git command that looks at all worktrees, again if it fails.
+    """Run a git command that reads all worktrees, and run it again if it fails.
 
-    In its first milliseconds a ``git worktree add`` of somebody else makes such commands fail: it has
-    registered its worktree, but not yet written the registration's ``commondir`` (measured).
+    Another process may run ``git worktree add``. In its first milliseconds the worktree is registered, but
+    the registration has no ``commondir`` yet. Commands that read all worktrees then fail (measured).
 
     Raises:
-        GitError: it fails each time.
+        GitError: each attempt failed.
 
     """
     for pause in _PAUSES:
@@ -222,10 +224,10 @@ def run_again(git: Git, *arguments: str | os.PathLike[str], config: Sequence[str
 
 
 def text(output: bytes) -> str:
-    """Decode what git printed, so that every byte comes back when it is encoded again."""
+    """Decode the output of git; encoding it again gives the same bytes."""
     return output.decode("utf-8", "surrogateescape")
 
 
 def lines(output: bytes) -> list[str]:
-    """Split an answer whose lines cannot hold a newline (names of refs, object ids)."""
+    """Split output in which no item can contain a newline (names of refs, object ids)."""
     return text(output).removesuffix("\n").split("\n") if output else []  # splitlines() cuts at U+2028 too

@@ -1,4 +1,4 @@
-"""Many commits compared at once: each question is one git process, however many commits it is about."""
+"""Compare many commits at once: each function starts one or two git processes for any number of commits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _EXACT = ("--no-renames", "--no-ext-diff", "--no-textconv", "--ignore-submodules
 
 
 class Fact(NamedTuple):
-    """What a commit says of itself: its time of commit in seconds since 1970, its tree, its parents."""
+    """Fields of a commit: the time of commit in seconds since 1970, the tree, the parents."""
 
     time: int
     tree: str
@@ -32,11 +32,12 @@ class Fact(NamedTuple):
 
 
 class History(NamedTuple):
-    """Commits that some have and others lack.
+    """The commits that some tips contain and others do not.
 
     Attributes:
-        parents: of each such commit, itself as the key; no commit comes before its own parents.
-        edge: parents of theirs, and only those, which the others have too; with the time of commit.
+        parents: maps each such commit to its parents; a commit comes after its own parents.
+        edge: maps the boundary commits to their time of commit. A boundary commit is a parent of such a
+            commit that the other tips contain too.
 
     """
 
@@ -45,12 +46,12 @@ class History(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What lies between two commits.
+    """The size of the difference between two commits.
 
     Attributes:
-        files: how many files differ; a renamed one is one.
-        insertions: lines; those of binary files are not counted.
-        deletions: the same.
+        files: number of files that differ; a renamed file counts once.
+        insertions: number of added lines; binary files do not count.
+        deletions: number of deleted lines; binary files do not count.
 
     """
 
@@ -60,14 +61,14 @@ class Change(NamedTuple):
 
 
 class Merge(NamedTuple):
-    """What became of a merge that was tried: whether it has no conflict, and the tree that it would give."""
+    """The result of a trial merge: whether it has no conflict, and the merged tree."""
 
     clean: bool
     tree: str
 
 
 def facts_of(git: Git, commits: Iterable[str]) -> dict[str, Fact]:
-    """Return what commits say of themselves; what is no commit, or not there, is left out.
+    """Return the fields of commits; other objects and missing ones are left out.
 
     Arguments:
         commits: object ids.
@@ -86,11 +87,11 @@ def facts_of(git: Git, commits: Iterable[str]) -> dict[str, Fact]:
 
 
 def history(git: Git, tips: Collection[str], without: Collection[str]) -> History:
-    """Return the commits that *tips* have and *without* lack.
+    """Return the commits that *tips* contain and *without* do not.
 
     Arguments:
         tips: object ids of commits.
-        without: the same.
+        without: object ids of commits.
 
     """
     asked = _listed([*tips, *(f"^{oid}" for oid in without)])
@@ -107,27 +108,27 @@ def history(git: Git, tips: Collection[str], without: Collection[str]) -> Histor
 
 
 def common_ancestors(git: Git, commits: Collection[str]) -> list[str]:
-    """Return the best commits that all of some commits descend from, or are."""
+    """Return the best common ancestors of all these commits (git-merge-base(1), ``--octopus``)."""
     answer = run(git, "merge-base", "--all", "--octopus", *commits, accept=(0, 1))
     return lines(answer.stdout)
 
 
 def merge_base(git: Git, one: str, other: str) -> str | None:
-    """Return the newest commit that two commits both descend from, ``None`` if there is none."""
+    """Return the best common ancestor of two commits, ``None`` if they have none (git-merge-base(1))."""
     found = lines(run(git, "merge-base", one, other, accept=(0, 1)).stdout)
     return found[0] if found else None
 
 
 def empty_tree(git: Git) -> str:
-    """Return the id of a tree that holds nothing."""
+    """Return the id of the empty tree."""
     return lines(run(git, "hash-object", "-t", "tree", "--stdin", stdin=b"").stdout)[0]
 
 
 def commits_nowhere_else(git: Git, tip: str) -> list[Commit]:
-    """Return the commits of a branch below ``ralph/`` that no other branch, tag or remote branch holds.
+    """Return the commits of a branch below ``ralph/`` that no other branch, tag or remote branch contains.
 
     Arguments:
-        tip: of the branch; others below ``ralph/`` do not count, since they may go with it.
+        tip: commit of the branch. Other branches below ``ralph/`` do not count: they may be deleted with it.
 
     """
     others = ("--exclude=ralph/*", "--branches", "--tags", "--remotes")
@@ -136,7 +137,7 @@ def commits_nowhere_else(git: Git, tip: str) -> list[Commit]:
 
 
 def changes(git: Git, pairs: Sequence[tuple[str, str]]) -> list[Change]:
-    """Return what lies between each two commits.
+    """Return the size of the difference of each pair of commits.
 
     Arguments:
         pairs: the later and the earlier commit.
@@ -150,7 +151,7 @@ def changes(git: Git, pairs: Sequence[tuple[str, str]]) -> list[Change]:
 
 
 def parse_numstat(output: str) -> Iterator[Change]:
-    """Read ``git diff-tree --stdin --always --numstat -z`` (git-diff-tree(1)): an id begins each change."""
+    """Parse ``git diff-tree --stdin --always --numstat -z`` (git-diff-tree(1)): an id begins each change."""
     fields = iter(output.split("\0")[:-1])
     found: list[int] | None = None
     for field in fields:
@@ -162,7 +163,7 @@ def parse_numstat(output: str) -> Iterator[Change]:
             continue
         assert found is not None
         added, removed = (0 if count == "-" else int(count) for count in counts[:2])
-        if not counts[2]:  # renamed: the old and the new path follow
+        if not counts[2]:  # a renamed file: the old and the new path follow
             next(fields)
             next(fields)
         found = [found[0] + 1, found[1] + added, found[2] + removed]
@@ -171,12 +172,12 @@ def parse_numstat(output: str) -> Iterator[Change]:
 
 
 def entries(git: Git, compared: Sequence[tuple[str, ...]]) -> Iterator[dict[str, str]]:
-    """Yield the files that differ between commits, and how, by path: modes, object ids and a letter.
+    """Yield the files that differ between commits: for each path, modes, object ids and a status letter.
 
     Arguments:
-        compared: a commit, and what it is held against: its parents (of a merge, what differs from all of
-            them), or any other one. All of them are to be named: the same process takes what it was told
-            of one commit's parents for its parents from then on. A root stands alone.
+        compared: a commit, and the commits to compare it with. These are its parents, or any other commit.
+            For a merge, only the files count that differ from all parents. A root commit stands alone. Always
+            name the parents: the git process remembers the parents that an earlier line gave for a commit.
 
     """
     if not compared:
@@ -198,13 +199,13 @@ def entries(git: Git, compared: Sequence[tuple[str, ...]]) -> Iterator[dict[str,
 
 
 def digests(git: Git, compared: Sequence[tuple[str, ...]]) -> list[bytes]:
-    """Return a digest of each patch: the same for the same change of the same lines, wherever they stand.
+    """Return a digest of each patch. Equal changes of equal lines have equal digests, at any line number.
 
-    Unlike ``git patch-id`` it counts white space, which can be all that a change is about, and takes binary
-    files for the same only if they were the same before and after.
+    Unlike ``git patch-id`` it includes white space: a change may consist of white space alone. Binary files
+    are equal only if they were equal before and are equal after.
 
     Arguments:
-        compared: as in :func:`entries`, no merge alone.
+        compared: as in :func:`entries`; a merge never stands alone.
 
     """
     if not compared:
@@ -215,7 +216,7 @@ def digests(git: Git, compared: Sequence[tuple[str, ...]]) -> list[bytes]:
 
 
 def parse_patches(output: bytes) -> Iterator[bytes]:
-    """Read ``git diff-tree --stdin --always -p``: an id begins each patch, and all of its lines otherwise."""
+    """Yield the digests of ``git diff-tree --stdin --always -p``, in which an object id begins each patch."""
     import hashlib  # noqa: PLC0415 -- slow, and seldom needed
 
     digest = None
@@ -236,15 +237,15 @@ def parse_patches(output: bytes) -> Iterator[bytes]:
 
 
 def merges(git: Git, pairs: Sequence[tuple[str, str]], *, common_dir: Path, objects: Path) -> list[Merge]:
-    """Merge each two commits, without a worktree, and without a trace in the repository.
+    """Merge each pair of commits, without a worktree, and without writing to the repository.
 
     Arguments:
-        pairs: the commits; ids alone, not names.
-        common_dir: of the repository.
-        objects: an empty directory for what is made by that.
+        pairs: the commits; object ids only, no names.
+        common_dir: the common directory of the repository.
+        objects: an empty directory for the objects that the merges create.
 
     Raises:
-        GitError: git is older than :data:`MERGES`, or one of them is not there.
+        GitError: git is older than :data:`MERGES`, or a commit does not exist.
 
     """
     if not pairs:
@@ -262,7 +263,7 @@ def merges(git: Git, pairs: Sequence[tuple[str, str]], *, common_dir: Path, obje
 
 
 def parse_merges(output: str) -> Iterator[Merge]:
-    """Read ``git merge-tree --stdin -z --name-only --no-messages`` (git-merge-tree(1), *OUTPUT*)."""
+    """Parse ``git merge-tree --stdin -z --name-only --no-messages`` (git-merge-tree(1), *OUTPUT*)."""
     fields = iter(output.split("\0")[:-1])
     for clean in fields:
         yield Merge(clean == "1", next(fields))
@@ -272,7 +273,7 @@ def parse_merges(output: str) -> Iterator[Merge]:
 
 
 def _quoted(path: Path) -> str:
-    """Return a path as git(1) wants it in GIT_ALTERNATE_OBJECT_DIRECTORIES, whatever it holds."""
+    """Quote a path for GIT_ALTERNATE_OBJECT_DIRECTORIES (git(1)); the path may hold any characters."""
     escaped = os.fspath(path).replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
     return f'"{escaped}"'
 

@@ -1,4 +1,4 @@
-"""Commits brought together in a worktree that nobody works in, and files taken from one commit to another."""
+"""Merge, squash and replay commits in a temporary worktree, and move files from one commit to another."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 GITLINK = "160000"
-"""The mode of a submodule's commit."""
+"""The file mode of a submodule's commit."""
 
 ABSENT = "000000"
-"""The mode of what is not there."""
+"""The file mode where there is no file."""
 
-# What is only tried teaches git nothing (rerere), moves nothing else, and says what it was told to say.
+# A trial merge must not record a resolution (rerere), update other refs, or change our commit message.
 _TRYING = (
     *("-c", "rerere.enabled=false"),
     *("-c", "merge.autoStash=false"),
@@ -26,7 +26,7 @@ _TRYING = (
     *("-c", "submodule.recurse=false"),
     *DURABLE,
 )
-# As in status: configuration by which a changed file could pass for an unchanged one.
+# As in status.py: with this configuration git could take a changed file for an unchanged one.
 _SUSPICIOUS = (
     *("-c", "core.trustctime=true"),
     *("-c", "core.checkStat=default"),
@@ -45,13 +45,13 @@ _OPERATIONS = {
 
 
 class Moved(NamedTuple):
-    """A path that differs between two commits; renames are a path that goes and one that comes.
+    """A path that differs between two commits; a rename is one deleted path and one added path.
 
     Attributes:
         path: relative to the top level.
-        old_mode: before, in octal; :data:`ABSENT` for what was not there.
+        old_mode: file mode before, in octal; :data:`ABSENT` if there was no file.
         old: object id before.
-        new_mode: afterwards.
+        new_mode: file mode afterwards, in octal; :data:`ABSENT` if there is no file.
         new: object id afterwards.
 
     """
@@ -64,12 +64,12 @@ class Moved(NamedTuple):
 
     @property
     def before(self) -> tuple[str, str] | None:
-        """Mode and object id before, ``None`` for nothing."""
+        """Mode and object id before, ``None`` if there was no file."""
         return None if self.old_mode == ABSENT else (self.old_mode, self.old)
 
     @property
     def after(self) -> tuple[str, str] | None:
-        """The same afterwards."""
+        """Mode and object id afterwards, ``None`` if there is no file."""
         return None if self.new_mode == ABSENT else (self.new_mode, self.new)
 
 
@@ -77,7 +77,7 @@ def moved(git: Git, old: str, new: str) -> list[Moved]:
     """Return the paths that differ between two commits or trees.
 
     Raises:
-        GitError: one of them is not there.
+        GitError: a commit or tree does not exist.
 
     """
     answer = run(git, "diff-tree", "-r", "-z", "--no-renames", "--raw", "--no-abbrev", old, new)
@@ -90,22 +90,22 @@ def moved(git: Git, old: str, new: str) -> list[Moved]:
 
 
 def is_ancestor(git: Git, one: str, other: str) -> bool:
-    """Tell whether a commit holds another one in its history, or is it.
+    """Tell whether commit *one* is an ancestor of commit *other*, or the same commit.
 
     Raises:
-        GitError: one of them is not there.
+        GitError: a commit does not exist.
 
     """
     return run(git, "merge-base", "--is-ancestor", one, other, accept=(0, 1)).status == 0
 
 
 def has_merges(git: Git, tip: str, without: str) -> bool:
-    """Tell whether a commit that *tip* has and *without* lacks is a merge."""
+    """Tell whether *tip* contains a merge commit that *without* does not contain."""
     return bool(run(git, "rev-list", "--merges", "--max-count=1", tip, f"^{without}", "--").stdout)
 
 
 def to_replay(git: Git, tip: str, onto: str) -> list[str]:
-    """Return the commits that *tip* has and *onto* has no equal of, oldest first."""
+    """Return the commits of *tip* whose change *onto* does not contain, oldest first."""
     asked = ("--reverse", "--topo-order", "--right-only", "--cherry-pick", "--no-merges")
     return lines(run(git, "rev-list", *asked, f"{onto}...{tip}", "--").stdout)
 
@@ -125,10 +125,10 @@ def merge(git: Git, commit: str, message: str) -> tuple[str, ...]:
         message: of the merge commit.
 
     Returns:
-        The paths with conflicts; nothing is committed then.
+        The paths with conflicts. With conflicts, git commits nothing.
 
     Raises:
-        GitError: it cannot be merged for another reason.
+        GitError: the merge failed for another reason than a conflict.
 
     """
     asked = ("merge", "--quiet", "--no-edit", "--no-ff", "-m", message, commit)
@@ -136,23 +136,23 @@ def merge(git: Git, commit: str, message: str) -> tuple[str, ...]:
 
 
 def clashes(git: Git, commit: str) -> bool:
-    """Tell whether a merge of a commit into HEAD, which is left uncommitted, has conflicts.
+    """Merge a commit into HEAD without committing, and tell whether there are conflicts.
 
     Raises:
-        GitError: it cannot be merged for another reason.
+        GitError: the merge failed for another reason than a conflict.
 
     """
     return bool(_conflicts(git, "merge", "--quiet", "--no-commit", "--no-ff", commit))
 
 
 def squash(git: Git, commit: str, message: str) -> tuple[str, ...]:
-    """Commit on HEAD, as one commit, what a merge with another commit would bring, if that is anything.
+    """Commit the result of a merge as one ordinary commit on HEAD; without a change there is no commit.
 
     Returns:
-        The paths with conflicts; nothing is committed then.
+        The paths with conflicts. With conflicts, git commits nothing.
 
     Raises:
-        GitError: it cannot be merged for another reason.
+        GitError: the merge failed for another reason than a conflict.
 
     """
     if conflicts := _conflicts(git, "merge", "--quiet", "--ff", "--squash", commit):
@@ -165,23 +165,23 @@ def squash(git: Git, commit: str, message: str) -> tuple[str, ...]:
 
 
 def replay(git: Git, commits: Sequence[str]) -> tuple[str, ...]:
-    """Commit on HEAD what some commits have changed, one after the other, each with its author.
+    """Cherry-pick commits onto HEAD, one after the other; each keeps its author.
 
     Arguments:
         git: in a clean checkout.
-        commits: object ids, oldest first; none of them a merge.
+        commits: object ids, oldest first; no merge commits.
 
     Returns:
         The paths with conflicts.
 
     Raises:
-        GitError: one cannot be committed for another reason.
+        GitError: a commit failed for another reason than a conflict.
 
     """
     if not commits:
         return ()
     said = "".join(f"{commit}\n" for commit in commits).encode()
-    # What is empty there stays empty; what becomes empty here is there already, and is left out.
+    # Keep a commit that was empty from the start. Skip a commit whose change HEAD already contains.
     answer = run(
         git, "cherry-pick", "--allow-empty", "--stdin", config=_TRYING, stdin=said, accept=(0, 1, 128)
     )
@@ -198,13 +198,13 @@ def replay(git: Git, commits: Sequence[str]) -> tuple[str, ...]:
 
 
 def bring(git: Git, commit: str) -> tuple[str, ...]:
-    """Have index and files hold what a commit has changed, without committing it.
+    """Apply the change of a commit to index and files, without committing it.
 
     Returns:
         The paths with conflicts.
 
     Raises:
-        GitError: it cannot be done for another reason.
+        GitError: git failed for another reason than a conflict.
 
     """
     return _conflicts(git, "cherry-pick", "--no-commit", "--allow-empty", commit)
@@ -220,47 +220,47 @@ def _conflicts(git: Git, *asked: str) -> tuple[str, ...]:
 
 
 def is_staged(git: Git, commit: str = "HEAD") -> bool:
-    """Tell whether the index holds anything else than a commit."""
+    """Tell whether the index differs from a commit."""
     return run(git, "diff-index", "--cached", "--quiet", commit, "--", accept=(0, 1)).status == 1
 
 
 def start_over(git: Git, commit: str) -> None:
-    """Have a worktree that nobody works in hold a commit, detached, and nothing else.
+    """Reset a temporary worktree to a commit, with a detached HEAD and no other files.
 
     Raises:
-        GitError: that cannot be done.
+        GitError: git cannot reset the worktree.
 
     """
     run(git, "cherry-pick", "--quit", accept=(0, 1, 128, 129))
-    # First of all on no branch: what ran here may have been on one, which reset would move.
+    # Detach HEAD first: a check may have checked out a branch here, and reset would move that branch.
     run(git, "update-ref", "--no-deref", "HEAD", commit)
     run(git, "reset", "--hard", "--quiet", config=_SUSPICIOUS + _TRYING)
     run(git, "clean", "-ffdxq")
 
 
 def move_files(git: Git, old: str, new: str) -> None:
-    """Take files and index from one commit to another; what differs from *old* where *new* does stops it.
+    """Move files and index from commit *old* to commit *new* (git-read-tree(1), two-tree merge).
 
     Arguments:
-        git: in the checkout; with an index of its own, that one is taken along.
-        old: what is checked out.
-        new: what is to be.
+        git: in the checkout; if it names another index file, that index moves too.
+        old: the commit that is checked out.
+        new: the commit to check out.
 
     Raises:
-        GitError: a file was changed or is in the way, and nothing has changed; or some files cannot be
-            written, and others are.
+        GitError: a path that differs between the two commits has a local change, or a file is in the way;
+            nothing has changed then. Or git wrote some files and failed to write others.
 
     """
-    # A file that was touched, or copied with its repository, is not changed: git looks into it.
+    # A new timestamp is no change (touch, a copied repository): with --refresh git compares the content.
     run(git, "update-index", "-q", "--refresh", config=_SUSPICIOUS, accept=(0, 1))
     run(git, "read-tree", "-m", "-u", old, new, config=_SUSPICIOUS)
 
 
 def move_index(git: Git, old: str, new: str) -> None:
-    """Do the same to the index alone.
+    """Move the index alone from commit *old* to commit *new*.
 
     Raises:
-        GitError: something else is staged where the two differ; nothing has changed.
+        GitError: the index has another change at a path where the two commits differ; nothing has changed.
 
     """
     run(git, "read-tree", "-i", "-m", old, new, config=_SUSPICIOUS)
@@ -268,15 +268,15 @@ def move_index(git: Git, old: str, new: str) -> None:
 
 
 def read_into(git: Git, commit: str) -> None:
-    """Have an index of its own hold a commit, whatever of it is checked out."""
+    """Read a commit into a separate index file; the files of the checkout do not matter."""
     run(git, "read-tree", commit, config=("-c", "core.sparseCheckout=false"))
 
 
 def store(git: Git, paths: Iterable[str]) -> None:
-    """Have an index of its own hold what stands at some paths, in place of what is in the way there.
+    """Put the files at some paths into a separate index file; they replace entries in their way.
 
     Raises:
-        GitError: one of them cannot be read.
+        GitError: git cannot read a file.
 
     """
     names = "".join(f"{path}\0" for path in paths).encode("utf-8", "surrogateescape")
@@ -285,10 +285,10 @@ def store(git: Git, paths: Iterable[str]) -> None:
 
 
 def write_out(git: Git, paths: Iterable[str]) -> None:
-    """Write files as the index has them, over whatever is there.
+    """Write files from the index to the disk; existing files are overwritten.
 
     Raises:
-        GitError: one cannot be written.
+        GitError: git cannot write a file.
 
     """
     names = "".join(f"{path}\0" for path in paths).encode("utf-8", "surrogateescape")
@@ -296,7 +296,7 @@ def write_out(git: Git, paths: Iterable[str]) -> None:
 
 
 def staged(git: Git) -> dict[str, tuple[str, str]]:
-    """Return mode and object id of everything in the index that has no conflict."""
+    """Return mode and object id of each path in the index that has no conflict."""
     found = {}
     for entry in text(run(git, "ls-files", "--stage", "-z").stdout).split("\0")[:-1]:
         told, _, path = entry.partition("\t")
@@ -307,26 +307,26 @@ def staged(git: Git) -> dict[str, tuple[str, str]]:
 
 
 def left_out(git: Git) -> set[str]:
-    """Return the paths that a sparse checkout leaves out."""
+    """Return the paths that the sparse checkout excludes."""
     listed = text(run(git, "ls-files", "-t", "-z").stdout).split("\0")[:-1]
     return {entry[2:] for entry in listed if entry.startswith("S ")}
 
 
 def content(git: Git, oid: str) -> bytes:
-    """Return what a blob holds.
+    """Return the content of a blob.
 
     Raises:
-        GitError: there is no such blob.
+        GitError: the blob does not exist.
 
     """
     return run(git, "cat-file", "blob", oid).stdout
 
 
 def operation(git_dir: Path) -> str | None:
-    """Return what git is in the middle of in a checkout.
+    """Return the git operation that is in progress in a checkout, ``None`` if there is none.
 
     Arguments:
-        git_dir: of the checkout.
+        git_dir: the git directory of the checkout.
 
     """
     return next((name for file, name in _OPERATIONS.items() if (git_dir / file).exists()), None)

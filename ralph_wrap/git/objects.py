@@ -14,24 +14,25 @@ if TYPE_CHECKING:
 
 def resolve_commit(git: Git, revision: str) -> str | None:
     """Return the id of the commit that a revision names, ``None`` if it names none."""
-    if revision.startswith(("-", "^")):  # an option; "not this one", which rev-parse takes as well
+    # "-" begins an option. "^" excludes a commit, and rev-parse accepts it.
+    if revision.startswith(("-", "^")):
         return None
-    # What follows ":/" is a pattern to its end, and what it finds is a commit (gitrevisions(7)).
+    # All text after ":/" is a pattern, so no suffix can follow; it finds only commits (gitrevisions(7)).
     commit = revision if revision.startswith(":/") else f"{revision}^{{commit}}"
     answer = run(git, "rev-parse", "--quiet", "--verify", commit, accept=(0, 1, 128))
     return lines(answer.stdout)[0] if answer.status == 0 else None
 
 
 def knows_committer(git: Git) -> bool:
-    """Tell whether git can say who commits here."""
+    """Tell whether git has a name and an e-mail address for the committer."""
     return run(git, "var", "GIT_COMMITTER_IDENT", accept=(0, 128)).status == 0
 
 
 def is_branch_name(git: Git, name: str) -> bool:
-    """Tell whether git would take this as the name of a branch."""
+    """Tell whether git accepts this as the name of a branch."""
     return (
         not name.startswith("-")
-        and name not in {"HEAD", "@"}  # refs of these names could exist, but git takes them for HEAD
+        and name not in {"HEAD", "@"}  # such refs could exist, but git reads both names as HEAD
         and run(git, "check-ref-format", f"refs/heads/{name}", accept=(0, 1)).status == 0
     )
 
@@ -43,16 +44,16 @@ def refs(git: Git, *patterns: str) -> dict[str, str]:
 
 
 def agent_ids(listing: bytes) -> set[str]:
-    """Return the agent ids in names of refs: of branches and of hidden refs."""
+    """Return the agent ids that appear in the names of branches and of hidden refs."""
     return {found[1].decode() for found in re.finditer(rb"/([0-9a-f]{4})(?=[-/\n])", listing)}
 
 
 def count_commits(git: Git, base: str, ref: str) -> int | None:
-    """Count the commits of a ref since a commit; ``None`` if one of them is not there.
+    """Count the commits of a ref since a commit; ``None`` if the commit or the ref does not exist.
 
     Arguments:
-        base: may come from a file that an agent can write, so it is no argument of its own: as an option,
-            ``--output`` for one, it could overwrite any file.
+        base: may come from a file that an agent can write. It is never an argument alone: git could read it
+            as an option, and ``--output`` overwrites any file.
         ref: full name of a ref.
 
     """
@@ -61,7 +62,7 @@ def count_commits(git: Git, base: str, ref: str) -> int | None:
 
 
 class Commit(NamedTuple):
-    """A commit, as a list names it."""
+    """A commit in a list: object id and subject."""
 
     id: str
     subject: str
@@ -73,20 +74,20 @@ def current_branch(git: Git) -> str | None:
 
 
 def followed(git: Git, ref: str) -> str | None:
-    """Return the ref that a symbolic ref names, ``None`` if it is none, or is not there."""
+    """Return the target of a symbolic ref; ``None`` if the ref is not symbolic or does not exist."""
     answer = run(git, "symbolic-ref", "--quiet", ref, accept=(0, 1, 128))
     return lines(answer.stdout)[0] if answer.status == 0 else None
 
 
 def commits_without(git: Git, tips: Collection[str], without: str) -> list[Commit]:
-    """Return the commits that some commits have and another one lacks, newest first.
+    """Return the commits that *tips* contain and *without* does not, newest first.
 
     Arguments:
         tips: object ids.
         without: object id.
 
     Raises:
-        GitError: one of them is not there.
+        GitError: a commit does not exist.
 
     """
     if not tips:
@@ -96,11 +97,11 @@ def commits_without(git: Git, tips: Collection[str], without: str) -> list[Commi
 
 
 def commits_only_on(git: Git, branch: str, tip: str) -> list[Commit]:
-    """Return the commits that a branch has and no other branch, tag, remote branch or ref of ours holds.
+    """Return the commits of a branch that no other branch, tag, remote branch or ref of ours contains.
 
     Arguments:
         branch: its name, without ``refs/heads/``.
-        tip: where it is.
+        tip: commit of the branch.
 
     """
     others = (f"--exclude={branch}", "--branches", "--tags", "--remotes", "--glob=refs/ralph/*")
@@ -116,34 +117,34 @@ def _listed(output: bytes) -> list[Commit]:
 
 
 def branches_with(git: Git, commit: str) -> list[str]:
-    """Return the branches, remote ones too, that hold a commit."""
+    """Return the branches that contain a commit, remote branches too."""
     shown = ("--format=%(refname:short)", "refs/heads", "refs/remotes")
     return lines(run(git, "for-each-ref", "--contains", commit, *shown).stdout)
 
 
 def create_ref(git: Git, ref: str, oid: str, reason: str) -> None:
-    """Create a ref that must not exist; where it is symbolic, what it names is left alone.
+    """Create a ref that must not exist; the target of a symbolic ref is not touched.
 
     Raises:
-        GitError: it exists, or another ref is in its way.
+        GitError: the ref exists, or the name of another ref conflicts with it.
 
     """
     run(git, "update-ref", "--no-deref", "-m", reason, ref, oid, "0" * len(oid), config=DURABLE)
 
 
 def move_ref(git: Git, ref: str, before: str, oid: str, reason: str, *, itself: bool = False) -> None:
-    """Have a ref that still holds *before* hold *oid*.
+    """Move a ref to *oid*, if it still points to *before*.
 
     Arguments:
         ref: its full name.
         before: object id.
         oid: object id.
         reason: for the reflog.
-        itself: where it is symbolic, what it names is left alone: an agent can have a ref of ours name
-            somebody's branch.
+        itself: if the ref is symbolic, change the ref and not its target. An agent can make one of our refs
+            point to a branch of the user.
 
     Raises:
-        GitError: it holds something else.
+        GitError: the ref points to another commit.
 
     """
     options = ("--no-deref",) if itself else ()
@@ -151,20 +152,20 @@ def move_ref(git: Git, ref: str, before: str, oid: str, reason: str, *, itself: 
 
 
 def delete_ref(git: Git, ref: str, oid: str) -> None:
-    """Delete a ref that still holds *oid*; where it is symbolic, what it names is left alone.
+    """Delete a ref, if it still points to *oid*; the target of a symbolic ref is not touched.
 
     Raises:
-        GitError: it holds something else.
+        GitError: the ref points to another commit.
 
     """
     run(git, "update-ref", "-d", "--no-deref", ref, oid)
 
 
 def kinds(git: Git, commit: str, paths: Sequence[str]) -> dict[str, str]:
-    """Return what stands at paths of a commit: ``tree``, ``blob``, ``commit``; nothing where nothing stands.
+    """Return object types at paths of a commit: ``tree``, ``blob``, ``commit``; missing paths are left out.
 
     Raises:
-        GitError: there is no such commit.
+        GitError: the commit does not exist.
 
     """
     if not paths:
@@ -192,10 +193,10 @@ def commit_tree(git: Git, tree: str, parents: Sequence[str], message: str) -> st
 
 
 def is_staged(git: Git) -> bool:
-    """Tell whether a commit would hold anything that HEAD does not.
+    """Tell whether the index differs from HEAD.
 
     Raises:
-        GitError: it cannot be told.
+        GitError: git cannot compare them.
 
     """
     asked = ("diff-index", "--cached", "--quiet", "--ignore-submodules=none", "HEAD")
@@ -203,10 +204,10 @@ def is_staged(git: Git) -> bool:
 
 
 def commit(git: Git, message: str) -> None:
-    """Commit what is staged to the branch that is checked out, as the user, unsigned.
+    """Commit the index to the branch that is checked out, with the user as author, unsigned.
 
     Raises:
-        GitError: that fails.
+        GitError: git cannot commit.
 
     """
     options = ("--quiet", "--no-verify", "--no-gpg-sign", "--cleanup=verbatim", "--file=-")
@@ -217,14 +218,14 @@ def tree_of(git: Git, commit: str) -> str:
     """Return the id of a commit's tree.
 
     Raises:
-        GitError: there is no such commit.
+        GitError: the commit does not exist.
 
     """
     return lines(run(git, "rev-parse", "--verify", f"{commit}^{{tree}}").stdout)[0]
 
 
 def parents(git: Git, revision: str) -> list[str]:
-    """Return the ids of a commit and of its parents, in order; none if there is no such commit."""
+    """Return the ids of a commit and of its parents, in order; an empty list if the commit does not exist."""
     answer = run(git, "rev-parse", "--quiet", "--verify", f"{revision}^{{commit}}", accept=(0, 1, 128))
     if answer.status != 0:
         return []
@@ -232,7 +233,7 @@ def parents(git: Git, revision: str) -> list[str]:
 
 
 def existing_commits(git: Git, oids: Iterable[str]) -> list[str]:
-    """Return those object ids that name a commit, or a tag, in the repository."""
+    """Return the object ids that name an existing commit or tag."""
     question = "".join(f"{oid}\n" for oid in oids).encode()
     answer = run(git, "cat-file", "--batch-check=%(objectname) %(objecttype)", stdin=question)
     return [
@@ -246,8 +247,7 @@ def missing_objects(git: Git, ref: str, known: str | None) -> int:
     """Count the objects that a ref needs and the repository lacks.
 
     Arguments:
-        ref: what is looked at.
-        known: a commit whose own objects are taken for granted.
+        known: a commit whose objects count as present, without a check.
 
     """
     wanted = run(git, "rev-list", "--objects", ref, *(("--not", known) if known else ()))
@@ -256,18 +256,18 @@ def missing_objects(git: Git, ref: str, known: str | None) -> int:
 
 
 def write_pack(git: Git, objects: Path, wanted: Collection[str], without: Collection[str]) -> None:
-    """Put all objects of some commits into another repository, as a pack of its own.
+    """Write all objects of some commits into another repository, as one pack.
 
     Arguments:
-        git: where the commits are.
+        git: the repository that has the commits.
         objects: object directory of the other repository, on the same file system.
         wanted: ids of commits and tags.
-        without: ids of commits all objects of which are there already.
+        without: ids of commits; the other repository has all their objects already.
 
     Raises:
-        GitError: it cannot be written.
+        GitError: git cannot write the pack.
 
     """
     revisions = "".join([*(f"{oid}\n" for oid in wanted), *(f"^{oid}\n" for oid in without)]).encode()
-    base = objects / "pack" / "pack"  # git adds the pack's own id
+    base = objects / "pack" / "pack"  # git appends the id of the pack
     run(git, "pack-objects", "--revs", "-q", "--delta-base-offset", base, config=DURABLE, stdin=revisions)

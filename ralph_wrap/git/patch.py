@@ -1,4 +1,4 @@
-"""What differs between two trees, file by file and line by line, and the commits on the way."""
+"""The differences between two trees, file by file and line by line, and the commits between them."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class Change(NamedTuple):
 
     Attributes:
         status: ``A``, ``D``, ``M``, ``R`` or ``T`` (git-diff-tree(1), *Raw output format*).
-        path: its name, the new one if it was renamed.
-        before: its name before that, else ``None``.
+        path: name of the file; after a rename, the new name.
+        before: the name before a rename, else ``None``.
         modes: file modes before and after, in octal; ``000000`` where there is no file.
-        objects: object ids before and after, all zeros where there is none.
-        added: lines, ``None`` if it is binary.
-        deleted: the same.
+        objects: object ids before and after; all zeros where there is no file.
+        added: number of added lines, ``None`` for a binary file.
+        deleted: number of deleted lines, ``None`` for a binary file.
 
     """
 
@@ -40,18 +40,18 @@ class Change(NamedTuple):
 
     @property
     def lines(self) -> int:
-        """Lines that are added or deleted."""
+        """Number of lines that are added or deleted."""
         return (self.added or 0) + (self.deleted or 0)
 
 
 class Hunk(NamedTuple):
-    """Lines that differ, with some around them.
+    """Lines that differ, with lines of context around them.
 
     Attributes:
         old: number of the first line before.
         new: number of the first line after.
-        section: the line that git takes for its heading.
-        lines: each behind a space, ``+``, ``-``, or a backslash for a remark of git.
+        section: the line that git prints as the heading of the hunk.
+        lines: each begins with a space, ``+``, ``-``, or a backslash for a remark of git.
 
     """
 
@@ -62,7 +62,7 @@ class Hunk(NamedTuple):
 
 
 class LogEntry(NamedTuple):
-    """A commit, as a page lists it: object id, seconds since 1970, author's name, subject, parents."""
+    """A commit in the list of a page: object id, seconds since 1970, author's name, subject, parents."""
 
     id: str
     time: int
@@ -72,16 +72,16 @@ class LogEntry(NamedTuple):
 
 
 def history(git: Git, tip: str, without: Sequence[str], limit: int, skip: int = 0) -> list[LogEntry]:
-    """Return commits of a tip that others lack, newest first.
+    """Return commits that *tip* contains and *without* do not, newest first.
 
     Arguments:
         tip: object id.
         without: object ids.
-        limit: how many at most.
-        skip: how many to leave out before.
+        limit: the maximum number of commits.
+        skip: number of newer commits to leave out.
 
     Raises:
-        GitError: one of them is not there.
+        GitError: a commit does not exist.
 
     """
     revisions = "\n".join([tip, *(f"^{oid}" for oid in without)]).encode()
@@ -90,7 +90,7 @@ def history(git: Git, tip: str, without: Sequence[str], limit: int, skip: int = 
         git, "rev-list", "--stdin", *shown, f"--max-count={limit}", f"--skip={skip}", stdin=revisions
     )
     found = []
-    rows = lines(answer.stdout)  # "commit ID", then what is asked for
+    rows = lines(answer.stdout)  # two lines a commit: "commit ID", then the format
     for head, told in zip(rows[::2], rows[1::2], strict=True):
         time, author, parents, subject = told.split("\0", 3)
         found.append(
@@ -103,7 +103,7 @@ def message(git: Git, commit: str) -> str:
     """Return the whole message of a commit.
 
     Raises:
-        GitError: it is not there.
+        GitError: the commit does not exist.
 
     """
     answer = run(git, "rev-list", "--max-count=1", "--encoding=UTF-8", "--format=%B", commit, "--")
@@ -111,7 +111,7 @@ def message(git: Git, commit: str) -> str:
 
 
 def sizes(git: Git, objects: Collection[str]) -> dict[str, int]:
-    """Return the sizes in bytes of those objects that are there."""
+    """Return the sizes of objects in bytes; missing objects are left out."""
     asked = "".join(f"{oid}\n" for oid in objects).encode()
     answer = run(git, "cat-file", "--batch-check=%(objectname) %(objectsize)", stdin=asked)
     told = (line.split(" ") for line in lines(answer.stdout))
@@ -124,10 +124,10 @@ def changes(git: Git, old: str, new: str, paths: Sequence[str] = ()) -> list[Cha
     Arguments:
         old: object id.
         new: object id.
-        paths: only these, and what is below them.
+        paths: only these paths, and all paths below them.
 
     Raises:
-        GitError: one of them is not there.
+        GitError: a tree or commit does not exist.
 
     """
     output = run(git, *_DIFF, "--raw", "--numstat", old, new, "--", *paths, config=_PLAIN).stdout
@@ -137,16 +137,16 @@ def changes(git: Git, old: str, new: str, paths: Sequence[str] = ()) -> list[Cha
 def patches(
     git: Git, old: str, new: str, paths: Sequence[str], context: int = 3
 ) -> dict[str, tuple[Hunk, ...]]:
-    """Return what differs in some files, by their new names; files without lines have no hunk.
+    """Return the hunks of some files, by their new names; a file without changed lines has no hunk.
 
     Arguments:
         old: object id of a tree or commit.
-        new: the same.
-        paths: names of the files, the old ones of renamed files included.
-        context: lines around each change.
+        new: object id of a tree or commit.
+        paths: names of the files; of a renamed file, the old name too.
+        context: number of lines around each change.
 
     Raises:
-        GitError: one of them is not there.
+        GitError: a tree or commit does not exist.
 
     """
     if not paths:
@@ -159,14 +159,14 @@ def patches(
     files = re.split(rb"^(?=diff --git )", patch, flags=re.MULTILINE)[1:]
     found: dict[str, tuple[Hunk, ...]] = {}
     for entry in entries:
-        count = 2 if entry.status == "T" else 1  # what changes its kind is deleted and added
+        count = 2 if entry.status == "T" else 1  # git deletes and adds a file whose type changes
         found[entry.path] = tuple(hunk for file in files[:count] for hunk in _hunks(file))
         del files[:count]
     return found
 
 
 def _entry(field: str, fields: Iterator[str]) -> Change:
-    """Return a file of ``--raw -z``, whose names are the next fields."""
+    """Return one file of ``--raw -z``; its names are the next fields."""
     old_mode, new_mode, old, new, status = field[1:].split(" ")
     path, before = next(fields), None
     if status[0] in "RC":
@@ -189,7 +189,7 @@ def _counted(fields: Iterator[str]) -> Iterator[Change]:
             found.append(_entry(field, fields))
         elif field:
             added, deleted, path = field.split("\t", 2)
-            if not path:  # renamed: both names follow
+            if not path:  # a renamed file: both names follow
                 next(fields)
                 next(fields)
             yield found.popleft()._replace(

@@ -1,4 +1,4 @@
-"""Remotes: their names, and pushing one commit to one branch (git-push(1), *Output*)."""
+"""Remotes: list their names, and push one commit to one branch (git-push(1), *Output*)."""
 
 from __future__ import annotations
 
@@ -17,28 +17,31 @@ def remotes(git: Git) -> list[str]:
 
 
 def start_push(git: Git, remote: str, commit: str, ref: str, *, replaced: str | None) -> Running:
-    """Start to push a commit to a branch of a remote.
+    """Start ``git push`` of a commit to a branch of a remote.
 
     Arguments:
-        remote: its name, one of :func:`remotes`.
+        remote: one of the names that :func:`remotes` returns.
         commit: the object id.
-        ref: full name of the branch there.
-        replaced: what the branch holds there, to be replaced; ``None``: it may hold anything that the commit
-            contains.
+        ref: full name of the branch on the remote.
+        replaced: the commit that the push replaces on the remote (a lease). ``None``: only a fast-forward is
+            allowed.
 
     """
     lease = () if replaced is None else (f"--force-with-lease={ref}:{replaced}",)
-    alone = ("--no-follow-tags", "--recurse-submodules=no")  # whatever the configuration wants pushed besides
+    alone = (
+        "--no-follow-tags",
+        "--recurse-submodules=no",
+    )  # the configuration could push more than the commit
     words = ("push", "--porcelain", "--no-verify", *alone, *lease, "--", remote, f"{commit}:{ref}")
     return start(git, *words, with_terminal=False)
 
 
 def push_error(completed: Completed) -> str:
-    """Return why a push has failed, on one line, without what stands before the ``@`` of an address."""
+    """Return why a push failed, on one line, without user names and passwords in URLs."""
     rejected = [line for line in lines(completed.stdout) if line.startswith("!")]
     if rejected:
         return rejected[0].rpartition("\t")[2]
     said = [line.strip() for line in text(completed.stderr).splitlines() if line.strip()]
     at = next((at for at, line in enumerate(said) if line.startswith(("fatal: ", "error: "))), 0)
-    reason = said[max(0, at - 1) : at + 1]  # what ssh has said of it stands before
+    reason = said[max(0, at - 1) : at + 1]  # the line before may be the error message of ssh
     return re.sub(r"(://)[^/\s@]*@", r"\1", "; ".join(reason)) or f"git push failed ({completed.status})"

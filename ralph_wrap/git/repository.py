@@ -1,4 +1,4 @@
-"""What a directory belongs to: repository, checkout, worktrees."""
+"""Find the repository and the checkout of a directory."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 OLDEST = (2, 15)
-"""The oldest version that a session runs isolated with."""
+"""The oldest git version with which a session can run in a worktree."""
 
 
 class Repository(NamedTuple):
-    """What a directory belongs to.
+    """The repository and the checkout of a directory.
 
     Attributes:
         root: top level of the checkout, resolved.
-        common_dir: what all its worktrees share, resolved.
-        prefix: the directory's place below *root*.
+        common_dir: the git directory that all worktrees share, resolved.
+        prefix: path of the directory below *root*.
         head: the commit at HEAD, ``None`` before the first commit.
-        git_version: of the git that answers here.
-        file_mode: its file system knows executable files (git-config(1): core.fileMode).
-        symlinks: it knows symlinks (core.symlinks).
-        names_committer: its configuration says who commits.
+        git_version: version of the git that was asked.
+        file_mode: the file system supports executable files (git-config(1): core.fileMode).
+        symlinks: the file system supports symlinks (core.symlinks).
+        names_committer: the configuration has a name and an e-mail address for the committer.
 
     """
 
@@ -42,7 +42,7 @@ class Repository(NamedTuple):
 
 
 def parse_version(output: bytes) -> tuple[int, ...]:
-    """Read ``git version 2.39.5 (Apple Git-154)``; what cannot be read counts as new enough."""
+    """Parse ``git version 2.39.5 (Apple Git-154)``; an unreadable version counts as new enough."""
     found = re.match(rb"git version (\d+)\.(\d+)(?:\.(\d+))?", output)
     return tuple(int(part) for part in found.groups() if part) if found else OLDEST
 
@@ -52,16 +52,16 @@ def locate(git: Git, meanwhile: Callable[[], object] = lambda: None) -> Reposito
 
     Arguments:
         git: in the directory.
-        meanwhile: called while git looks.
+        meanwhile: called while git runs.
 
     Raises:
         GitTooOldError: git is older than 2.15.
-        NotARepositoryError: there is none.
-        IsolationError: it is bare, or git refuses it (another owner's, say).
-        OSError: there is no git.
+        NotARepositoryError: the directory is in no repository.
+        IsolationError: the repository is bare, or git refuses it (for example, another user owns it).
+        OSError: git is not installed.
 
     """
-    # Paths may hold newlines. rev-parse repeats an option that it does not know, which separates them.
+    # A path may contain a newline. rev-parse prints an unknown option as it is, so this one separates paths.
     between = "--ralph-wrap-separator"
     places = ("--show-toplevel", between, "--git-common-dir", between, "--show-prefix", between)
     with (
@@ -78,7 +78,7 @@ def locate(git: Git, meanwhile: Callable[[], object] = lambda: None) -> Reposito
         config = _parse_config(configured.wait().stdout)
     if answer.status != 0:
         _require_checkout(git)
-        answer = run(git, "rev-parse", *places)  # there is no commit yet
+        answer = run(git, "rev-parse", *places)  # the repository has no commit yet
     top, common, prefix, head = text(answer.stdout).split(f"{between}\n")
     return Repository(
         root=Path(top[:-1]).resolve(),
@@ -99,12 +99,12 @@ _ASKED = r"^(core\.(filemode|symlinks)|user\.(name|email))$"
 
 def _parse_config(output: bytes) -> dict[str, str]:
     entries = (text(entry).partition("\n") for entry in output.split(b"\0") if entry)
-    # "[core] symlinks" without a value is true
+    # A key without a value is true: "[core] symlinks" (git-config(1)).
     return {key: value if newline else "true" for key, newline, value in entries}
 
 
 def file_system_config(*, file_mode: bool, symlinks: bool) -> tuple[str, ...]:
-    """Return arguments that tell git what a file system knows, whatever the configuration says by now."""
+    """Return git arguments for what a file system supports; an agent may have changed the configuration."""
     return (
         *("-c", f"core.filemode={'true' if file_mode else 'false'}"),
         *("-c", f"core.symlinks={'true' if symlinks else 'false'}"),
@@ -126,8 +126,8 @@ def _require_checkout(git: Git) -> None:
 
 
 def _no_repository(git: Git, stderr: str) -> Exception:
-    # No machine format tells the reasons apart, so the text is shown and only one case is guessed at:
-    # a .git is there, and git still says no.
+    # No machine format names the reason, so the error shows git's own text. Only one case is guessed: if a
+    # .git exists and git refuses it, another user may own it.
     if any((parent / ".git").exists() for parent in (git.cwd, *git.cwd.parents)):
         return IsolationError(
             str(GitError("rev-parse", 128, stderr)),
@@ -139,21 +139,21 @@ def _no_repository(git: Git, stderr: str) -> Exception:
 
 
 ABSOLUTE_POINTERS = ("-c", "worktree.useRelativePaths=false")
-"""Git 2.48 would add an extension to the shared configuration that older git and libgit2 refuse."""
+"""Relative paths add an extension to the shared configuration (git 2.48); older git and libgit2 refuse it."""
 
 
 def is_ignored(git: Git, path: str, meanwhile: Callable[[], object] = lambda: None) -> bool:
-    """Tell whether a path that need not exist is ignored, or would be if git did not know it.
+    """Tell whether the ignore rules match a path; the path need not exist, and may be tracked.
 
     Arguments:
         path: relative.
-        meanwhile: called while git looks.
+        meanwhile: called while git runs.
 
     Raises:
-        GitError: git cannot tell.
+        GitError: git cannot read the rules.
 
     """
-    # --no-index: a large one takes long to read.
+    # --no-index: reading a large index takes long.
     with start(git, "check-ignore", "-q", "--no-index", path) as running:
         meanwhile()
         return finish(running, "check-ignore", accept=(0, 1)).status == 0

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from ralph_wrap.system import process
 
-# Configuration by which a changed file could pass for an unchanged one, or stop `add` half way.
+# With this configuration git could take a changed file for an unchanged one, or stop `add` half way.
 _SUSPICIOUS = (
     *("-c", "core.trustctime=true"),
     *("-c", "core.checkStat=default"),
@@ -29,14 +29,14 @@ _SUSPICIOUS = (
 
 
 class Status(NamedTuple):
-    """The answer of ``git status``: paths relative to the top level, a trailing slash marks a directory.
+    """The result of ``git status``: paths relative to the top level, a trailing slash marks a directory.
 
     Attributes:
-        changed: what differs between HEAD, index and disk.
+        changed: tracked paths that differ between HEAD, index and disk.
         unstaged: those of *changed* in which the disk differs from the index.
         unmerged: those of *changed* with conflicts.
-        untracked: what the index does not know.
-        ignored: the same, but ignored; a whole directory as one.
+        untracked: paths that are not in the index and not ignored.
+        ignored: ignored paths; an ignored directory is one path.
 
     """
 
@@ -48,7 +48,7 @@ class Status(NamedTuple):
 
     @property
     def nested(self) -> tuple[str, ...]:
-        """Untracked repositories, which git does not look into."""
+        """Untracked repositories; git does not list the files in them."""
         return tuple(path.rstrip("/") for path in self.untracked if path.endswith("/"))
 
     @property
@@ -58,10 +58,11 @@ class Status(NamedTuple):
 
 
 def start_status(git: Git, submodules: str = "none") -> process.Running:
-    """Start ``git status`` over everything: each untracked file, ignored directories as one.
+    """Start ``git status`` for all paths: each untracked file, and each ignored directory as one path.
 
     Arguments:
-        submodules: what does not count in them: ``none`` of it, or ``dirty``, all but another commit.
+        submodules: the value of ``--ignore-submodules``: ``none`` reports any change in a submodule,
+            ``dirty`` only a different commit.
 
     """
     return start(
@@ -77,7 +78,7 @@ def start_status(git: Git, submodules: str = "none") -> process.Running:
 
 
 def parse_status(output: bytes) -> Status:
-    """Read ``git status --porcelain=v1 -z`` without renames (git-status(1), *Porcelain Format Version 1*)."""
+    """Parse ``git status --porcelain=v1 -z``, no renames (git-status(1), *Porcelain Format Version 1*)."""
     entries = [(entry[:2], entry[3:]) for entry in text(output).split("\0")[:-1]]
     changed = [(kind, path) for kind, path in entries if kind not in {"??", "!!"}]
     return Status(
@@ -90,7 +91,7 @@ def parse_status(output: bytes) -> Status:
 
 
 def start_entries(git: Git) -> process.Running:
-    """Start ``git status`` over all but ignored files, submodules included; see :func:`parse_entries`."""
+    """Start ``git status`` for all files but ignored ones; with submodules (see :func:`parse_entries`)."""
     return start(
         git,
         "status",
@@ -103,11 +104,11 @@ def start_entries(git: Git) -> process.Running:
 
 
 def parse_entries(output: bytes) -> dict[str, str]:
-    """Read ``git status --porcelain=v2 -z`` without renames (git-status(1), *Porcelain Format Version 2*).
+    """Parse ``git status --porcelain=v2 -z``, no renames (git-status(1), *Porcelain Format Version 2*).
 
     Returns:
-        For each path the letters, modes and object ids of index and disk, not those of HEAD; ``?`` for what
-        the index does not know. What was taken out of the index and is still there has both.
+        For each path the letters, modes and object ids of index and disk, but not those of HEAD. An untracked
+        path has ``?``. A path that was removed from the index, and is still on the disk, has both.
 
     """
     found: dict[str, str] = {}
@@ -127,10 +128,10 @@ def parse_entries(output: bytes) -> dict[str, str]:
 
 
 def add_all(git: Git, exclude: Iterable[str]) -> GitError | None:
-    """Put every file that is not ignored into the index.
+    """Add every file that is not ignored to the index.
 
     Returns:
-        Why not all of them are in it.
+        The error, if some files could not be added.
 
     """
     pathspecs = ("--", ":/", *(f":(top,exclude,literal){path}" for path in exclude))
@@ -138,10 +139,10 @@ def add_all(git: Git, exclude: Iterable[str]) -> GitError | None:
 
 
 def add(git: Git, paths: Iterable[str]) -> GitError | None:
-    """Put the state of certain files into the index, their absence included.
+    """Put the state of some files into the index; a deleted file leaves the index.
 
     Returns:
-        Why not all of them are in it; perhaps none is.
+        The error, if some files could not be added; perhaps none was added.
 
     """
     names = "".join(f"{path}\0" for path in paths).encode("utf-8", "surrogateescape")

@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 
 class RefChange(NamedTuple):
-    """What becomes of one ref.
+    """The change of one ref.
 
     Attributes:
         ref: its full name.
-        before: what it has to hold; ``None`` if it must not exist.
-        after: what it then holds, *before* if it is only looked at; ``None`` deletes it.
+        before: the object id that the ref must have; ``None`` if the ref must not exist.
+        after: the new object id; equal to *before* if the ref is only verified; ``None`` deletes the ref.
 
     """
 
@@ -26,22 +26,22 @@ class RefChange(NamedTuple):
 
 
 def change_refs(git: Git, changes: Sequence[RefChange], reason: str, at: int) -> None:
-    """Change refs in one transaction, in which git makes and moves refs before it deletes any.
+    """Change refs in one transaction; git creates and moves refs before it deletes refs.
 
-    Those that are made get a reflog, which keeps the time.
+    Each created ref gets a reflog, which records the time.
 
     Arguments:
-        changes: what is to be done.
-        reason: for the reflogs.
-        at: the time for them, in seconds since 1970.
+        changes: one change for each ref.
+        reason: message for the reflogs.
+        at: time for the reflogs, in seconds since 1970.
 
     Raises:
-        GitError: one of the refs does not hold what it has to, or cannot be changed; none is.
+        GitError: a ref does not have its expected object id, or git cannot change it; no ref was changed.
 
     """
     told = []
     for ref, before, after in changes:
-        # Whoever can write refs can make one stand for another: that one is not meant (git-symbolic-ref(1)).
+        # An agent can turn a ref into a symbolic ref. Its target must not change (git-symbolic-ref(1)).
         told.append("option no-deref\0")
         if before is None:
             told.append(f"create {ref}\0{after}\0")
@@ -57,7 +57,7 @@ def change_refs(git: Git, changes: Sequence[RefChange], reason: str, at: int) ->
 
 
 def ref_times(git: Git, refs: Collection[str]) -> dict[str, int]:
-    """Return when refs were last changed, in seconds since 1970; those without a reflog are left out.
+    """Return the times of the last changes of refs, in seconds since 1970; refs without reflog are left out.
 
     Arguments:
         refs: full names.

@@ -1,9 +1,9 @@
-"""The worktrees of a repository: what ``git worktree list --porcelain`` says of them.
+"""The worktrees of a repository, parsed from ``git worktree list --porcelain``.
 
-Git 2.36 and newer end each line with NUL, and everything comes back byte for byte. Before, lines end with a
-newline: a path that holds one comes back cut, and what follows in it may read like lines of git's own. That
-cannot be told from outside. Reasons are quoted there as C strings, since git 2.31; older git tells neither
-of locks nor of what could be pruned.
+With ``-z`` git ends each line with NUL, and paths come back byte for byte. ``-z`` needs git 2.36. Older git
+ends lines with a newline. It cuts a path that contains a newline, and the rest of the path may look like
+other lines of the output. A parser cannot detect this. Git 2.31 to 2.35 quotes reasons as C strings. Git
+before 2.31 prints neither locked nor prunable.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ralph_wrap.git.command import Git, run, run_again, text
 _ASKED = ("worktree", "list", "--porcelain")
 _NO_SUCH_OPTION = 129
 _BRANCHES = "refs/heads/"
-_ESCAPE = rb"(?s)\\([0-7]{3}|.)"  # compiled when it is needed, which is seldom: every start would wait for it
+_ESCAPE = rb"(?s)\\([0-7]{3}|.)"  # compiled on first use: it is seldom needed, and would slow every start
 _ESCAPED = dict(zip(b"abtnvfr", b"\a\b\t\n\v\f\r", strict=True))
 
 
@@ -26,11 +26,11 @@ class WorktreeInfo(NamedTuple):
     """One worktree, the main one included.
 
     Attributes:
-        path: its directory; of a bare repository, that of the repository.
+        path: its directory; for a bare repository, the directory of the repository.
         branch: short name of its branch; ``None`` for a detached HEAD or a bare repository.
-        head: id of its commit; ``None`` before the first one, or for a bare repository.
-        locked: why it is locked, empty if no reason was given; ``None`` if it is not.
-        prunable: why ``git worktree prune`` would forget it, the same way.
+        head: id of its commit; ``None`` before the first commit, or for a bare repository.
+        locked: reason of the lock, empty if the lock has none; ``None`` if the worktree is not locked.
+        prunable: reason why ``git worktree prune`` would remove it; ``None`` if it would not.
 
     """
 
@@ -57,18 +57,18 @@ def list_worktrees(git: Git) -> list[WorktreeInfo]:
 
 
 def parse_porcelain(output: bytes, separator: bytes) -> list[WorktreeInfo]:
-    """Read ``git worktree list --porcelain`` (git-worktree(1), *PORCELAIN FORMAT*), unknown lines skipped.
+    """Parse ``git worktree list --porcelain`` (git-worktree(1), *PORCELAIN FORMAT*); skip unknown lines.
 
     Arguments:
-        output: what git printed.
-        separator: what ends a line: NUL with ``-z``, else a newline.
+        output: the output of git.
+        separator: the end of a line: NUL with ``-z``, else a newline.
 
     """
     found: list[WorktreeInfo] = []
     for line in output.split(separator):
         key, _, value = line.partition(b" ")
         if key == b"worktree":
-            # Of a repository in the root directory git takes "/.git" off "/.git".
+            # For a repository in the root directory git removes "/.git" from "/.git": nothing is left.
             found.append(WorktreeInfo(Path(text(value) or "/")))
         elif found:
             found[-1] = _with_line(found[-1], key, value if separator == b"\0" else _unquoted(value))
