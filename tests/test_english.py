@@ -74,6 +74,7 @@ NOT_YET: frozenset[str] = frozenset(
 
 NOT_YET_PARAMETERS: frozenset[str] = frozenset(
     {
+        "ralph_wrap/branches",
         "ralph_wrap/commands",
         "ralph_wrap/commands/doctor",
         "ralph_wrap/commands/drop",
@@ -81,6 +82,7 @@ NOT_YET_PARAMETERS: frozenset[str] = frozenset(
         "ralph_wrap/commands/pull_request",
         "ralph_wrap/commands/worktree",
         "ralph_wrap/config",
+        "ralph_wrap/git",
         "ralph_wrap/interfaces/api",
         "ralph_wrap/interfaces/cli",
         "ralph_wrap/interfaces/mcp",
