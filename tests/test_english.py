@@ -43,8 +43,6 @@ BANNED_PARAMETERS = frozenset({"here", "one", "place", "told", "where"})
 NOT_YET: frozenset[str] = frozenset(
     {
         "ralph_wrap",
-        "ralph_wrap/agents",
-        "ralph_wrap/agents/output",
         "ralph_wrap/commands",
         "ralph_wrap/commands/doctor",
         "ralph_wrap/commands/drop",
@@ -57,7 +55,6 @@ NOT_YET: frozenset[str] = frozenset(
         "ralph_wrap/interfaces/init",
         "ralph_wrap/interfaces/mcp",
         "ralph_wrap/interfaces/web",
-        "ralph_wrap/loop",
         "ralph_wrap/session",
         "ralph_wrap/state",
         "ralph_wrap/system",

@@ -1,4 +1,4 @@
-"""The agent command lines that are known by name, one small module each."""
+"""The command lines of known agents, one small module each."""
 
 from __future__ import annotations
 
@@ -17,34 +17,36 @@ if TYPE_CHECKING:
     from ralph_wrap.config import Settings
 
 NAMES = ("aider", "claude", "codex", "gemini", "opencode")
-"""The names that ``--agent`` takes, but for those of the configuration."""
+"""The names that ``--agent`` accepts; the configuration may add more."""
 
 
 def known(name: str) -> Agent:
-    """Return the agent of one of :data:`NAMES`; its module is loaded only now."""
+    """Return the agent with one of :data:`NAMES`; its module is loaded only now."""
     agent: Agent = import_module(f"{__name__}.{name}").AGENT
     return agent
 
 
 def with_agent(settings: Settings) -> Settings:
-    """Return the settings with the command of the agent that was named, and how it is dealt with.
+    """Return the settings with the command of the named agent, its prompt style and its output format.
 
     Raises:
-        UsageError: neither an agent nor a command is given, or both; or the agent is not known, or there is
-            no prompt for it.
+        UsageError: neither an agent nor a command is given, or both are; the agent is unknown; or it has no
+            prompt.
 
     """
     if settings.command and settings.agent:
-        raise UsageError(f"both --agent {settings.agent} and a command are given", "give one of them")
+        hint = f"ralph-wrap run --agent {settings.agent}, or ralph-wrap run -- COMMAND"
+        raise UsageError(f"both --agent {settings.agent} and a command are given", hint)
     if settings.command:
         return settings
     if not settings.agent:
-        raise UsageError("no agent is given", "--agent NAME, or a command behind --")
+        raise UsageError("no agent is given", "ralph-wrap run --agent claude, or ralph-wrap run -- COMMAND")
     table = dict(settings.agents).get(settings.agent)
     if table is None and settings.agent not in NAMES:
         names = sorted({*NAMES, *dict(settings.agents)})
         raise UsageError(
-            f"unknown agent {settings.agent!r}", f"known: {', '.join(names)}; a command goes behind --"
+            f"unknown agent {settings.agent!r}",
+            f"known agents: {', '.join(names)}; for another command: ralph-wrap run -- COMMAND",
         )
     if settings.prompt is None and settings.prompt_file is None:
         raise UsageError(
@@ -54,7 +56,7 @@ def with_agent(settings: Settings) -> Settings:
 
 
 def _as_told(settings: Settings, table: AgentTable) -> Settings:
-    """Return settings for a named agent; what its table leaves out is as it is known."""
+    """Return the settings for a named agent; its built-in definition fills the gaps of its table."""
     agent = known(settings.agent) if settings.agent in NAMES else Agent(settings.agent, (), "")
     command = table.command or agent.command
     if not command:
@@ -63,12 +65,12 @@ def _as_told(settings: Settings, table: AgentTable) -> Settings:
         )
     given = dict(table.env or ())
     if agent.contained_root and os.geteuid() == 0:
-        from ralph_wrap.system import container  # noqa: PLC0415 -- most are no root, and every start would wait for it
+        from ralph_wrap.system import container  # noqa: PLC0415 -- only root needs it; it would slow every start
 
         if container.mark(Path("/")):
             given = {**agent.contained_root, **given}
     prompt = table.prompt or (agent.prompt if table.command is None else _taken_by(command))
-    # Another program would not know the words; whoever gives the same one more options still runs it.
+    # Another program does not know these options. The same program with more options does.
     is_same = bool(agent.command) and Path(command[0]).name == agent.command[0]
     manner = Manner(
         prompt,
@@ -81,25 +83,25 @@ def _as_told(settings: Settings, table: AgentTable) -> Settings:
 
 
 def _taken_by(command: Sequence[str]) -> str:
-    """Return how a command takes the prompt, by what stands for it."""
+    """Return how a command takes the prompt: its placeholder decides."""
     words = " ".join(command)
     return "file" if "{prompt_file}" in words else "argument" if "{prompt}" in words else "stdin"
 
 
 def look_up(command: Sequence[str], environ: Mapping[str, str]) -> None:
-    """Make sure that a command can be run, before anything is made for it.
+    """Check that a command can be run, before a worktree or a branch is created for it.
 
-    A relative path with a slash is not looked at: it is looked up in the workspace, which is not there yet.
+    A relative path with a slash is not checked. It belongs to the workspace, which does not exist yet.
 
     Raises:
-        AgentNotFoundError: it is not there.
-        AgentError: it is there and cannot be run.
+        AgentNotFoundError: the command does not exist.
+        AgentError: the command exists and cannot be run.
 
     """
     program = command[0]
     if "/" in program and not program.startswith("/"):
         return
-    import shutil  # noqa: PLC0415 -- while git looks (see prospect.look_first)
+    import shutil  # noqa: PLC0415 -- loaded while git runs (see preflight)
 
     path = environ.get("PATH", os.defpath)
     if shutil.which(program, path=path):

@@ -1,7 +1,7 @@
-"""aider, from its documentation alone (https://aider.chat/docs/scripting.html).
+"""aider, known from its documentation only (https://aider.chat/docs/scripting.html).
 
-It does what is in the file, commits by itself, and ends. What it prints is text, in which the promise is
-looked for as in that of any command.
+It follows the instructions in the file, commits by itself, and ends. Its output is text. The loop searches it
+for the promise, as it does with any command.
 """
 
 from ralph_wrap.agents.definition import Agent

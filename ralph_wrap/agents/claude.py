@@ -1,11 +1,11 @@
 """Claude Code (``claude --help``, https://code.claude.com/docs/en/headless).
 
-``-p`` without a prompt reads it from standard input. In that mode nobody can be asked: what is not permitted
-beforehand is refused, so that without ``--dangerously-skip-permissions`` it can neither edit nor commit.
-``stream-json`` is only to be had with ``--verbose``.
+With ``-p`` and no prompt argument it reads the prompt from standard input. In this mode it cannot ask the
+user, and refuses every action that has no permission yet. So without ``--dangerously-skip-permissions`` it
+can neither edit nor commit. ``stream-json`` needs ``--verbose``.
 
-As root it refuses to skip permissions, unless ``IS_SANDBOX=1`` says that it can do no harm outside of a
-sandbox. That is for us to say in a container, and nowhere else: elsewhere it refuses, and tells why.
+As root it refuses to skip permissions, unless ``IS_SANDBOX=1`` declares that it runs in a sandbox. ralph-wrap
+sets this variable in a container only. Elsewhere Claude Code refuses to run as root, and prints why.
 """
 
 from ralph_wrap.agents.definition import Agent

@@ -1,8 +1,8 @@
 """Codex (``codex exec --help``, https://developers.openai.com/codex/noninteractive).
 
-Without a prompt as its argument it reads one from standard input. It asks nobody in this mode, but works in
-a sandbox of its own that by default can write nothing; the one that can write files keeps ``.git`` read-only,
-so that nothing can be committed. It is to work in a plain directory, too, which else it refuses.
+Without a prompt argument it reads the prompt from standard input. In this mode it asks no questions, but
+works in its own sandbox. The default sandbox cannot write files. The sandbox that can write files keeps
+``.git`` read-only, so Codex could not commit. One more option lets it work outside a git repository.
 """
 
 from ralph_wrap.agents.definition import Agent

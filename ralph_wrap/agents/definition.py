@@ -1,4 +1,4 @@
-"""What is to be known of an agent's command line."""
+"""The definition of an agent's command line."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ if TYPE_CHECKING:
 
 
 class Agent(NamedTuple):
-    """An agent that is known by name.
+    """A known agent.
 
     Attributes:
         name: as in ``--agent NAME``.
-        command: for unattended work: it asks nobody for permission. ``{prompt}`` and ``{prompt_file}`` in it
-            stand for the prompt, and for a file that holds it.
+        command: the command line for unattended work; the agent does not ask for permission. ``{prompt}``
+            stands for the prompt, ``{prompt_file}`` for a file with the prompt.
         install: the command line that installs it.
-        prompt: how it takes the prompt: ``stdin``, or ``argument`` or ``file``, where the command says.
-        output: the format of what it prints: ``text``, or one that ``ralph_wrap.agents.output`` knows.
-        contained_root: environment variables for root in a container.
-        budget: more words for the command that cap what it may spend, ``{left}`` being US dollars.
-        resume: more words for the command that take up an earlier session of its own, ``{session}``.
+        prompt: how it takes the prompt: ``stdin``, ``argument`` or ``file``; the placeholder in *command*
+            shows the position.
+        output: the format of its output: ``text``, or a format of ``ralph_wrap.agents.output``.
+        contained_root: environment variables that the agent needs as root in a container.
+        budget: options that limit its cost; ``{left}`` stands for US dollars.
+        resume: options that continue an earlier session of the agent; ``{session}`` stands for its name.
 
     """
 

@@ -1,7 +1,7 @@
 """Gemini CLI (``gemini --help``, https://geminicli.com/docs/cli/headless).
 
-Where its standard input is no terminal it reads the prompt from there. ``--yolo`` permits every tool, but
-only in a directory that is trusted, which a new worktree is by ``--skip-trust``.
+If its standard input is no terminal, it reads the prompt from there. ``--yolo`` permits every tool, but only
+in a trusted directory. With ``--skip-trust`` it trusts a new worktree.
 """
 
 from ralph_wrap.agents.definition import Agent

@@ -1,7 +1,7 @@
 """opencode (``opencode run --help``, https://opencode.ai/docs/cli).
 
-It adds what is on standard input to the prompt, which may be empty. ``--auto`` permits what its configuration
-does not forbid.
+It appends standard input to the prompt argument, which may be empty. ``--auto`` permits every action that its
+configuration does not forbid.
 """
 
 from ralph_wrap.agents.definition import Agent

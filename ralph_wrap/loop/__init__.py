@@ -1,9 +1,9 @@
-"""The loop: :mod:`policy` decides, :mod:`driver` obeys, :mod:`supervise` waits beside what runs.
+"""The loop: :mod:`policy` decides, :mod:`driver` executes, :mod:`supervise` waits for the agent.
 
-:mod:`limits` ends an iteration from within, and :mod:`budget` adds up what it has spent. Sessions share the
-usage limit of an account in :mod:`usage_limit`; :mod:`usage_limit_wait` waits for its end. :mod:`resume`
-knows which session of its own the agent goes on with. :mod:`progress` shows a person what happens, and
-:mod:`terminal` serves an agent that a person talks to. :mod:`setup` runs once, before the first iteration.
+:mod:`limits` computes when an iteration must end, and :mod:`budget` adds up its tokens and cost. Sessions
+share the usage limit of an account in :mod:`usage_limit`; :mod:`usage_limit_wait` waits for its end.
+:mod:`resume` remembers the agent's own session for the next iteration. :mod:`progress` shows a status line.
+:mod:`terminal` lends the terminal to an interactive agent. :mod:`setup` runs once, before iteration 1.
 """
 
 from ralph_wrap.loop.driver import Driver

@@ -1,7 +1,7 @@
-"""What a session has spent, as its agent reports it, and when that is too much: pure.
+"""Tokens and cost of a session, as its agent reports them, and their limits: pure functions.
 
-There is no table of prices. Where an agent tells the cost of an iteration at its end only, its tokens cost
-until then what those of the iterations before have cost.
+There is no table of prices. Some agents report the cost of an iteration only at its end. Until then the
+tokens count at the price of the iterations before.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from ralph_wrap.agents.output import Spent
     from ralph_wrap.config import Settings
 
-_LEAST = 0.0001  # US dollars that an agent is left; none of them takes 0 for an amount
+_LEAST = 0.0001  # the smallest cost limit for an agent, in US dollars; no agent accepts 0
 
 
 class Spending(NamedTuple):
-    """What was spent so far.
+    """Tokens and cost so far.
 
     Attributes:
-        tokens: of all iterations.
-        cost: that was reported, in US dollars.
-        priced: tokens of the iterations whose cost was reported.
+        tokens: tokens of all iterations.
+        cost: the reported cost, in US dollars.
+        priced: tokens of the iterations with a reported cost.
 
     """
 
@@ -33,12 +33,12 @@ class Spending(NamedTuple):
 
     @property
     def estimate(self) -> float:
-        """The cost in US dollars, with what is not reported yet, or was never: nothing before any was."""
+        """The cost in US dollars, with an estimate for unreported iterations; 0 before the first report."""
         unpriced = self.tokens - self.priced
         return self.cost + (unpriced * self.cost / self.priced if self.priced else 0.0)
 
     def and_(self, spent: Spent | None) -> Spending:
-        """Return this and what was spent in one more iteration."""
+        """Return the sum of this and one more iteration."""
         if spent is None:
             return self
         if spent.cost is None:
@@ -47,7 +47,7 @@ class Spending(NamedTuple):
 
 
 def reached(settings: Settings, spending: Spending) -> Cut | None:
-    """Return the limit that is reached."""
+    """Return the limit that is reached, ``None`` if there is none."""
     if settings.max_tokens and spending.tokens >= settings.max_tokens:
         return Cut.MAX_TOKENS
     if settings.max_cost and spending.estimate >= settings.max_cost:
@@ -56,7 +56,7 @@ def reached(settings: Settings, spending: Spending) -> Cut | None:
 
 
 def capped(settings: Settings, command: tuple[str, ...], spending: Spending) -> tuple[str, ...]:
-    """Return the agent's command with its own cap on what is left, if there is a limit and it has one."""
+    """Return the agent's command with its own cost option, set to the rest of the limit, if both exist."""
     if not settings.max_cost:
         return command
     left = f"{max(settings.max_cost - spending.estimate, _LEAST):.4f}"
@@ -64,7 +64,7 @@ def capped(settings: Settings, command: tuple[str, ...], spending: Spending) -> 
 
 
 def without_effect(settings: Settings, spent: Spent | None) -> str:
-    """Return the options that cannot hold: the agent has not reported what they limit."""
+    """Return the options that have no effect, because the agent does not report what they limit."""
     tokens = settings.max_tokens and (spent is None or not spent.tokens)
     cost = settings.max_cost and (spent is None or spent.cost is None)
     return " and ".join(

@@ -1,4 +1,4 @@
-"""Run the agent again and again, and obey the policy."""
+"""Run the agent again and again, as the policy decides."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from ralph_wrap.system.output_relay import Relay
     from ralph_wrap.system.signals import Signals
 
-_FAILED = 1  # exit status of an iteration whose agent says that it failed, and ends with 0
+_FAILED = 1  # status of an iteration whose agent reports a failure, but exits with 0
 
 
 class Driver:
@@ -50,11 +50,11 @@ class Driver:
 
     Arguments:
         settings: the limits, the command, the prompt.
-        stage: what the agent is run with.
-        relay: where its output goes.
-        listener: hears its stdout.
-        signals: entered; their requests end the loop.
-        promise_grace: seconds that an agent may go on after it has kept its promise.
+        stage: directory, environment and callbacks for each iteration.
+        relay: moves the output of the agent.
+        listener: reads the stdout of the agent.
+        signals: a context that was entered; its signals end the loop.
+        promise_grace: seconds that an agent may keep running after its promise.
 
     """
 
@@ -89,16 +89,16 @@ class Driver:
         self._resumption = Resumption(settings, log)
         self._is_blind = False
         self._started = 0
-        # .ralph/run/sessions/<session> is ours, .ralph/run the project's
+        # .ralph/run/sessions/<session> belongs to the session, .ralph/run to the project
         account = Account(stage.directory.parents[1] / "limits", settings.agent, self._environ)
         self._hold = Hold(account, self._overseer, self._progress, log)
 
     def run(self) -> LoopResult:
-        """Run what makes the workspace ready, then the loop to its end.
+        """Run the setup command, then the loop to its end.
 
         Raises:
             AgentError: the agent could not be executed.
-            SetupError: the workspace could not be made ready.
+            SetupError: the setup command failed.
 
         """
         with self._requests, self._progress:
@@ -161,7 +161,7 @@ class Driver:
                 self._stage.look_outside(f"after iteration {number}")
 
     def _called_off(self, status: int) -> LoopResult | None:
-        """Return how the loop ends before a further iteration, if it does."""
+        """Return the result of the loop if it must end before the next iteration, else ``None``."""
         if self._stop.count:
             return self._signalled()
         if self._requests.look():
@@ -171,9 +171,9 @@ class Driver:
         return None
 
     def _held_back(self, state: State, status: int) -> LoopResult | None:
-        """Wait while the agent's account may not be used; return how the loop ends meanwhile, if it does.
+        """Wait until the usage limit of the account ends; return the result if the loop ends first.
 
-        Who found that out, we or another session, makes no difference.
+        This session or another one may have found the limit.
         """
         told = 0.0
         number = state.iterations + 1
@@ -210,7 +210,9 @@ class Driver:
             command = budget.capped(self._settings, command, self._spending)
         except OSError as error:
             file = self._settings.prompt_file
-            what = f"prompt file {file} cannot be read" if file else "the prompt cannot be handed over"
+            what = (
+                f"prompt file {file} cannot be read" if file else "the prompt cannot be passed to the agent"
+            )
             self._log.warning(
                 "prompt.failed",
                 f"{what}: {error.strerror}",
@@ -242,7 +244,7 @@ class Driver:
         return judged
 
     def _judged(self, iteration: Iteration, heard: Heard) -> Iteration:
-        """Return how an iteration ended by what the agent itself says of it."""
+        """Return the iteration, corrected by the agent's own report about it."""
         spent = heard.spent
         self._spending = self._spending.and_(spent)
         if spent is not None:
@@ -270,13 +272,13 @@ class Driver:
                 "agent.limited", f"the agent's usage limit is reached{at}: {words}", until=until
             )
             return iteration._replace(refused=Refusal(None if until is None else until - time.time()))
-        self._log.warning("agent.failed", f"the agent has failed: {words}", passing=heard.failure.passing)
+        self._log.warning("agent.failed", f"the agent failed: {words}", passing=heard.failure.passing)
         if heard.failure.capped and self._settings.max_cost and iteration.cut is None:
-            return iteration._replace(status=CUT_SHORT, cut=Cut.MAX_COST)  # the cap that it was given
+            return iteration._replace(status=CUT_SHORT, cut=Cut.MAX_COST)  # its cost option, which we set
         return iteration._replace(passing=heard.failure.passing)
 
     def _warn_of_blindness(self, spent: Spent | None) -> bool:
-        """Tell of limits that cannot hold."""
+        """Warn of limits that have no effect."""
         if options := budget.without_effect(self._settings, spent):
             self._log.warning(
                 "limit.ignored",

@@ -1,4 +1,4 @@
-"""What an agent is run with."""
+"""Directory, environment and callbacks for the iterations of a session."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ if TYPE_CHECKING:
 
 
 class Stage(NamedTuple):
-    """What an agent is run with; the same for every iteration.
+    """Directory, environment and callbacks for an agent; the same for every iteration.
 
     Attributes:
-        directory: the session's own, where requests to stop come.
-        inherited: a descriptor that it, and what it starts, keep open.
-        cwd: its working directory.
-        isolated: that is in a worktree.
-        environ: its environment.
-        fingerprint: tells one state of the workspace from another; empty if it cannot be told.
-        pristine: what *fingerprint* would return before anybody has worked there, where that is known.
-        begin: called with the iteration's number before each one.
-        spawned: called each time an agent has started.
-        offspring: what the agent has started.
-        end_leftovers: ends that, which was asked to, with so many seconds of grace.
-        hand_over: keeps what an iteration has left uncommitted, given its number, the fingerprint if that is
-            known, and whether it will not be repeated; returns the fingerprint of what is there then, empty
-            if that is the same.
-        look_outside: tells of what has changed outside the workspace since the last time, with the words for
-            when that was, and returns whether anything has.
+        directory: the directory of the session; requests to stop arrive in it.
+        inherited: a descriptor that the agent and its child processes keep open.
+        cwd: the working directory of the agent.
+        isolated: *cwd* is in a worktree.
+        environ: the environment of the agent.
+        fingerprint: returns a text that differs between states of the workspace; empty if it is unknown.
+        pristine: the fingerprint of the new workspace, if it is known.
+        begin: called before each iteration with its number.
+        spawned: called after each start of an agent.
+        offspring: the processes that the agent has started.
+        end_leftovers: ends these processes; the argument is the grace in seconds. They already got a signal.
+        hand_over: saves the uncommitted work of an iteration. The arguments are its number, the fingerprint
+            if it is known, and whether the iteration is final, that is, will not be repeated. Returns the new
+            fingerprint, empty if it has not changed.
+        look_outside: logs changes outside the workspace since the last call, and returns whether there are
+            any. The argument is the phase for the message.
 
     """
 

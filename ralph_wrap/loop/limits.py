@@ -1,4 +1,4 @@
-"""What ends an iteration from within the loop: its time, what it spends, and a promise that it has kept."""
+"""The limits of an iteration: its time, its tokens and cost, and the time after its promise."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from ralph_wrap.system.output_relay import Relay
 
 PROMISE_GRACE = 60.0
-"""Seconds that an agent may go on after the final answer that keeps its promise."""
+"""Seconds that an agent may keep running after the final answer with its promise."""
 
 
 class Brakes:
-    """Tells when one iteration, which begins now, is to be ended.
+    """Computes when one iteration, which begins now, must end.
 
     Arguments:
         settings: the limits.
-        listener: hears what the agent has said and spent.
-        relay: knows when it has said anything.
-        spending: of the iterations before.
+        listener: knows the answer, the tokens and the cost of the agent.
+        relay: knows the time of the agent's last output.
+        spending: tokens and cost of the iterations before.
         deadline: of the whole loop, as :func:`time.monotonic` counts; ``None`` for none.
         promise_grace: see :data:`PROMISE_GRACE`.
 
@@ -49,10 +49,10 @@ class Brakes:
         self._begun = relay.last_output = time.monotonic()
 
     def due(self, *, with_terminal: bool) -> dict[Cut, float]:
-        """Return when each limit ends the iteration, as :func:`time.monotonic` counts.
+        """Return the time at which each limit ends the iteration, as :func:`time.monotonic` counts.
 
         Arguments:
-            with_terminal: somebody talks to the agent, and what it prints does not come to us.
+            with_terminal: a user talks to the agent on the terminal, so its output does not reach us.
 
         """
         settings = self._settings
@@ -63,7 +63,7 @@ class Brakes:
             limits[Cut.AFTER_PROMISE] = self._promised + self._promise_grace
         else:
             self._promised = None
-        # What the final answer has cost comes too late to cut anything short.
+        # After the final answer a limit on tokens or cost ends nothing: the work is done.
         if not self._listener.has_answered and (
             spent := reached(settings, self._spending.and_(self._listener.current))
         ):
@@ -73,7 +73,7 @@ class Brakes:
         if settings.iteration_timeout:
             limits[Cut.ITERATION_TIMEOUT] = self._begun + settings.iteration_timeout
         if settings.idle_timeout and not with_terminal:
-            # An agent whose output our reader does not take is not idle.
+            # If the reader of our output blocks, the agent blocks too: it is not idle.
             last = now if self._relay.is_held_up else self._relay.last_output
             limits[Cut.IDLE_TIMEOUT] = last + settings.idle_timeout
         return limits

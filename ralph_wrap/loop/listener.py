@@ -1,4 +1,4 @@
-"""Listen to an agent: what is shown, whether it keeps its promise, what it has spent, why it has failed."""
+"""Read the output of an agent: its readable form, the promise, tokens and cost, and failures."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     from ralph_wrap.config import Settings
 
 _NO_COST = Spent(0)
-_SHOWN_ALONE = (Said, Called, Trouble)  # most of what an agent tells
+_SHOWN_ALONE = (Said, Called, Trouble)  # the most frequent events
 
 
 class Heard(NamedTuple):
-    """What was heard in one iteration.
+    """The result of reading one iteration.
 
     Attributes:
-        promised: the final answer holds the promise.
-        failure: the agent has said that it failed; ``None`` if it has not.
-        spent: what it has reported; ``None`` if nothing.
-        session: by which it can take up its session again; empty if it has not told.
-        shown: what is still to be shown.
+        promised: the final answer contains the promise.
+        failure: the failure that the agent reported; ``None`` if there is none.
+        spent: the tokens and cost that it reported; ``None`` if nothing.
+        session: name of the agent's own session; empty if it is unknown.
+        shown: readable output that is not printed yet.
 
     """
 
@@ -48,14 +48,14 @@ class Heard(NamedTuple):
 
 
 class Listener:
-    """Hears the standard output of the agent of one session.
+    """Reads the standard output of the agent of one session.
 
-    The promise is looked for in the final answer alone, so that neither a tool, nor the prompt, nor what the
-    agent thinks can keep it. Whoever prints plain text has no other answer than all of it; so has one who was
-    expected to print a format, and has not printed a line of it.
+    It searches only the final answer for the promise. So the output of a tool, the prompt, or a thought of
+    the agent cannot keep the promise. For an agent that prints plain text, the whole output is the answer.
+    The same holds if an agent should print a format, and has not printed one line of it.
 
     Arguments:
-        settings: the promise, the format of the output, and whether it is shown as it comes.
+        settings: the promise, the format of the output, and whether it is printed unchanged.
 
     """
 
@@ -71,35 +71,35 @@ class Listener:
 
     @property
     def spent(self) -> Spent | None:
-        """What the agent has reported so far in the whole session; ``None`` if it reports nothing."""
+        """Tokens and cost of the whole session so far; ``None`` if the agent reports nothing."""
         if self._spent is None:
             return None if self._before is _NO_COST else self._before
         return _sum(self._before, self._spent)
 
     @property
     def current(self) -> Spent | None:
-        """The same in this iteration alone."""
+        """Tokens and cost of this iteration alone; ``None`` if the agent reports nothing."""
         return self._spent
 
     @property
     def promised(self) -> bool:
-        """Whether a final answer was heard that holds the promise; plain text has none before its end."""
+        """Whether a final answer contains the promise; plain text has no final answer before its end."""
         return self._promised
 
     @property
     def has_answered(self) -> bool:
-        """Whether the final answer was heard, or why there is none, and nothing was spent since."""
+        """Whether the final answer or a failure has arrived, and the agent spent nothing since."""
         return self._answered
 
     def hear(self, piece: bytes) -> bytes:
-        """Take the next piece, and return what is shown in its place."""
+        """Read the next piece of output, and return its readable form."""
         if self._reader is None:
             self._plain.feed(piece)
             return piece
         return self._take(self._reader.feed(piece), piece)
 
     def finish(self) -> Heard:
-        """Tell what was heard since the last call; the last line counts even without its newline."""
+        """Return the result since the last call; the last line counts even without a newline."""
         shown = b""
         if self._reader is not None:
             shown = self._take(self._reader.finish(), b"")
@@ -150,10 +150,10 @@ class Listener:
             self._session = event.session
 
     def _of_iteration(self, spent: Spent) -> Spent:
-        """Return what was spent of its own session's tokens since the iteration began."""
+        """Subtract the tokens that the agent's own session had before this iteration."""
         self._counted = spent.tokens
         session, before = self._overall
-        if session != self._session or before > spent.tokens:  # another one, or it has begun to count anew
+        if session != self._session or before > spent.tokens:  # a new session, or its counter restarted
             before = 0
         return spent._replace(tokens=spent.tokens - before, overall=False)
 

@@ -1,4 +1,4 @@
-"""When to go on, how long to wait, when and with which status to end: pure, no clock, no process."""
+"""Decide whether the loop continues, waits or ends, and with which status: pure, no clock, no process."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
     from ralph_wrap.config import Settings
 
 CUT_SHORT = 124
-"""Exit status of an iteration that a limit ended (``timeout(1)``)."""
+"""Exit status of an iteration that reached a limit (as of ``timeout(1)``)."""
 
-_FIRST_WAIT = 1.0  # seconds after the first failure; doubled with each further one
+_FIRST_WAIT = 1.0  # seconds after the first failure; each further failure doubles it
 _LONGEST_WAIT = 60.0
-_DOUBLINGS = 6  # reach the longest wait; without a bound, 1,025 failures are too many for a float
-_FIRST_HOLD = 30.0  # seconds after the first refusal that tells no time; doubled with each further one
+_DOUBLINGS = 6  # reach the longest wait; without this bound, 1,025 failures overflow a float
+_FIRST_HOLD = 30.0  # seconds after the first refusal without an end time; each further one doubles it
 _LONGEST_HOLD = 1800.0
-LONGEST_TOLD_HOLD = 86400.0  # a wrong time must not stop a loop for ever: to ask once a day costs nothing
+LONGEST_TOLD_HOLD = 86400.0  # a wrong end time must not stop a loop for ever; one try a day costs nothing
 
 
 class Cut(Enum):
-    """What ended an iteration, or the setup before the first one, from outside."""
+    """The outside cause that ended an iteration, or the setup before the first one."""
 
     ITERATION_TIMEOUT = "iteration-timeout"
     IDLE_TIMEOUT = "idle-timeout"
@@ -36,14 +36,14 @@ class Cut(Enum):
     STOP = "stop"
 
 
-_ENDING = (Cut.MAX_TIME, Cut.MAX_TOKENS, Cut.MAX_COST)  # limits of the loop, and not of an iteration
+_ENDING = (Cut.MAX_TIME, Cut.MAX_TOKENS, Cut.MAX_COST)  # limits of the loop, not of an iteration
 
 
 class Refusal(NamedTuple):
-    """The agent's account may not be used for now.
+    """The agent's account has reached a usage limit.
 
     Attributes:
-        seconds: until it may be used again; ``None`` if that was not told, 0 or less if it has passed.
+        seconds: time until the limit ends; ``None`` if it is unknown, 0 or less if the limit has ended.
 
     """
 
@@ -51,18 +51,18 @@ class Refusal(NamedTuple):
 
 
 class Iteration(NamedTuple):
-    """How one run of the agent ended.
+    """The result of one run of the agent.
 
     Attributes:
-        status: its exit status as a shell counts it.
-        promised: its answer held the promise.
-        changed: HEAD or a file changed; ``None`` if nobody looked.
-        cut: what ended it from outside.
-        last: somebody has asked for no further one (``ralph-wrap stop``).
-        leaked: something outside the workspace has changed meanwhile.
-        refused: it could not do its work because of the account's usage limit.
-        passing: it failed because of the network, or of a service that is overloaded.
-        reached: the limit of tokens or cost that was reached by its end.
+        status: its exit status, in the numbers of a shell.
+        promised: its answer contains the promise.
+        changed: HEAD or a file changed; ``None`` if this was not checked.
+        cut: the outside cause that ended it; ``None`` if it ended by itself.
+        last: a user asked for no further iteration (``ralph-wrap stop``).
+        leaked: a file outside the workspace changed during the iteration.
+        refused: the usage limit of the account prevented its work; ``None`` if it did not.
+        passing: it failed because of the network, or of an overloaded service.
+        reached: the limit on tokens or cost that it reached by its end.
 
     """
 
@@ -78,18 +78,18 @@ class Iteration(NamedTuple):
 
     @property
     def failed(self) -> bool:
-        """Whether it ended with a failure, which a promise makes up for."""
+        """Whether it failed; with a promise, no exit status is a failure."""
         return self.status != 0 and not self.promised
 
 
 class State(NamedTuple):
-    """Where a loop stands between two iterations; all but *iterations* are counted in a row.
+    """The counters of a loop between two iterations; all but *iterations* count iterations in a row.
 
     Attributes:
-        iterations: that were done; one that was refused will be done again.
+        iterations: iterations that are done; a refused iteration will run again and does not count.
         failures: iterations that failed.
         stalls: iterations that changed nothing.
-        holds: refusals without a time that is still to come.
+        holds: refusals without an end time, or with one in the past.
 
     """
 
@@ -106,25 +106,25 @@ class GoOn(NamedTuple):
 
 
 class Again(NamedTuple):
-    """Repeat the iteration after so many seconds, when the account may be used again."""
+    """Repeat the iteration after a pause in seconds, when the usage limit has ended."""
 
     hold: float
 
 
 class End(NamedTuple):
-    """End the loop: by what (``ended_by`` in the report), and with which exit status."""
+    """End the loop, with a cause (``ended_by`` in the report) and an exit status."""
 
     ended_by: str
     status: int
 
 
 class LoopResult(NamedTuple):
-    """How a loop ended.
+    """The result of a loop.
 
     Attributes:
-        ended_by: as in the report.
+        ended_by: the cause, as in the report.
         status: exit status.
-        iterations: how many were started.
+        iterations: number of iterations that were started.
 
     """
 
@@ -134,11 +134,11 @@ class LoopResult(NamedTuple):
 
 
 def after(settings: Settings, state: State, iteration: Iteration) -> tuple[State, GoOn | Again | End]:
-    """Decide what follows an iteration.
+    """Decide the step after an iteration.
 
-    A limit of 0 is no limit. What a signal cut short is decided by the driver, who knows which signal.
-    An iteration that was refused is neither counted nor a failure, nor does it end a row of them. One that
-    failed for a passing reason is a failure, but tells nothing of whether the work goes on.
+    A limit of 0 is no limit. If a signal ended the iteration, the driver decides: it knows the signal.
+    A refused iteration does not count, is no failure, and does not end a row of failures. An iteration that
+    failed for a temporary reason is a failure. It does not change the number of stalls.
     """
     before, state = state, _counted(state, iteration)
     if end := _ended_by(settings, iteration):
@@ -158,7 +158,7 @@ def after(settings: Settings, state: State, iteration: Iteration) -> tuple[State
 
 
 def _ended_by(settings: Settings, iteration: Iteration) -> End | None:
-    """Return what ends the loop with an iteration, however many there were."""
+    """Return the end of the loop if this iteration ends it, at any number of iterations."""
     if iteration.promised or iteration.last:
         return End("promise" if iteration.promised else "stop", 0)
     if iteration.cut is not None and iteration.cut in _ENDING:

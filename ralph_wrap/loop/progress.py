@@ -1,7 +1,7 @@
-"""How far a session is, on the last line of the terminal while it runs.
+"""Show the progress of a session on the last line of the terminal.
 
-The line follows what happens anyway: output, the beginning of an iteration, a look for requests to stop.
-Nobody is woken for its sake, so the time on it is told in minutes.
+The line is redrawn when the session wakes up for another reason: output, a new iteration, or a check for
+requests to stop. It causes no wake-up of its own, so it shows the time in minutes.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _MINUTE, _HOUR = 60, 60 * 60
 
 
 class Progress:
-    """Shows how far a session is, until its context is left.
+    """Shows the progress of a session until the context ends.
 
     Arguments:
-        settings: how many iterations there are at most.
-        stage: where commits are counted.
-        listener: hears what the agent has spent.
-        log: shows it.
-        shown: there is a line for it.
-        clock: counts seconds.
+        settings: the maximum number of iterations.
+        stage: names the directory in which commits are counted.
+        listener: knows the tokens of the agent.
+        log: draws the line.
+        shown: the terminal can show the line.
+        clock: returns seconds.
 
     """
 
@@ -59,14 +59,14 @@ class Progress:
         self._words = ""
 
     def begin(self, number: int) -> None:
-        """Show that an iteration begins, and how many commits there are by then."""
+        """Show that an iteration begins, and count the commits."""
         self._number = number
         if self._is_shown:
             self._count()
             self.show()
 
     def say(self, words: str) -> None:
-        """Show something else; an empty text ends that."""
+        """Show a text in place of the progress; an empty text shows the progress again."""
         self._words = words
         if words or self._is_shown:
             self.show()
@@ -74,12 +74,12 @@ class Progress:
             self.hide()
 
     def show(self) -> None:
-        """Show how far it is now, unless that stands there already."""
+        """Redraw the line if its text has changed."""
         if self._words or self._is_shown:
             self._log.progress(self._words or self._text())
 
     def hide(self) -> None:
-        """Take the line away, until it is shown again."""
+        """Hide the line until the next call of show."""
         self._log.progress("")
 
     def __enter__(self) -> Self:

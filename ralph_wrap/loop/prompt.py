@@ -1,4 +1,4 @@
-"""Hand the prompt over to an agent, in the way that it takes it."""
+"""Pass the prompt to an agent: on standard input, as an argument, or in a file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def content(settings: Settings) -> bytes | None:
-    """Return the prompt, ``None`` if there is none; a file is read anew each time.
+    """Return the prompt, ``None`` if there is none; a prompt file is read again each time.
 
     Raises:
         OSError: the file cannot be read.
@@ -29,11 +29,11 @@ def content(settings: Settings) -> bytes | None:
 
 
 def preamble(number: int, most: int, environ: Mapping[str, str]) -> bytes:
-    """Return what an agent is told before its prompt: where it works, and how that is reviewed.
+    """Return the text before the prompt: the workspace of the agent, and the review of its work.
 
     Arguments:
-        most: how many there are at most; 0 for no limit.
-        environ: the agent's environment, which says where it works.
+        most: the maximum number of iterations; 0 for no limit.
+        environ: the agent's environment, which names its workspace.
 
     """
     where, branch = environ["RALPH_WORKSPACE"], environ["RALPH_BRANCH"]
@@ -55,15 +55,15 @@ def preamble(number: int, most: int, environ: Mapping[str, str]) -> bytes:
 def hand_over(
     settings: Settings, prompt: bytes | None, directory: Path
 ) -> tuple[int | None, tuple[str, ...]]:
-    """Return a descriptor for an agent's standard input, ``None`` for ours, and its command.
+    """Return a descriptor for an agent's standard input (``None`` for ours) and its command.
 
-    The descriptor is that of a file, so that an agent may read it when it likes. Whoever takes the prompt in
-    another way finds it empty: what stands there would be taken for more of it.
+    The descriptor is an open file, so the agent can read it at any time. An agent that takes the prompt as an
+    argument or a file gets an empty one. It could read other content as a part of the prompt.
 
     Arguments:
         settings: the command, and how it takes the prompt.
-        prompt: what is handed over; ``None`` for nothing.
-        directory: the session's own; a prompt as a file is kept there.
+        prompt: the prompt; ``None`` if there is none.
+        directory: the directory of the session; a prompt file is written there.
 
     Raises:
         OSError: the disk is full.
@@ -73,7 +73,7 @@ def hand_over(
         return None, settings.command
     way, command = settings.manner.prompt, settings.command
     if way == "argument":
-        text = os.fsdecode(prompt.replace(b"\0", b""))  # no argument can hold it (execve(2))
+        text = os.fsdecode(prompt.replace(b"\0", b""))  # an argument cannot contain NUL (execve(2))
         command = tuple(word.replace("{prompt}", text) for word in command)
     elif way == "file":
         path = directory / "prompt"

@@ -1,7 +1,8 @@
-"""The agent's own session, which the next iteration takes up (``resume = true``).
+"""The agent's own session, which the next iteration continues (``resume = true``).
 
-An agent names it while it works. What it names goes into its command line, so it must look like a name. One
-that an agent fails with is not tried again: it may be gone, or too long by now, and would fail for ever.
+An agent prints the name of its session while it works. The name goes into the next command line, so it must
+look like a name. If an agent fails with a session, the loop does not use this session again. It may be
+deleted or too long, and every further iteration would fail.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(
     r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}"
-)  # no option; ids of those agents are UUIDs and the like
+)  # must not begin like an option; these agents use UUIDs and similar ids
 
 
 class Resumption:
-    """Knows the session that the agent's next iteration takes up.
+    """Remembers the agent's own session for the next iteration.
 
     Arguments:
-        settings: whether that is wanted, and the words for the agent's command.
-        log: told, once, if the agent cannot do that.
+        settings: the option ``resume``, and the agent's options to continue a session.
+        log: gets one warning if the agent cannot continue sessions.
 
     Attributes:
         session: its name; empty while there is none.
@@ -38,26 +39,27 @@ class Resumption:
         self._is_wanted = settings.resume
         self.session = ""
         if settings.resume and not self._words:
-            self._give_up(f"{settings.agent or settings.command[0]} is not known to take up its own session")
+            name = settings.agent or settings.command[0]
+            self._give_up(f"{name} has no known option to continue its own session")
 
     def command(self) -> tuple[str, ...]:
-        """Return the agent's command, with what takes up its session."""
+        """Return the agent's command, with the options to continue its session."""
         if not self.session:
             return self._command
         words = tuple(word.replace("{session}", self.session) for word in self._words)
         end = len(self._command)
-        if not words[0].startswith("-"):  # a command of the agent's own, which comes before what it is to do
+        if not words[0].startswith("-"):  # a subcommand of the agent, which comes before the prompt
             end = next((place for place, word in enumerate(self._command) if "{prompt" in word), end)
         if "--" in self._command:
             end = min(end, self._command.index("--"))
         return (*self._command[:end], *words, *self._command[end:])
 
     def note(self, iteration: Iteration, named: str) -> None:
-        """Take note of how an iteration has ended.
+        """Record the end of an iteration.
 
         Arguments:
-            iteration: as it was judged.
-            named: the session that the agent has named in it; empty if none.
+            iteration: its final result.
+            named: the session that the agent named in it; empty if none.
 
         """
         if not self._is_wanted or iteration.refused is not None:
@@ -72,7 +74,7 @@ class Resumption:
             self.session = ""
             self._log.warning(
                 "resume.failed",
-                f"the agent has failed with its own session {taken_up}: the next iteration begins a new one",
+                f"the agent failed with its own session {taken_up}: the next iteration begins a new one",
             )
 
     def _give_up(self, reason: str) -> None:

@@ -1,7 +1,7 @@
-"""Make a worktree ready to work: run the project's ``setup`` once, before the first iteration.
+"""Prepare a worktree: run the project's ``setup`` command once, before the first iteration.
 
-It is ended as an agent is: by signals, requests to stop, and time limits. What it has left running (a
-database, say) lives as long as the session. Whether its text was approved was asked before the session began
+Signals, requests to stop, and time limits end it as they end an agent. A process that it leaves running (for
+example, a database) runs until the session ends. The user approved its text before the session began
 (``trust``).
 """
 
@@ -23,26 +23,26 @@ if TYPE_CHECKING:
     from ralph_wrap.system.log import Log
     from ralph_wrap.system.output_relay import Relay
 
-_SHOWN = 60  # characters of the command
+_SHOWN = 60  # maximum number of characters of the command in messages
 
 
 def set_up(
     settings: Settings, stage: Stage, relay: Relay, overseer: Overseer, deadline: float | None, log: Log
 ) -> bool:
-    """Run the setup command to its end; not in the project itself, which is the user's own to set up.
+    """Run the setup command to its end, but never in the project itself: the user prepares the project.
 
     Arguments:
         settings: the command and its time limit.
-        stage: what an agent is run with, and so is this.
-        relay: where its output goes: all of it where the errors go, for stdout is the agent's.
-        overseer: waits beside it.
+        stage: directory and environment, as for the agent.
+        relay: moves its output; all of it goes to stderr, because stdout belongs to the agent.
+        overseer: waits for it.
         deadline: of the whole session, as :func:`time.monotonic` counts.
 
     Returns:
-        Whether somebody has asked for the end, or the session's time was up, before it was done.
+        Whether a signal, a request to stop, or the end of the session's time ended it early.
 
     Raises:
-        SetupError: it has failed.
+        SetupError: the command failed, or reached its time limit.
 
     """
     if not stage.isolated:

@@ -1,4 +1,4 @@
-"""Why an agent could not be started, and what mends it."""
+"""Explain why an agent could not start, and how to fix it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ralph_wrap.errors import AgentError, AgentNotFoundError, RalphError
 
 
 def unstarted(error: OSError, command: str, cwd: Path, project: Path, *, isolated: bool) -> RalphError:
-    """Return the error to end with.
+    """Return the error that ends the session.
 
     Arguments:
-        error: of ``execvp(3)``.
-        command: what was to be run.
-        cwd: where.
-        project: the directory that the user named, in which such a command would be committed.
-        isolated: what is there comes from a commit.
+        error: the error of ``execvp(3)``.
+        command: the program of the agent.
+        cwd: the working directory.
+        project: the directory that the user named; there the user can commit the program.
+        isolated: *cwd* is in a worktree, so its files come from a commit.
 
     """
     program = cwd / command
@@ -28,10 +28,10 @@ def unstarted(error: OSError, command: str, cwd: Path, project: Path, *, isolate
             return RalphError(f"the workspace {cwd} is gone")
         message, hint = f"agent command {command} was not found in {cwd}", "name a file that is there"
         if program.is_file():
-            hint = "it is there, but not the interpreter that its first line names"
+            hint = "the file exists, but the interpreter in its first line does not"
         elif relative and isolated:
             commit = _in(project, f"git add {shlex.quote(command)} && git commit")
-            hint = f"only what is committed on the base is there: {commit}"
+            hint = f"the worktree has only committed files: {commit}"
         return AgentNotFoundError(message, hint)
     hint = ""
     if error.errno == errno.ENOEXEC:

@@ -1,7 +1,7 @@
-"""Wait beside a running command, and bring it to its end when somebody asks for that or a limit is reached.
+"""Wait for a running command, and end it at a signal, a request to stop, or a limit.
 
-While it works, the overseer waits in one ``poll(2)`` for output, signals, requests to stop, the command's end
-and the next time limit. Without any of them it wakes up only to look for such a request, now and then.
+The overseer waits in one ``poll(2)`` for output, signals, the command's end and the next time limit. It also
+wakes up regularly to check for requests to stop.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ if TYPE_CHECKING:
     from ralph_wrap.system.signals import Signals
 
 ASKED = {Cut.SIGNAL, Cut.STOP}
-"""Somebody wants the end, whatever the command has said until then."""
+"""A user or a signal asked for the end; the command's own exit status and promise do not matter."""
 
 _TYPED = {128 + signal.SIGINT, 128 + signal.SIGQUIT}  # exit statuses after Ctrl-C and Ctrl-\\
-_LONGEST_POLL = 86400.0  # seconds; poll(2) counts milliseconds in an int, which ends after 24 days
+_LONGEST_POLL = 86400.0  # seconds; poll(2) takes milliseconds in an int, which overflows after 24 days
 
 
 class Overseer:
-    """Waits beside the commands of one session.
+    """Waits for the commands of one session.
 
     Arguments:
-        stage: whose offspring is told what the command is told.
-        grace: seconds between asking for the end and killing.
-        relay: where the command's output goes.
-        requests: entered.
-        progress: shown while we wait.
+        stage: names the child processes, which get the same signals as the command.
+        grace: seconds between SIGTERM and SIGKILL.
+        relay: moves the output of the command.
+        requests: a context that was entered.
+        progress: the status line to update while waiting.
 
     """
 
@@ -78,11 +78,11 @@ class Overseer:
         """Wait for a command's end.
 
         Arguments:
-            group: the command.
-            ending: how it is brought to its end.
-            limits: tells when each time limit is reached, as :func:`time.monotonic` counts.
-            name: of the command, for people.
-            terminal: lent to it.
+            group: the process group of the command.
+            ending: the state of its termination.
+            limits: returns the time at which each limit is reached, as :func:`time.monotonic` counts.
+            name: name of the command, for messages.
+            terminal: the terminal that the command uses.
 
         """
         heard = 0
@@ -101,13 +101,13 @@ class Overseer:
                 self._tell(group, signal.SIGTERM)
                 ending.ask(reached, self._grace)
             if ending.escalate(group):
-                status = 128 + signal.SIGKILL  # it hangs in the kernel; its work can be saved all the same
+                status = 128 + signal.SIGKILL  # the command is stuck in the kernel; we can save its work now
                 break
             self._follow_stops(group, terminal)
             self.wait(due.values() if ending.cut is None else [ending.deadline], group)
             self._stage.offspring.reap(group.pid)
         if ending.cut is None and terminal is not None and status in _TYPED:
-            # The terminal sent it to the agent alone, but it is meant for the loop.
+            # The terminal sent Ctrl-C to the agent alone, but the user wants to end the loop.
             self._stop.record(status - 128)
             self._stage.offspring.signal(status - 128, except_group=group.pid)
             ending.ask(Cut.SIGNAL, self._grace)
@@ -116,19 +116,19 @@ class Overseer:
         return Iteration(CUT_SHORT, cut=ending.cut)
 
     def clear_up(self, ending: Ending) -> None:
-        """End what a command that was brought to its end has left, and take what is said by then."""
+        """End the processes that a terminated command left running, and read the rest of the output."""
         if ending.cut is not None:
-            # A command that ends at once leaves the rest of its grace to them: a session in it has to save.
+            # They get the rest of the command's grace: one of them may be a session that must save its work.
             self._stage.end_leftovers(ending.grace_left)
         self._relay.drain()
-        self._relay.handle(set())  # what follows is ours: it is read behind the command's words
+        self._relay.handle(set())  # print this output before our own messages
 
     def pause(self, end: float, look: Callable[[], float | None] | None = None) -> None:
-        """Wait for a moment, as :func:`time.monotonic` counts, or for whoever wants the end before.
+        """Wait until a time, or until a signal or a request asks for the end.
 
         Arguments:
-            end: the moment.
-            look: called whenever we wake up; returns when to wake up again, ``None`` to wait no longer.
+            end: the time, as :func:`time.monotonic` counts.
+            look: called at each wake-up; returns the time of the next wake-up, ``None`` to stop waiting.
 
         """
         while not self._stop.count and not self._requests.look() and time.monotonic() < end:
@@ -141,7 +141,7 @@ class Overseer:
                 self._suspend()
 
     def wait(self, deadlines: Collection[float], group: Group | None = None) -> None:
-        """Wait for output, a signal, a request, the command's end or the first deadline, and move output."""
+        """Wait for output, a signal, the command's end or the first deadline, and move the output."""
         poll = select.poll()
         for descriptor in (self._signals.wakeup, self._requests.descriptor, group.pidfd if group else -1):
             if descriptor >= 0:
@@ -157,7 +157,9 @@ class Overseer:
         self._relay.handle(ready)
 
     def _obey(self, how: How | None, group: Group, ending: Ending) -> None:
-        if how is How.SOON and ending.cut is None:  # a session inside ours would be hurried by a second one
+        if (
+            how is How.SOON and ending.cut is None
+        ):  # a second SIGTERM would shorten the grace of a nested session
             self._tell(group, signal.SIGTERM)
         cut = Cut.SIGNAL if ending.cut is Cut.SIGNAL else Cut.STOP
         ending.ask(cut, self._grace if how is How.SOON else 0.0)
@@ -175,7 +177,7 @@ class Overseer:
         self._tell(group, number)
 
     def _tell(self, group: Group, number: int) -> None:
-        for each in (number, signal.SIGCONT):  # a stopped process does not see what asks it to end
+        for each in (number, signal.SIGCONT):  # a stopped process handles SIGTERM only after SIGCONT
             group.signal(each)
             self._stage.offspring.signal(each, except_group=group.pid)
 
@@ -184,7 +186,7 @@ class Overseer:
         suspend()
 
     def _follow_stops(self, group: Group, terminal: Terminal | None) -> None:
-        """Stop with the command, or the command with us, after Ctrl-Z."""
+        """After Ctrl-Z, stop ourselves when the command has stopped, or the other way round."""
         if self._stop.suspended:
             self._stop.suspended = False
             group.signal(signal.SIGTSTP)
@@ -195,11 +197,11 @@ class Overseer:
 
 
 class Ending:
-    """How a command is brought to its end: asked, killed, given up.
+    """The termination of a command in steps: SIGTERM, SIGKILL, then no more waiting.
 
     Attributes:
-        cut: why; ``None`` while nobody has asked for it.
-        deadline: when the next step is due, once it was asked.
+        cut: the cause; ``None`` if the command was not asked to end.
+        deadline: time of the next step, once the command was asked to end.
 
     """
 
@@ -210,18 +212,18 @@ class Ending:
 
     @property
     def grace_left(self) -> float:
-        """Seconds until whatever is left is killed."""
+        """Seconds until SIGKILL."""
         return 0.0 if self._killed else max(0.0, self.deadline - time.monotonic())
 
     def ask(self, cut: Cut, grace: float) -> None:
-        """Note that the command was asked to end; asked again, the sooner end counts."""
+        """Record that the command was asked to end; after a second request, the earlier deadline counts."""
         end = time.monotonic() + grace
         if not self._killed:
             self.deadline = min(self.deadline, end) if self.cut else end
         self.cut = cut
 
     def escalate(self, group: Group) -> bool:
-        """Do what is due; tell whether there is nothing left to do."""
+        """Take the next step if it is due; return whether no step is left."""
         if self.cut is None or time.monotonic() < self.deadline:
             return False
         if self._killed:
@@ -234,7 +236,7 @@ class Ending:
 
 def _reason(reached: Cut) -> str:
     if reached is Cut.AFTER_PROMISE:
-        return "the promise is kept, and its time to end is over"
+        return "the promise is kept, but the agent did not end in time"
     return f"{reached.value} reached"
 
 

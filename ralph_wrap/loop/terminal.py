@@ -1,4 +1,4 @@
-"""The controlling terminal, lent to an agent that a person talks to, and taken back."""
+"""Lend the controlling terminal to an interactive agent, and take it back."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class Terminal:
-    """The controlling terminal, lent to an agent that a person talks to.
+    """The controlling terminal, which an interactive agent may use.
 
     Attributes:
-        descriptor: ``None`` if agents do not get it: they are given a prompt, or there is no terminal.
+        descriptor: ``None`` if agents do not get it: they have a prompt, or there is no terminal.
 
     """
 
@@ -30,12 +30,12 @@ class Terminal:
 
     @contextlib.contextmanager
     def lent(self) -> Iterator[None]:
-        """Take the terminal back afterwards, in the mode it was in; enter this before the agent starts."""
+        """Take the terminal back at the end, and restore its mode; enter this before the agent starts."""
         if self.descriptor is None:
             yield
             return
         mode = None
-        with contextlib.suppress(termios.error):  # somebody has closed its window
+        with contextlib.suppress(termios.error):  # the user closed the window
             mode = termios.tcgetattr(self.descriptor)
         try:
             yield
@@ -46,16 +46,16 @@ class Terminal:
                     termios.tcsetattr(self.descriptor, termios.TCSADRAIN, mode)
 
     def suspend_with(self, group: Group) -> None:
-        """Stop as the agent did after Ctrl-Z, so that the shell gets its terminal, and go on with it."""
+        """Stop as the agent did after Ctrl-Z, so that the shell gets the terminal; later continue both."""
         self._give(os.getpgrp())
         suspend()
-        with contextlib.suppress(OSError):  # the window was closed meanwhile
+        with contextlib.suppress(OSError):  # the user closed the window
             if os.tcgetpgrp(self.descriptor or 0) == os.getpgrp():
                 self._give(group.pid)
         group.signal(signal.SIGCONT)
 
     def _give(self, group: int) -> None:
-        # From a background group the kernel answers with SIGTTOU, unless that is blocked (tcsetpgrp(3)).
+        # The kernel sends SIGTTOU to a caller in a background group, unless it blocks SIGTTOU (tcsetpgrp(3)).
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU})
         try:
             with contextlib.suppress(OSError):
@@ -65,7 +65,7 @@ class Terminal:
 
 
 def find_terminal(settings: Settings) -> Terminal:
-    """Return the terminal to lend: ours, if it is in the foreground and the agent is given no prompt."""
+    """Return the terminal to lend: ours, if we are in the foreground and the agent has no prompt."""
     if settings.prompt is None and settings.prompt_file is None and os.isatty(0):
         with contextlib.suppress(OSError):  # a terminal, but not our controlling one
             if os.tcgetpgrp(0) == os.getpgrp():

@@ -1,12 +1,12 @@
-"""The account that an agent works with, and until when its usage limit holds.
+"""The account of an agent, and the end of its usage limit.
 
-One session's discovery is shared with the others of that agent and account, in
-``.ralph/run/limits/<agent>-<digits>.json``; the digits come from the variables that say whose account it is.
-They are few, so that nobody can tell by them whether a guess at a key is right.
+A session that finds a limit shares it with the other sessions of the same agent and account, in
+``.ralph/run/limits/<agent>-<digits>.json``. The digits are a hash of the variables that name the account. The
+hash is short, so it cannot confirm a guess at a secret key.
 
-An agent can write there, too. So a time is believed only if it is at most a day away, which is as long as
-anybody waits before the agent is asked again; what is not of this format is not there. Whoever removes the
-file lets all that wait for its time go on.
+An agent can write this file too. So a time counts only if it is at most a day away; a session tries the agent
+once a day in any case. A file of another format is ignored. If a user removes the file, all sessions that
+wait for its time continue.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 VERSION = 1
-"""Of the file."""
+"""Version of the file format."""
 
-_LARGEST = 4096  # bytes of the file; more is none
+_LARGEST = 4096  # maximum size of the file in bytes; a larger one is ignored
 _DIGITS = 8
 _WHOSE = re.compile(
     r".*_(API_KEY|AUTH_TOKEN|OAUTH_TOKEN|BASE_URL)|HOME|CLAUDE_CONFIG_DIR|CODEX_HOME|XDG_(CONFIG|DATA)_HOME"
@@ -36,11 +36,11 @@ _WHOSE = re.compile(
 
 
 class Account:
-    """The account of one agent, as its sessions in a project know it.
+    """The account of one agent, shared by its sessions in a project.
 
     Arguments:
-        directory: where it is shared.
-        agent: its name; empty for a command without one, whose limits are not known either.
+        directory: the directory of the shared files.
+        agent: name of the agent; empty for another command, whose limits are unknown.
         environ: the agent's environment.
 
     """
@@ -54,23 +54,23 @@ class Account:
 
     @cached_property
     def path(self) -> Path:
-        """The file in which it is shared."""
+        """The shared file."""
         return self._directory / f"{self._agent}-{_digits(self._environ)}.json"
 
     @property
     def hint(self) -> dict[str, str]:
-        """What ends the waiting for it at once, for people who know better; nothing if that is not shared."""
+        """The command that ends the waiting at once, for people; empty if there is no shared file."""
         return {"hint": f"to try at once: rm {shlex.quote(str(self.path))}"} if self._is_there() else {}
 
     def refuse(self, until: float, now: float) -> None:
-        """Take note that it may not be used for a while, and share that.
+        """Record a usage limit, and share it with the other sessions.
 
         Arguments:
-            until: in seconds since the epoch.
-            now: the same.
+            until: end of the limit, in seconds since the epoch.
+            now: in seconds since the epoch.
 
         Raises:
-            OSError: it cannot be shared.
+            OSError: the shared file cannot be written.
 
         """
         self._own = until
@@ -86,7 +86,7 @@ class Account:
         self._is_shared = True
 
     def refused_until(self, now: float) -> float:
-        """Return until when it may not be used, in seconds since the epoch; 0 if it may be.
+        """Return the end of the usage limit, in seconds since the epoch; 0 if there is none.
 
         Arguments:
             now: in seconds since the epoch.
@@ -102,7 +102,7 @@ class Account:
         return bool(self._agent) and self.path.exists()
 
     def _read(self, now: float) -> float:
-        if not self._agent or not self._directory.is_dir():  # nearly always
+        if not self._agent or not self._directory.is_dir():  # the usual case
             return 0.0
         try:
             told = json.loads(files.read(self.path, _LARGEST))
@@ -114,6 +114,6 @@ class Account:
 
 def _digits(environ: Mapping[str, str]) -> str:
     whose = sorted((name, value) for name, value in environ.items() if value and _WHOSE.fullmatch(name))
-    import hashlib  # noqa: PLC0415 -- slow, and most sessions meet no limit
+    import hashlib  # noqa: PLC0415 -- slow to load, and most sessions reach no limit
 
     return hashlib.sha256(json.dumps(whose).encode()).hexdigest()[:_DIGITS]

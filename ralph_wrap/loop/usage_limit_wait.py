@@ -1,4 +1,4 @@
-"""Wait while the usage limit of an agent's account holds, and show that on a terminal as a countdown."""
+"""Wait for the end of an account's usage limit, and show a countdown on a terminal."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from ralph_wrap.loop.usage_limit import Account
     from ralph_wrap.system.log import Log
 
-_SPREAD = 5.0  # seconds at most by which sessions go on one after the other when a usage limit ends
+_SPREAD = 5.0  # maximum delay in seconds, so that sessions continue one after the other after a limit
 _TICK = 1.0  # seconds between two steps of a countdown
 
 
 class Hold:
-    """Holds a session back.
+    """Makes a session wait for the end of a usage limit.
 
     Arguments:
-        account: the agent's.
-        overseer: waits.
+        account: the account of the agent.
+        overseer: does the waiting.
         progress: shows the countdown.
 
     """
@@ -35,11 +35,11 @@ class Hold:
 
     @property
     def until(self) -> float:
-        """When the account may be used again, in seconds since the epoch; 0 if it may be now."""
+        """End of the usage limit, in seconds since the epoch; 0 if there is none."""
         return self._account.refused_until(time.time())
 
     def begin(self, seconds: float) -> None:
-        """Take note that the account may not be used for so long, and tell the other sessions."""
+        """Record a usage limit of this length, and share it with the other sessions."""
         now = time.time()
         try:
             self._account.refuse(now + seconds, now)
@@ -47,7 +47,7 @@ class Hold:
             self._log.event("limit.not_shared", reason=str(error))
 
     def tell(self, until: float, number: int) -> None:
-        """Tell that an iteration is held back.
+        """Log that an iteration waits.
 
         Arguments:
             until: in seconds since the epoch.
@@ -62,11 +62,11 @@ class Hold:
         )
 
     def wait(self, until: float, deadline: float | None) -> None:
-        """Wait for a moment, for whoever wants the end before, or for the word that the limit is lifted.
+        """Wait for a time, a signal, a request to stop, or the removal of the shared file.
 
         Arguments:
             until: in seconds since the epoch.
-            deadline: at which to wait no longer, as :func:`time.monotonic` counts.
+            deadline: latest end of the waiting, as :func:`time.monotonic` counts; ``None`` for none.
 
         """
         seconds = until - time.time()
@@ -74,7 +74,7 @@ class Hold:
         end = time.monotonic() + seconds + spread
 
         def look() -> float | None:
-            now = time.time()  # the one that goes on while the machine sleeps
+            now = time.time()  # this clock runs on while the machine sleeps
             if not self._account.refused_until(now - spread):
                 return None
             if not self._log.shows_progress:
@@ -90,5 +90,5 @@ class Hold:
 
 
 def clock(moment: float) -> str:
-    """Return a moment, in seconds since the epoch, for people."""
+    """Format a time, given in seconds since the epoch, for people."""
     return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d %H:%M} UTC"

@@ -233,7 +233,7 @@ def test_its_own_cap_is_what_is_left(program: Program, repo: Repo, tmp_path: Pat
         *(None, "max-cost")
     ]
     (failed,) = [event["message"] for event in result.events if event["event"] == "agent.failed"]
-    assert failed.startswith("the agent has failed: Reached maximum budget")
+    assert failed.startswith("the agent failed: Reached maximum budget")
     assert 0.008 < result.report["cost_usd"] < 0.03
 
 

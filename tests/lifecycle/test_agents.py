@@ -104,7 +104,7 @@ def test_an_error_with_status_0_is_a_failure(mine: Callable[..., Result]) -> Non
     result = mine(result_line("No such model", is_error=True, api_error_status=404), "-n", "1")
     assert result.ending == ("max-iterations", 1, 1)
     (told,) = result.warnings
-    assert (told["event"], told["message"]) == ("agent.failed", "the agent has failed: No such model")
+    assert (told["event"], told["message"]) == ("agent.failed", "the agent failed: No such model")
     assert result.stdout == b"! No such model\n"
 
 

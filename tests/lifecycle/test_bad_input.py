@@ -229,14 +229,21 @@ def test_two_prompts(repo: Repo) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message", "hint"),
     [
-        ((), "no agent is given", "--agent NAME, or a command behind --"),
-        (("--",), "no agent is given", "--agent NAME, or a command behind --"),
+        ((), "no agent is given", "ralph-wrap run --agent claude, or ralph-wrap run -- COMMAND"),
+        (("--",), "no agent is given", "ralph-wrap run --agent claude, or ralph-wrap run -- COMMAND"),
         (
             ("-a", "hal", "-p", "x"),
             "unknown agent 'hal'",
-            "known: aider, claude, codex, gemini, opencode; a command goes behind --",
+            (
+                "known agents: aider, claude, codex, gemini, opencode; "
+                "for another command: ralph-wrap run -- COMMAND"
+            ),
         ),
-        (("-a", "claude", "--", "x"), "both --agent claude and a command are given", "give one of them"),
+        (
+            ("-a", "claude", "--", "x"),
+            "both --agent claude and a command are given",
+            "ralph-wrap run --agent claude, or ralph-wrap run -- COMMAND",
+        ),
         (("-a", "claude"), "no prompt for claude", "--prompt, --prompt-file, or PROMPT.md in the project"),
     ],
 )

@@ -219,7 +219,7 @@ def test_an_agent_that_hangs_after_its_promise_is_ended(
     assert (session.report.ended_by, session.report.exit_status) == ("promise", 0)
     assert [event["cut"] for event in events if event["event"] == "iteration.ended"] == ["after-promise"]
     assert [event["message"] for event in events if event["event"] == "limit.reached"] == [
-        "the promise is kept, and its time to end is over: the agent is asked to end"
+        "the promise is kept, but the agent did not end in time: the agent is asked to end"
     ]
 
 

@@ -94,13 +94,13 @@ NEEDS_AN_INTERPRETER = "its first line must name an interpreter: #!/bin/sh"
             "./absent.sh",
             127,
             "was not found in ",
-            "only what is committed on the base is there: git add ./absent.sh && git commit",
+            "the worktree has only committed files: git add ./absent.sh && git commit",
         ),
         (
             "./a b.sh",
             127,
             "was not found in ",
-            "only what is committed on the base is there: git add './a b.sh' && git commit",
+            "the worktree has only committed files: git add './a b.sh' && git commit",
         ),
         (
             "./plain.sh",
@@ -115,7 +115,7 @@ NEEDS_AN_INTERPRETER = "its first line must name an interpreter: #!/bin/sh"
             "./lost-interpreter",
             127,
             "was not found in ",
-            "it is there, but not the interpreter that its first line names",
+            "the file exists, but the interpreter in its first line does not",
         ),
     ],
 )
@@ -169,7 +169,7 @@ def test_the_hint_for_an_agent_that_is_not_committed_works_as_typed(repo: Repo) 
     repo.write("agent.sh", "#!/bin/sh\n", executable=True)
     asked = ("-n", "1", "--", "./agent.sh")
     (told,) = run(repo.path, *asked).warnings
-    typed = told["hint"].removeprefix("only what is committed on the base is there: ")
+    typed = told["hint"].removeprefix("the worktree has only committed files: ")
     env = {**os.environ, "GIT_EDITOR": "echo x >"}
     subprocess.run(("sh", "-c", typed), check=True, cwd=repo.path, env=env)
     assert run(repo.path, *asked).status == 0

@@ -89,7 +89,7 @@ def test_an_agent_that_is_not_known_to_do_that(
     result = run(repo.path, "-a", name, *OPTIONS, "-n", "2", env=TRUSTED)
     assert (result.status, _taken_up(result)) == (0, ["", ""])
     assert [told["message"] for told in result.warnings] == [
-        f"no effect: resume; {name} is not known to take up its own session"
+        f"no effect: resume; {name} has no known option to continue its own session"
     ]
 
 
@@ -101,7 +101,7 @@ def test_a_session_that_is_gone_is_not_taken_up_again(agent: Callable[..., Resul
     )
     assert _taken_up(result) == ["", "a-1", ""]
     assert [told["message"] for told in result.warnings if told["event"] == "resume.failed"] == [
-        "the agent has failed with its own session a-1: the next iteration begins a new one"
+        "the agent failed with its own session a-1: the next iteration begins a new one"
     ]
 
 

@@ -1,8 +1,8 @@
-"""Read what agents tell of themselves: machine-readable lines, each by the module of its format.
+"""Read the machine-readable output of agents; one module reads one format.
 
-A reader takes the stream in whatever pieces it comes and never raises: a line that is cut, is not JSON, is
-not of the format or is too long is an event, too. It keeps one line, the answer and a few numbers, however
-long the stream is.
+A reader accepts the stream in pieces of any size, and never raises. A bad line is an event too: a cut or
+overlong line, one that is not JSON, or not of the format. Memory use is constant: a reader keeps one line,
+the answer and a few numbers.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ _decode = (
 
 
 class Format(Protocol):
-    """What a module of a format offers, anew for each iteration."""
+    """A parser of one format; each iteration gets a new one."""
 
     @property
     def ignored(self) -> re.Pattern[bytes]:
-        """How lines begin that tell nothing, and need not be understood: results of tools, above all."""
+        """Pattern for the beginning of lines without information, mostly results of tools."""
 
     def read(self, document: dict[str, Any]) -> Iterator[Event]:
-        """Yield what a line tells."""
+        """Yield the events of a line."""
 
 
 FORMATS = ("claude", "codex", "opencode", "gemini")
-"""The names that ``output`` has in the configuration, but for ``text``; each is that of a module here."""
+"""The values of ``output`` in the configuration, except ``text``; each names a module of this package."""
 
 
 class Reader:
-    """Reads what an agent prints, iteration after iteration.
+    """Reads the output of an agent, iteration after iteration.
 
     Arguments:
         output: name of the format.
@@ -65,11 +65,11 @@ class Reader:
         self._format = self._make()
 
     def feed(self, piece: bytes) -> list[Event]:
-        """Return what is told by the lines that a piece completes."""
+        """Return the events of the lines that a piece completes."""
         return self._read(self._lines.feed(piece))
 
     def finish(self) -> list[Event]:
-        """Return what is told by the last line, if it has no end, and start anew."""
+        """Return the events of a last line without newline, and prepare for the next iteration."""
         events = self._read(self._lines.finish())
         self._format = self._make()
         return events

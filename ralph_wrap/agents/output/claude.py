@@ -13,29 +13,27 @@ if TYPE_CHECKING:
 
     from ralph_wrap.agents.output.events import Event
 
-_SYNTHETIC = (
-    "<synthetic>"  # the model of messages that Claude Code writes itself: errors, which the result repeats
-)
-_REMEMBERED = 64  # messages of which something may still come: those of sub-agents are told in turns
-_CAPPED = "error_max_budget_usd"  # by --max-budget-usd
+_SYNTHETIC = "<synthetic>"  # the model name in error messages of Claude Code itself; the result repeats them
+_REMEMBERED = 64  # messages that may still get more parts: parts of several sub-agents alternate
+_CAPPED = "error_max_budget_usd"  # the limit of --max-budget-usd was reached
 
 
 class Format:
-    """See the module."""
+    """Reads one iteration; see the module."""
 
     ignored = re.compile(rb'\{"type":"(?:user|stream_event)",')
-    """How lines begin that tell nothing."""
+    """Pattern for the beginning of lines without information."""
 
     def __init__(self) -> None:
         self._messages: dict[
             str, int
-        ] = {}  # tokens of the latest ones: each is told once for each of its parts
+        ] = {}  # tokens of the latest messages: each part of a message repeats the number
         self._tokens = 0
         self._turns = 0
         self._until: float | None = None
 
     def read(self, document: dict[str, Any]) -> Iterator[Event]:
-        """Yield what a line tells."""
+        """Yield the events of a line."""
         kind = document.get("type")
         if kind == "assistant":
             yield from self._message(document)
@@ -57,7 +55,7 @@ class Format:
                     json_access.count(document, "max_retries"),
                 )
                 why = json_access.text(document, "error") or "no answer"
-                yield Trouble(f"{why}: repeated, {attempt} of {most} times")
+                yield Trouble(f"{why}: retry {attempt} of {most}")
 
     def _message(self, document: dict[str, Any]) -> Iterator[Event]:
         message = document.get("message")
@@ -84,7 +82,7 @@ class Format:
         yield Spent(self._tokens + sum(self._messages.values()), None, self._turns)
 
     def _result(self, document: dict[str, Any]) -> Iterator[Event]:
-        models = document.get("modelUsage")  # of sub-agents, too, which "usage" leaves out
+        models = document.get("modelUsage")  # includes sub-agents; "usage" does not
         used = [_used_by(model) for model in models.values()] if isinstance(models, dict) else []
         tokens = sum(used) or _used(document.get("usage"))
         yield Spent(

@@ -1,7 +1,7 @@
 """``codex exec --json`` (https://developers.openai.com/codex/noninteractive; captured from 0.169).
 
-The tokens that it tells of, at its end only, are those of its whole thread, with those of the runs that it
-goes on from. Without a network it waits for one for ever, and says so again and again.
+It reports tokens only at its end. They are the tokens of the whole thread, earlier runs included. Without a
+network it waits without limit, and prints this again and again.
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ if TYPE_CHECKING:
 
     from ralph_wrap.agents.output.events import Event
 
-# "try again at 9:55 PM.", "try again at Jan 3rd, 2027 9:55 PM.": local time, its seconds cut off
+# "try again at 9:55 PM.", "try again at Jan 3rd, 2027 9:55 PM.": local time without seconds
 _AGAIN = re.compile(
     r"try again at (?:([A-Z][a-z]{2}) (\d{1,2})(?:st|nd|rd|th), (\d{4}) )?(\d{1,2}):(\d\d) ([AP]M)", re.ASCII
 )
-# The beginning of what it says of an answer, or of the last of them, that was refused
+# The beginning of its message about a refused request, or about the last one after retries
 _STATUS = re.compile(r"\A(?:unexpected status|exceeded retry limit, last status:) (\d{3}) ", re.ASCII)
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-# /bin/bash -lc "…": one word for a shell, which Codex quotes as little as it needs to
+# /bin/bash -lc "…": a script in one word; Codex quotes it only as far as necessary
 _IN_SHELL = re.compile(
     r"""(?:/\S*/)?(?:ba|z|da)?sh -l?c (?:'([^']*)'|"([^"\\]*(?:\\.[^"\\]*)*)"|([^\s'"\\]+))""", re.DOTALL
 )
-_ESCAPED = re.compile(r'\\(["\\$`])')  # what a backslash quotes inside of double quotes
+_ESCAPED = re.compile(r'\\(["\\$`])')  # the characters that a backslash quotes inside double quotes
 
 
 class Format:
-    """See the module."""
+    """Reads one iteration; see the module."""
 
     ignored = re.compile(
         rb'\{"type":"(?:turn\.started"|item\.updated"|item\.completed","item":\{"id":"[^"]*",'
         rb'"type":"(?:command_execution|reasoning)",)'
     )
-    """How lines begin that tell nothing."""
+    """Pattern for the beginning of lines without information."""
 
     def __init__(self) -> None:
         self._latest = ""
 
     def read(self, document: dict[str, Any]) -> Iterator[Event]:
-        """Yield what a line tells."""
+        """Yield the events of a line."""
         kind = document["type"]
         if kind in {"item.started", "item.completed"}:
             return self._item(document.get("item"), completed=kind == "item.completed")
@@ -89,7 +89,7 @@ class Format:
 
 
 def _inner(command: str) -> str:
-    """Return what a shell is given to do, without the shell."""
+    """Return the script of a shell command, without the shell."""
     found = _IN_SHELL.fullmatch(command)
     if found is None:
         return command
@@ -101,8 +101,8 @@ def _until(message: str, now: float) -> float | None:
     """Return the time that a message names, in seconds since the epoch.
 
     Arguments:
-        message: what Codex says.
-        now: what it means by today.
+        message: the message of Codex.
+        now: the time of the message, for a time without a date; seconds since the epoch.
 
     """
     found = _AGAIN.search(message)

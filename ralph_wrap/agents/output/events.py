@@ -1,4 +1,4 @@
-"""What an agent tells while it works, in whatever format it tells it."""
+"""The events in the output of an agent, the same for all formats."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 
 class Said(NamedTuple):
-    """Words of the agent.
+    """Text of the agent.
 
     Attributes:
-        text: some of them.
-        goes_on: they follow the ones before without anything between.
+        text: a part of it.
+        goes_on: the text continues the text before it, without a newline between them.
 
     """
 
@@ -23,7 +23,7 @@ class Called(NamedTuple):
 
     Attributes:
         tool: its name.
-        argument: the one that tells most, as it was given; empty if none does.
+        argument: the most informative argument, unchanged; empty if there is none.
 
     """
 
@@ -32,19 +32,19 @@ class Called(NamedTuple):
 
 
 class Known(NamedTuple):
-    """The name by which the agent can take up its own session again."""
+    """The name of the agent's own session; with it, the agent can continue this session later."""
 
     session: str
 
 
 class Spent(NamedTuple):
-    """What was spent in this iteration so far; each one replaces the one before.
+    """The usage of this iteration so far; each event replaces the one before.
 
     Attributes:
-        tokens: read and written, what came from a cache included.
-        cost: in US dollars; ``None`` if the agent does not tell.
-        turns: answers of the model; 0 if the agent does not tell.
-        overall: the tokens are those of the agent's own session, with earlier iterations that it takes up.
+        tokens: input and output tokens, cached ones included.
+        cost: in US dollars; ``None`` if the agent does not report it.
+        turns: number of answers of the model; 0 if the agent does not report it.
+        overall: the tokens count the agent's own session, with the earlier iterations that it continues.
 
     """
 
@@ -55,17 +55,17 @@ class Spent(NamedTuple):
 
 
 class Trouble(NamedTuple):
-    """Something went wrong, and the agent goes on."""
+    """An error after which the agent continues."""
 
     message: str
 
 
 class Limited(NamedTuple):
-    """The account may not be used for now.
+    """The account has reached a usage limit.
 
     Attributes:
-        message: what the agent says of it.
-        until: when it may be used again, in seconds since the epoch; ``None`` if that is not told.
+        message: the message of the agent.
+        until: end of the limit, in seconds since the epoch; ``None`` if the agent does not report it.
 
     """
 
@@ -74,12 +74,12 @@ class Limited(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """The agent has given up.
+    """The agent failed.
 
     Attributes:
-        message: what it says of it.
-        passing: it is the network, or a service that is overloaded: the same may work later.
-        capped: it has spent what it was permitted to.
+        message: the message of the agent.
+        passing: the cause is temporary: the network, or an overloaded service. A retry may succeed.
+        capped: the agent reached its cost limit.
 
     """
 
@@ -95,13 +95,13 @@ class Answered(NamedTuple):
 
 
 class Stray(NamedTuple):
-    """A line that is not of the format, without its end."""
+    """A line that is not of the format, without its newline."""
 
     line: bytes
 
 
 class Skipped(NamedTuple):
-    """A line that is too long to be looked at, and its size in bytes."""
+    """A line that is too long to read, with its size in bytes."""
 
     size: int
 

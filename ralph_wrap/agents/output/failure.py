@@ -1,6 +1,6 @@
-"""What an error of an agent means: a usage limit, something that passes, or neither.
+"""Classify an error of an agent: a usage limit, a temporary failure, or another failure.
 
-The status of HTTP that the agent was answered with decides, where it tells one; else its words do.
+If the agent reports the HTTP status of the service's answer, the status decides; else the message does.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ralph_wrap.agents.output.events import Failed, Limited
 LIMITED = 429
 """The status for too many requests (RFC 6585)."""
 
-_NO_MONEY, _SERVER_ERROR = 402, 500  # providers refuse an empty account by the first (RFC 9110)
+_NO_MONEY, _SERVER_ERROR = 402, 500  # providers send 402 for an account without credit (RFC 9110)
 _LIMIT = re.compile(
     r"(usage|rate|session|weekly|hourly|daily|spending) limit|(?<!disk )quota|too many requests|\b429\b"
     r"|spend(ing)? cap|out of (extra )?(credits|usage)|insufficient (credits|funds|balance)"
@@ -38,13 +38,13 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 def judged(
     message: str, status: float | None = None, until: float | None = None, *, passing: bool = False
 ) -> Limited | Failed:
-    """Return what an error means.
+    """Classify an error.
 
     Arguments:
-        message: the agent's words.
-        status: of HTTP; ``None`` or 0 if it was not told.
-        until: when the usage limit ends, should it be one, in seconds since the epoch.
-        passing: the agent itself says that the same may work later.
+        message: the message of the agent.
+        status: the HTTP status; ``None`` or 0 if it is unknown.
+        until: end of the limit in seconds since the epoch, if the error is a usage limit.
+        passing: the agent itself reports that a retry may succeed.
 
     """
     status = status or 0
@@ -55,11 +55,11 @@ def judged(
 
 
 def after(message: str, now: float | None) -> float | None:
-    """Return when a message says that the same may work again, in seconds since the epoch.
+    """Return the time at which a retry may succeed, by a message, in seconds since the epoch.
 
     Arguments:
-        message: what it says is counted from now; the longest time counts.
-        now: in seconds since the epoch; ``None`` if nobody knows.
+        message: it may contain durations from now; the longest one counts.
+        now: in seconds since the epoch; ``None`` if the time of the message is unknown.
 
     """
     found = [_seconds(words) for words in _AFTER.findall(message)]

@@ -1,7 +1,7 @@
 """``gemini --output-format stream-json`` (https://geminicli.com/docs/cli/headless; captured from 0.61).
 
-It tells of tokens at its end only. A request that was refused it repeats up to ten times
-(``general.maxAttempts``), for as long as the service tells it to wait, and says so on stderr alone.
+It reports tokens only at its end. It repeats a refused request up to ten times (``general.maxAttempts``). It
+waits as long as the service demands, and reports this on stderr only.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
 
     from ralph_wrap.agents.output.events import Event
 
-# What it wraps the service's words in, and what it adds wherever the status is 429.
+# The frame that it puts around the service's message, and the text that it adds for status 429.
 _WRAPPED = re.compile(r"\[API Error: (.*)\](\nPlease wait and try again later\..*)?", re.DOTALL)
 
 
 class Format:
-    """See the module."""
+    """Reads one iteration; see the module."""
 
     ignored = re.compile(rb'\{"type":"tool_result",')
-    """How lines begin that tell nothing."""
+    """Pattern for the beginning of lines without information."""
 
     def __init__(self) -> None:
         self._answer = Answer()
 
     def read(self, document: dict[str, Any]) -> Iterator[Event]:
-        """Yield what a line tells."""
+        """Yield the events of a line."""
         kind = document.get("type")
-        if kind == "message" and document.get("role") == "assistant":  # the user's is the prompt
+        if kind == "message" and document.get("role") == "assistant":  # a message of the user is the prompt
             words = json_access.text(document, "content")
             self._answer.add(words)
             yield Said(words, goes_on=document.get("delta") is True)
@@ -59,15 +59,15 @@ class Format:
             return Answered(str(self._answer))
         message, status = _unwrapped(json_access.text(document, "error", "message"))
         until = failure.after(message, _moment(json_access.text(document, "timestamp")))
-        return failure.judged(message or "it gives no reason", status, until)
+        return failure.judged(message or "the agent gives no reason", status, until)
 
 
 def _unwrapped(message: str) -> tuple[str, float | None]:
-    """Return the words of the service itself, and its status, if that is told."""
+    """Return the message of the service itself, and the HTTP status if it is known."""
     found = _WRAPPED.fullmatch(message)
     if found is None:
         return message, None
-    if found[2]:  # an overload has that status, too
+    if found[2]:  # an overloaded service sends 429 too
         told = failure.judged(found[1])
         return found[1], None if isinstance(told, Limited) or told.passing else failure.LIMITED
     try:

@@ -1,10 +1,10 @@
-"""Look into a document of which nothing is certain but that it is JSON; what is not as expected is empty."""
+"""Read values from any JSON document; a missing value, or one of another type, reads as empty."""
 
 from __future__ import annotations
 
 from typing import Any
 
-_MOST = 10**15  # more is nonsense, and may not fit into a float
+_MOST = 10**15  # a larger number is an error, and may not fit into a float
 _YEAR_5000 = 95617584000  # seconds
 _TELLING = (
     *("command", "cmd", "file_path", "filePath", "notebook_path", "absolute_path", "dir_path", "path"),
@@ -13,7 +13,7 @@ _TELLING = (
 
 
 def part(document: Any, *path: str) -> Any:
-    """Return what is at a path of keys; ``None`` if nothing is."""
+    """Return the value at a path of keys, ``None`` if there is none."""
     for key in path:
         if not isinstance(document, dict):
             return None
@@ -23,7 +23,7 @@ def part(document: Any, *path: str) -> Any:
 
 def text(document: Any, *path: str) -> str:
     """Return the text at a path."""
-    for key in path:  # as part() does: this is asked several times for each line
+    for key in path:  # as in part(), without a call: each line needs this several times
         if not isinstance(document, dict):
             return ""
         document = document.get(key)
@@ -31,7 +31,7 @@ def text(document: Any, *path: str) -> str:
 
 
 def number(document: Any, *path: str) -> float | None:
-    """Return the number at a path, if it is one of 0 or more."""
+    """Return the number at a path, ``None`` if there is none or it is negative."""
     found = part(document, *path)
     if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found < _MOST:
         return None
@@ -56,7 +56,7 @@ def rows(document: Any, *path: str) -> list[Any]:
 
 
 def telling(arguments: Any) -> str:
-    """Return the argument of a tool that tells most of what it does."""
+    """Return the most informative argument of a tool call."""
     if not isinstance(arguments, dict):
         return arguments if isinstance(arguments, str) else ""
     for name in _TELLING:

@@ -1,4 +1,4 @@
-"""Lines of a stream that comes in pieces, in constant memory."""
+"""Split a stream that arrives in pieces into lines, in constant memory."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LONGEST = 1 << 20
-"""Bytes of a line that is kept. What an agent says is shorter; what a tool has answered may be longer."""
+"""Maximum size of a line in bytes. Text of an agent is shorter; the result of a tool may be longer."""
 
 
 class Lines:
-    """Cuts a stream into lines; a longer one than :data:`LONGEST` is counted only."""
+    """Splits a stream into lines; a line longer than :data:`LONGEST` is not kept, only its size."""
 
     def __init__(self) -> None:
         self._begun = bytearray()
         self._size = 0
 
     def feed(self, piece: bytes) -> Iterator[bytes | Skipped]:
-        """Yield the lines that a piece completes, without their ends."""
+        """Yield the lines that a piece completes, without their newlines."""
         first, *rest = piece.split(b"\n")
         self._add(first)
         if not rest:
@@ -33,7 +33,7 @@ class Lines:
         self._add(last)
 
     def finish(self) -> Iterator[bytes | Skipped]:
-        """Yield the last line if it has no end."""
+        """Yield the last line if it has no newline."""
         if self._size:
             yield self._take()
 

@@ -1,7 +1,7 @@
 """``opencode run --format json`` (https://opencode.ai/docs/cli; captured from 1.18).
 
-A request that was refused it repeats five times, which takes a minute, or as long as the service tells it to
-wait. Meanwhile it tells nothing at all.
+It repeats a refused request five times. This takes a minute, or as long as the service demands. During this
+time it prints nothing.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
     from ralph_wrap.agents.output.events import Event
 
-_GOES_ON = {"tool-calls", "unknown"}  # reasons for the end of a step that another one follows
-_RESET = "anthropic-ratelimit-unified-reset"  # header with the time at which a limit ends
+_GOES_ON = {"tool-calls", "unknown"}  # end reasons of a step that another step follows
+_RESET = "anthropic-ratelimit-unified-reset"  # header with the end time of a limit
 
 
 class Format:
-    """See the module."""
+    """Reads one iteration; see the module."""
 
     ignored = re.compile(rb"(?!)")
-    """How lines begin that tell nothing: none do."""
+    """Pattern for the beginning of lines without information: there are none."""
 
     def __init__(self) -> None:
         self._answer = Answer()
@@ -37,7 +37,7 @@ class Format:
         self._session = ""
 
     def read(self, document: dict[str, Any]) -> Iterator[Event]:
-        """Yield what a line tells."""
+        """Yield the events of a line."""
         kind, part = document.get("type"), document.get("part")
         if kind in {"step_start", "step_finish", "text", "tool_use"}:
             session = json_access.text(document, "sessionID")
@@ -76,7 +76,9 @@ class Format:
 def _refused(document: dict[str, Any]) -> Event:
     error = document.get("error")
     data = json_access.part(error, "data")
-    message = json_access.text(data, "message") or json_access.text(error, "name") or "it gives no reason"
+    message = (
+        json_access.text(data, "message") or json_access.text(error, "name") or "the agent gives no reason"
+    )
     milliseconds = json_access.number(document, "timestamp")
     until = None if milliseconds is None else _until(data, message, milliseconds / 1000)
     passing = json_access.part(data, "isRetryable") is True
@@ -84,12 +86,12 @@ def _refused(document: dict[str, Any]) -> Event:
 
 
 def _until(data: Any, message: str, now: float) -> float | None:
-    """Return when a limit ends, as the service has told opencode: in a header, a document or its words.
+    """Return the end of a limit, from a header, the body or the message of the service's answer.
 
     Arguments:
-        data: what opencode tells of the service's answer.
-        message: its words.
-        now: when it was told, in seconds since the epoch.
+        data: the service's answer, as opencode reports it.
+        message: the message in the answer.
+        now: time of the answer, in seconds since the epoch.
 
     """
     headers = json_access.part(data, "responseHeaders")
@@ -108,7 +110,7 @@ def _until(data: Any, message: str, now: float) -> float | None:
 
 
 def _parsed(text: str) -> Any:
-    """Return a number or a document in a text; ``None`` if it is neither."""
+    """Parse a JSON number or document; ``None`` if the text is neither."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""What a person sees of an agent's work: its words, and a line for each use of a tool."""
+"""The readable form of an agent's work: its text, and a line for each use of a tool."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from ralph_wrap.agents.output.events import (
 )
 from ralph_wrap.system.log import one_line
 
-_WIDEST = 200  # characters of a tool's argument, or of an error
-_LONGEST = 1 << 16  # characters of a line that has not ended and is shown all the same
+_WIDEST = 200  # maximum number of characters of a tool's argument, or of an error
+_LONGEST = 1 << 16  # a line without newline is printed when it has this many characters
 _ERRORS = (Trouble, Limited, Failed)
 _CONTROL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f]"
-)  # but for tab and newline; a model must not drive a terminal
+)  # all but tab and newline; a model must not send control sequences to a terminal
 
 
 class Readable:
-    """Turns events into whole lines, so that what others print beside them begins on a new one."""
+    """Turns events into whole lines, so that other output on the terminal begins on a new line."""
 
     def __init__(self) -> None:
         self._begun = ""
         self._told = ""
 
     def show(self, event: Event) -> bytes:
-        """Return what is shown of an event; nothing of most kinds."""
-        if isinstance(event, Called):  # most of all; its words are clean already
+        """Return the readable form of an event; for most kinds it is empty."""
+        if isinstance(event, Called):  # the most frequent event; its text has no control characters
             line = f"> {one_line(event.tool[:_WIDEST])}{_argument(event.argument)}\n"
             return self.finish() + line.encode("utf-8", "backslashreplace")
         if isinstance(event, Stray):
@@ -49,7 +49,7 @@ class Readable:
         return self.finish() + _encoded(line) if line else b""
 
     def finish(self) -> bytes:
-        """Return the end of a line that has begun."""
+        """Return the rest of an unfinished line, with a newline."""
         begun, self._begun = self._begun, ""
         return _encoded(f"{begun}\n") if begun else b""
 
@@ -59,7 +59,7 @@ class Readable:
         if isinstance(event, Skipped):
             return f"> a line of {event.size} bytes, see output.log\n"
         if isinstance(event, _ERRORS):
-            if event.message == self._told:  # some tell an error, and then that it was the last one
+            if event.message == self._told:  # some agents print an error twice, the second time as the last
                 return ""
             self._told = event.message
             return f"! {shortened(event.message)}\n"
@@ -67,7 +67,7 @@ class Readable:
 
 
 def shortened(message: str) -> str:
-    """Return the beginning of some words, on one line."""
+    """Return the beginning of a message, on one line."""
     words = " ".join(message[: 2 * _WIDEST].split())
     return one_line(words if len(words) <= _WIDEST else f"{words[:_WIDEST]}…")
 
