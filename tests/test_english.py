@@ -55,7 +55,6 @@ NOT_YET: frozenset[str] = frozenset(
         "ralph_wrap/interfaces/init",
         "ralph_wrap/interfaces/mcp",
         "ralph_wrap/interfaces/web",
-        "ralph_wrap/session",
         "ralph_wrap/state",
         "ralph_wrap/system",
         "ralph_wrap/worktree",

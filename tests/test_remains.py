@@ -28,7 +28,7 @@ def test_without_a_usable_git_an_orphan_stays(repo: Repo) -> None:
     config.write_text(f"{before}[[broken\n")
     result = sweep(repo)
     assert result.status == 5
-    assert "its work cannot be looked at" in result.stderr
+    assert "its work cannot be read" in result.stderr
     assert left.record.exists()
     config.write_text(before)
     assert sweep(repo).status == 0

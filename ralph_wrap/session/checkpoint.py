@@ -1,4 +1,4 @@
-"""What each iteration hands over, whatever becomes of the next one: a commit or a snapshot, and a push."""
+"""Save the work of each iteration at its end: a commit or a snapshot, and a push."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from ralph_wrap.system.process_tree import Offspring
     from ralph_wrap.worktree.model import LinkedWorktree
 
-_KEYS = ("push", "commit_each")  # of the configuration, which are for worktrees alone
+_KEYS = ("push", "commit_each")  # keys of the configuration that need a worktree
 
 
 class HandOver:
-    """Keeps what is uncommitted after an iteration, and pushes what is committed.
+    """Saves the uncommitted work of each iteration, and pushes the commits.
 
     Arguments:
         site: of the session.
-        tree: its worktree; without one nothing is kept: the project root is the user's own.
-        offspring: what the agent has started, to which no push belongs.
+        tree: its worktree; without one nothing is saved, because the project root belongs to the user.
+        offspring: the processes that the agent has started; our pushes are not among them.
 
     """
 
@@ -50,14 +50,14 @@ class HandOver:
             )
 
     def after(self, number: int, state: str, ended: bool) -> str:
-        """Keep what an iteration has left, as far as that is possible: what fails does not end the loop.
+        """Save the work of an iteration as far as possible; a failure does not end the loop.
 
         Arguments:
-            state: its fingerprint, if that is known.
-            ended: it is not going to be repeated.
+            state: the fingerprint of the worktree, if it is known.
+            ended: the iteration will not be repeated.
 
         Returns:
-            The fingerprint of what the worktree holds now, empty if it is as before or cannot be told.
+            The new fingerprint of the worktree, empty if it is unchanged or unknown.
 
         """
         if self._tree is None:
@@ -71,10 +71,10 @@ class HandOver:
         return state
 
     def finish(self, hurry: Callable[[], bool]) -> None:
-        """Push what is not pushed yet.
+        """Push the commits that are not pushed yet.
 
         Arguments:
-            hurry: asked again and again; whoever is in a hurry does not wait for that.
+            hurry: called repeatedly; if it returns true, the waiting ends.
 
         Raises:
             GitError: the branch cannot be read.
@@ -113,7 +113,7 @@ class HandOver:
         try:
             return sees_all(tree, self._where, head)
         except (GitError, OSError):
-            return False  # the snapshot tells why
+            return False  # the snapshot will log the reason
 
     def _snapshot(self, tree: LinkedWorktree, number: int) -> None:
         from ralph_wrap.worktree.save.checkpoint import snapshot  # noqa: PLC0415 -- see load_the_rest
@@ -123,7 +123,7 @@ class HandOver:
             kept = snapshot(tree, self._where, agent_id=record.id, session=record.session, number=number)
         except (GitError, OSError) as error:
             self._told.warning(
-                "snapshot.failed", f"no snapshot of what iteration {number} has left uncommitted: {error}"
+                "snapshot.failed", f"no snapshot of the uncommitted work of iteration {number}: {error}"
             )
             return
         self._told.event("iteration.kept", iteration=number, head=kept.head, snapshot=kept.ref)

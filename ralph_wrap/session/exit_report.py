@@ -1,4 +1,4 @@
-"""What an exit report says of the worktree."""
+"""Add the fate of the worktree to an exit report."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ if TYPE_CHECKING:
     from ralph_wrap.state.report import SessionReport
     from ralph_wrap.worktree.remove import Outcome
 
-_NAMED = 10  # ignored files that are named; the others are counted
+_NAMED = 10  # maximum number of ignored files to name; the others are counted
 
 
 def with_outcome(report: SessionReport, outcome: Outcome) -> SessionReport:
-    """Return a report that tells what became of the worktree."""
+    """Return a report with the outcome of saving and removing the worktree."""
     saved = outcome.saved
     if saved is None:
         return report._replace(kept=outcome.kept)

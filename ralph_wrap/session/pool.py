@@ -1,4 +1,4 @@
-"""Warm worktrees for a session: one at its start, what is kept at its end, and more for the next one."""
+"""Warm worktrees of a session: take one at its start, return its files at the end, and refill the pool."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 class Supply(NamedTuple):
-    """What a session and the pool of its project have to do with each other.
+    """Connects a session with the pool of its project.
 
     Attributes:
         settings: of the session.
         place: the project.
         where: git at the top level of its checkout.
-        layout: what of the repository its worktree holds.
-        session: its id.
+        layout: the files of the repository that the worktree contains.
+        session: id of the session.
         environ: our environment.
 
     """
@@ -42,7 +42,7 @@ class Supply(NamedTuple):
 
     @property
     def pool(self) -> Path | None:
-        """Where there may be a warm worktree, which has every file, and none of another project's."""
+        """Directory of the pool; ``None`` if the session needs only some files, or has no pool."""
         layout, settings = self.layout, self.settings
         fits = layout.sparse is None and not {*layout.links} & {*settings.pool_keep}
         wanted = settings.pool and fits and self.place.root == self.place.checkout
@@ -51,22 +51,22 @@ class Supply(NamedTuple):
     def choose(
         self, repository: Repository, base: str, beside: Path, branch: str, meanwhile: Callable[[], object]
     ) -> Warm | None:
-        """Return a warm worktree that the session can have, ``None`` if there is none.
+        """Return a warm worktree for the session, ``None`` if there is none.
 
         Arguments:
             repository: the project's.
             base: the commit that a new branch starts at.
-            beside: the directory into which it will be moved; made if it is missing.
-            branch: of the session.
-            meanwhile: called while git looks.
+            beside: the directory to move the worktree to; created if it is missing.
+            branch: branch of the session.
+            meanwhile: called while git runs.
 
         Raises:
-            OSError: the directory cannot be made.
+            OSError: the directory cannot be created.
 
         """
         if self.pool is None:
             return None
-        from ralph_wrap.worktree.warm import choose  # noqa: PLC0415 -- for those who have a pool
+        from ralph_wrap.worktree.warm import choose  # noqa: PLC0415 -- few projects have a pool
 
         beside.mkdir(parents=True, exist_ok=True)
         ref = f"refs/heads/{branch}"
@@ -81,30 +81,30 @@ class Supply(NamedTuple):
         )
 
     def reuse(self, directory: Path, ignored: Collection[str]) -> None:
-        """Keep for a later worktree what the settings say.
+        """Keep files for a later worktree, as the settings demand.
 
         Arguments:
-            directory: of the session's worktree, which is none any more.
-            ignored: what git ignored there; a whole directory ends with a slash.
+            directory: the former worktree of the session; git does not know it any more.
+            ignored: its ignored paths; a whole directory ends with a slash.
 
         Raises:
-            OSError: it cannot be moved.
+            OSError: a file cannot be moved.
 
         """
         if self.pool and self.settings.pool_keep:
-            from ralph_wrap.worktree.pool.maintenance import keep  # noqa: PLC0415 -- for those who have a pool
+            from ralph_wrap.worktree.pool.maintenance import keep  # noqa: PLC0415 -- few projects have a pool
 
             keep(directory, self.pool, self.session, self.settings.pool_keep, ignored)
 
     def refill(self) -> None:
-        """Have the pool filled, in the background.
+        """Fill the pool in a background process.
 
         Raises:
-            OSError: that cannot be started.
+            OSError: the process cannot be started.
 
         """
         if self.pool:
-            # -P: no module that stands in the project may be run.
+            # -P: Python must not import modules from the project.
             words = (sys.executable, "-P", "-m", "ralph_wrap", "pool", "--fill")
             environ = {name: value for name, value in self.environ.items() if not name.startswith("RALPH_")}
             process.detach(words, cwd=self.place.root, env={**environ, process.OWN_COMMAND: "1"})

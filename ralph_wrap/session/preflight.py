@@ -1,4 +1,4 @@
-"""What can be known, and what can be wrong, before anything is made."""
+"""Check everything that can be checked before a session creates a branch or a file."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _CONFIG_BY_ENVIRONMENT = (2, 31)  # GIT_CONFIG_COUNT
 
 
 class Prospect(NamedTuple):
-    """What is known before anything is made.
+    """The result of the checks.
 
     Attributes:
         base: the commit to start from; ``None`` if there is none.
-        identity: environment variables that name a committer, where git knows none.
-        layout: what of the repository the session's worktree holds.
-        hidden: git is known to ignore the worktrees already.
+        identity: environment variables that name a committer, if git has none.
+        layout: the files of the repository that the worktree contains.
+        hidden: git already ignores the directory of the worktrees.
 
     """
 
@@ -44,10 +44,10 @@ class Prospect(NamedTuple):
 
 
 def look_first(settings: Settings, place: Project, where: Git, environ: Mapping[str, str]) -> Prospect:
-    """Check everything that can be checked before anything is made.
+    """Check everything that can be checked before the session creates a branch or a file.
 
     Raises:
-        UsageError: base, branch or remote cannot be what they are said to be.
+        UsageError: base, branch or remote is wrong.
         AgentError: the agent's command cannot be run.
 
     """
@@ -73,7 +73,7 @@ def look_first(settings: Settings, place: Project, where: Git, environ: Mapping[
     if settings.base not in {"head", "fresh"}:
         base = git.resolve_commit(where, settings.base)
         if base is None:
-            raise UsageError(f"base {settings.base!r} names no commit", "git log --oneline --all lists them")
+            raise UsageError(f"base {settings.base!r} names no commit", "git log --oneline --all")
     layout = EVERYTHING
     if settings.isolation is not Isolation.OFF and base is not None:
         if settings.link and place.repository.git_version < _CONFIG_BY_ENVIRONMENT:
@@ -94,16 +94,16 @@ def layout_of(
     *,
     fresh: bool = False,
 ) -> Layout:
-    """Return what a worktree is to hold.
+    """Return the layout of a worktree.
 
     Arguments:
         sparse: directories, or files in them, to check out; empty for all.
         links: directories to share with the project.
         base: the commit to start from.
-        fresh: without *sparse*, check out what is at the top alone.
+        fresh: without *sparse*, check out only the files at the top level.
 
     Raises:
-        UsageError: what was asked for is not there, or leads out of the project.
+        UsageError: a directory does not exist, or is outside the project.
 
     """
     nothing = () if fresh else None
@@ -125,12 +125,12 @@ def layout_of(
 
 
 def planned(record: Record, settings: Settings, place: Project, prospect: Prospect, agent: str) -> Record:
-    """Add to a record what a sweep needs to know if its session is killed at any later moment.
+    """Add the data to a record that ``sweep`` needs if the session is killed later.
 
     Arguments:
-        record: just made.
-        prospect: what is known of it.
-        agent: what it runs, for people.
+        record: a new record.
+        prospect: the result of the checks.
+        agent: name of the agent or command, for people.
 
     """
     record = record._replace(
@@ -154,26 +154,26 @@ def planned(record: Record, settings: Settings, place: Project, prospect: Prospe
 
 
 def committer(place: Project, where: Git) -> Mapping[str, str]:
-    """Return environment variables that name a committer, where git knows none."""
+    """Return environment variables that name a committer, if git has none."""
     if place.repository is None:
         return {}
-    # The environment beats the configuration, also with a name that is empty, which git refuses.
+    # The environment overrides the configuration, even with an empty name, which git refuses.
     given = {name for name in where.env if name.startswith(("GIT_AUTHOR_", "GIT_COMMITTER_"))}
     names = privileges.FALLBACK_IDENTITY.keys()
     named = all(
         any(map(str.isalnum, where.env[name])) if name in given else place.repository.names_committer
         for name in names
     )
-    # What else is given, a date, may be wrong.
+    # Another variable, a date for example, may be wrong: then git itself must check them.
     known = (named and given <= names) or git.knows_committer(where)
     return {} if known else privileges.FALLBACK_IDENTITY
 
 
 def taken_ids(place: Project, where: Git, agent_id: str = "") -> set[str]:
-    """Return the agent ids that belong to a branch, or to what else is kept of a session.
+    """Return the agent ids in the names of branches and of other refs that a session has left.
 
     Arguments:
-        agent_id: look for this one only.
+        agent_id: search for this id only.
 
     """
     if place.repository is None:

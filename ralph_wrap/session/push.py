@@ -1,4 +1,4 @@
-"""Push a session's branch to a remote while the loop goes on."""
+"""Push a session's branch to a remote while the loop runs."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ if TYPE_CHECKING:
     from ralph_wrap.system.log import Log
     from ralph_wrap.system.process import Running
 
-_PATIENCE = 30.0  # seconds for what is still to be pushed at the end of the session
-_LOOK = 0.1  # seconds between two looks at whether somebody is in a hurry
-_GLANCE = 0.01  # seconds; with 0 the end of a command is never seen (Popen.communicate)
+_PATIENCE = 30.0  # seconds for the last push at the end of the session
+_LOOK = 0.1  # seconds between two checks for a second signal
+_GLANCE = 0.01  # seconds; with 0 Popen.communicate never notices the end of a command
 
 
 class Push:
-    """Has a branch on a remote follow the one here, one push at a time; nobody waits for any but the last.
+    """Pushes the local branch to a remote, one push at a time; the session waits only for the last push.
 
-    A branch of the session's own may be rewritten by its agent: then it is replaced there, but only what this
-    session itself has pushed: what anybody else has put there stays. Any other branch only moves forward.
+    The agent may rewrite a branch that the session created. Then the push replaces the remote branch, but
+    only commits that this session pushed. Commits of other users stay. Any other branch is only
+    fast-forwarded.
 
     Arguments:
-        remote: its name.
+        remote: name of the remote.
         branch: short name of the branch.
-        base: where the branch began; nothing is pushed before it has moved on.
-        own: the session has made it.
-        spare: called with the pids of the processes here that are not the agent's.
-        told: told of what was pushed, and of what could not be.
+        base: the commit that the branch started from; the first push needs a newer commit.
+        own: the session created the branch.
+        spare: called with the pids of our processes, which do not belong to the agent.
 
     """
 
@@ -52,13 +52,13 @@ class Push:
         self._own = own
         self._spare = spare
         self._told = told
-        self._there = ""  # what this session has pushed
+        self._there = ""  # the commit that this session has pushed
         self._base = base
         self._tried = base
         self._running: Running | None = None
 
     def start(self) -> None:
-        """Push what the branch holds now, unless it is there already or a push is still under way.
+        """Push the branch, unless it is pushed already or a push is still running.
 
         Raises:
             GitError: the branch cannot be read.
@@ -78,10 +78,10 @@ class Push:
         self._spare(self._running.pid)
 
     def finish(self, hurry: Callable[[], bool]) -> None:
-        """Push what is not there yet, once more what has failed before, and wait until that is done.
+        """Push the last commits, also after a failed push, and wait for the end of the push.
 
         Arguments:
-            hurry: asked again and again; whoever is in a hurry does not wait.
+            hurry: called repeatedly; if it returns true, the waiting ends.
 
         Raises:
             GitError: the branch cannot be read.
@@ -90,7 +90,7 @@ class Push:
         """
         deadline = time.monotonic() + _PATIENCE
         if self._running is None:
-            self._tried = self._there or self._base  # the network may have been away
+            self._tried = self._there or self._base  # try again: the network may work now
         try:
             self._await(deadline, hurry)
             if self._running is None and not hurry():
@@ -106,7 +106,7 @@ class Push:
                 self._fail("there was no time for it")
 
     def _await(self, deadline: float, hurry: Callable[[], bool]) -> None:
-        """Wait for the push that is under way."""
+        """Wait for the running push."""
         while self._running is not None and not self._has_ended(self._running, _LOOK):
             if hurry() or time.monotonic() >= deadline:
                 return

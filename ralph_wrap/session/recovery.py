@@ -1,6 +1,6 @@
-"""What a session has left that its owner will not finish any more: worktree, branch, report.
+"""Finish a session whose owner is dead: save and remove its worktree, write its report.
 
-A record is a file that an agent can write: no path and no name of a branch is taken from it unchecked.
+An agent can write the file of a record. So each path and each name of a branch in it is checked first.
 """
 
 from __future__ import annotations
@@ -31,15 +31,14 @@ if TYPE_CHECKING:
     from ralph_wrap.worktree.model import LinkedWorktree
     from ralph_wrap.worktree.remove import Outcome
 
-_KILLED = 137  # exit status of a process that SIGKILL ended, as a shell counts it
+_KILLED = 137  # exit status of a process that was killed by SIGKILL, in the numbers of a shell
 
 
 class Remains:
-    """What is left of one session; whoever looks at it has locked it.
+    """The worktree, branch and report of one session; the caller holds the session's lock.
 
     Arguments:
-        home: the registry that the session is in.
-        told: of everything that happens.
+        home: the registry with the session.
 
     """
 
@@ -72,21 +71,21 @@ class Remains:
 
     @property
     def directory(self) -> Path:
-        """The session's own directory."""
+        """Directory of the session."""
         return self._home.sessions / self._record.session
 
     def worktree(self) -> LinkedWorktree | None:
-        """Return the session's worktree, ``None`` if there is none (any more).
+        """Return the session's worktree, ``None`` if it does not exist (any more).
 
         Raises:
-            RefusedError: there is one, or may be, but it cannot be saved from here.
-            OSError: something of it cannot be read or moved.
+            RefusedError: the worktree exists, or may exist, but we cannot save it from here.
+            OSError: a file of it cannot be read or moved.
 
         """
         record, repository = self._record, self._place.repository
         if repository is None and record.branch is not None:
             reason = self._place.obstacle.message if self._place.obstacle else "there is no repository"
-            raise RefusedError(f"its work cannot be looked at: {reason}", "ralph-wrap doctor")
+            raise RefusedError(f"its work cannot be read: {reason}", "ralph-wrap doctor")
         path = self._place.root / project.WORKTREES / record.session
         tree = None
         if repository is not None and record.branch is not None and record.base is not None:
@@ -99,11 +98,11 @@ class Remains:
     def leave(
         self, tree: LinkedWorktree, survivors: tuple[int, ...] = (), *, for_good: bool = False
     ) -> Outcome:
-        """Save and remove the worktree as the session's own end would have, and tell what became of it.
+        """Save and remove the worktree, as the session would have done at its end; return the outcome.
 
         Arguments:
-            survivors: processes of the session that cannot be ended.
-            for_good: whatever the session was told, the worktree is not wanted any more.
+            survivors: processes of the session that cannot be killed.
+            for_good: remove the worktree even if the session should have kept it.
 
         """
         site = self._site
@@ -113,15 +112,15 @@ class Remains:
         return site.leave(tree, self._home.trash, survivors, unstarted=self._record.state == "starting")
 
     def drop_unused_branch(self, tree: LinkedWorktree | None, outcome: Outcome | None) -> None:
-        """Delete a branch that nothing came of.
+        """Delete the branch if the session left no work on it.
 
         Raises:
-            GitError: it has moved in this very moment; it stays.
+            GitError: the branch has moved at this moment, and stays.
             OSError: the repository cannot be locked.
 
         """
         record, repository = self._record, self._place.repository
-        # Somebody who was killed after it may have saved something before us.
+        # An earlier sweep, which was killed, may have saved work already.
         if git.refs(
             self._site.where, f"refs/heads/ralph/{record.id}-wip", f"refs/ralph/snapshots/{record.id}/"
         ):
@@ -132,13 +131,13 @@ class Remains:
             drop_branch_at(self._site.where, repository.common_dir, record.branch, record.base)
 
     def write_report(self, outcome: Outcome | None) -> None:
-        """Write the report of a session that was killed, or complete that of one that was nearly done.
+        """Write the report of a killed session, or complete the report that it began.
 
         Arguments:
-            outcome: what became of the worktree; ``None`` if there was none any more.
+            outcome: outcome of saving and removing the worktree; ``None`` if it did not exist any more.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: the report cannot be written.
 
         """
         record = self._record

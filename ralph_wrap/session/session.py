@@ -1,16 +1,16 @@
 """The life of a session: register, isolate or fall back, loop, save, remove, release.
 
-Everything that is taken is given back by one stack behind one idempotent :meth:`Session.close`, on every
-way out: the end of the ``with`` block, an exception, a signal, the interpreter's exit. Its order is the
-reverse of the taking:
+One stack behind one idempotent :meth:`Session.close` releases every resource. It runs at each kind of end:
+the end of the ``with`` block, an exception, a signal, the interpreter's exit. Its order is the reverse of the
+acquisition:
 
-1. end what the agent has left running, so that nothing writes any more;
+1. end the processes that the agent left running, so that no process writes any more;
 2. save and remove the worktree (``worktree.remove.finish`` decides);
-3. delete a branch that nobody has any use for, push one that somebody may have;
+3. delete a branch without commits and saved work, push any other one;
 4. write the report, move the record, free the id;
-5. tell how it ended.
+5. print how the session ended.
 
-A step that fails is told by name, and the next ones run all the same.
+If a step fails, the session logs its name, and the next steps run all the same.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ if TYPE_CHECKING:
     from ralph_wrap.worktree.model import LinkedWorktree
     from ralph_wrap.worktree.remove import Outcome
 
-_READER_PATIENCE = 60.0  # seconds to wait at the end for whoever reads our stdout
+_READER_PATIENCE = 60.0  # seconds to wait at the end for the reader of our stdout
 
 
 class Session:
-    """One loop of an agent, isolated in a worktree of its own, that ends without losing anything.
+    """One loop of an agent, isolated in its own worktree; it loses no work, at any kind of end.
 
     ::
 
@@ -62,22 +62,22 @@ class Session:
         session.report
 
     Arguments:
-        settings: how it runs.
+        settings: the settings of the session.
         environ: the environment; normally ``os.environ``.
-        place: what the project directory belongs to, if that is known already.
-        log: where it tells what happens; normally our stderr.
-        signals: entered handlers; without them INT, TERM, HUP and QUIT are handled while the session is
-            entered, if it is entered in the main thread.
-        whole_process: this process is there for the session alone: orphans of the agent come to it, and
-            all its children are ended with the session. Otherwise only those processes are ended that
-            carry this session's ``RALPH_SESSION_ID`` in their environment.
+        place: the project, if it is known already.
+        log: logs what happens; normally on our stderr.
+        signals: signal handlers that were entered. Without them the session handles INT, TERM, HUP and QUIT
+            itself, if it is entered in the main thread.
+        whole_process: this process serves only the session. It adopts orphans of the agent, and ends all its
+            children with the session. Otherwise the session ends only the processes that have its
+            ``RALPH_SESSION_ID`` in their environment.
 
     Attributes:
-        report: how it ended; from leaving on.
+        report: the report; it exists after the end of the ``with`` block.
 
     Raises:
-        UsageError: a setting is wrong; nothing was made.
-        RalphError: the session cannot be had; nothing is left of it but its report.
+        UsageError: a setting is wrong; the session created nothing.
+        RalphError: the session cannot start; only its report is left.
 
     """
 
@@ -127,14 +127,14 @@ class Session:
 
     @property
     def workspace(self) -> Workspace:
-        """Where the agent works.
+        """The directory, worktree and branch in which the agent works.
 
         Raises:
             RuntimeError: the session was not entered.
 
         """
         if self._workspace is None:
-            raise RuntimeError("a session has a workspace once it is entered")
+            raise RuntimeError("enter the session first: it has no workspace before")
         return self._workspace
 
     def run(self) -> LoopResult:
@@ -142,7 +142,7 @@ class Session:
 
         Raises:
             AgentError: the agent cannot be executed.
-            SetupError: the worktree could not be made ready for it.
+            SetupError: the setup command failed.
 
         """
         from ralph_wrap.loop import Driver, Listener  # noqa: PLC0415 -- see load_the_rest
@@ -163,7 +163,7 @@ class Session:
         return self._result
 
     def close(self) -> None:
-        """Give everything back; a second call does nothing."""
+        """Release every resource; a second call does nothing."""
         if not self._closed:
             self._closed = True
             self._stack.close()
@@ -217,14 +217,14 @@ class Session:
         if (tree := workspace.tree) is not None:
             self._stack.callback(self._step, "drop an unused branch", lambda: self._drop_unused_branch(tree))
             self._stack.callback(self._step, "remove the worktree", lambda: self._leave(tree))
-        load_the_rest(self._log)  # for who works in the plain root: nobody has until now
+        load_the_rest(self._log)  # a session in the plain root has not called it yet
         if self._whole_process:
             process_tree.become_subreaper()
         self._hand_over()
         self._introduce()
 
     def _hand_over(self) -> None:
-        """Write down that somebody may work in the workspace from now on, before anybody can."""
+        """Record that the agent may write to the workspace from now on; this comes before its start."""
         now = recorded(self._claim.record, self.workspace)
         if self.workspace.tree is None:
             self._note(state="running", branch=None, base=None, workspace=now.workspace)
@@ -232,7 +232,8 @@ class Session:
         try:
             self._claim.update(state="running", branch=now.branch, base=now.base, workspace=now.workspace)
         except OSError as error:
-            # Should we be killed, a sweep would take the agent's work for a checkout that was cut short.
+            # Without this entry a sweep, after a SIGKILL, would treat the agent's work as an unfinished
+            # checkout.
             raise RalphError(
                 f"the session's record cannot be written: {error.strerror}", "is the disk full?"
             ) from error
@@ -296,7 +297,7 @@ class Session:
 
     def _leave(self, tree: LinkedWorktree) -> None:
         self._note(state="ending")
-        # Without an agent's work there is nothing for anybody to come back to.
+        # If no agent ran, the worktree has no work to keep for later.
         settings = self._settings._replace(background=self._settings.background and self._agent_started)
         self._outcome = self._site._replace(settings=settings).leave(
             tree, self._claim.registry.trash, self._survivors, hurry=lambda: self._signals.stop.terms > 1
@@ -309,7 +310,7 @@ class Session:
             self._claim.release()
 
     def _refill(self) -> None:
-        if self._workspace is not None and not self._signals.stop.terms:  # who sends TERM wants us all gone
+        if self._workspace is not None and not self._signals.stop.terms:  # after TERM, start no new process
             self._site.refill()
 
     def _push(self) -> None:
@@ -327,7 +328,7 @@ class Session:
             self._log.event("session.failed", traceback=traceback_of(self._failure))
         self.report = self._make_report()
         if self._claim.directory.is_symlink():
-            raise OSError(errno.ELOOP, "somebody put a symlink in its place", str(self._claim.directory))
+            raise OSError(errno.ELOOP, "it was replaced by a symlink", str(self._claim.directory))
         files.replace(self._claim.directory / "report.json", self.report.to_json())
 
     def _tell_end(self) -> None:
@@ -347,7 +348,7 @@ class Session:
         if tree is not None:
             with contextlib.suppress(GitError, OSError):
                 commits = git.count_commits(self._site.where, tree.base, f"refs/heads/{tree.branch}")
-        stop = self._signals.stop  # asked last: a signal may have come until now
+        stop = self._signals.stop  # read last: a signal may arrive until now
         result = (self._result.ended_by, self._result.status) if self._result else None
         ended_by, status = how_it_ended(result, stop.first, self._failure, agent_started=self._agent_started)
         report = SessionReport.of(

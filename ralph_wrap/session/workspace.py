@@ -1,4 +1,4 @@
-"""Where an agent works: a worktree of its own, or, loudly, the plain project root."""
+"""The workspace of an agent: its own worktree or, with a warning, the plain project root."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ _HOOKS_OFF_SINCE = (2, 31)  # GIT_CONFIG_COUNT: configuration for one process tr
 
 
 class Workspace(NamedTuple):
-    """Where an agent works.
+    """The workspace of an agent.
 
     Attributes:
         path: top level of the worktree, or the plain project root.
         tree: the worktree; ``None`` in the plain project root.
-        lock: on the plain project root, so that no second session works in it.
-        fallback: why it is not isolated, if isolation was wanted.
-        lookout: sees what changes outside the worktree.
+        lock: lock on the plain project root, so that no second session works in it.
+        fallback: reason for the plain project root, if isolation was wanted.
+        lookout: detects changes outside the worktree.
 
     """
 
@@ -61,7 +61,7 @@ class Workspace(NamedTuple):
 
     @property
     def branch(self) -> str | None:
-        """The branch that was checked out in the worktree."""
+        """The branch that the session checked out in the worktree."""
         return self.tree.branch if self.tree else None
 
     @property
@@ -70,30 +70,30 @@ class Workspace(NamedTuple):
         return self.tree.base if self.tree else None
 
     def directory(self, prefix: Path) -> Path:
-        """Return a directory in it, or the nearest one above that is there: not all is committed."""
+        """Return a directory in it, or the nearest parent that exists: a commit may lack the directory."""
         found = self.path / prefix
         while not found.is_dir() and found != self.path:
             found = found.parent
         return found
 
     def look_outside(self, when: str) -> bool:
-        """Tell what has changed outside it since the last time, and whether anything has."""
+        """Log the changes outside it since the last call, and return whether there are any."""
         return self.lookout is not None and self.lookout.look(when)
 
     def git(self, where: Git) -> Git:
-        """Return git in it, which does not see linked directories."""
+        """Return git for it; this git ignores linked directories."""
         return where._replace(cwd=self.path) if self.tree is None else self.tree.git(where)
 
 
 def recorded(record: Record, workspace: Workspace | None) -> Record:
-    """Return a session's record with the workspace that it has, which may not be the one that was planned."""
+    """Return a session's record with its actual workspace; the plan may have been another one."""
     if workspace is None:
         return record._replace(branch=None, base=None, workspace=None)
     return record._replace(branch=workspace.branch, base=workspace.base, workspace=os.fspath(workspace.path))
 
 
 class Site(NamedTuple):
-    """Where and for whom a workspace is made, and left again.
+    """Creates and leaves the workspace of a session.
 
     Attributes:
         settings: of the session.
@@ -102,11 +102,10 @@ class Site(NamedTuple):
         base: the commit to start from; ``None`` if there is none.
         record: of the session.
         environ: our environment.
-        told: of everything that happens.
-        stopped: tells that the session is to end.
+        stopped: returns whether the session must end.
         meanwhile: called once while git checks the files out.
-        layout: what of the repository a worktree holds.
-        hidden: git is known to ignore the worktrees already.
+        layout: the files of the repository that the worktree contains.
+        hidden: git already ignores the directory of the worktrees.
 
     """
 
@@ -123,16 +122,16 @@ class Site(NamedTuple):
     hidden: bool = False
 
     def open(self, obstacle: IsolationError | None) -> Workspace:
-        """Make a worktree, or fall back to the plain project root as the settings allow.
+        """Create a worktree, or fall back to the plain project root if the settings allow it.
 
         Arguments:
-            obstacle: why there cannot be a worktree.
+            obstacle: reason why a worktree is impossible.
 
         Raises:
-            IsolationError: isolation is required and cannot be had.
+            IsolationError: isolation is required and impossible.
             PlainRootBusyError: another session works in the plain project root.
-            BranchBusyError: the branch asked for is checked out elsewhere.
-            StoppedError: a signal came.
+            BranchBusyError: the requested branch is checked out elsewhere.
+            StoppedError: a signal arrived.
 
         """
         if self.settings.isolation is Isolation.OFF:
@@ -176,10 +175,10 @@ class Site(NamedTuple):
     def _made(self, repository: Repository, base: str, look: Callable[[], object]) -> LinkedWorktree:
         def meanwhile() -> None:
             self.meanwhile()
-            look()  # second: until then both cores are busy
+            look()  # after meanwhile(): until then both processor cores are busy
 
         def beside() -> None:
-            look()  # first: git takes longer for it than for a look at one that is warm
+            look()  # first: it takes git longer than the check of a warm worktree
             self.meanwhile()
 
         one = self._supply.choose(repository, base, self._path.parent, self._branch, beside)
@@ -221,7 +220,7 @@ class Site(NamedTuple):
         return self.settings.branch or f"ralph/{self.record.id}"
 
     def _abandon(self, tree: LinkedWorktree) -> None:
-        """Take back a warm worktree that cannot be used after all; what somebody has done in it is saved."""
+        """Return a warm worktree that cannot be used; changes in it are saved."""
         plain = self._replace(settings=Settings(project=self.place.root, command=()))
         plain.leave(tree, self.place.root / project.RUN / "trash", (), unstarted=True)
 
@@ -245,10 +244,10 @@ class Site(NamedTuple):
         )
 
     def refill(self) -> None:
-        """Have the pool filled, in the background.
+        """Fill the pool in a background process.
 
         Raises:
-            OSError: that cannot be started.
+            OSError: the process cannot be started.
 
         """
         self._supply.refill()
@@ -299,13 +298,13 @@ class Site(NamedTuple):
         unstarted: bool = False,
         hurry: Callable[[], bool] = lambda: False,
     ) -> Outcome:
-        """Save and remove a session's worktree, and tell what became of it.
+        """Save and remove a session's worktree, and return the outcome.
 
         Arguments:
-            trash: where it goes.
-            survivors: processes of the agent that could not be ended.
-            unstarted: no agent has worked in it.
-            hurry: asked after the save; whoever has no time then leaves the removal to the next start.
+            trash: the directory to move the worktree to.
+            survivors: processes of the agent that could not be killed.
+            unstarted: no agent has run in the worktree.
+            hurry: called after the save; if it returns true, the next start removes the worktree.
 
         """
         settings = self.settings
@@ -353,9 +352,9 @@ class Site(NamedTuple):
         return outcome
 
     def drop_branch(self, tree: LinkedWorktree, outcome: Outcome) -> None:
-        """Delete a session's branch if it is of no use to anybody, and tell so.
+        """Delete a session's branch if it has no commits and no saved work, and log this.
 
-        Snapshots of its iterations are; without the branch, `drop` would never see to them.
+        A branch with snapshots of iterations stays: without the branch, `drop` would never delete them.
         """
         if git.refs(self.where, f"refs/ralph/snapshots/{self.record.id}/"):
             return
@@ -365,14 +364,14 @@ class Site(NamedTuple):
             self.told.event("branch.deleted", branch=tree.branch)
 
     def _live_ids(self) -> set[str]:
-        """Return the ids of the sessions that are not finished, ours among them."""
+        """Return the ids of the sessions that are not finished, including ours."""
         for registry in project.registries(self.place, self.environ):
             if registry.has(self.record.id):
                 return {path.stem for path in registry.agents.glob("*.json")}
         return set()
 
     def agent_environment(self, workspace: Workspace) -> dict[str, str]:
-        """Return what an agent gets as its environment, and warn if hooks cannot be kept out of it."""
+        """Return the environment of the agent, and warn if its hooks cannot be switched off."""
         repository = self.place.repository
         environ = git.environment(self.environ) | {
             "RALPH_AGENT_ID": self.record.id,

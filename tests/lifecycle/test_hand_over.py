@@ -104,7 +104,7 @@ def test_a_disk_that_takes_no_snapshot_does_not_end_the_loop(repo: Repo) -> None
     script = 'echo > new; cd "$RALPH_PROJECT/.git/refs"; mkdir -p ralph; touch ralph/snapshots'
     result = run(repo.path, "-n", "2", *SH, script)
     assert result.ending == ("max-iterations", 2, 0)
-    assert "no snapshot of what iteration 1 has left uncommitted" in result.stderr
+    assert "no snapshot of the uncommitted work of iteration 1" in result.stderr
 
 
 @pytest.mark.parametrize(("first", "stays"), [("echo 1 > one", True), (":", False)])
