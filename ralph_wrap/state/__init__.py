@@ -1,1 +1,1 @@
-"""What is on disk about sessions."""
+"""The files about sessions on disk."""

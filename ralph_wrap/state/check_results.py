@@ -1,7 +1,7 @@
-"""What the project's ``check`` has said of branches, so that it need not run again to be known.
+"""The results of the project's ``check`` for branches, so that commands can show them without a new run.
 
-One file, ``.ralph/run/checks.json``: by the tip that was to land, what came of it. It is a note and nothing
-more: nobody lands because of it, and what cannot be read counts as nothing.
+The file ``.ralph/run/checks.json`` maps the tip of each checked branch to its result. It is only for display:
+``merge`` never relies on it. Unreadable content is ignored.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 VERSION = 1
-"""Of the file."""
+"""Version of the file format."""
 
 _FILE = "checks.json"
-_KEPT = 1000  # of the newest
-_LARGEST = 1 << 20  # bytes
+_KEPT = 1000  # number of the newest results to keep
+_LARGEST = 1 << 20  # maximum size of the file in bytes
 
 
 class Check(NamedTuple):
-    """How the check ended for a branch.
+    """The result of the check for a branch.
 
     Attributes:
         status: exit status; 0 is a pass.
         target: short name of the branch that it was merged with.
-        onto: where that was.
+        onto: commit of the target branch.
         ended: UTC, ISO 8601.
         command: hash of the command's text.
 
@@ -43,7 +43,7 @@ class Check(NamedTuple):
 
     @property
     def passed(self) -> bool:
-        """Whether it was satisfied."""
+        """Whether the check passed."""
         return self.status == 0
 
 
@@ -73,15 +73,15 @@ def _checked(entry: Mapping[str, Any]) -> Check | None:
 
 
 def keep(run: Path, tip: str, check: Check) -> None:
-    """Write down how a check has ended; one writer at a time.
+    """Record the result of a check; a lock allows one writer at a time.
 
     Arguments:
         run: ``.ralph/run`` of the project.
-        tip: of the branch.
-        check: how.
+        tip: commit of the branch.
+        check: the result.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
 
     """
     known = results(run)

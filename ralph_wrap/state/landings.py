@@ -1,7 +1,7 @@
-"""What ``ralph-wrap merge`` has moved, so that a look outside does not take it for somebody else's doing.
+"""The branches that ``ralph-wrap merge`` moved; sessions do not report these changes as leaks.
 
-One line a landing, in ``.ralph/run/landings.jsonl``: the branch, from where, to where. It is a note, and
-nothing more: what cannot be read counts as nothing, and then the change is told as any other.
+``.ralph/run/landings.jsonl`` has one line for each landing: the branch, the commits before and after. The
+file is only a hint. If a line cannot be read, sessions report the change like any other.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 IN_PROGRESS = "landing.json"
-"""In ``.ralph/run`` while one moves files, and after it was killed at that."""
+"""File in ``.ralph/run`` that exists while ``merge`` moves files; it stays if ``merge`` is killed."""
 
 _FILE = "landings.jsonl"
-_KEPT = 500  # of the newest
+_KEPT = 500  # number of the newest lines to keep
 
 Landing = tuple[str, str, str]
 """Full name of the branch, object ids before and afterwards."""
 
 
 def note(run: Path, ref: str, old: str, new: str) -> None:
-    """Write down that a branch was moved; one writer at a time.
+    """Record that a branch was moved; a lock allows one writer at a time.
 
     Arguments:
         run: ``.ralph/run`` of the project.
@@ -34,7 +34,7 @@ def note(run: Path, ref: str, old: str, new: str) -> None:
         new: object id afterwards.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
 
     """
     rows = [*_rows(run)[-_KEPT + 1 :], json.dumps([ref, old, new]).encode()]
@@ -42,7 +42,7 @@ def note(run: Path, ref: str, old: str, new: str) -> None:
 
 
 def read(run: Path) -> frozenset[Landing]:
-    """Return what was moved lately."""
+    """Return the recent landings."""
     found = set()
     for row in _rows(run):
         try:
@@ -54,7 +54,7 @@ def read(run: Path) -> frozenset[Landing]:
 
 
 def is_moving(run: Path) -> bool:
-    """Tell whether files are being moved at this moment, or somebody was killed at that."""
+    """Tell whether ``merge`` is moving files now, or was killed while it moved them."""
     return (run / IN_PROGRESS).exists()
 
 

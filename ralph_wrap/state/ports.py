@@ -10,22 +10,22 @@ if TYPE_CHECKING:
 
 _ID = re.compile(r"[0-9a-f]{4}")
 _FIRST_PORT = 20_000
-_PORTS = 10  # that a session may count on
+_PORTS = 10  # number of ports of a session
 _RANGES = 4_000
-_CHOICES = (1, 40_503, 30_011)  # such that no id has all of its ranges in common with another one
+_CHOICES = (1, 40_503, 30_011)  # with these factors no two ids have all their ranges in common
 
 
 def port_for(agent_id: str, live: Collection[str]) -> int:
-    """Return the first of ten ports that no other session's agent is told to use.
+    """Return the first of ten ports for the servers of an agent; other sessions get other ports.
 
-    Each id has three ranges, and its session takes the first that none of the others has among its own.
-    So nobody needs to know which one they took: of two sessions, one has seen the other. With a hundred
-    others, fewer than one of two thousand finds none and shares its first. Whether somebody else has bound
-    a port is not looked at: it may be otherwise when the agent wants it.
+    Each id has three ranges. A session takes its first range that is not among the three of another session.
+    It need not know which range the other session took: of two sessions, the later one sees the earlier one.
+    With a hundred other sessions, fewer than one in two thousand finds no free range; it shares its first.
+    The function does not check whether a process has bound a port: this may change until the agent starts.
 
     Arguments:
-        agent_id: whose agent it is.
-        live: ids of the sessions that are not finished; its own, and what is no id, are passed over.
+        agent_id: id of the session.
+        live: ids of the sessions that are not finished; its own id and invalid ids are ignored.
 
     """
     others = {other for other in live if other != agent_id and _ID.fullmatch(other)}
@@ -35,5 +35,5 @@ def port_for(agent_id: str, live: Collection[str]) -> int:
 
 
 def _ranges(agent_id: str) -> tuple[int, ...]:
-    # 65,537 is prime, so that each factor leads from every id to another number.
+    # 65,537 is prime, so each factor maps different ids to different numbers.
     return tuple((int(agent_id, 16) + 1) * factor % 65_537 % _RANGES for factor in _CHOICES)

@@ -1,4 +1,4 @@
-"""The project: what the user's directory belongs to, and where its state is kept."""
+"""The project of a directory: its root, its checkout, its repository, and the directories of its state."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 WORKTREES = Path(".ralph/worktrees")
-"""Where the worktrees are, below the project root."""
+"""Directory of the worktrees, below the project root."""
 
 RUN = Path(".ralph/run")
-"""Where everything else of ours is."""
+"""Directory of all other files of ralph-wrap, below the project root."""
 
 POOL = RUN / "pool"
-"""Where warm worktrees wait for sessions."""
+"""Directory of warm worktrees, below the project root."""
 
 _OUR_WORKTREE = re.compile(r"(.+)/\.ralph/worktrees/[^/]+", re.DOTALL)
 
 
 class Project(NamedTuple):
-    """Where a session works.
+    """A project, and the checkout in it from which the user started.
 
     Attributes:
         checkout: top level of the checkout that the user is in; without a repository, the directory itself.
-        root: the project root, where ``.ralph`` is. The same as *checkout*, but for who starts inside one
-            of our worktrees: that belongs to the outer one's project, and its worktree goes beside the
-            outer one's, not into it.
-        prefix: the user's place below *checkout*.
-        repository: of *checkout*.
-        obstacle: why there is no repository to make a worktree from.
+        root: the project root with the directory ``.ralph``. It is usually *checkout*. If the user starts in
+            one of our worktrees, it is the root of the outer project. Then a nested session gets a worktree
+            beside the outer session's worktree, not inside it.
+        prefix: path of the user's directory below *checkout*.
+        repository: of *checkout*; ``None`` if there is none.
+        obstacle: reason why no worktree can be created.
 
     """
 
@@ -57,14 +57,14 @@ class Project(NamedTuple):
 def find(
     directory: Path, environ: Mapping[str, str], meanwhile: Callable[[], object] = lambda: None
 ) -> Project:
-    """Find out what a directory belongs to.
+    """Find the project of a directory.
 
     Arguments:
-        directory: is looked at.
-        meanwhile: called while git looks, unless there is no git.
+        directory: the directory that the user named.
+        meanwhile: called while git runs; not called without git.
 
     Raises:
-        UsageError: it is not there, or not a directory.
+        UsageError: the directory does not exist, or is not a directory.
 
     """
     try:
@@ -105,7 +105,7 @@ def repository_of(place: Project) -> Repository:
     """Return the repository of a project.
 
     Raises:
-        RalphError: there is none, or git cannot be used in it.
+        RalphError: there is no repository, or git cannot use it.
 
     """
     if place.repository is None:
@@ -114,9 +114,10 @@ def repository_of(place: Project) -> Repository:
 
 
 def registries(project: Project, environ: Mapping[str, str]) -> Iterator[Registry]:
-    """Yield every place where sessions of this project may be registered, the normal one first.
+    """Yield every registry that may have sessions of this project, the normal one first.
 
-    At least one; but not a second one that only somebody else can see, root say, who has become the owner.
+    There is at least one. A second registry that we cannot read is left out. It may belong to root: a process
+    that has become the owner of the project cannot read it any more.
     """
     inside = not _symlink(project)
     if inside:
@@ -127,8 +128,8 @@ def registries(project: Project, environ: Mapping[str, str]) -> Iterator[Registr
 
 
 def _away(project: Project, environ: Mapping[str, str]) -> Registry:
-    """Return where sessions are registered if they cannot be in the project."""
-    import hashlib  # noqa: PLC0415 -- seldom needed, and slow
+    """Return the registry outside the project, for a project that cannot hold one."""
+    import hashlib  # noqa: PLC0415 -- seldom needed, and slow to load
 
     key = hashlib.sha256(os.fsencode(project.root)).hexdigest()[:16]
     return Registry(_state(environ) / key)
@@ -150,15 +151,15 @@ def _state(environ: Mapping[str, str]) -> Path:
 
 
 def has_ownerless(project: Project, environ: Mapping[str, str]) -> bool:
-    """Tell, in a few milliseconds, whether there may be sessions whose owner is dead."""
+    """Tell within a few milliseconds whether there may be sessions with a dead owner."""
     if not _symlink(project) and Registry(project.root / RUN).has_ownerless():
         return True
-    # Where there is no other place, its name, a hash, is not needed.
+    # Without a state directory there is no second registry, and its name, a hash, is not needed.
     return os.access(_state(environ), os.F_OK) and _away(project, environ).has_ownerless()
 
 
 def has_trash(project: Project) -> bool:
-    """Tell whether removed worktrees may be left: normally they are deleted as soon as they are removed."""
+    """Tell whether removed worktrees may still be on the disk; usually they are deleted at once."""
     with contextlib.suppress(OSError), os.scandir(Registry(project.root / RUN).trash) as entries:
         if any(entries):
             return True
@@ -170,17 +171,17 @@ def has_trash(project: Project) -> bool:
 def register(
     project: Project, environ: Mapping[str, str], claim: Callable[[Registry], Claim]
 ) -> tuple[Claim, IsolationError | None]:
-    """Register a session in the first place where that is possible.
+    """Register a session in the first registry that works.
 
     Arguments:
-        claim: registers in a registry that is ready.
+        claim: registers the session in a registry.
 
     Returns:
-        The claim, and why it is not in the project itself: without that, no worktree can be had.
+        The claim, and the reason if it is outside the project: then the session cannot have a worktree.
 
     Raises:
-        NoIdLeftError: every id is taken.
-        RalphError: there is no such place.
+        NoIdLeftError: no id is free.
+        RalphError: no registry works.
 
     """
     problem: IsolationError | None = None
@@ -196,12 +197,12 @@ def register(
                 f"it must be a directory that user id {os.geteuid()} can write, on a disk that is not full",
             )
     raise RalphError(
-        "no place for the session's records can be had", "set XDG_STATE_HOME to a writable directory"
+        "no directory for the session's records can be written", "set XDG_STATE_HOME to a writable directory"
     )
 
 
 def _symlink(project: Project) -> Path | None:
-    """Return which of our directories is a symlink: it may lead out, and git looks behind none."""
+    """Return our first directory that is a symlink: it may lead out of the project, and git stops there."""
     run = project.root / RUN
     places = (run.parent, run, project.root / WORKTREES, run / "agents", run / "sessions", run / "trash")
     return next((place for place in places if place.is_symlink()), None)

@@ -1,4 +1,4 @@
-"""One record: what stands in it, and what is made of a file that somebody else may have written."""
+"""One record: its fields, and the checks of a file that an agent may have written."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 VERSION = 1
-"""Of the records; a higher one was written by a newer ralph-wrap."""
+"""Version of the record format; a newer ralph-wrap writes a higher one."""
 
 _ID = re.compile(r"[0-9a-f]{4}")
 _SESSION = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{4}")
 
 
 class Record(NamedTuple):
-    """What is known of one session while it lives; paths are absolute.
+    """The recorded data of one session; paths are absolute.
 
     Attributes:
-        branch: what it works on, or will; ``None`` if it works in the plain project root.
+        branch: the branch of its worktree; ``None`` if it works in the plain project root.
         base: the commit that the branch starts from.
-        workspace: where it works, or will.
-        state: ``starting`` (its worktree is not made yet), ``running``, ``ending`` or ``finished``.
-        keep_worktree: whoever ends it leaves the worktree.
-        on_dirty: the same if the worktree is dirty: ``wip`` or ``keep``.
-        drop_empty: whoever ends it deletes a branch that nothing came of.
-        background: whoever ends it saves, but leaves the worktree to ``ralph-wrap rm``.
-        marked: the registration of its worktree bears a mark. Earlier versions wrote none.
-        lock_inode: of its lock's file, 0 if that is not known. In a copy of the project it is another one.
-        file_mode: the repository's file system knows executable files.
-        symlinks: the same of symlinks.
-        extra: keys that this version does not know, kept as they are.
+        workspace: the worktree, or the plain project root.
+        state: ``starting`` (it has no worktree yet), ``running``, ``ending`` or ``finished``.
+        keep_worktree: the worktree stays at the end of the session.
+        on_dirty: uncommitted work at the end: ``wip`` saves it and removes the worktree, ``keep`` keeps both.
+        drop_empty: at the end, a branch without commits and saved work is deleted.
+        background: at the end, the work is saved, and the worktree stays until ``ralph-wrap rm``.
+        marked: the registration of its worktree has a mark. Earlier versions wrote none.
+        lock_inode: inode of its lock's file, 0 if unknown. In a copy of the project the inode differs.
+        file_mode: the repository's file system supports executable files.
+        symlinks: the repository's file system supports symlinks.
+        extra: keys that this version does not know; they are kept unchanged.
 
     """
 
@@ -68,22 +68,22 @@ class Record(NamedTuple):
 
     @property
     def owner(self) -> Identity:
-        """The process whose session it is."""
+        """The process that runs the session."""
         return Identity(self.pid, self.start_time, self.boot_id, self.pid_namespace, self.host)
 
     def to_json(self) -> bytes:
-        """Return the record as it stands on disk."""
+        """Return the record in its format on disk."""
         known = self._asdict()
         extra = known.pop("extra")
         return json.dumps({**extra, "version": VERSION, **known}, indent=1).encode() + b"\n"
 
 
 class Unreadable(NamedTuple):
-    """A record that cannot be understood.
+    """A record that this version cannot read.
 
     Attributes:
         id: the name of its file.
-        reason: why.
+        reason: the error, for people.
 
     """
 
@@ -92,7 +92,7 @@ class Unreadable(NamedTuple):
 
 
 def read(path: Path) -> Record | Unreadable:
-    """Read one record, whatever somebody made of the file."""
+    """Read one record; any content of the file is handled."""
     name = path.stem if path.name != "record.json" else path.parent.name.rpartition("-")[2]
     try:
         return _checked(json.loads(files.read(path)), name)
@@ -132,7 +132,7 @@ def _checked(loaded: Any, name: str) -> Record:
         raise ValueError("an id of the wrong form")
     if record.on_dirty not in {"wip", "keep"}:
         raise ValueError("a word that is not known")
-    # Its lock is looked for under the id: that of another record would tell nothing about this one.
+    # The lock is found by the id. The lock of another record proves nothing about this one.
     if record.id != name or not record.session.endswith(f"-{name}"):
         raise ValueError("an id that is not its own")
     started(record.session)  # raises ValueError for a day or an hour that does not exist
@@ -140,8 +140,8 @@ def _checked(loaded: Any, name: str) -> Record:
 
 
 def started(session: str) -> datetime:
-    """Return when a session began, which its id tells."""
-    # Not by strptime(), which loads the locale: every start would wait for that.
+    """Return the start time of a session, from its id."""
+    # strptime() would load the locale, and slow every start.
     day, time = session[:8], session[9:15]
     year, month, date = map(int, (day[:4], day[4:6], day[6:]))
     hour, minute, second = map(int, (time[:2], time[2:4], time[4:]))

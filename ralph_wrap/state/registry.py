@@ -1,7 +1,7 @@
-"""Agent records on disk: who is here, under which id.
+"""Agent records on disk: the sessions that are not finished, and their ids.
 
-Order that everything else relies on: the lock is taken before the record appears and freed after it has
-gone. So a record whose lock is free has a dead owner, never one that is about to take it.
+All other code relies on this order: a session takes its lock before its record appears, and frees the lock
+after the record has gone. So if the lock of a record is free, its owner is dead.
 
 A record that cannot be read, or comes from a newer version, is reported as such and never touched.
 """
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from ralph_wrap.system.liveness import Identity
 
 AGENT_LOCK = "agent.lock"
-"""In the directory of a session."""
+"""Name of a lock in the directory of a session; its agents inherit it."""
 
 _IDS = 1 << 16
 _LOOKS = 10
-_PAUSE = 0.01  # seconds between them
+_PAUSE = 0.01  # seconds between attempts
 _ID = re.compile(r"[0-9a-f]{4}")
 _NAMESPACE = re.compile(r"pid:\[([0-9]{1,20})\]")  # namespaces(7)
 
@@ -40,7 +40,7 @@ class Registry(NamedTuple):
     """The records of one project.
 
     Attributes:
-        directory: ``.ralph/run``, or where it stands in for that.
+        directory: ``.ralph/run``, or the directory that replaces it.
 
     """
 
@@ -48,34 +48,34 @@ class Registry(NamedTuple):
 
     @property
     def agents(self) -> Path:
-        """Where the records of sessions that live are."""
+        """Directory of the records of sessions that are not finished."""
         return self.directory / "agents"
 
     @property
     def sessions(self) -> Path:
-        """Where each session has a directory of its own, which outlives it."""
+        """Directory with one directory for each session; it stays after the session's end."""
         return self.directory / "sessions"
 
     @property
     def trash(self) -> Path:
-        """Where worktrees go on their way out."""
+        """Directory to which worktrees are moved before they are deleted."""
         return self.directory / "trash"
 
     @property
     def containers(self) -> Path:
-        """Where each container's ``ralph-wrap init`` holds a lock as long as it lives."""
+        """Directory with one lock for each container; ``ralph-wrap init`` holds it while it runs."""
         return self.directory / "containers"
 
     def prepare(self) -> None:
-        """Make the directories.
+        """Create the directories.
 
         Raises:
-            OSError: they cannot be made or written to.
+            OSError: the directories cannot be created or written to.
 
         """
         for directory in (self.directory, self.agents, self.sessions, self.trash, self.containers):
             directory.mkdir(parents=True, exist_ok=True)
-            if directory.is_symlink():  # it could lead us to write and delete anywhere
+            if directory.is_symlink():  # through it we could write to and delete any directory
                 raise OSError(errno.ELOOP, "it is a symlink", str(directory))
             if not os.access(directory, os.W_OK | os.X_OK):
                 raise PermissionError(errno.EACCES, "not writable", str(directory))
@@ -88,31 +88,31 @@ class Registry(NamedTuple):
         now: datetime,
         complete: Callable[[Record], Record],
     ) -> Claim:
-        """Register a session under an id that nobody has.
+        """Register a session under a free id.
 
         Arguments:
             identity: this process.
-            taken: returns the ids that belong to a branch; given an id, that one if it does.
-            now: names the session.
-            complete: adds to a record what is to be known of the session from the beginning.
+            taken: returns the ids that belong to a branch; for an id, returns this id if it belongs to one.
+            now: the time for the session id.
+            complete: adds the data to a record that it must have from the beginning.
 
         Raises:
-            NoIdLeftError: there is none.
+            NoIdLeftError: no id is free.
             OSError: the registry cannot be written.
 
         """
         had = {path.name.partition(".")[0] for path in self.agents.iterdir()}
         first, step = (int.from_bytes(os.urandom(2)) for _ in range(2))
         for turn in range(_IDS):
-            name = f"{(first + turn * (step | 1)) % _IDS:04x}"  # an odd step meets each of them once
+            name = f"{(first + turn * (step | 1)) % _IDS:04x}"  # an odd step reaches each id once
             if name in had:
                 continue
             if claim := self._try(name, identity, now, complete):
-                # Only now: between a look before and the claim a whole session may have come and gone.
+                # Check after the claim: a whole session could start and end between check and claim.
                 if name not in taken(name):
                     return claim
                 claim.withdraw()
-                had.update(taken())  # the first one is seldom taken, so this is seldom needed
+                had.update(taken())  # seldom needed: the first id is usually free
         raise NoIdLeftError(
             "no agent id is left: every one of 65,536 belongs to a live agent or a branch ralph/*",
             "delete branches that are merged: git branch --list 'ralph/*' --merged",
@@ -133,7 +133,7 @@ class Registry(NamedTuple):
             try:
                 files.claim(path, record.to_json())
             except OSError:
-                directory.rmdir()  # nobody would know whose it was
+                directory.rmdir()  # without a record, no process would know its session
                 raise
         except FileExistsError:
             lock.release(unlink=not path.exists())
@@ -144,10 +144,10 @@ class Registry(NamedTuple):
         return Claim(self, record, lock)
 
     def take_over(self, record: Record) -> Claim | None:
-        """Take the place of a dead owner; ``None`` if somebody else has done that, or ended it, by now.
+        """Replace a dead owner; ``None`` if another process has replaced it, or finished its session, by now.
 
         Raises:
-            OSError: that cannot be told, or its directory cannot be made.
+            OSError: the lock cannot be checked, or the session's directory cannot be created.
 
         """
         path = self.agents / f"{record.id}.json"
@@ -166,10 +166,10 @@ class Registry(NamedTuple):
         return claim
 
     def tidy(self) -> None:
-        """Remove the locks of containers that are gone, and of sessions that were killed without a record.
+        """Remove the locks of ended containers, and of sessions that were killed before they had a record.
 
         Raises:
-            OSError: the directories cannot be read; what else is in the way of one keeps no other.
+            OSError: the directories cannot be read. If one lock cannot be removed, the others still are.
 
         """
         for path in [*self.containers.glob("*.lock"), *self._locks()]:
@@ -191,24 +191,24 @@ class Registry(NamedTuple):
             lock.release(unlink=not (of_session and self.has(path.stem)))
 
     def has_ownerless(self) -> bool:
-        """Tell whether there is a record whose lock nobody holds: what a ``run`` can afford to ask."""
+        """Tell whether there is a record whose lock is free; this check is fast enough for each ``run``."""
         try:
             return not all(map(_is_owned, self._locks()))
         except OSError:
             return False
 
     def has_container(self, record: Record) -> bool:
-        """Tell whether the container that a session ran in is known to live: its PID 1 holds a lock.
+        """Tell whether the container of a session still runs, that is, its PID 1 holds a lock.
 
         Raises:
-            OSError: that cannot be told.
+            OSError: the lock cannot be checked.
 
         """
         number = _NAMESPACE.fullmatch(record.pid_namespace)
         return number is not None and files.is_locked(self.containers / f"{number[1]}.lock")
 
     def _locks(self) -> list[Path]:
-        # Only names that can be ours: a sweep removes what it finds, and looks for directories by the name.
+        # Only names of our form: a sweep removes these files, and builds names of directories from them.
         return [path for path in self.agents.glob("*.lock") if _ID.fullmatch(path.stem)]
 
     def unfinished(self) -> list[Record | Unreadable]:
@@ -224,7 +224,7 @@ class Registry(NamedTuple):
         return [read(path) for path in self.finished_paths()]
 
     def finished_paths(self, sessions: str = "*") -> list[Path]:
-        """Return where the records of finished sessions are whose ids fit a pattern (``fnmatch``)."""
+        """Return the paths of the records of finished sessions whose ids match a pattern (``fnmatch``)."""
         try:
             return sorted(self.sessions.glob(f"{sessions}/record.json"))
         except OSError:
@@ -234,8 +234,9 @@ class Registry(NamedTuple):
         """Tell whether the owner of an id holds its lock.
 
         Raises:
-            OSError: that cannot be told. A lock is removed only after its record, so a record without one
-                is somebody else's doing (``find -name '*.lock' -delete``) and proves no owner dead.
+            OSError: the lock cannot be checked. Our code removes a lock only after its record. If a record
+                has no lock, a user removed the lock (``find -name '*.lock' -delete``). This does not prove
+                that the owner is dead.
 
         """
         path = self._lock_of(agent_id)
@@ -247,7 +248,7 @@ class Registry(NamedTuple):
         """Return the inode number of an id's lock.
 
         Raises:
-            OSError: there is none.
+            OSError: there is no lock.
 
         """
         return self._lock_of(agent_id).lstat().st_ino
@@ -261,7 +262,7 @@ class Registry(NamedTuple):
 
 
 def _lock_patiently(path: Path) -> files.Lock | None:
-    """Take a lock that somebody may hold for a moment, only to see whether it is held."""
+    """Take a lock, and try again for a moment: another process may hold it only to check it."""
     for _ in range(_LOOKS):
         if lock := files.try_lock(path):
             return lock
@@ -273,7 +274,7 @@ def _is_owned(lock: Path) -> bool:
     try:
         return files.is_locked(lock)
     except OSError:
-        return True  # it cannot be told, and a sweep could not, either
+        return True  # unknown counts as owned; a sweep could not check it either
 
 
 class Claim:
@@ -287,10 +288,10 @@ class Claim:
         self.directory = registry.sessions / record.session
 
     def update(self, **changes: Any) -> None:
-        """Write changed fields; a sweep after a power failure relies on them.
+        """Write changed fields durably: a sweep after a power failure relies on them.
 
         Raises:
-            OSError: the old record stands.
+            OSError: the record cannot be written; the old record stays.
 
         """
         changed = self.record._replace(**changes)
@@ -298,39 +299,40 @@ class Claim:
         self.record = changed
 
     def lock_for_agents(self) -> files.Lock:
-        """Take the lock that an agent, and whatever it starts, inherit: held as long as one of them lives.
+        """Take the lock that an agent and its child processes inherit; it is held while one of them runs.
 
         Raises:
-            RalphError: it cannot be had; without it, a sweep elsewhere might take an agent for dead.
+            RalphError: the lock is not available. Without it, a sweep on another side could treat the agent
+                as dead.
 
         """
         try:
             lock = files.try_lock(self.directory / AGENT_LOCK)
         except OSError as error:
             raise RalphError(
-                f"the agent's lock cannot be made: {error.strerror}", "is the disk full?"
+                f"the agent's lock cannot be created: {error.strerror}", "is the disk full?"
             ) from error
         if lock is None:
-            raise RalphError(f"somebody else holds {self.directory / AGENT_LOCK}")
+            raise RalphError(f"another process holds {self.directory / AGENT_LOCK}")
         return lock
 
     def has_agents(self) -> bool:
-        """Tell whether a process that has inherited the agents' lock lives, seen from here or not.
+        """Tell whether a process that inherited the agents' lock runs, also in another pid namespace.
 
         Raises:
-            OSError: that cannot be told.
+            OSError: the lock cannot be checked.
 
         """
         return files.is_locked(self.directory / AGENT_LOCK)
 
     def withdraw(self) -> None:
-        """Give the id back as if it had never been claimed."""
+        """Free the id, and remove its record and directory."""
         self._path.unlink()
         self.directory.rmdir()
         self._lock.release(unlink=True)
 
     def leave(self) -> None:
-        """Let go of the id without an end: whoever takes the place finishes what is left."""
+        """Free the lock and keep the record: a later sweep finishes the session."""
         self._lock.release()
 
     def release(self) -> None:
@@ -341,7 +343,7 @@ class Claim:
 
         """
         try:
-            for leftover in files.temporaries(self._path):  # of an owner that was killed
+            for leftover in files.temporaries(self._path):  # left by an owner that was killed
                 leftover.unlink(missing_ok=True)
             self.update(state="finished")
             self._path.rename(self.directory / "record.json")

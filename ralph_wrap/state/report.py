@@ -1,4 +1,4 @@
-"""What a session tells at its start and at its end, for people and as ``report.json``."""
+"""The start banner and the exit report of a session, for people and as ``report.json``."""
 
 from __future__ import annotations
 
@@ -21,53 +21,53 @@ if TYPE_CHECKING:
     from ralph_wrap.state.registry import Record
 
 VERSION = 1
-"""Of ``report.json``."""
+"""Version of ``report.json``."""
 
-_LONGEST = 500  # characters that are repeated of what was typed
-_NAMED = 10  # changes outside that are named; the others are counted
+_LONGEST = 500  # maximum number of characters of the user's command line to repeat
+_NAMED = 10  # maximum number of changes outside the worktree to name; the others are counted
 
 
 _BRAKES = {
-    "max-iterations": "--max-iterations: so many were asked for",
-    "max-failures": "--max-failures: so many iterations in a row have failed",
-    "max-stalls": "--max-stalls: so many iterations in a row have changed nothing",
-    "max-time": "--max-time: it is over",
-    "max-cost": "--max-cost: it is spent",
-    "max-tokens": "--max-tokens: they are spent",
-    "usage-limit": "the account's usage limit holds longer than --max-time",
-    "leak": "--on-leak stop: something outside the worktree has changed",
+    "max-iterations": "--max-iterations: this number of iterations has run",
+    "max-failures": "--max-failures: this number of iterations in a row failed",
+    "max-stalls": "--max-stalls: this number of iterations in a row changed nothing",
+    "max-time": "--max-time: the time is over",
+    "max-cost": "--max-cost: this amount is spent",
+    "max-tokens": "--max-tokens: this number of tokens is used",
+    "usage-limit": "the account's usage limit lasts longer than --max-time",
+    "leak": "--on-leak stop: a file outside the worktree changed",
 }
-"""What has ended a loop that was not done, for people."""
+"""The cause of the end, for people, if a limit ended the loop."""
 
 
 class SessionReport(NamedTuple):
-    """How a session ended. ``None`` where something does not apply or was not looked at.
+    """The end of a session. ``None`` means that a field does not apply or was not checked.
 
     Attributes:
         id: agent id.
         session: session id.
-        agent: what it ran.
+        agent: the agent or command.
         started: UTC, ISO 8601.
-        ended: the same.
+        ended: UTC, ISO 8601.
         ended_by: promise, max-iterations, max-failures, max-stalls, max-time, max-cost, max-tokens,
             usage-limit, stop, signal, leak, not-started, error, killed.
         exit_status: of ``ralph-wrap run``.
-        error: what went wrong, where an error ended it.
-        iterations: how many were started.
-        commits: on *branch* since *base*.
-        cost_usd: what the agent reported, in US dollars.
-        tokens: what it reported to have read and written, from caches as well.
-        branch: what the session worked on; ``None`` in the plain project root, or if nothing is left of it.
-        base: the commit it started from.
-        saved: the branch that holds what was uncommitted.
-        saved_paths: what was uncommitted.
-        snapshots: refs that hold commits which were on no branch.
-        submodules: of which something was saved: path, repository that holds it now, refs there.
-        workspace: where the agent worked.
-        kept: why the worktree is still there.
-        ignored_removed: ignored files that went with the worktree: their number, and the first few names.
-        leaks: what has changed outside the worktree, and when; ``None`` without one.
-        fallback: why there was no worktree.
+        error: the message, if an error ended the session.
+        iterations: number of iterations that were started.
+        commits: number of commits on *branch* since *base*.
+        cost_usd: the cost that the agent reported, in US dollars.
+        tokens: the tokens that the agent reported: input, output and cached ones.
+        branch: the session's branch; ``None`` in the plain project root, or if the branch was deleted.
+        base: the commit that the branch started from.
+        saved: the branch with the uncommitted work.
+        saved_paths: the uncommitted paths.
+        snapshots: refs with commits that were on no branch.
+        submodules: submodules with saved work: path, repository that contains it now, refs in it.
+        workspace: the directory in which the agent worked.
+        kept: reason why the worktree was kept.
+        ignored_removed: ignored files removed with the worktree: their number, and the first few names.
+        leaks: changes outside the worktree, with their times; ``None`` without a worktree.
+        fallback: reason why there was no worktree.
 
     """
 
@@ -111,9 +111,9 @@ class SessionReport(NamedTuple):
         Arguments:
             ended_by: see above.
             exit_status: see above.
-            commits: on its branch; ``None`` if there is no such branch.
-            iterations: how many were started.
-            spent: what the agent has reported.
+            commits: number of commits on its branch; ``None`` if there is no such branch.
+            iterations: number of iterations that were started.
+            spent: tokens and cost that the agent reported.
 
         """
         return cls(
@@ -134,16 +134,16 @@ class SessionReport(NamedTuple):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what stands in ``report.json``."""
+        """Return the content of ``report.json`` as a dictionary."""
         return {"version": VERSION, **self._asdict()}
 
     def to_json(self) -> bytes:
-        """Return ``report.json``."""
+        """Return the content of ``report.json`` as bytes."""
         return json.dumps(self.to_dict(), indent=1).encode() + b"\n"
 
 
 def read(path: Path) -> SessionReport | None:
-    """Read a report, whatever somebody made of the file; ``None`` if it is none of this version."""
+    """Read a report; ``None`` if the file is not a report of this version."""
     try:
         loaded = json.loads(files.read(path))
         if not isinstance(loaded, dict) or loaded.pop("version", None) != VERSION:
@@ -154,7 +154,7 @@ def read(path: Path) -> SessionReport | None:
 
 
 def banner(record: Record, output: str) -> str:
-    """Return what a person sees when a session starts.
+    """Return the text for people at the start of a session.
 
     Arguments:
         output: path of its ``output.log``.
@@ -174,17 +174,17 @@ def banner(record: Record, output: str) -> str:
 
 
 def summary(report: SessionReport, root: Path, log: Path, typed: Sequence[str] | None = None) -> str:
-    """Return what a person sees when a session has ended.
+    """Return the text for people at the end of a session.
 
     Arguments:
-        report: how.
-        log: its ``output.log``.
+        report: the exit report.
+        log: the session's ``output.log``.
         typed: see ``Settings.typed``.
 
     """
     rows = [("session", report.session)]
     if report.ended_by in _BRAKES:
-        rows.append(("brake", _BRAKES[report.ended_by]))
+        rows.append(("limit", _BRAKES[report.ended_by]))
     if report.branch:
         rows.append(("branch", f"{report.branch}, {_counted(report.commits or 0, 'commit')}"))
     if report.saved:
@@ -215,12 +215,12 @@ def how_it_ended(
     *,
     agent_started: bool,
 ) -> tuple[str, int]:
-    """Return what ended a session, and its exit status, which a later signal still decides.
+    """Return the cause of a session's end and its exit status; a signal after the loop still counts.
 
     Arguments:
-        result: how the loop ended, and its status, if it came to an end.
-        signalled: the first signal, if one came.
-        failure: what was raised, if anything was.
+        result: cause and status of the loop's end, if the loop ended.
+        signalled: the first signal, if one arrived.
+        failure: the exception, if one was raised.
         agent_started: the agent was started at least once.
 
     """
@@ -247,7 +247,7 @@ def _next(report: SessionReport, root: Path, typed: Sequence[str] | None) -> Ite
         shown = "diff --saved" if saved else "diff"
         verbs = " and ".join(verb for verb, does in (("merge", report.commits), ("apply", saved)) if does)
         yield "next", f"ralph-wrap {shown} -C {where} {shlex.quote(name)}, then ralph-wrap {verbs}"
-    elif branch and report.commits:  # the user's own, which is theirs to land
+    elif branch and report.commits:  # a branch of the user: the user merges it
         yield "next", f"git -C {where} log -p {(report.base or '')[:12]}..{shlex.quote(branch)}"
     elif saved:
         yield "next", f"git -C {where} diff {shlex.quote(saved)}^ {shlex.quote(saved)}"
@@ -268,7 +268,7 @@ def _outside(leaks: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def ending(report: SessionReport) -> str:
-    """Return how a session ended, in one line."""
+    """Return one line about the end of a session."""
     return (
         f"session ended by {report.ended_by} after {_counted(report.iterations, 'iteration')}"
         f" (exit status {report.exit_status})"

@@ -1,10 +1,10 @@
-"""The request to end a session: a file in the session's own directory, since a pid means nothing elsewhere.
+"""The request to end a session: a file in the session's directory. A pid is valid in one pid namespace only.
 
-Whoever wants a session to end puts the file there, from another container or from the host; the session looks
-at it whenever something comes into its directory, and at least every :data:`EVERY` seconds, where nothing is
-told. A stronger request replaces a weaker one, never the other way round.
+``ralph-wrap stop`` writes the file, also from another container or from the host. The session checks the file
+when inotify reports a change of its directory. It also checks at least every :data:`EVERY` seconds, because
+some file systems send no events. A stronger request replaces a weaker one, never the other way round.
 
-An agent can write there, too. What is no request is told once and left alone; it is never followed anywhere.
+An agent can write there too. The session logs an invalid file once, leaves it alone, and follows no symlink.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from ralph_wrap.system.log import Log
 
 VERSION = 1
-"""Of the file; a higher one was written by a newer ralph-wrap."""
+"""Version of the file format; a newer ralph-wrap writes a higher one."""
 EVERY = 30.0
-"""Seconds between two looks where the file system tells nothing."""
+"""Maximum number of seconds between two checks; some file systems send no inotify events."""
 
 _NAME = "stop"
-_LONGEST = 4096  # bytes of a request; more is none
+_LONGEST = 4096  # maximum size of a request in bytes
 
 
 class How(Enum):
-    """How a session is asked to end, the weakest first."""
+    """The kinds of request, the weakest first."""
 
     AFTER_ITERATION = "after-iteration"
     SOON = "soon"
@@ -41,12 +41,12 @@ class How(Enum):
 
     @property
     def strength(self) -> int:
-        """A number to compare with another's."""
+        """A number for comparison."""
         return list(How).index(self)
 
 
 class NoRequestError(ValueError):
-    """The file is there, but is no request."""
+    """The file exists, but is not a valid request."""
 
 
 _TOLD = {
@@ -60,14 +60,14 @@ def ask(directory: Path, how: How) -> How:
     """Ask a session to end.
 
     Arguments:
-        directory: the session's own.
-        how: the way.
+        directory: the directory of the session.
+        how: the kind of request.
 
     Returns:
-        What it is asked by now, which may be stronger.
+        The request in the file now; it may be stronger.
 
     Raises:
-        OSError: it cannot be asked.
+        OSError: the request cannot be written.
 
     """
     for place in (directory.parent, directory):
@@ -88,10 +88,10 @@ def ask(directory: Path, how: How) -> How:
 
 
 def read(directory: Path) -> How | None:
-    """Return how a session is asked to end, ``None`` if it is not.
+    """Return the request to a session, ``None`` if there is none.
 
     Raises:
-        NoRequestError: there is something else, for the reason that it says.
+        NoRequestError: the file is not a valid request; the message has the reason.
 
     """
     try:
@@ -110,7 +110,7 @@ def read(directory: Path) -> How | None:
 
 
 def is_urgent(directory: Path) -> bool:
-    """Tell whether a session is to end without any grace."""
+    """Tell whether a session must end without grace."""
     try:
         return read(directory) is How.NOW
     except NoRequestError:
@@ -118,14 +118,14 @@ def is_urgent(directory: Path) -> bool:
 
 
 class Requests:
-    """What a session is asked, as it sees that itself while its context is entered.
+    """The requests to a session, as the session itself sees them until the context ends.
 
     Arguments:
-        directory: its own.
-        every: seconds between two looks where the file system tells nothing.
+        directory: the directory of the session.
+        every: maximum number of seconds between two checks; some file systems send no inotify events.
 
     Attributes:
-        due: when to look again, as :func:`time.monotonic` counts, whatever is told.
+        due: time of the next check, as :func:`time.monotonic` counts; an event may cause an earlier one.
 
     """
 
@@ -140,11 +140,11 @@ class Requests:
 
     @property
     def descriptor(self) -> int:
-        """Readable when there may be something new; -1 where the file system tells nothing."""
+        """Readable when the file may have changed; -1 if the file system sends no inotify events."""
         return self._watch.descriptor
 
     def look(self) -> How | None:
-        """Return the strongest request so far; the file is looked at only if it may have changed."""
+        """Return the strongest request so far; read the file only if it may have changed."""
         if self._watch.changed() or time.monotonic() >= self.due:
             self.due = time.monotonic() + self._every
             self._read()

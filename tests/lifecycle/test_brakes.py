@@ -87,7 +87,7 @@ def test_the_report_names_the_brake(mine: Callable[..., Result]) -> None:
     assert report is not None
     rows = reports.summary(report, result.directory, result.directory).splitlines()
     assert rows[0] == "ralph-wrap: session ended by max-tokens after 1 iteration (exit status 0)"
-    assert "  brake      --max-tokens: they are spent" in rows
+    assert "  limit      --max-tokens: this number of tokens is used" in rows
     assert "  spent      123 tokens, $0.25 reported" in rows
     assert f"  go on      ralph-wrap run -C {result.directory} --branch {report.branch} …" in rows
     assert f"  next       ralph-wrap diff -C {result.directory} {report.id}, then ralph-wrap merge" in rows

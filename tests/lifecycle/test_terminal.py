@@ -298,7 +298,7 @@ def test_a_person_reads_sentences(repo: Repo) -> None:
         f"  output     {log}\n"
         "ralph-wrap: session ended by max-iterations after 1 iteration (exit status 0)\n"
         f"  session    {session}\n"
-        "  brake      --max-iterations: so many were asked for\n"
+        "  limit      --max-iterations: this number of iterations has run\n"
         f"  branch     {branch}, 1 commit\n"
         f"  saved      {report['saved']}, 1 path not committed\n"
         "  worktree   removed\n"
