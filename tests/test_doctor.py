@@ -420,7 +420,7 @@ def test_root_that_cannot_become_the_owner(reachable: Path) -> None:
     verdict, said, fix = _as_somebody(path, *helpless, uid=0)["owner"]
     assert (verdict, said) == (
         "FAIL",
-        f"cannot become user id {UID}, who owns {path}: Operation not permitted",
+        f"cannot become user id {UID}, the owner of {path}: Operation not permitted",
     )
     assert f"docker run --user {UID}:{GID}" in fix
 

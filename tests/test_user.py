@@ -170,7 +170,7 @@ def test_what_may_not_be_done_is_told(place: Path, homes: Path, temporary: Path)
     project = _owned(place / "project", UID, GID)
     helpless = ("setpriv", "--bounding-set=-all", "--inh-caps=-all")
     assert _become(project, *helpless, HOME="/root") == {
-        "message": f"cannot become user id {UID}, who owns {project}: Operation not permitted",
+        "message": f"cannot become user id {UID}, the owner of {project}: Operation not permitted",
         "hint": f"docker run --user {UID}:{GID}, or with the capabilities CHOWN, SETUID and SETGID",
     }
     assert sorted(place.rglob("*")) == [homes, project, temporary]

@@ -1,8 +1,8 @@
-"""What the kernel and an engine say of the container that we are in; told from ``/proc`` (``proc(5)``).
+"""Facts about our container from the kernel and the container engine, read from ``/proc`` (``proc(5)``).
 
-Whoever can start processes here can have one that looks like any other. So nothing is told by how a process
-looks alone: PID 1 is whom the container was started for, and so is the first child of a small init that only
-passes signals on. Nobody who came later can take their place.
+An agent can start a process that looks like any other one. So the look of a process proves nothing. PID 1 is
+the process that the container was started for. The same holds for the first child of a small init that only
+passes signals on. No later process can replace these two.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ MARKS = ("/.dockerenv", "/run/.containerenv")
 HOST_NAMESPACE = "pid:[4026531836]"
 """The first pid namespace of a kernel (PROC_PID_INIT_INO in <linux/proc_ns.h>)."""
 
-# Compiled when they are first used: few sessions ask, and each start would wait for it.
+# Compiled on first use: few sessions need them, and they would slow every start.
 _CGROUP = r"docker|kubepods|libpod|containerd"
 _FORWARDING = {"docker-init", "podman-init", "tini", "tini-static", "dumb-init", "catatonit"}
-# Options of Python that take a word are told apart, so that no row of words can be read in two ways.
+# Options of Python with a value are matched separately, so that no command line has two readings.
 _INIT = (
     r"(?:(?:[^\0]*/)?python[^\0/]*\0(?:-[XW]\0[^\0]*\0|-(?![XW]\0)[^\0]*\0)*)?"
     r"(?:(?:[^\0]*/)?ralph-wrap|(?<=m\0)ralph_wrap)\0init\0"
@@ -39,7 +39,7 @@ class Process(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What it was started as."""
+        """File name of its program."""
         return self.words[0].rpartition("/")[2] if self.words else ""
 
     @property
@@ -61,7 +61,7 @@ def process(root: Path, pid: int) -> Process:
 
 
 def mark(root: Path) -> str | None:
-    """Return what says that this is a container, ``None`` if nothing does.
+    """Return the evidence that this is a container, ``None`` if there is none.
 
     Arguments:
         root: where ``/proc`` is.
@@ -86,7 +86,7 @@ def init(root: Path) -> Process | None:
     if first.is_init:
         return first
     if first.name in _FORWARDING:
-        # Its own child is the first that it ever had; a daemon of an agent's, which it adopts, comes later.
+        # The first child is its own. A daemon of an agent, which it adopts, comes later.
         for _, pid in sorted(_children(root)):
             eldest = process(root, pid)
             return eldest if eldest.is_init else None
@@ -100,13 +100,14 @@ def is_of_init() -> bool:
         ours = os.fspath(Path("/proc/self").readlink()) == str(os.getpid())
     except OSError:
         return False
-    found = init(root) if ours else None  # a /proc of another pid namespace tells of other processes
-    # On a host, or in a container that sees its processes, a small init may be anybody's.
+    found = init(root) if ours else None  # a /proc of another pid namespace shows other processes.
+    # On a host, or in a container that shares the host's pid namespace, a small init proves nothing. It may
+    # belong to another container.
     return found is not None and (found.pid == 1 or namespace(root) not in {"", HOST_NAMESPACE})
 
 
 def namespace(root: Path) -> str:
-    """Return what names our pid namespace; empty where that cannot be told."""
+    """Return the name of our pid namespace; empty if it is unknown."""
     try:
         return os.fspath(below(root, "/proc/self/ns/pid").readlink())
     except OSError:
@@ -114,7 +115,7 @@ def namespace(root: Path) -> str:
 
 
 def text(path: Path) -> str:
-    """Return what is in a file; empty if it cannot be read."""
+    """Return the content of a file; empty if it cannot be read."""
     try:
         return path.read_bytes().decode(errors="surrogateescape")
     except OSError:

@@ -1,11 +1,11 @@
 """Delete a directory that is open, and nothing else.
 
-Every step goes by a descriptor (``openat(2)``, ``unlinkat(2)``, ``O_NOFOLLOW``), never by a path. An agent
-can replace a directory on the way by a symlink at any moment: with paths, 15 of 1,706 deletions then deleted
-in another project. A directory on another mount is left alone, with everything above it.
+Every step uses a descriptor (``openat(2)``, ``unlinkat(2)``, ``O_NOFOLLOW``), never a path. An agent can
+replace a directory by a symlink at any moment. With paths, 15 of 1,706 such deletions deleted files in
+another project. A directory on another mount is left alone, and so are its parents.
 
 It also runs as a program, on the standard library alone: ``delete_tree.py LAST PARENT:DIRECTORY:NAME…``.
-PARENT and DIRECTORY are inherited descriptors. So the deletion of a large worktree holds up no session.
+PARENT and DIRECTORY are inherited descriptors. So no session waits for the deletion of a large worktree.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Deletion:
         parent: descriptor of the directory that it is in.
         directory: its own descriptor.
         name: its name in *parent*.
-        last: the name of a file in it that goes last. Until then that file says that the rest may go.
+        last: the name of the file to delete last. Until then this file marks the directory as deletable.
 
     """
 
@@ -50,8 +50,8 @@ class Deletion:
             self._empty(self._directory, 0)
             if self._remove_directory():
                 return True
-            # Another round only if this one changed something. It meets what was too deep, and what a
-            # process has made meanwhile.
+            # Another round follows only if this one changed something. It deletes directories that were too
+            # deep, and files that a process has created meanwhile.
             if not self._changed:
                 return False
 
@@ -61,7 +61,7 @@ class Deletion:
         for name, is_directory in found:
             if depth == 0 and name == self._last and not is_directory:
                 continue
-            with suppress(OSError):  # what cannot be deleted stays
+            with suppress(OSError):  # an entry that cannot be deleted stays
                 if is_directory:
                     self._delete_below(directory, name, depth)
                 else:

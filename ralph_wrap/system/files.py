@@ -22,14 +22,14 @@ def claim(path: Path, content: bytes) -> None:
 
     Arguments:
         path: the file; its directory exists.
-        content: what it holds, durable when this returns.
+        content: its content, durable when this returns.
 
     Raises:
-        FileExistsError: somebody else has it; of any number of callers exactly one does not get this.
+        FileExistsError: the file exists. Of several callers at once, exactly one succeeds.
         OSError: the file could not be written; nothing is left of it.
 
     """
-    # Written first, then linked: killed in between, whoever reads it must not find half of it.
+    # Write first, then link: if we are killed between, a reader must not find half of the content.
     temporary = _temporary(path)
     try:
         _write_new(temporary, content)
@@ -40,7 +40,7 @@ def claim(path: Path, content: bytes) -> None:
                 raise
             _write_new(path, content)
     finally:
-        with contextlib.suppress(OSError):  # whoever releases a record removes what is left beside it
+        with contextlib.suppress(OSError):  # the release of a record removes such temporary files
             temporary.unlink()
     try:
         fsync(path.parent)
@@ -61,15 +61,15 @@ def _write_new(path: Path, content: bytes) -> None:
         os.close(descriptor)
 
 
-_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS}  # link(2): what file systems without links say
+_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS}  # link(2): errors of file systems without links
 _RANDOM = 8  # bytes in the name of a temporary file
 
 State = tuple[int, ...] | None
-"""What changes whenever a file does; ``None`` if there is none."""
+"""A value that changes with every change of a file; ``None`` if there is no file."""
 
 
 def state(path: Path) -> State:
-    """Return what tells one state of a file from another."""
+    """Return a value that changes with every change of a file."""
     try:
         found = path.lstat()
     except FileNotFoundError:
@@ -85,16 +85,16 @@ def replace(
     unless_changed_since: State | EllipsisType = ...,
     mode: int = 0o666,
 ) -> bool:
-    """Give a file new content in one step: a reader sees the old or the new file, whatever dies.
+    """Replace the content of a file in one step: a reader sees the old or the new file, even after a crash.
 
     The mode of an existing file is kept.
 
     Arguments:
         path: the file; its directory exists.
         content: all of it.
-        sync: have it on the disk when this returns, for what must outlive a power failure.
-        unless_changed_since: leave a file alone that is in another state by now.
-        mode: of a file that was not there, before the umask.
+        sync: the content is on the disk when this returns, and survives a power failure.
+        unless_changed_since: do nothing if the file is in another state by now.
+        mode: file mode of a new file, before the umask.
 
     Returns:
         Whether the file was replaced.
@@ -130,10 +130,10 @@ def _temporary(path: Path) -> Path:
 
 
 def fill(path: Path, content: bytes) -> None:
-    """Make sure that a file is there and not empty; several may do so at once, with the same content.
+    """Create a file if it is missing or empty; several processes may do so at once with the same content.
 
     Raises:
-        OSError: it cannot be written, or is a symlink.
+        OSError: the file cannot be written, or is a symlink.
 
     """
     if path.exists() and path.stat().st_size:
@@ -146,7 +146,7 @@ def fill(path: Path, content: bytes) -> None:
 
 
 def temporaries(path: Path) -> list[Path]:
-    """Return what was left beside a file by a :func:`replace` that was killed, or that still runs."""
+    """Return the temporary files of a :func:`replace` that was killed, or still runs."""
     name = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{{2 * _RANDOM}}}")
     try:
         return [entry for entry in path.parent.iterdir() if name.fullmatch(entry.name)]
@@ -155,7 +155,7 @@ def temporaries(path: Path) -> list[Path]:
 
 
 def fsync(*paths: Path) -> None:
-    """Have files, or the entries of directories, on the disk (``fsync(2)``: neither brings the other).
+    """Write files, or the entries of directories, to the disk (``fsync(2)``: each needs its own call).
 
     Raises:
         OSError: one of them could not be opened or written, or is a symlink.
@@ -170,13 +170,13 @@ def fsync(*paths: Path) -> None:
 
 
 def sync_file_system(path: Path) -> None:
-    """Have everything on the disk that was written to the file system of a path, by whomever (``syncfs(2)``).
+    """Write all data of a path's file system to the disk, also data of other processes (``syncfs(2)``).
 
     Raises:
         OSError: not all of it could be written.
 
     """
-    import ctypes  # noqa: PLC0415 -- for a save alone, and every start would wait for it
+    import ctypes  # noqa: PLC0415 -- only a save needs it; it would slow every start
 
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -200,7 +200,7 @@ def read(path: Path, limit: int = 1 << 20) -> bytes:
         OSError: not there, not readable, or not a regular file.
 
     """
-    # O_NONBLOCK: opening a FIFO that somebody put there must not hang.
+    # O_NONBLOCK: if an agent put a FIFO there, opening it must not hang.
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     # closefd: fdopen() refuses a directory, and would leave its descriptor open.
     try:
@@ -213,20 +213,20 @@ def read(path: Path, limit: int = 1 << 20) -> bytes:
 
 
 def write_all(descriptor: int, content: bytes) -> None:
-    """Write everything, however often ``write(2)`` comes back short."""
+    """Write all bytes; a single ``write(2)`` may write fewer."""
     view = memoryview(content)
     while view:
         view = view[os.write(descriptor, view) :]
 
 
 def reopened_nonblocking(descriptor: int) -> int:
-    """Open the pipe or terminal behind a descriptor anew, to write to it without ever waiting.
+    """Open the pipe or terminal of a descriptor a second time, to write to it without blocking.
 
     ``O_NONBLOCK`` on the descriptor itself would change it for every process that shares it.
 
     Raises:
-        OSError: it is something else (a file, opened anew, would be written from its beginning), or may
-            not be opened (after a change of user).
+        OSError: it is no pipe and no terminal, or we may not open it (after a change of user). A file is
+            refused: after a second open, writing would start at its beginning.
 
     """
     mode = os.fstat(descriptor).st_mode
@@ -238,7 +238,7 @@ def reopened_nonblocking(descriptor: int) -> int:
 class Lock:
     """A held ``flock(2)``: seen across containers on one kernel, freed by the kernel when its holder dies.
 
-    The descriptor is close-on-exec; a child that inherits it holds the lock beyond our death.
+    The descriptor is close-on-exec. A child that inherits it keeps the lock after our end.
     """
 
     def __init__(self, descriptor: int, path: Path) -> None:
@@ -247,19 +247,19 @@ class Lock:
 
     @property
     def inode(self) -> int:
-        """What tells the locked file from a copy of it."""
+        """Inode of the locked file; a copy of the file has another one."""
         return os.fstat(self._descriptor).st_ino
 
     @property
     def descriptor(self) -> int:
-        """For a child that is to hold the lock as well."""
+        """The descriptor for a child that must hold the lock too."""
         return self._descriptor
 
     def release(self, *, unlink: bool = False) -> None:
         """Free the lock; a second call does nothing.
 
         Arguments:
-            unlink: remove the file first, while it is still ours. One that cannot be removed harms nobody.
+            unlink: remove the file first, while we hold the lock. If this fails, the file does no harm.
 
         """
         if self._descriptor < 0:
@@ -275,10 +275,10 @@ def try_lock(path: Path) -> Lock | None:
     """Take the lock on a file, which is created, or on an existing directory, without waiting.
 
     Returns:
-        The held lock, or ``None`` if somebody else holds it.
+        The lock, or ``None`` if another process holds it.
 
     Raises:
-        OSError: no lock can be had there.
+        OSError: the file system cannot lock it.
 
     """
     while True:
@@ -293,14 +293,14 @@ def try_lock(path: Path) -> Lock | None:
             raise
         if _is_still(descriptor, path):
             return Lock(descriptor, path)
-        os.close(descriptor)  # its last holder has removed it in between: a lock on nothing
+        os.close(descriptor)  # the last holder has removed the file meanwhile, so this lock is useless
 
 
 def is_locked(path: Path) -> bool:
-    """Tell whether somebody holds the lock on a file, without creating the file.
+    """Tell whether a process holds the lock on a file, without creating the file.
 
     Raises:
-        OSError: it cannot be told; a missing file is plainly not locked.
+        OSError: the lock cannot be checked; a missing file counts as not locked.
 
     """
     try:
@@ -321,17 +321,17 @@ def locked_directory(path: Path, timeout: float) -> Iterator[int]:
     """Hold the lock on an existing directory, and yield its descriptor; no file is created.
 
     Arguments:
-        timeout: seconds to wait for whoever holds it.
+        timeout: seconds to wait for another holder.
 
     Raises:
-        TimeoutError: it was held all the time.
-        OSError: the file system has no locks on directories (NFS), or the directory is not there.
+        TimeoutError: another process held it all the time.
+        OSError: the file system has no locks on directories (NFS), or the directory does not exist.
 
     """
     deadline = time.monotonic() + timeout
     pause = 0.002
-    # Tried again and again instead of waiting in the kernel: flock(2) has no time-out, and Python
-    # restarts it after every signal, so a holder that hangs would hang us for good.
+    # Poll instead of waiting in the kernel: flock(2) has no time-out, and Python restarts it after every
+    # signal. A stuck holder would block us for ever.
     while (lock := try_lock(path)) is None:
         if time.monotonic() > deadline:
             raise TimeoutError(errno.ETIMEDOUT, f"still locked after {timeout:.0f} s", str(path))

@@ -1,8 +1,8 @@
-"""What changes in directories, told by the kernel where it can (``inotify(7)``), and files that grow.
+"""Watch directories for changes (``inotify(7)``), and read files that grow.
 
-Not every file system tells of everything: a change made on another machine, or on the other side of some
-mounts, comes without a word. So nobody here waits for an event alone: a watch has a descriptor for
-``poll(2)``, and whoever polls it looks for himself every now and then.
+Not every file system reports every change. There is no event for a change on another machine, or on the
+other side of some mounts. So no caller waits for an event alone. A watch has a descriptor for ``poll(2)``,
+and each caller also checks the files at intervals.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ _PIECE = 1 << 16  # bytes of a file at once
 
 
 class Watch:
-    """Looks out for changes of files in directories, until its context is left.
+    """Watches directories for changes of files, until the context ends.
 
     Arguments:
-        directories: where to look; a symlink, or one that is not there, is not watched.
-        events: which changes, added up.
+        directories: the directories; a symlink or a missing directory is not watched.
+        events: the kinds of change, added up.
 
     Attributes:
-        descriptor: readable when something has changed; -1 where the system does not tell (no Linux, or
-            too many watches: ``/proc/sys/fs/inotify/max_user_instances``).
+        descriptor: readable after a change; -1 without inotify (no Linux, or too many watches:
+            ``/proc/sys/fs/inotify/max_user_instances``).
 
     """
 
@@ -57,7 +57,7 @@ class Watch:
                 library.inotify_add_watch(self.descriptor, os.fsencode(directory), mask)
 
     def changed(self) -> bool:
-        """Tell, without waiting, whether something has changed since this was asked last."""
+        """Return without waiting whether there was a change since the last call."""
         told = False
         with contextlib.suppress(BlockingIOError):
             while self.descriptor >= 0 and os.read(self.descriptor, _EVENTS):
@@ -65,27 +65,27 @@ class Watch:
         return told
 
     def wait(self, seconds: float, reader: int = -1) -> bool:
-        """Wait for a change, or for so many seconds.
+        """Wait for a change, at most for this time.
 
         Arguments:
-            seconds: to wait at most.
-            reader: a descriptor that we write to; whoever reads it may go away.
+            seconds: maximum time to wait.
+            reader: a descriptor that we write to; its reader may close it.
 
         Returns:
-            Whether *reader* is still there.
+            Whether *reader* still has a reader.
 
         """
         poll = select.poll()
         if self.descriptor >= 0:
             poll.register(self.descriptor, select.POLLIN)
         if reader >= 0:
-            poll.register(reader, 0)  # POLLERR and POLLHUP are told all the same
+            poll.register(reader, 0)  # poll reports POLLERR and POLLHUP in any case
         gone = any(descriptor == reader for descriptor, _ in poll.poll(seconds * 1000))
         self.changed()
         return not gone
 
     def close(self) -> None:
-        """Watch no longer."""
+        """Stop watching."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
@@ -98,22 +98,22 @@ class Watch:
 
 
 class Growing:
-    """A regular file that somebody appends to, or may yet make; no symlink is followed to it."""
+    """A regular file to which another process appends; it may not exist yet, and must not be a symlink."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._descriptor = -1
 
     def read(self) -> bytes:
-        """Return what has come since the last call, a piece at a time; nothing if there is nothing yet.
+        """Return the next piece of the file since the last call; empty if there is nothing new.
 
         Raises:
-            OSError: it cannot be read, or is no regular file.
+            OSError: the file cannot be read, or is not a regular file.
 
         """
         if self._descriptor < 0:
             try:
-                # O_NONBLOCK: opening a FIFO that somebody put there must not hang.
+                # O_NONBLOCK: if an agent put a FIFO there, opening it must not hang.
                 self._descriptor = os.open(
                     self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
                 )

@@ -1,13 +1,12 @@
 """Carry an agent's output to our own stdout and stderr, and into its log.
 
-Bytes pass unchanged, unless whoever listens to its stdout has something else to show. Both pipes live as
-long as the session, not the iteration: what an agent left running may go on writing. We hold their writing
-ends too, so there is no end of file to wait for; after an agent has ended, what is still in the pipe is all
-there is.
+Bytes pass unchanged, unless the listener on stdout returns a readable form. Both pipes stay open for the
+whole session: a process that an agent left running may still write. We keep the writing ends open too, so
+there is never an end of file. After an agent's end, the rest of its output is in the pipe.
 
-A reader of ours who stands still slows the agent down, as a pipe between them would, but never us: we
-wait for room together with signals and time limits, and write without blocking. A reader who went away is
-left out from then on.
+If the reader of our output is slow, the agent blocks, as with a direct pipe. We never block: we wait for
+space together with signals and time limits, and write without blocking. If a reader closes its end, we stop
+writing to it.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ _ROOM = 4096  # bytes; what fits into a pipe that poll() says has room (pipe(7):
 
 
 class _Channel:
-    """One stream: a pipe to read, a descriptor to write, and what is on its way.
+    """One stream: a pipe to read, a descriptor to write, and the bytes between them.
 
     Arguments:
         target: our own stdout or stderr.
-        lost: called once if whoever reads it goes away.
+        lost: called once if the reader closes its end.
 
     """
 
@@ -58,7 +57,7 @@ class _Channel:
                 self.target = None
 
     def forward(self) -> bool:
-        """Write what fits; tell whether more may fit."""
+        """Write as much as fits; return whether more may fit."""
         if self.target is None:
             self.waiting = b""
         if self.target is None or not self.waiting or not _has_room(self.target):
@@ -91,13 +90,13 @@ class Relay:
     """The pipes of one session.
 
     Arguments:
-        log: the file that everything is appended to.
+        log: the file to which all output is appended.
         targets: our descriptors for the agent's stdout and stderr.
-        on_stdout: is given each piece of the agent's stdout; it may return what is passed on instead.
-        on_trouble: is told, once each, which reader went away, or that the log cannot be written.
+        on_stdout: called with each piece of the agent's stdout; it returns the bytes to print.
+        on_trouble: called once for each reader that closes its end, and once if the log cannot be written.
 
     Attributes:
-        last_output: when something came last, as :func:`time.monotonic` counts.
+        last_output: time of the last output, as :func:`time.monotonic` counts.
 
     """
 
@@ -125,22 +124,23 @@ class Relay:
 
     @property
     def writing_ends(self) -> tuple[int, int]:
-        """What an agent gets as its stdout and stderr."""
+        """The descriptors for the agent's stdout and stderr."""
         return self._stdout.writing, self._stderr.writing
 
     @property
     def is_held_up(self) -> bool:
-        """Whether a reader of ours has not yet taken what the agent wrote."""
+        """Whether output of the agent still waits for a slow reader."""
         return bool(self._stdout.waiting or self._stderr.waiting)
 
     def share(self, line: LastLine) -> bool:
-        """Take the last line of a terminal away before anything is written there.
+        """Hide the status line of a terminal before each output to it.
 
         Arguments:
-            line: of the terminal that our stderr is.
+            line: the status line of the terminal at our stderr.
 
         Returns:
-            Whether it may be drawn: not if our stdout is a pipe, whose reader may write on it, too.
+            Whether the line may be drawn. If our stdout is a pipe, its reader may write to the terminal too,
+            and the line must not be drawn.
 
         """
         for channel in (self._stdout, self._stderr):
@@ -176,28 +176,28 @@ class Relay:
                 pass
 
     def show(self, words: bytes) -> None:
-        """Pass on to our stdout what is not in the pipe."""
+        """Print bytes on our stdout that do not come from the pipe."""
         if self._stdout.target is not None:
             self._stdout.waiting += words
         self.handle(set())
 
     def drain(self) -> None:
-        """Take everything that is in the pipes, whether or not our reader keeps up."""
+        """Read everything from the pipes, even if our reader is slow."""
         for channel in (self._stdout, self._stderr):
-            # Bounded: a process that was left running could fill the pipe as fast as it is emptied.
+            # Bounded: a process that the agent left running could fill the pipe as fast as we read it.
             taken = 0
             while max(taken, len(channel.waiting)) < _DRAINED and (size := self._take(channel)):
                 taken += size
 
     def flush(self, patience: float, hurry: Callable[[], bool]) -> int:
-        """Wait for our readers to take what waits for them.
+        """Wait until our readers have read all output.
 
         Arguments:
-            patience: seconds.
-            hurry: asked every second whether to wait no longer.
+            patience: maximum time to wait, in seconds.
+            hurry: called every second; if it returns true, the waiting ends.
 
         Returns:
-            How many bytes were given up; they are in the log.
+            Number of bytes that were not read; the log has them.
 
         """
         deadline = time.monotonic() + patience
@@ -248,7 +248,7 @@ class LineFinder:
     """Look for one line in a stream that comes in pieces, in constant memory.
 
     Arguments:
-        line: what the line must be, apart from white space around it; empty is never found.
+        line: the text of the line, without white space around it; an empty line is never found.
 
     """
 
@@ -258,7 +258,7 @@ class LineFinder:
         self.found = False
 
     def feed(self, piece: bytes) -> None:
-        """Look at the next piece."""
+        """Search the next piece."""
         if not self._line or self.found:
             return
         *complete, begun = (self._begun + piece).split(b"\n")
@@ -266,15 +266,15 @@ class LineFinder:
         self._begun = self._shortened(begun)
 
     def finish(self) -> bool:
-        """Tell whether the line was there, the last one counted even without its newline; start anew."""
+        """Return whether the line was found, also as a last line without newline; then start again."""
         found = self.found or (bool(self._line) and self._begun.strip() == self._line)
         self.found = False
         self._begun = b""
         return found
 
     def _shortened(self, begun: bytes) -> bytes:
-        """Return what still decides whether a line that has only begun is the one; at most a byte longer."""
+        """Shorten an unfinished line to the bytes that decide; at most one byte longer than the line."""
         begun = begun.lstrip()
         size = len(self._line)
-        # White space behind that many bytes changes nothing: if anything follows it, the line is another.
+        # White space after these bytes decides nothing. Any other byte after it makes this another line.
         return begun[:size] + begun[size:].strip()[:1]

@@ -1,7 +1,8 @@
-"""Who we run as: the owner of the project, with a home directory and an identity for commits.
+"""Change from root to the owner of the project, with a home directory and an identity for commits.
 
-A container starts as root only to become the owner of what is mounted: files of root in a mount belong to
-root on the host, git refuses another owner's repository, and some agents refuse to run as root.
+A container starts as root, and then becomes the owner of the mounted project. There are three reasons. Files
+of root in a mount belong to root on the host. Git refuses a repository of another owner. Some agents refuse
+to run as root.
 """
 
 from __future__ import annotations
@@ -17,34 +18,33 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 HOMES = Path("/var/lib/ralph-wrap/home")
-"""Where users without a passwd entry get a home directory; the image makes it, sticky and writable."""
+"""Directory for the homes of users without a passwd entry; the image creates it, sticky and writable."""
 
 FALLBACK_IDENTITY = {
     f"GIT_{role}_{part}": value
     for role in ("AUTHOR", "COMMITTER")
     for part, value in (("NAME", "ralph-wrap"), ("EMAIL", "ralph-wrap@localhost"))
 }
-"""Who commits where git knows nobody."""
+"""Author and committer of commits if git has none."""
 
 
 def become_owner(
     project: Path, environ: Mapping[str, str], before: Callable[[], object] = lambda: None
 ) -> dict[str, str]:
-    """Give up root for good if the project belongs to somebody else.
+    """Give up root for ever if the project belongs to another user.
 
     Arguments:
-        project: a directory; if it is not there, nothing changes.
-        before: called right before the change: what only root may read can be loaded then.
+        project: a directory; if it does not exist, nothing changes.
+        before: called right before the change, while we can still read files of root.
 
     Returns:
-        The environment to go on with: of the new user, with a ``HOME`` that can be written, or be made
-        by :func:`ensure_home`.
+        The environment of the new user. Its ``HOME`` is writable, or :func:`ensure_home` can create it.
 
     Raises:
         RalphError: the change was refused; the project has not been touched.
 
     """
-    # A sub-directory may belong to somebody else than the repository that it is in.
+    # A sub-directory may have another owner than its repository.
     project = project.resolve()
     root = next((place for place in (project, *project.parents) if (place / ".git").exists()), project)
     if os.geteuid() != 0 or not root.exists() or root.stat().st_uid == 0:
@@ -55,7 +55,7 @@ def become_owner(
         return _become(uid, gid, environ)
     except OSError as error:
         raise RalphError(
-            f"cannot become user id {uid}, who owns {root}: {error.strerror}",
+            f"cannot become user id {uid}, the owner of {root}: {error.strerror}",
             f"docker run --user {uid}:{gid}, or with the capabilities CHOWN, SETUID and SETGID",
         ) from error
 
@@ -76,7 +76,7 @@ def _become(uid: int, gid: int, environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def with_home(environ: Mapping[str, str], uid: int) -> dict[str, str]:
-    """Return the environment with a ``HOME`` that a user can write, or that is still to be made."""
+    """Return the environment with a ``HOME`` that the user can write, or that must still be created."""
     given = Path(environ["HOME"]) if environ.get("HOME") else None
     try:
         of_user: Path | None = Path(pwd.getpwuid(uid).pw_dir)
@@ -87,10 +87,10 @@ def with_home(environ: Mapping[str, str], uid: int) -> dict[str, str]:
 
 
 def ensure_home(environ: Mapping[str, str]) -> dict[str, str]:
-    """Make the ``HOME`` that :func:`with_home` chose, unless it is there.
+    """Create the ``HOME`` that :func:`with_home` chose, if it does not exist.
 
     Raises:
-        OSError: none can be made.
+        OSError: no home directory can be created.
 
     """
     home = Path(environ.get("HOME", ""))
@@ -100,7 +100,7 @@ def ensure_home(environ: Mapping[str, str]) -> dict[str, str]:
     try:
         home.mkdir(mode=0o700)
     except OSError:
-        # Somebody else's directory of that name is not used: it could be a trap.
+        # A directory of another user with this name is not used: it could be a trap.
         if home.is_symlink() or not home.is_dir() or not _belongs_to(home, uid):
             import tempfile  # noqa: PLC0415 -- see _places
 
@@ -109,7 +109,7 @@ def ensure_home(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _places(uid: int) -> list[Path]:
-    """Return where the home of a user without one may be, the best first."""
+    """Return the candidates for the home of a user without one, the best first."""
     import tempfile  # noqa: PLC0415 -- slow, and most users have a home
 
     places = [HOMES / str(uid)] if HOMES.is_dir() else []

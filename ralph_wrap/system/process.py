@@ -1,8 +1,8 @@
 """Children: our own short commands, and the agent with its process group.
 
-Our own commands run in a process group of their own, so that Ctrl-C, which the terminal sends to its
-foreground group, cannot kill git in the middle of a save. Only we end them: they are deaf to the signals that
-whole groups get (see :func:`_signals_held_back`).
+Our own commands run in separate process groups. The terminal sends Ctrl-C to its foreground group, so it
+cannot kill git during a save. Only we end these commands: they do not get the signals that whole groups get
+(see :func:`_signals_held_back`).
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ OWN_COMMAND = "RALPH_WRAP_OWN_COMMAND"
 """In the environment of our own commands: the session they work for, or 1. Other ralph-wraps spare them."""
 
 _LOWEST_PRIORITY = 19  # nice(1)
-_GRACE = 1.0  # seconds between asking a command of ours to end and killing it
+_GRACE = 1.0  # seconds between the first signal to one of our commands and SIGKILL
 
 _FOR_GROUPS = {signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGHUP, signal.SIGTERM}
-"""What terminals, and programs such as timeout(1), send to a whole process group."""
+"""Signals that terminals, and programs such as timeout(1), send to a whole process group."""
 
 
 @contextlib.contextmanager
 def _signals_held_back() -> Iterator[Callable[[], None]]:
-    """Hold the signals back that our process group gets while a child is started.
+    """Block the signals to our process group while a child is started.
 
-    Until it has a group of its own, a child belongs to ours. Killed there it is a git that fails for no
-    reason (measured: 235 of 3,464 Ctrl-C that came while commands were started one after the other). Stopped
-    there it holds us up for good, because ``vfork(2)`` returns with its ``execve(2)``.
+    Until a child has its own group, it belongs to ours. If Ctrl-C kills it there, a git command fails without
+    a reason (measured: 235 of 3,464 Ctrl-C during starts of commands). If Ctrl-Z stops it there, we hang:
+    ``vfork(2)`` returns only at its ``execve(2)``.
 
     Yields:
-        What is called in the child by then, if anything is: it forgets what has come, and lets all signals
-        through as we do. Without it the child keeps them blocked (``execve(2)``).
+        A function to call in the child: it discards pending signals and restores our signal mask. Without
+        this call the child keeps the signals blocked (``execve(2)``).
 
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _FOR_GROUPS)
@@ -77,19 +77,19 @@ def anonymous_file() -> int:
 
 
 class Running:
-    """A command of ours that runs while we do something else; its output is collected in memory.
+    """One of our commands, which runs while we do other work; its output is collected in memory.
 
     Arguments:
         cwd: its working directory.
         env: its whole environment.
-        stdin: what it reads; ``None`` is nothing.
-        with_terminal: it keeps the terminal that we are controlled by. In the background it would be stopped
-            (SIGTTIN) at a question that it asks there, as ssh(1) does. Without, it hears all signals: what it
-            leaves behind, a server or a shared connection, is not ours to end.
+        stdin: its standard input; ``None`` is empty.
+        with_terminal: it keeps our controlling terminal. In the background it would stop (SIGTTIN) when it
+            asks a question there, as ssh(1) does. Without a terminal it gets all signals. It may leave a
+            server or a shared connection running, and we must not end these.
         inherited: descriptors that it gets besides its standard streams.
 
     Raises:
-        OSError: it could not be executed.
+        OSError: the command could not be executed.
 
     """
 
@@ -105,7 +105,7 @@ class Running:
     ) -> None:
         self._stdin = stdin
         self._completed: Completed | None = None
-        self._errors = anonymous_file()  # a file, not a pipe: what is in it can be read while it runs
+        self._errors = anonymous_file()  # a file, not a pipe: we can read it while the command runs
         try:
             with _signals_held_back() as let_through:
                 self._popen = subprocess.Popen(
@@ -126,7 +126,7 @@ class Running:
 
     @property
     def pid(self) -> int:
-        """Its process id, until somebody has waited for it."""
+        """Its process id; valid until we have waited for it."""
         return self._popen.pid
 
     def wait(self, timeout: float | None = None) -> Completed:
@@ -148,7 +148,7 @@ class Running:
         return self._completed
 
     def ended(self, timeout: float) -> bool:
-        """Wait for the end for so many seconds, and tell whether it came."""
+        """Wait at most this number of seconds, and return whether the command ended."""
         try:
             self.wait(timeout)
         except TimeoutError:
@@ -161,22 +161,22 @@ class Running:
         return lines[-1]
 
     def give_way(self) -> None:
-        """Let everybody else go first, also to the disk (``ioprio_set(2)``: it follows the niceness)."""
+        """Give it the lowest priority, also for the disk (``ioprio_set(2)``: it follows the niceness)."""
         with contextlib.suppress(ProcessLookupError):
             os.setpriority(os.PRIO_PROCESS, self._popen.pid, _LOWEST_PRIORITY)
 
     def end(self) -> None:
         """End its process group if it still runs, and reap it.
 
-        Not by SIGKILL at once: git would leave its locks behind, that of a branch among them, which nobody
-        could move any more. Of the signals at which it takes them away (sigchain.c: sigchain_push_common)
-        SIGPIPE is the one that is not held back.
+        SIGKILL is the last step. After it git leaves its locks behind, and no process could move a locked
+        branch any more. Git removes its locks at some signals (sigchain.c: sigchain_push_common). SIGPIPE is
+        the only one of them that our commands do not block.
         """
         if self._completed is None and self._popen.poll() is None:
             for number in (signal.SIGPIPE, signal.SIGKILL):
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(self._popen.pid, number)
-                if self.ended(_GRACE):  # not reaped before: the group's number is its own
+                if self.ended(_GRACE):  # not reaped yet, so the number still belongs to its group
                     break
         self.wait()
 
@@ -198,7 +198,7 @@ def detach(
     env: Mapping[str, str],
     inherited: Sequence[int] = (),
 ) -> None:
-    """Start a command that outlives us and that nobody waits for.
+    """Start a command that runs on after our end; no process waits for it.
 
     Arguments:
         cwd: its working directory.
@@ -225,7 +225,7 @@ def detach(
 
 
 def become(argv: Sequence[str | os.PathLike[str]], env: Mapping[str, str]) -> NoReturn:
-    """Run a command in our place: it has our terminal, our process group, and our end is its own.
+    """Replace our process by a command; it keeps our terminal and our process group (``execve(2)``).
 
     Arguments:
         argv: the command; ``argv[0]`` is looked up on the ``PATH`` of *env*.
@@ -279,11 +279,11 @@ class Group:
 
             def begin() -> None:
                 let_through()
-                # In the child, before exec: from the parent there would be a moment in which the agent
-                # already reads from a terminal that is not yet its own, and is stopped by SIGTTIN.
+                # This runs in the child, before exec. If the parent did it, the agent could read too early,
+                # from a terminal that is not its own yet. SIGTTIN would stop it.
                 if terminal is not None:
                     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU})
-                    with contextlib.suppress(OSError):  # its window is closed: the agent will see that itself
+                    with contextlib.suppress(OSError):  # the user closed the window; the agent will notice
                         os.tcsetpgrp(terminal, os.getpid())
                     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTTOU})
 
@@ -299,8 +299,8 @@ class Group:
                 preexec_fn=begin,  # noqa: PLW1509 -- we start no threads
             )
         self.pid = self._popen.pid
-        # Readable once it has ended (pidfd_open(2), Linux 5.3): the only word of that in a thread, where
-        # no SIGCHLD is seen.
+        # Readable when the agent has ended (pidfd_open(2), Linux 5.3). A thread gets no SIGCHLD, so this is
+        # its only notice.
         self.pidfd = os.pidfd_open(self.pid) if hasattr(os, "pidfd_open") else -1
 
     def poll(self) -> int | None:
@@ -324,6 +324,6 @@ class Group:
     def signal(self, number: int) -> None:
         """Send a signal to the whole group; no group left is no error."""
         if self._popen.returncode is not None and sys.platform == "linux":
-            return  # its number may be another group's by now; what it left behind has come to us
+            return  # another group may have its number now; we have adopted the rest of its processes
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)

@@ -1,8 +1,7 @@
-"""Signals that end a session: handlers record, never raise; whoever waits is woken through a descriptor.
+"""Signals that end a session: handlers record and never raise; a descriptor wakes the waiting code.
 
-A handler that raises loses the rest of the clean-up when a second signal comes (measured), so handlers
-only count. A signal that was ignored when we were started stays ignored: that is what ``nohup`` and a
-shell's background jobs ask for.
+If a handler raises, a second signal can interrupt the clean-up (measured). So handlers only count. A signal
+that was ignored at our start stays ignored: ``nohup`` and a shell's background jobs rely on this.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ _WAKING = (signal.SIGCHLD, signal.SIGTSTP, signal.SIGCONT)
 
 
 class StopRequest:
-    """What has asked for the end so far.
+    """The signals that have arrived so far.
 
     Attributes:
-        first: the first signal, ``None`` while nobody has asked.
-        count: how many signals came.
-        terms: how many of them were TERM. A second one comes from PID 1 when the container's time runs out.
-        suspended: somebody typed Ctrl-Z and nothing was done about it yet.
+        first: the first signal, ``None`` before one has arrived.
+        count: number of signals.
+        terms: number of TERM signals. PID 1 sends a second one when the container's stop time-out is near.
+        suspended: the user typed Ctrl-Z, and we have not stopped yet.
 
     """
 
@@ -50,7 +49,7 @@ class Signals:
     Enter it in the main thread: the only one in which Python lets handlers be set.
 
     Attributes:
-        stop: what has come so far.
+        stop: the signals that have arrived so far.
         wakeup: a descriptor that becomes readable with every signal, children's ends included; -1 while
             the context is not entered.
 
@@ -85,16 +84,16 @@ class Signals:
             self.stop.suspended = True
 
     def drain(self) -> None:
-        """Empty the descriptor, so that the next signal is seen anew."""
+        """Empty the descriptor, so that it reports the next signal."""
         with contextlib.suppress(BlockingIOError):
             while self.wakeup >= 0 and os.read(self.wakeup, 512):
                 pass
 
 
 def suspend() -> None:
-    """Stop our process group as Ctrl-Z would have, and come back when it is continued.
+    """Stop our process group as Ctrl-Z would, and return when it continues.
 
-    In an orphaned process group, where nobody could continue us, the kernel ignores the stop.
+    No shell can continue an orphaned process group, so the kernel ignores the stop there.
     """
     handler = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
     os.killpg(os.getpgrp(), signal.SIGTSTP)

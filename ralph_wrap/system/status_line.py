@@ -1,9 +1,9 @@
-"""The last line of a terminal: it shows how far long work is, out of the way of all that is printed there.
+"""The status line: it shows the progress on the last line of a terminal, below all other output.
 
-Several write on one terminal, so one object knows where its cursor is. Whoever is about to write asks
-:meth:`LastLine.taken_away` what goes first, and tells :meth:`LastLine.wrote` what it was. The line is drawn
-only where nobody else's has begun, and is no longer than the terminal is wide: what has wrapped cannot be
-taken away. Nothing is drawn while the terminal is another job's, or the shell's.
+Several writers share one terminal, so one object tracks its cursor. Before a write, the writer prints the
+bytes of :meth:`LastLine.taken_away`. After it, the writer passes its output to :meth:`LastLine.wrote`. The
+line is drawn only if no other line is unfinished. It is never wider than the terminal, because a wrapped line
+cannot be removed. Nothing is drawn while another job or the shell has the terminal.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import select
 import unicodedata
 
 _TAKE_AWAY = b"\r\x1b[K"
-_WIDTH = 80  # columns, where the terminal does not tell
+_WIDTH = 80  # columns, if the terminal does not report its width
 
 
 class LastLine:
@@ -22,7 +22,7 @@ class LastLine:
 
     Arguments:
         descriptor: the terminal.
-        drawn: something may be drawn there at all; otherwise it is only known where the cursor is.
+        drawn: the line may be drawn; otherwise the object only tracks the cursor.
 
     """
 
@@ -33,7 +33,7 @@ class LastLine:
         self._at_start = True
 
     def is_on(self, descriptor: int) -> bool:
-        """Tell whether what is written to a descriptor comes to this terminal, as far as can be told."""
+        """Tell whether a descriptor writes to this terminal, as far as we can find out."""
         try:
             return os.isatty(descriptor) and os.path.samestat(
                 os.fstat(descriptor), os.fstat(self._descriptor)
@@ -42,10 +42,10 @@ class LastLine:
             return False
 
     def show(self, words: str) -> None:
-        """Draw some words, if there is room for them now; none take the line away.
+        """Draw a text, if the line is free now; an empty text removes the line.
 
         Arguments:
-            words: printable.
+            words: printable characters only.
 
         """
         words = _cut(words, self._columns() - 1) if words and self._may_draw else ""
@@ -58,17 +58,17 @@ class LastLine:
             self._drawn = line
 
     def taken_away(self) -> bytes:
-        """Return what takes the line away; to be written before anything else is."""
+        """Return the bytes that remove the line; write them before any other output."""
         drawn, self._drawn = self._drawn, b""
         return _TAKE_AWAY if drawn else b""
 
     def begun(self) -> bytes:
-        """Return the same, and what ends a line that somebody has begun: what follows is on its own."""
+        """Return these bytes, and a newline if another writer's line is unfinished."""
         away = self.taken_away()
         return away if self._at_start else away + b"\n"
 
     def wrote(self, words: bytes) -> None:
-        """Take note of what was written on the terminal."""
+        """Record output to the terminal."""
         if words:
             self._at_start = words.endswith(b"\n")
 
@@ -84,7 +84,7 @@ class LastLine:
             return False
 
     def _write(self, line: bytes) -> bool:
-        """Write without waiting; tell whether it was written."""
+        """Write without blocking; return whether the line was written."""
         poll = select.poll()
         poll.register(self._descriptor, select.POLLOUT)
         with contextlib.suppress(OSError):
@@ -93,7 +93,7 @@ class LastLine:
 
 
 def _cut(words: str, cells: int) -> str:
-    """Return the beginning of a text that fills so many cells: in names of files, letters may be wide."""
+    """Cut a text to a number of terminal cells; in names of files, characters may be two cells wide."""
     if words.isascii():
         return words[:cells]
     for end, letter in enumerate(words):

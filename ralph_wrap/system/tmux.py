@@ -1,4 +1,4 @@
-"""tmux(1): a session of its own for whoever works in a directory."""
+"""Start, find and end tmux(1) sessions for a directory."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _PAUSES = (0.05, 0.2)
-"""Seconds between attempts: a server whose last session has just ended takes new ones, and then ends with
-them (measured with tmux 3.3: 5 of 300 times)."""
+"""Seconds between attempts. After its last session has ended, a server may accept a new session, and then
+end with it. Measured with tmux 3.3: 5 of 300 times."""
 
 
 def start(name: str, directory: Path, environ: Mapping[str, str]) -> str:
     """Start a detached session in a directory.
 
     Arguments:
-        name: what it is to be called.
-        directory: where its shell starts.
-        environ: our environment, which says where the server is.
+        name: name of the session.
+        directory: working directory of its shell.
+        environ: our environment, which names the server.
 
     Returns:
-        What it is called: tmux replaces some characters.
+        The actual name: tmux replaces some characters.
 
     Raises:
-        UsageError: tmux is not there.
-        ConflictError: there is a session of this name.
+        UsageError: tmux is not installed.
+        ConflictError: a session with this name exists.
         RalphError: tmux refused.
 
     """
@@ -80,8 +80,8 @@ def kill(name: str, environ: Mapping[str, str]) -> None:
 
 
 def _run(environ: Mapping[str, str], *arguments: str) -> Completed:
-    # Its server stays, and with it what it inherits: it is none of our own short commands, and its working
-    # directory would count as work in that directory.
+    # The tmux server keeps running with this environment, so it must not count as one of our own commands.
+    # Its working directory would count as work in the directory.
     argv = ("env", "-u", OWN_COMMAND, "tmux", *arguments)
     with Running(argv, cwd=Path("/"), env=environ, with_terminal=False) as running:
         completed = running.wait()
