@@ -232,8 +232,7 @@ class Session:
         try:
             self._claim.update(state="running", branch=now.branch, base=now.base, workspace=now.workspace)
         except OSError as error:
-            # Without this entry a sweep, after a SIGKILL, would treat the agent's work as an unfinished
-            # checkout.
+            # Without this entry, a sweep after SIGKILL treats the agent's work as an unfinished checkout.
             raise RalphError(
                 f"the session's record cannot be written: {error.strerror}", "is the disk full?"
             ) from error
