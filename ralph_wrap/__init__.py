@@ -1,6 +1,6 @@
 """Run coding agents in a loop, each in its own git worktree, and never lose their work.
 
-The public names are loaded when they are first used: the command line must not wait for them.
+Python loads each public name at its first use, because the command line must not wait for all of them.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _HOMES = {
 }
 
 
-if not TYPE_CHECKING:  # or every name would be there for whoever checks types
+if not TYPE_CHECKING:  # a type checker that sees __getattr__ accepts every name of the package
 
     def __getattr__(name: str) -> Any:
         if name not in _HOMES:

@@ -1,4 +1,4 @@
-"""The program's entry: handlers first, imports later."""
+"""The entry point of the program: it installs signal handlers before the slow imports."""
 
 from __future__ import annotations
 
@@ -15,26 +15,30 @@ def main() -> NoReturn:
     _fill_standard_descriptors()
     if sys.argv[1:2] == ["init"]:
         _be_init()
-    from ralph_wrap.system.signals import Signals  # noqa: PLC0415 -- init, which stays small, has its own
+    from ralph_wrap.system.signals import Signals  # noqa: PLC0415 -- init has its own, and stays small
 
     if sys.argv[1:2] == ["run"]:
-        # Before the slow imports: a signal in that time must end a session as any other does.
+        # A signal that comes during the slow imports must end the session like any later signal.
         with Signals() as signals:
             _run(signals)
     _run(None)
 
 
 def _fill_standard_descriptors() -> None:
-    # Closed ones would be given to the next pipe that is opened, and what is meant for us would go there.
+    # The next pipe that we open would get the number of a closed descriptor. Our output
+    # would go into that pipe.
     for descriptor in (0, 1, 2):
         try:
             os.fstat(descriptor)
         except OSError:
-            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the agent would lack it, too
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the agent needs it, too
 
 
 def _be_init() -> None:
-    """Be PID 1, and end with it; return for what Typer has to say, which stays in memory."""
+    """Run as PID 1, then exit; return only if Typer must print help or an error.
+
+    Typer then stays in memory, which is why PID 1 does not load it otherwise.
+    """
     from ralph_wrap.interfaces import init  # noqa: PLC0415 -- for this command only
 
     if options := init.read(sys.argv[2:], os.environ):

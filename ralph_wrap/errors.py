@@ -1,4 +1,4 @@
-"""Every error that ralph-wrap raises on purpose.
+"""The errors that ralph-wrap raises itself.
 
 ::
 
@@ -6,20 +6,20 @@
     ├── UsageError               2  usage
     ├── NotARepositoryError      3  not_a_repository
     ├── NotFoundError            4  not_found     no such session, branch, path, base
-    ├── RefusedError             5  refused       something was kept, because work would be lost
-    ├── ConflictError            6  conflict      it is there already, or somebody else has it
-    ├── NotOursError             7  not_ours      not made by ralph-wrap: not touched
+    ├── RefusedError             5  refused       work would be lost, so it is kept
+    ├── ConflictError            6  conflict      it already exists, or another process uses it
+    ├── NotOursError             7  not_ours      ralph-wrap did not create it, and does not touch it
     ├── GitTooOldError           8  git_too_old
-    ├── GitError               125  failed        a git command of ours failed
-    ├── IsolationError         125  failed        no worktree to be had: a reason to fall back
+    ├── GitError               125  failed        a git command of ralph-wrap failed
+    ├── IsolationError         125  failed        no worktree is possible: a reason to fall back
     ├── PlainRootBusyError     125  failed        another session works in the plain project root
-    ├── BranchBusyError        125  failed        the branch asked for is checked out somewhere else
-    ├── NoIdLeftError          125  failed        all 65,536 agent ids are taken
+    ├── BranchBusyError        125  failed        another worktree has the requested branch checked out
+    ├── NoIdLeftError          125  failed        all 65,536 agent ids are in use
     ├── StoppedError           125  failed        a signal came before the agent could start
-    ├── SetupError             125  failed        the worktree could not be made ready for the agent
-    ├── UntrustedError         125  failed        nobody has approved what the project wants to run
-    └── AgentError             126  failed        the agent command cannot be run
-        └── AgentNotFoundError 127  failed        the agent command is not there
+    ├── SetupError             125  failed        the setup of the worktree for the agent failed
+    ├── UntrustedError         125  failed        the user has not approved the project's commands
+    └── AgentError             126  failed        the agent command cannot run
+        └── AgentNotFoundError 127  failed        the agent command was not found
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from typing import ClassVar
 
 
 class RalphError(Exception):
-    """An error with a cause for a person and a status for a program.
+    """An error with a message for people and an exit status for programs.
 
     Arguments:
-        message: what was asked and the fact that stands against it, in one line.
-        hint: what to run or change, in one line; empty if there is nothing to say.
+        message: the request and the reason why it failed, in one line.
+        hint: the command to run, or what to change, in one line; may be empty.
 
     """
 
@@ -48,14 +48,14 @@ class RalphError(Exception):
 
 
 class UsageError(RalphError):
-    """An option, a configuration key or a file named by one is wrong."""
+    """An option or a configuration key is wrong, or a file that it names."""
 
     exit_code = 2
     code = "usage"
 
 
 class NotARepositoryError(RalphError):
-    """The directory is in no git repository."""
+    """The directory is not in a git repository."""
 
     exit_code = 3
     code = "not_a_repository"
@@ -69,21 +69,21 @@ class NotFoundError(RalphError):
 
 
 class RefusedError(RalphError):
-    """Something was kept, because work would be lost with it."""
+    """Removal would lose work, so ralph-wrap kept it."""
 
     exit_code = 5
     code = "refused"
 
 
 class ConflictError(RalphError):
-    """What is to be made is there already, or what is to be changed is somebody else's at this moment."""
+    """The thing to create already exists, or another process uses the thing to change."""
 
     exit_code = 6
     code = "conflict"
 
 
 class NotOursError(RalphError):
-    """It was not made by ralph-wrap, so it is not touched."""
+    """Ralph-wrap did not create it, and so does not touch it."""
 
     exit_code = 7
     code = "not_ours"
@@ -97,12 +97,12 @@ class GitTooOldError(RalphError):
 
 
 class GitError(RalphError):
-    """A git command of ours failed.
+    """A git command that ralph-wrap ran failed.
 
     Arguments:
-        command: the sub-command, for the message.
+        command: the git sub-command, for the message.
         status: its exit status; negative for a signal.
-        stderr: what it wrote to standard error.
+        stderr: its output on standard error.
 
     """
 
@@ -115,7 +115,7 @@ class GitError(RalphError):
 
 
 class IsolationError(RalphError):
-    """A worktree cannot be had here; the session may fall back to the plain project root."""
+    """A worktree is not possible here; the session may fall back to the plain project root."""
 
 
 class PlainRootBusyError(RalphError):
@@ -123,7 +123,7 @@ class PlainRootBusyError(RalphError):
 
 
 class BranchBusyError(RalphError):
-    """The branch asked for is checked out elsewhere, so that no second session may work on it."""
+    """Another worktree has the requested branch checked out; a second session may not work on it."""
 
 
 class NoIdLeftError(RalphError):
@@ -131,24 +131,24 @@ class NoIdLeftError(RalphError):
 
 
 class StoppedError(RalphError):
-    """A signal asked for the end before the agent could start."""
+    """A signal stopped the session before the agent could start."""
 
 
 class SetupError(RalphError):
-    """The command that makes a worktree ready to work has failed, so that no agent is started in it."""
+    """The setup command of the worktree failed; the session does not start an agent in it."""
 
 
 class UntrustedError(RalphError):
-    """The project's configuration has commands that its user has not approved; none of them is run."""
+    """The project's configuration has commands that the user has not approved, so ralph-wrap runs none."""
 
 
 class AgentError(RalphError):
-    """The agent command is there but cannot be run."""
+    """The agent command exists but cannot run."""
 
     exit_code = 126
 
 
 class AgentNotFoundError(AgentError):
-    """The agent command is not there."""
+    """The agent command was not found."""
 
     exit_code = 127

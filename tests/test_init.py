@@ -239,11 +239,11 @@ def test_everybody_is_told(
     assert (inside.wait(), inside.heard("one"), inside.heard("two")) == (0, ["SIGTERM"], ["SIGTERM"])
     told = [re.sub(r"(: )\d+ |\d\.\d", r"\1", line) for line in inside.log]
     session = " (session 20260102T030405Z-abcd)" if more else ""
-    assert told[0] == f"{number.name}: ending what runs here"
+    assert told[0] == f"{number.name}: stopping all sessions and processes"
     assert sorted(told[1:]) == sorted(
         [
-            f"told: python{session}",
-            "told: python",
+            f"asked to end: python{session}",
+            "asked to end: python",
             f"finished: python{session}, after  s",
             "finished: python, after  s",
         ]
@@ -275,7 +275,7 @@ def test_who_is_quick_to_obey_was_told(project: Path, tmp_path: Path) -> None:
         container.listen("one")
         container.send(signal.SIGTERM)
         assert (container.wait(), container.heard("one")) == (0, ["SIGTERM"])
-        assert [line.split(":")[0] for line in container.log] == ["SIGTERM", "told", "finished"]
+        assert [line.split(":")[0] for line in container.log] == ["SIGTERM", "asked to end", "finished"]
 
 
 @needs_root
@@ -360,7 +360,7 @@ def test_who_may_not_be_told(project: Path) -> None:
         container.send(signal.SIGTERM)
         assert (container.wait(), container.heard("root")) == (0, [])
         pid = (project / "root.pid").read_text().strip()
-        assert f"cannot tell {pid} python: Operation not permitted" in container.log
+        assert f"cannot signal {pid} python: Operation not permitted" in container.log
         assert f"not finished: {pid} python, killed" in container.log
 
 
@@ -721,7 +721,7 @@ def test_an_error_does_not_end_it(monkeypatch: pytest.MonkeyPatch, capfd: pytest
 
     monkeypatch.setattr(init, "Supervisor", Failing)
     assert init.run(init.Options(8.0, ())) == 7
-    told = "ralph-wrap init: an error of its own, going on: MemoryError('none left')\n"
+    told = "ralph-wrap init: internal error, continuing: MemoryError('none left')\n"
     assert capfd.readouterr().err == told
 
 

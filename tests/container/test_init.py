@@ -81,7 +81,7 @@ def test_a_root_session_under_the_init_of_a_user(start_box: StartBox, repo: Repo
     workers = Workers.find(box, 1)
     assert box.end() == 0
     log = box.log()
-    assert re.search(r"cannot tell \d+ \S+ \(session \S+\): Operation not permitted", log), log
+    assert re.search(r"cannot signal \d+ \S+ \(session \S+\): Operation not permitted", log), log
     box = start_box(repo.path)
     box.eventually(lambda: not records(repo), "the sweep")
     workers.check("killed")

@@ -1,21 +1,23 @@
-"""PID 1 of a container: reaps what is orphaned, and ends every session before the container ends.
+"""PID 1 of a container: reaps orphaned processes, and stops every session before the container ends.
 
-``docker stop`` tells PID 1 alone. What was started by ``docker exec`` has no parent here and would be killed
-without a word as soon as PID 1 is gone, so PID 1 tells it, and waits.
+``docker stop`` sends SIGTERM to PID 1 alone. A process of ``docker exec`` has no parent in the container. The
+kernel kills it with SIGKILL when PID 1 exits. So PID 1 sends SIGTERM to these processes and waits for them.
 
-1. **Start** a sweep, which finishes what dead sessions left, and the command, if there is one. Both are
-   children: this process does nothing of ours itself, so that it stays small and nothing can hang it.
-2. **Reap** every child, whoever's orphan it is; hand every signal on to the command. HUP sweeps again.
-3. **End**, on TERM, INT or QUIT, or when the command has ended: TERM to all processes of the container,
-   registered session or not, but to none *below* a session: in the middle of its ``git add`` it would hurt
-   the save.
-4. **Wait** until they are gone, and tell those who come meanwhile. The deletion of a removed worktree is not
-   told: it has the rest of the time. Who holds out is told a second time, which
-   to a session means: no grace for the agent. At the time-out, shorter than docker's, we go all the same.
+1. **Start** a sweep, which finishes dead sessions, and the command, if there is one. Both are children. PID 1
+   does no other work itself, so that it stays small and nothing can block it.
+2. **Reap** every child, including adopted orphans; forward every signal to the command. HUP sweeps again.
+3. **Stop** on TERM, INT or QUIT, or when the command has ended: send TERM to all processes of the container,
+   whether they are registered sessions or not. Processes *below* a session get none: TERM to the ``git add``
+   of a session would damage its save.
+4. **Wait** until these processes have ended, and send TERM to processes that start meanwhile. The deletion of
+   a removed worktree gets no signal, only the rest of the time. A process that is still running later gets a
+   second TERM. A session then gives its agent no grace. PID 1 exits at its time-out in any case, which is
+   shorter than docker's.
 
-It never signals what is not in its container (:func:`init.processes.is_init`), never uses
-``subprocess`` (whose children ``waitpid(-1)`` would steal), and does not end by an error of its own: every
-session would end with it. Standard library only, without what costs memory and is not needed (``pathlib``).
+It never signals a process outside its container (:func:`init.processes.is_init`). It never uses
+``subprocess``, because ``waitpid(-1)`` would reap the children of that module. It survives its own errors,
+because its exit would kill every session. It imports only the standard library, and not ``pathlib``, which
+costs memory.
 """
 
 from __future__ import annotations
@@ -37,18 +39,18 @@ _UNITS = {"ms": 0.001, "s": 1, "": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 class Options(NamedTuple):
-    """What was typed: the time-out in seconds, and the command, empty if there is none."""
+    """The options of ``init``: the time-out in seconds, and the command, which may be empty."""
 
     stop_timeout: float
     command: tuple[str, ...]
 
 
 def read(arguments: Sequence[str], environ: Mapping[str, str]) -> Options | None:
-    """Read a command line; ``None`` if Typer has to: a mistake, or a question for help.
+    """Read a command line; return ``None`` for a mistake or ``--help``, which Typer handles.
 
     Arguments:
-        arguments: those behind ``init``.
-        environ: may hold ``RALPH_WRAP_STOP_TIMEOUT``.
+        arguments: the words after ``init``.
+        environ: it may hold ``RALPH_WRAP_STOP_TIMEOUT``.
 
     """
     words = [*arguments]
@@ -68,13 +70,13 @@ def read(arguments: Sequence[str], environ: Mapping[str, str]) -> Options | None
 
 
 def duration(value: str) -> float:
-    """Read ``90s``, ``15m``, ``2h`` as all options are read (``config.duration``, which is not ours to load).
+    """Read ``90s``, ``15m``, ``2h`` in the same way as ``config.duration``, which is too large to load here.
 
     Returns:
         Seconds.
 
     Raises:
-        ValueError: it is none of these.
+        ValueError: the value is not a duration.
 
     """
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|)", value)
@@ -84,18 +86,18 @@ def duration(value: str) -> float:
 
 
 def run(options: Options) -> int:
-    """Be the init of this container until it ends.
+    """Run as the init of this container until it ends.
 
     Returns:
-        The exit status: that of the command, 0 without one.
+        The exit status of the command; 0 without a command.
 
     """
     supervisor = Supervisor(options.stop_timeout, options.command)
     while True:
         try:
             supervisor.turn()
-        except Exception as error:  # noqa: BLE001 -- whatever it is: our end would kill every session
-            say(f"an error of its own, going on: {error!r}")
-            time.sleep(0.1)  # it may come again at once, and must not take a processor
+        except Exception as error:  # noqa: BLE001 -- our exit would kill every session
+            say(f"internal error, continuing: {error!r}")
+            time.sleep(0.1)  # the error may repeat at once, and must not keep a processor busy
         if supervisor.over:
             return supervisor.status

@@ -1,8 +1,8 @@
-# ruff: noqa: PTH100, PTH112, PTH115, PTH120, PTH208 -- pathlib would be a tenth of this process's memory
-"""Who is in this container, and who of them is a session; told from ``/proc`` (``proc(5)``) and records.
+# ruff: noqa: PTH100, PTH112, PTH115, PTH120, PTH208 -- pathlib would take a tenth of this process's memory
+"""The processes of this container and the sessions among them, from ``/proc`` (``proc(5)``) and the records.
 
-Processes come and go while they are looked at, and an agent can write records: nothing here raises for what
-it finds, waits for anybody, or believes what the process itself does not confirm.
+Processes start and end while this module reads them, and an agent can write records. So no function here
+raises for bad content or waits for another process. A record counts only if ``/proc`` confirms it.
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _MINI_INITS = {"docker-init", "podman-init", "catatonit", "dumb-init", "tini", "tini-static"}
-_INITIAL_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO, <linux/proc_ns.h>: that of the host
+_INITIAL_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO, <linux/proc_ns.h>: the host's namespace
 _KERNEL_THREAD = 0x00200000  # PF_KTHREAD, <linux/sched.h>; the flags are field 9 of stat
 
 _RECORD = re.compile(r"[0-9a-f]{4}\.json")
 _SESSION = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{4}")
 _LARGEST_RECORD = 1 << 16  # bytes; a real one has less than 1,000
-_RECORDS_TIME = 0.5  # seconds for all of them: a project full of large ones must not keep us from telling
+_RECORDS_TIME = 0.5  # seconds for all records: a project full of large ones must not delay our signals
 
-# Options of Python that take a word are told apart, so that no row of words can be read in two ways.
+# The pattern separates the options of Python that take a word, so that it can match a line in only one way.
+# A pattern with two ways can take exponential time on a command line that an agent chooses.
 _WRAPPER = re.compile(
     rb"(?:(?:[^\0]*/)?python[^\0/]*\0(?:-[XW]\0[^\0]*\0|-(?![XW]\0)[^\0]*\0)*"
     rb"(?:(?<!-[XW]\0)-[^\0]*m\0ralph_wrap|(?:[^\0-][^\0]*/)?ralph-wrap)"
     rb"|(?:[^\0]*/)?ralph-wrap)\0(?:run|spawn)\0"
 )
 
-
-# Of a worktree that is saved and removed: the program ``delete_tree``.
+# The program ``delete_tree``, which deletes a worktree that is saved and removed.
 _DELETION = re.compile(rb"[^\0]+\0-I\0-S\0[^\0]*/delete_tree\.py\0")
 
 
 class Process(NamedTuple):
-    """A process of this pid namespace, told apart from every other one.
+    """A process of this pid namespace; pid and start time identify it.
 
     Attributes:
         pid: its number.
-        name: of its program, for people.
-        parent: the pid of its parent; 0 if that is not in this namespace, as with ``docker exec``.
-        started: in seconds since the boot, as in the record of a session.
+        name: the name of its program, for people.
+        parent: the pid of its parent; 0 for a parent outside this namespace, as with ``docker exec``.
+        started: seconds since the boot, as in the record of a session.
 
     """
 
@@ -58,19 +58,20 @@ class Process(NamedTuple):
     started: float
 
     def is_same(self, other: Process | None) -> bool:
-        """Tell whether this is the same process; its name and parent may change."""
+        """Return whether this is the same process; its name and parent may change."""
         return other is not None and (self.pid, self.started) == (other.pid, other.started)
 
 
 def is_init() -> bool:
-    """Tell whether all processes that are seen belong to a container that ends with us.
+    """Return whether all visible processes belong to a container that ends with us.
 
-    So it is for PID 1, and for a child of the small init of a container (``docker run --init``). It is not
-    for a daemon that a host's PID 1 has adopted, nor in a container that sees the host's (``--pid=host``).
+    This is true for PID 1, and for a child of the small init of a container (``docker run --init``). It is
+    false for a daemon that a host's PID 1 has adopted. It is also false in a container that sees the
+    processes of the host (``--pid=host``).
     """
     try:
         if os.readlink("/proc/self") != str(os.getpid()):
-            return False  # of another pid namespace: its numbers mean nothing here
+            return False  # /proc shows another pid namespace, whose pids mean nothing here
         if os.getpid() == 1:
             return True
         if os.getppid() != 1 or os.readlink("/proc/self/ns/pid") == _INITIAL_PID_NAMESPACE:
@@ -84,7 +85,7 @@ def is_init() -> bool:
 
 
 def processes() -> dict[int, Process]:
-    """Return every process that lives, by its pid; none where there is no ``/proc``."""
+    """Return every live process by its pid; an empty dictionary if there is no ``/proc``."""
     try:
         pids = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
     except OSError:
@@ -93,8 +94,8 @@ def processes() -> dict[int, Process]:
 
 
 def process(pid: int) -> Process | None:
-    """Return a process; ``None`` for one that has ended, reaped or not, and for a thread of the kernel."""
-    head, _, tail = _content(f"/proc/{pid}/stat").rpartition(b")")  # a name may hold anything
+    """Return a process; ``None`` for a zombie, a process that is gone, and a kernel thread."""
+    head, _, tail = _content(f"/proc/{pid}/stat").rpartition(b")")  # a name may hold any byte, even ")"
     state, *fields = tail.split() or (b"X",)
     if state in {b"Z", b"X"} or int(fields[5]) & _KERNEL_THREAD:
         return None
@@ -104,7 +105,7 @@ def process(pid: int) -> Process | None:
 
 
 def ancestry(pid: int, table: Mapping[int, Process]) -> set[int]:
-    """Return the pids of the parent of a process, of its parent, and so on."""
+    """Return the pids of all ancestors of a process."""
     found: set[int] = set()
     while (here := table.get(pid)) and here.parent not in found:
         pid = here.parent
@@ -113,37 +114,37 @@ def ancestry(pid: int, table: Mapping[int, Process]) -> set[int]:
 
 
 def ignores_term(pid: int) -> bool:
-    """Tell whether a process ignores TERM, as interactive shells do."""
+    """Return whether a process ignores TERM, as interactive shells do."""
     ignored = re.search(rb"^SigIgn:\s*([0-9a-f]+)$", _content(f"/proc/{pid}/status"), re.MULTILINE)
     return ignored is not None and bool(int(ignored[1], 16) >> (signal.SIGTERM - 1) & 1)
 
 
 def is_wrapper(pid: int) -> bool:
-    """Tell whether a process looks like a session, whose record may be elsewhere or not yet there."""
+    """Return whether a process looks like a session; its record may be elsewhere or may not exist yet."""
     return runs_session(_content(f"/proc/{pid}/cmdline"))
 
 
 def runs_session(command_line: bytes) -> bool:
-    """Tell whether a command line is that of a session.
+    """Return whether a command line is that of a session.
 
     Arguments:
-        command_line: the words, each ended by NUL.
+        command_line: the words, with a NUL after each.
 
     """
     return _WRAPPER.match(command_line) is not None
 
 
 def is_deletion(pid: int) -> bool:
-    """Tell whether a process deletes what a session no longer needs. A signal would only cut it short."""
+    """Return whether a process deletes a removed worktree. A signal would leave the deletion half done."""
     return _DELETION.match(_content(f"/proc/{pid}/cmdline")) is not None
 
 
 def registered(project: str, table: Mapping[int, Process]) -> dict[int, str]:
-    """Return the session of every process that a record of the project names and that it fits.
+    """Return the session of every process that matches a record of the project.
 
     Arguments:
-        project: the directory that was named; the records are in it or above it.
-        table: the processes.
+        project: the directory that the user named; the records are in it or above it.
+        table: all processes, by pid.
 
     """
     give_up = time.monotonic() + _RECORDS_TIME
@@ -166,23 +167,23 @@ def registered(project: str, table: Mapping[int, Process]) -> dict[int, str]:
 
 
 def hold_lock(project: str) -> bool:
-    """Hold, until we end, the lock that tells a sweep elsewhere that this container lives.
+    """Hold, until we exit, the lock that shows sweeps in other containers that this container is alive.
 
-    A sweep in another container does not see what runs here. That a session's own lock is free proves its
-    owner dead, not the processes that it has left.
+    A sweep in another container does not see the processes of this one. The free lock of a session proves
+    that its owner is dead. The processes that the owner left may still run.
 
     Arguments:
         project: as in :func:`registered`.
 
     Returns:
-        Whether it is held; not where no session has made the directory for it yet.
+        Whether we hold it; ``False`` until a session has made the directory for it.
 
     """
     run = os.path.dirname(_directory(os.path.abspath(project)))
     opened: list[int] = []
     try:
         number = re.sub(r"\D", "", os.readlink("/proc/self/ns/pid"))
-        # Step by step: an agent can put a symlink in the place of each.
+        # Open each directory by itself: an agent can replace any of them with a symlink.
         for step in (os.path.dirname(os.path.dirname(run)), ".ralph", "run", "containers"):
             flags = os.O_RDONLY | os.O_DIRECTORY | (os.O_NOFOLLOW if opened else 0)
             opened.append(os.open(step, flags, dir_fd=opened[-1] if opened else None))
@@ -190,7 +191,7 @@ def hold_lock(project: str) -> bool:
         name, flags = f"{number}.lock", os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK
         try:
             lock = os.open(name, flags | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=opened[-1])
-            os.fchown(lock, owner.st_uid, owner.st_gid)  # a file that was there may be anybody's
+            os.fchown(lock, owner.st_uid, owner.st_gid)  # only our new file: an older one may not be ours
         except FileExistsError:
             lock = os.open(name, flags, dir_fd=opened[-1])
         try:
@@ -225,7 +226,7 @@ def _record(path: str) -> dict[str, Any]:
 
 
 def _content(path: str, size: int = 4096) -> bytes:
-    """Return the beginning of a regular file; nothing of what is gone, forbidden, a link, a pipe."""
+    """Return the beginning of a regular file; nothing if it is gone, forbidden, a link or a pipe."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

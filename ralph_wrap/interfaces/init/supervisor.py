@@ -1,4 +1,4 @@
-"""The life of PID 1, one turn after the other; the steps are those of :mod:`ralph_wrap.interfaces.init`."""
+"""The main loop of PID 1, one turn at a time; :mod:`ralph_wrap.interfaces.init` describes its steps."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from ralph_wrap.interfaces.init.processes import Process
 
 AT_START = "RALPH_WRAP_AT_START"
-"""In the environment of a sweep that nobody has typed: the configuration says what it does."""
+"""Variable in the environment of a sweep that PID 1 starts: the configuration decides what the sweep does."""
 
 _SECOND = 3 / 8
-"""Share of the time-out after which hold-outs are told again: most of it is for saving without a grace."""
+"""Share of the time-out after which running processes get a second TERM. Most of the time is for saves."""
 
-_LOOK = 1.0  # seconds: who comes late is told within this time, though nobody ends
-_NEXT_LOOK = 30.0  # seconds: the project may have got its directory for our lock by then
-_LOOK_BLIND = 0.1  # the same where no descriptor tells of an end (an old kernel, no descriptor left)
+_LOOK = 1.0  # seconds: a new process gets its TERM within this time, even if no other process ends
+_NEXT_LOOK = 30.0  # seconds: a session may have made the directory for our lock by then
+_LOOK_BLIND = 0.1  # as _LOOK, where no pidfd reports an end (an old kernel, no descriptor left)
 
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
-_NOT_FOUND, _NOT_RUNNABLE, _KILLED = 127, 126, 128 + signal.SIGKILL  # as with a shell and ``docker run``
+_NOT_FOUND, _NOT_RUNNABLE, _KILLED = 127, 126, 128 + signal.SIGKILL  # as a shell and ``docker run`` have them
 
 
 class _Watched(NamedTuple):
@@ -38,19 +38,19 @@ class _Watched(NamedTuple):
     is_deletion: bool
     pidfd: int  # -1: there is none
     told: bool = False
-    refused: bool = False  # it is not ours to tell
+    refused: bool = False  # we have no permission to signal it
 
 
 class Supervisor:
-    """Everything PID 1 does.
+    """The work of PID 1.
 
     Arguments:
-        stop_timeout: seconds to wait for others at the end.
-        command: what to run; empty for nothing.
+        stop_timeout: seconds to wait for other processes at the end.
+        command: the command to run; empty for none.
 
     Attributes:
-        status: the exit status, as it stands.
-        over: there is nothing left to wait for.
+        status: the exit status so far.
+        over: no process is left to wait for.
 
     """
 
@@ -63,19 +63,23 @@ class Supervisor:
         self._project = os.environ.get("RALPH_WRAP_PROJECT") or "."
         self._sweep = self._command = 0  # pids
         self._sweep_again = False
-        self._ending: float | None = None  # since when, on the monotonic clock
-        self._hurried = False  # somebody waits for our end, and will not wait long
-        self._rounds = 0  # how often all were told
+        self._ending: float | None = None  # start of the end, on the monotonic clock
+        self._hurried = False  # a signal asked for the end, and Docker kills us soon after it
+        self._rounds = 0  # how many times all processes got a signal
         self._watched: dict[int, _Watched] = {}
-        self._tells_life = not self._everybody  # nobody is to take our end for that of the container
+        # Without our lock, sweeps would take the container for dead. If we are not its init, it outlives us.
+        self._tells_life = not self._everybody
         if not self._everybody:
-            say("not the init of a container: at the end only its own and the project's registered sessions")
+            say(
+                "not the init of a container: at the end it stops only its own processes"
+                " and the project's registered sessions"
+            )
         self._start_sweep()
         if command:
             self._start_command(command)
 
     def turn(self) -> None:
-        """Wait for the next thing to do, and do it."""
+        """Wait for the next signal or the next end of a process, and handle it."""
         pidfds = [watched.pidfd for watched in self._watched.values() if watched.pidfd >= 0]
         self._tells_life = self._tells_life or processes.hold_lock(self._project)
         for number in self._signals.wait(pidfds, self._patience()):
@@ -83,13 +87,13 @@ class Supervisor:
         self._reap()
         if self._ending is not None:
             passed = time.monotonic() - self._ending
-            self.over = passed >= self._stop_timeout  # whatever happens below
+            self.over = passed >= self._stop_timeout  # set first, since the lines below may raise
             left = self._end(passed)
             if self.over:
                 for label in left:
                     say(f"not finished: {label}, {'killed' if self._everybody else 'left running'}")
                 self.status = _KILLED if self._command else self.status
-            # Without /proc nobody is seen, but our children are known.
+            # Without /proc we see no processes, but we know our children.
             self.over |= not (left or self._command or self._sweep)
 
     def _patience(self) -> float | None:
@@ -104,13 +108,13 @@ class Supervisor:
             return
         if self._command:
             try:
-                os.kill(self._command, number)  # not reaped, so it is nobody else's number
-            except OSError as error:  # it has become another user
-                say(f"cannot tell the command: {error.strerror}")
+                os.kill(self._command, number)  # not reaped, so no other process can have its pid
+            except OSError as error:  # the command has changed its user
+                say(f"cannot signal the command: {error.strerror}")
         if number in _ENDING and self._hurried:
             self._tell_again()
         elif number in _ENDING:
-            say(f"{signal.Signals(number).name}: ending what runs here")
+            say(f"{signal.Signals(number).name}: stopping all sessions and processes")
             self._hurried = True
             self._ending = time.monotonic()
             self._rounds = 0
@@ -123,18 +127,18 @@ class Supervisor:
         if self._sweep:
             self._sweep_again = True
             return
-        # -P: the working directory is the project, and no module that stands in it may be run.
+        # -P: the working directory is the project, and Python must not import modules from it.
         words = (sys.executable, "-P", "-m", "ralph_wrap", "sweep")
         try:
             self._sweep = self._fork(words, in_background=True)
         except OSError as error:
-            say(f"the sweep cannot be started: {error.strerror}")
+            say(f"cannot start the sweep: {error.strerror}")
 
     def _start_command(self, words: tuple[str, ...]) -> None:
         try:
             self._command = self._fork(words, in_background=False)
         except OSError as error:
-            say(f"{words[0]} cannot be started: {error.strerror}")
+            say(f"cannot start {words[0]}: {error.strerror}")
             self.status = _NOT_RUNNABLE
             self._ending = time.monotonic()
 
@@ -143,20 +147,20 @@ class Supervisor:
             return pid
         status = _NOT_RUNNABLE
         try:
-            os.setpgid(0, 0)  # in our group Ctrl-C would reach it twice, or a sweep at all
+            os.setpgid(0, 0)  # in our group Ctrl-C would reach the command twice, and would reach a sweep
             if in_background:
                 os.environ[AT_START] = "1"
                 os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
                 os.dup2(2, 1)
             elif os.isatty(0):
-                with suppress(OSError):  # the terminal of another session
+                with suppress(OSError):  # the terminal belongs to another session (setsid(2))
                     os.tcsetpgrp(0, os.getpid())
             self._signals.give_back()
-            os.execvp(words[0], words)  # noqa: S606 -- what an init is for
+            os.execvp(words[0], words)  # noqa: S606 -- an init has to start its command
         except FileNotFoundError as error:
             status = _NOT_FOUND
             say(f"{words[0]}: {error.strerror}")
-        except Exception as error:  # noqa: BLE001 -- whatever it is, no second init must come of it
+        except Exception as error:  # noqa: BLE001 -- the child must not go on as a second init
             say(f"{words[0]}: {getattr(error, 'strerror', error)}")
         finally:
             os._exit(status)
@@ -166,7 +170,7 @@ class Supervisor:
             while (ended := os.waitpid(-1, os.WNOHANG | os.WUNTRACED))[0]:
                 pid, status = ended
                 if os.WIFSTOPPED(status):
-                    # Ctrl-Z on our terminal: there is no shell above us that could continue it.
+                    # Ctrl-Z on our terminal stopped the command, and no shell above us could continue it.
                     if pid == self._command and os.WSTOPSIG(status) == signal.SIGTSTP and os.isatty(0):
                         os.kill(pid, signal.SIGCONT)
                 elif pid == self._command:
@@ -188,7 +192,7 @@ class Supervisor:
     # -- the end --
 
     def _end(self, passed: float) -> list[str]:
-        """Tell who has not been told, and return who has yet to end."""
+        """Signal the processes that have had no signal, and return the labels of those still running."""
         concerned = self._concerned()
         for pid, watched in [*self._watched.items()]:
             if pid not in concerned or not watched.process.is_same(concerned[pid][0]):
@@ -206,17 +210,17 @@ class Supervisor:
                 say(f"waiting for: {watched.label}")
             is_due = not watched.is_deletion and self._is_its_turn(pid)
             if not watched.told and not watched.refused and is_due:
-                watched = self._tell(watched, "told")
+                watched = self._tell(watched, "asked to end")
             self._watched[pid] = watched
         return [one.label for one in self._watched.values() if one.is_session or not one.refused]
 
     def _concerned(self) -> Mapping[int, tuple[Process, str | None]]:
-        """Return whom the end concerns, sessions first: the process, its session, ``None`` for no session."""
+        """Return the processes to end, sessions first, each with its session or ``None``."""
         table = processes.processes()
         registered = processes.registered(self._project, table)
         wrappers = {pid for pid in table if pid in registered or processes.is_wrapper(pid)}
         not_told = {1, os.getpid(), *processes.ancestry(os.getpid(), table)}
-        # They end what is below them. A sweep does, too: it saves.
+        # A session ends the processes below it itself. So does a sweep, because it saves.
         masters = ({*wrappers, self._sweep} & table.keys()) - not_told
         found = {}
         for pid in sorted(table, key=lambda pid: pid not in masters):
@@ -227,27 +231,27 @@ class Supervisor:
         return found
 
     def _is_its_turn(self, pid: int) -> bool:
-        # A sweep may end its work when nobody waits for us.
+        # A sweep may finish its work as long as no signal has asked for our end.
         return pid != self._sweep or self._hurried or self._rounds > 1
 
     def _tell_again(self) -> None:
         self._rounds += 1
         for watched in [one for one in self._watched.values() if one.told]:
-            self._tell(watched, "told again")
+            self._tell(watched, "asked again to end")
 
     def _tell(self, watched: _Watched, how: str) -> _Watched:
-        """Ask a process to end: TERM, or HUP where TERM is ignored, as by interactive shells."""
+        """Ask a process to end, by TERM, or by HUP if it ignores TERM, as interactive shells do."""
         pid, deaf = watched.process.pid, processes.ignores_term(watched.process.pid)
-        has_it = pid == self._command and not watched.told and not deaf  # it was passed on
+        has_it = pid == self._command and not watched.told and not deaf  # we forwarded it
         try:
             if not has_it:
                 _send(watched, signal.SIGHUP if deaf else signal.SIGTERM)
-                with suppress(ProcessLookupError):  # it was quick to obey
-                    _send(watched, signal.SIGCONT)  # who is stopped does not see TERM
+                with suppress(ProcessLookupError):  # it has ended already
+                    _send(watched, signal.SIGCONT)  # a stopped process handles TERM only after SIGCONT
         except ProcessLookupError:
             return watched
-        except OSError as error:  # an init of a user, a session of root
-            say(f"cannot tell {watched.label}: {error.strerror}")
+        except OSError as error:  # we run as a user, and the process belongs to root or to another user
+            say(f"cannot signal {watched.label}: {error.strerror}")
             return watched._replace(refused=True)
         say(f"{how}: {watched.label}")
         return watched._replace(told=True)
@@ -265,10 +269,10 @@ def _watch(process: Process, session: str | None) -> _Watched:
 
 
 def _send(watched: _Watched, number: int) -> None:
-    """Send a signal to a process, never to another one that got its number.
+    """Send a signal to a process, never to another one that has its pid now.
 
     Raises:
-        OSError: it has ended, or is not ours to signal.
+        OSError: the process has ended, or we may not signal it.
 
     """
     if not watched.process.is_same(processes.process(watched.process.pid)):

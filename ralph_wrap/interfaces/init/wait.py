@@ -1,8 +1,8 @@
-"""What wakes PID 1, and its one way to speak; neither can hang it.
+"""How PID 1 waits for signals and ends of processes, and how it prints; neither can block it.
 
-Why not ``sigwait(3)``: the sessions that PID 1 waits for are not its children, so no signal tells their end,
-only a descriptor does (``pidfd_open(2)``). One ``poll(2)`` hears both. Signals are blocked at all other
-times, and have a handler, without which the kernel delivers none to PID 1.
+Why not ``sigwait(3)``: the sessions that PID 1 waits for are not its children. No signal reports their end,
+only a descriptor does (``pidfd_open(2)``). One ``poll(2)`` waits for both. Signals are blocked at all other
+times. Each has a handler: the kernel delivers only signals that have one to PID 1.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# Faults of our own cannot wait; a failing write is an error where it is made; the last two: see below.
+# We cannot delay faults. SIGPIPE and SIGXFSZ would only repeat the error that the failed write(2) returns.
+# For SIGTTIN and SIGTTOU see below.
 _NOT_TAKEN = frozenset(
     getattr(signal, f"SIG{name}")
     for name in (
@@ -27,7 +28,7 @@ _NOT_TAKEN = frozenset(
 
 
 class Signals:
-    """All signals that can be taken. One that was ignored when we were started stays ignored."""
+    """All signals that PID 1 handles. A signal that was ignored at our start stays ignored."""
 
     def __init__(self) -> None:
         self._before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
@@ -40,14 +41,14 @@ class Signals:
         signal.set_wakeup_fd(teller, warn_on_full_buffer=False)
         for number in self._taken:
             signal.signal(number, _nothing)
-        # TTOU stops a process in the background that hands its terminal on.
+        # TTOU stops a background process that gives its terminal to another process group.
         self._terminal = {n: signal.signal(n, signal.SIG_IGN) for n in (signal.SIGTTIN, signal.SIGTTOU)}
 
     def wait(self, pidfds: Iterable[int], timeout: float | None) -> bytes:
         """Wait until a signal has come, a process has ended, or the time is over.
 
         Arguments:
-            pidfds: of the processes.
+            pidfds: descriptors of the processes (``pidfd_open(2)``).
             timeout: in seconds; ``None`` for no limit.
 
         Returns:
@@ -67,7 +68,7 @@ class Signals:
         return b""
 
     def give_back(self) -> None:
-        """Restore, in a child, what a program expects at its start."""
+        """Restore, in a child, the signal state that a program expects at its start."""
         for number in {*self._taken, signal.SIGPIPE, signal.SIGXFSZ}:  # Python ignores the last two
             signal.signal(number, signal.SIG_DFL)
         for number, handler in self._terminal.items():
@@ -76,11 +77,11 @@ class Signals:
 
 
 def _nothing(_number: int, _frame: object) -> None:
-    pass  # the descriptor tells
+    pass  # the signal's number arrives through the wake-up descriptor
 
 
 def say(message: str) -> None:
-    """Write one line to stderr, unless nobody takes it: a terminal that is held (Ctrl-S) must not hold us."""
+    """Write one line to stderr, unless it takes none within 0.1 s, like a stopped terminal (Ctrl-S)."""
     poll = select.poll()
     poll.register(2, select.POLLOUT)
     with suppress(OSError):
