@@ -72,11 +72,8 @@ def apply(
     """Put the saved work of a branch into a checkout.
 
     Arguments:
-        place: the project.
-        environ: our environment.
         branch: whose saved work.
         top: top level of a checkout of the same repository.
-        told: of what takes long.
         stopped: tells that a signal came.
 
     Raises:

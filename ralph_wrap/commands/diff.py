@@ -57,8 +57,6 @@ def sides(
     """Return what to compare.
 
     Arguments:
-        place: the project.
-        environ: our environment.
         name: id or name of a branch; it is held against where it started from.
         other: another one: what leads from the first to this is shown.
         saved: with the saved work of both.
@@ -93,11 +91,6 @@ def base_of(place: Project, where: Git, one: Branch) -> str:
     """Return where a branch started from: as recorded, else its merge base with the main branch.
 
     For a branch that has no history in common with that it is the empty tree.
-
-    Arguments:
-        place: the project.
-        where: git in it.
-        one: the branch.
 
     Raises:
         NotFoundError: nothing was recorded, and there is no main branch.

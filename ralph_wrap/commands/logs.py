@@ -48,8 +48,6 @@ def logs(
     """Write a log.
 
     Arguments:
-        place: the project.
-        environ: our environment.
         name: an agent id or a session id.
         events: the event log as it is; otherwise the agent's output.
         follow: go on until the session has ended.
@@ -134,7 +132,6 @@ class _Copy:
     """Copies what has come into a log.
 
     Arguments:
-        log: the log.
         to: the descriptor to write to.
         shown: what is written instead of it; ``None`` for all of it.
 

@@ -104,10 +104,6 @@ def review(place: Project, environ: Mapping[str, str]) -> list[Row]:
 def look(place: Project, environ: Mapping[str, str]) -> Review:
     """Return a row for each branch, and what could not be told.
 
-    Arguments:
-        place: the project.
-        environ: our environment.
-
     Raises:
         NotFoundError: the configured main branch is not there.
         UsageError: the configuration cannot be read.
@@ -151,9 +147,6 @@ def _left(where: Git, repository: Repository, main: Main | None, landed: Sequenc
     Saved work is a commit of files, and perhaps one of what was staged: its second parent.
 
     Arguments:
-        where: git in the repository.
-        repository: which one.
-        main: the main branch.
         landed: branches that it has, with saved work.
 
     """
@@ -236,7 +229,6 @@ def limited(rows: Sequence[Row], only: str | None) -> list[Row]:
     """Return the rows of a kind.
 
     Arguments:
-        rows: all of them.
         only: one of :data:`ONLY`; ``None`` for all.
 
     Raises:

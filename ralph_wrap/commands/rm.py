@@ -41,8 +41,6 @@ def remove_all(
     """Save and remove the worktrees of sessions that have ended.
 
     Arguments:
-        place: the project.
-        environ: our environment.
         names: agent ids or session ids.
 
     Returns:
@@ -65,8 +63,6 @@ def remove(place: Project, environ: Mapping[str, str], name: str) -> Removed:
     """Save and remove the worktree of a session that has ended.
 
     Arguments:
-        place: the project.
-        environ: our environment.
         name: agent id or session id.
 
     Raises:

@@ -47,11 +47,7 @@ def stop(
     """Ask sessions to end, and wait until they have.
 
     Arguments:
-        place: the project.
-        environ: our environment.
         names: agent ids or session ids; ``None`` is every session that is not finished.
-        how: the way.
-        told: of each.
 
     Returns:
         What became of each session, and why it is not what was asked for (a session that is not there, could

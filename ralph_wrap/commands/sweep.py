@@ -80,8 +80,6 @@ def sweep(
     """Finish every orphan of a project.
 
     Arguments:
-        place: the project.
-        environ: our environment.
         dry_run: touch nothing, tell what would be done.
         adopted: agent ids of foreign sessions that the user knows to be dead.
         stopped: asked before each; what is left then is left to the next sweep.
@@ -125,13 +123,7 @@ def _tidy(place: Project, environ: Mapping[str, str]) -> None:
 
 
 def resume_deletions(place: Project, environ: Mapping[str, str]) -> None:
-    """Go on with the deletion of removed worktrees, and report what is in the trash but not ours.
-
-    Arguments:
-        place: the project.
-        environ: our environment.
-
-    """
+    """Go on with the deletion of removed worktrees, and report what is in the trash but not ours."""
     for home in project.registries(place, environ):
         with contextlib.suppress(OSError):
             _empty_trash(home.trash, environ)

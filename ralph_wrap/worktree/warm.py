@@ -155,13 +155,7 @@ def is_warm(registration: Path) -> bool:
 
 
 def in_pool(common_dir: Path, pool: Path) -> list[Warm]:
-    """Return the warm worktrees of a pool, unfinished ones included.
-
-    Arguments:
-        common_dir: of the repository.
-        pool: where they are.
-
-    """
+    """Return the warm worktrees of a pool, unfinished ones included."""
     found = (Warm(pool / path.name, path, None) for path in sorted(common_dir.glob("worktrees/warm-*")))
     return [warm._replace(commit=taken_at(warm.registration)) for warm in found if _is_whole(warm)]
 
@@ -205,9 +199,6 @@ def choose(
     """Return a warm worktree in which nobody has done anything, ``None`` if there is none.
 
     Arguments:
-        where: git at the project root.
-        repository: the project's.
-        pool: where they are.
         base: the commit that is wanted.
         beside: the directory into which it will be moved.
         keep: ignored directories that may be in it.
@@ -238,8 +229,6 @@ def holds_nothing(
     """Tell whether the files of a warm worktree are as they were checked out.
 
     Arguments:
-        warm: which one.
-        here: git in it.
         keep: ignored directories that may be in it.
         meanwhile: called while git looks.
 
@@ -266,9 +255,7 @@ def ready(registration: Path, commit: str, here: Git) -> bytes:
     """Return what a registration says of a worktree in which everything was just checked out.
 
     Arguments:
-        registration: of the worktree.
         commit: which was checked out.
-        here: git in it.
 
     Raises:
         GitError: the index cannot be read.

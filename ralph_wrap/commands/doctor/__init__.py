@@ -56,7 +56,6 @@ def examine(directory: Path, environ: Mapping[str, str], root: Path = Path("/"))
 
     Arguments:
         directory: the project that was named.
-        environ: our environment.
         root: where ``/proc`` and the marks of a container are.
 
     Raises:

@@ -69,7 +69,6 @@ def events(place: Project, kind: str) -> Check:
     """Tell whether changes of files are told at once.
 
     Arguments:
-        place: the project.
         kind: of its file system.
 
     """

@@ -73,7 +73,6 @@ def owner(place: Project, began_as: int, refused: RalphError | None) -> Check:
     """Tell whose files sessions make.
 
     Arguments:
-        place: the project.
         began_as: user id that we were started with.
         refused: why root could not become the owner.
 

@@ -45,7 +45,6 @@ def mounts(place: Project, *, contained: bool) -> Iterator[Check]:
     """Tell whether the file systems can be written, and whether they are one.
 
     Arguments:
-        place: the project.
         contained: this is a container.
 
     """

@@ -56,9 +56,6 @@ def drop(
     """Delete branches and their saved work.
 
     Arguments:
-        place: the project.
-        environ: our environment.
-        wanted: which.
         now: seconds since 1970.
 
     Returns:

@@ -40,8 +40,6 @@ def delete(where: Git, going: Iterable[Branch], now: float) -> dict[str, RalphEr
     """Delete branches, all in one transaction if nothing is in the way of one, and return why some are left.
 
     Arguments:
-        where: git in the repository.
-        going: the branches.
         now: seconds since 1970.
 
     """
@@ -113,8 +111,6 @@ def expire(place: Project, environ: Mapping[str, str], keep: float, now: float) 
     What there is no time for is kept.
 
     Arguments:
-        place: the project.
-        environ: our environment.
         keep: seconds; 0 is for ever.
         now: seconds since 1970.
 
@@ -150,8 +146,6 @@ def restore(place: Project, environ: Mapping[str, str], name: str, now: float) -
     """Bring back a branch that was dropped, and its saved work.
 
     Arguments:
-        place: the project.
-        environ: our environment.
         name: the id or the name that it had.
         now: seconds since 1970.
 

@@ -52,9 +52,6 @@ class Judge:
     """What decides whether branches may go.
 
     Arguments:
-        place: the project.
-        environ: our environment.
-        chosen: the branches.
         now: seconds since 1970.
 
     """

@@ -106,12 +106,7 @@ def land(
     """Land branches, one after the other; one that cannot land is left, and the next one is tried.
 
     Arguments:
-        place: the project.
-        environ: our environment.
         wanted: what is to land, in this order.
-        target: on what.
-        told: of what takes long.
-        how: in which way.
         best_order: in the order of fewest conflicts instead.
         check: command that has to be satisfied with the result; approved.
         check_timeout: seconds that it may take; 0: as long as it takes.
@@ -293,11 +288,6 @@ def _check(yard: _Yard, one: Branch, tip: str) -> tuple[int, bool]:
 
 def undo_killed(place: Project, environ: Mapping[str, str], told: Log) -> None:
     """Undo what a merge that was killed has left, unless one is at work, or there is nothing.
-
-    Arguments:
-        place: the project.
-        environ: our environment.
-        told: of what was undone.
 
     Raises:
         RalphError: it cannot be undone.

@@ -75,11 +75,9 @@ def move(
     """Move a branch and its checkouts.
 
     Arguments:
-        where: git in the repository.
         home: of the project, in which it is our turn.
         trial: in whose registration indexes can be prepared.
         checkouts: of the branch; clean.
-        step: what moves.
         reason: for the reflog.
 
     Raises:

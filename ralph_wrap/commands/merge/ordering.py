@@ -27,8 +27,6 @@ def best(
 
     Arguments:
         trial: where it is tried.
-        repository: the project's.
-        wanted: the branches.
         tip: of the target.
         stopped: tells that a signal came; what was not tried by then counts as free of conflicts.
 

@@ -40,7 +40,6 @@ def run_check(
         directory: where everything is checked out.
         environ: our environment; of its ``RALPH_…`` it gets none but those that say what is checked.
         branch: what is to land.
-        project: the project root.
         timeout: seconds until it is ended; 0 waits as long as it takes.
         stopped: tells that a signal came.
 

@@ -40,8 +40,6 @@ def target_of(place: Project, environ: Mapping[str, str], into: str | None, conf
     """Return the branch to land on.
 
     Arguments:
-        place: the project.
-        environ: our environment.
         into: its short name; ``None`` for the main branch.
         configured: ``main`` in the configuration.
 
@@ -142,9 +140,6 @@ def require_movable(
     The line that a session has added to ``.gitignore`` may be uncommitted, unless that file is to change.
 
     Arguments:
-        repository: the project's.
-        target: the branch.
-        checkouts: of it.
         coming: paths that are to change.
 
     Raises:

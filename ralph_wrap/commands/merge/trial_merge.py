@@ -47,9 +47,7 @@ def attempt(here: Git, branch: Branch, target: Target, tip: str, how: How, into_
     Arguments:
         here: git in a detached worktree that nobody works in.
         branch: what is to land.
-        target: on what.
         tip: where that is.
-        how: in which way.
         into_main: the target is the main branch.
 
     Raises:

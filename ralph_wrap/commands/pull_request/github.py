@@ -37,10 +37,6 @@ class Pull(NamedTuple):
 def repository(here: Path, environ: Mapping[str, str]) -> Home:
     """Return where pull requests of a checkout belong: ``GH_REPO``, else what gh takes for it.
 
-    Arguments:
-        here: the checkout.
-        environ: our environment.
-
     Raises:
         UsageError: there is no gh.
         RalphError: it does not tell; the message has its words.
@@ -58,10 +54,6 @@ def open_pulls(here: Path, environ: Mapping[str, str], home: Home, branch: str, 
     """Return the open pull requests for branches of a name; forks may have one, too.
 
     Arguments:
-        here: the checkout.
-        environ: our environment.
-        home: where.
-        branch: short name.
         base: what they are to land on.
 
     Raises:
@@ -82,12 +74,8 @@ def create_pull(
     """Open a pull request for a branch that has been pushed, and return its address.
 
     Arguments:
-        here: the checkout.
-        environ: our environment.
-        home: where.
         head: short name of the branch, behind ``OWNER:`` if it is in a fork.
         base: what it is to land on.
-        title: one line.
         body: Markdown.
 
     Raises:

@@ -62,10 +62,7 @@ def open_pull_request(place: Project, environ: Mapping[str, str], name: str, tol
     """Push a branch and open a pull request for it, or find the one that is open.
 
     Arguments:
-        place: the project.
-        environ: our environment.
         name: id or name of the branch.
-        told: of what takes long, and of what is in it besides.
 
     Raises:
         UsageError: there is no gh, or it is not plain which remote is meant.
@@ -213,7 +210,6 @@ def title_of(one: Branch, commits: Sequence[Commit]) -> str:
     """Return the subject of the only commit, else what the branch is.
 
     Arguments:
-        one: the branch.
         commits: what it is about.
 
     """
@@ -226,7 +222,6 @@ def body_of(one: Branch, commits: Sequence[Commit]) -> str:
     """Return what a pull request says: its commits, and how the session has ended.
 
     Arguments:
-        one: the branch.
         commits: the oldest first.
 
     """

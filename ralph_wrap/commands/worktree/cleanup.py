@@ -56,14 +56,10 @@ def cleanup(
     """Remove a worktree that bears our mark.
 
     Arguments:
-        place: the project.
-        environ: our environment.
-        path: the worktree, absolute.
         cwd: where this is called.
         keep_branch: leave its branch.
         force: whatever would be lost.
         now: names it in the trash.
-        told: of what somebody should know.
 
     Raises:
         NotFoundError: there is no worktree.

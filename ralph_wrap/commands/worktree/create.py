@@ -70,8 +70,6 @@ def create(
     """Make a worktree on a new branch.
 
     Arguments:
-        place: the project.
-        environ: our environment.
         words: a slug, which the branch is named after.
         prefix: what that name begins with.
         base: where the branch begins; ``None`` is HEAD.
@@ -81,7 +79,6 @@ def create(
         links: directories to share with the project by symlink.
         ignore: where the ignore rule goes.
         copy: patterns of ignored files that it gets a copy of.
-        told: of what somebody should know.
         stopped: tells that a signal came.
 
     Raises:

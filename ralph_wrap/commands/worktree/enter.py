@@ -110,14 +110,10 @@ def enter(
     """Make the worktree ``.ralph/worktrees/NAME`` on branch ``ralph/NAME`` for a session.
 
     Arguments:
-        place: the project.
-        environ: our environment.
-        name: of the worktree.
         session: who enters it.
         cwd: the directory that it is entered from.
         ignore: where the ignore rule goes.
         copy: patterns of ignored files that it gets a copy of.
-        told: of what was copied.
         in_tmux: start a tmux session in it.
 
     Raises:
@@ -172,8 +168,6 @@ def leave(
     """Exit the worktree that a session has entered; without one, do nothing.
 
     Arguments:
-        place: the project.
-        environ: our environment.
         action: what becomes of the worktree.
         session: who exits.
         discard_changes: remove it whatever would be lost.
@@ -248,8 +242,6 @@ def entered(place: Project, repository: Repository, session: str) -> tuple[Path,
     """Return the directory of the worktree that a session is in, and its mark; ``None`` if it is in none.
 
     Arguments:
-        place: the project.
-        repository: the project's.
         session: other programs may share it.
 
     Raises:

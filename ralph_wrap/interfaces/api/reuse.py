@@ -24,7 +24,6 @@ def find(site: Site, branch: str, path: Path, *, exact: bool) -> Path | None:
     """Return the worktree to use, ``None`` if it is to be made.
 
     Arguments:
-        site: where.
         branch: what is to be checked out in it.
         path: where it is to be.
         exact: and nowhere else.

@@ -54,13 +54,7 @@ def load() -> None:
 
 
 def serve(caller: Caller, told: Log) -> None:
-    """Serve the tools until standard input ends.
-
-    Arguments:
-        caller: for whom.
-        told: of what somebody should know.
-
-    """
+    """Serve the tools until standard input ends."""
     told.event(
         "server.started",
         f"worktree tools for {caller.directory}, session {caller.session}",

@@ -84,8 +84,6 @@ def answer(tool: Tool, caller: Caller, given: Mapping[str, Any]) -> dict[str, An
     """Call a tool and return its answer, in strings that can be written as UTF-8.
 
     Arguments:
-        tool: which one.
-        caller: for whom.
         given: its arguments, as they came.
 
     Raises:

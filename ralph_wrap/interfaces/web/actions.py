@@ -224,9 +224,7 @@ async def press(name: str, site: Site, form: Form, told: Log) -> str:
 
     Arguments:
         name: one of :data:`BUTTONS`.
-        site: what the pages are about.
         form: what was sent.
-        told: of what goes wrong.
 
     """
     try:

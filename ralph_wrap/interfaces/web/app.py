@@ -36,9 +36,7 @@ def application(site: Site, root: str, told: Log) -> ASGIApp:
     """Return the pages.
 
     Arguments:
-        site: what they are about.
         root: the path that they are below.
-        told: of what goes wrong.
 
     """
 

@@ -71,7 +71,6 @@ def diff(git: Git, old: str, new: str, *, lines: int = _LINES, whole: bool = Fal
     """Return what differs between two trees or commits.
 
     Arguments:
-        git: where.
         old: object id.
         new: object id.
         lines: how many changed lines are shown at once.
@@ -103,7 +102,6 @@ def one_file(git: Git, old: str, new: str, paths: Sequence[str], begin: int) -> 
     """Return one file, from some row on; ``None`` if it does not differ.
 
     Arguments:
-        git: where.
         old: object id of a tree or commit.
         new: the same.
         paths: its name, and the one before if it was renamed.

@@ -36,14 +36,7 @@ class Known(NamedTuple):
 
 
 class Facts:
-    """What is known of a project's branches.
-
-    Arguments:
-        place: the project.
-        environ: our environment.
-        told: of what goes wrong.
-
-    """
+    """What is known of a project's branches."""
 
     def __init__(self, place: Project, environ: Mapping[str, str], told: Log) -> None:
         self._place = place

@@ -62,11 +62,8 @@ def serve(
     """Serve the pages of a project until a signal ends the process.
 
     Arguments:
-        place: the project.
-        environ: our environment.
         port: to listen on; 0 is any that is free.
         read_only: without buttons.
-        told: of what goes wrong.
         announce: told the address, once somebody who opens it is heard.
 
     Raises:

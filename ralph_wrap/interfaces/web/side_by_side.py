@@ -51,9 +51,6 @@ def side_by_side(path: str, hunks: Sequence[Hunk], painter: Painter, begin: int,
     """Return some rows of a file.
 
     Arguments:
-        path: of the file.
-        hunks: of the file.
-        painter: of the page.
         begin: the first row, counted from 0.
         limit: how many at most.
 

@@ -51,11 +51,7 @@ def page(place: Project, environ: Mapping[str, str], found: Review, rows: Sequen
     """Return the file.
 
     Arguments:
-        place: the project.
-        environ: our environment.
-        found: what is known of the branches.
         rows: which of them, in which order.
-        told: shown how far it is.
 
     Raises:
         RalphError: there is no repository.
@@ -118,11 +114,7 @@ def write(
     """Write the file, or leave the one that is there as it is.
 
     Arguments:
-        place: the project.
-        environ: our environment.
-        found: what is known of the branches.
         rows: which of them, in which order.
-        told: shown how far it is.
         path: the file; its directory exists.
 
     Raises:

@@ -73,7 +73,6 @@ def copy_ignored(
 
     Arguments:
         tree: just made; nobody works in it yet.
-        where: git at the top level of the project's checkout.
         checkout: that top level.
         patterns: as in ``.gitignore``; they have the last word over those of the file.
         stopped: tells that the session is to end; copying is then cut short.

@@ -28,10 +28,8 @@ def provide(
 
     Arguments:
         tree: nobody works in it yet.
-        where: git at the top level of the project's checkout.
         checkout: that top level.
         patterns: those of the settings.
-        told: of what was copied, and of what was not.
         stopped: tells that copying is to be cut short.
 
     """

@@ -59,8 +59,6 @@ def init_submodules(
 
     Arguments:
         tree: nobody works in it yet.
-        where: git in the repository.
-        told: of how many there are, and of those that cannot be had.
         stopped: tells that a signal came; what has not been begun is then left out.
         limit: seconds for all of them.
 
@@ -103,7 +101,6 @@ class _Populating:
 
         Arguments:
             top: its directory.
-            repository: of it.
             model: the main checkout's repository of the same, if it has one.
             above: path of *top* in the worktree, with a slash.
 

@@ -37,12 +37,9 @@ class Lookout:
     """Tells what changes outside a workspace; entered while the workspace is made.
 
     Arguments:
-        where: git in the repository.
         root: the project root, which is looked at.
-        common_dir: the repository.
         workspace: the session's worktree, which need not be there yet.
         branch: short name of its branch.
-        told: of everything that is found.
         stopped: tells that the session is to end.
 
     """

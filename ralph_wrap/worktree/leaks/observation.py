@@ -76,9 +76,6 @@ class Place(NamedTuple):
         """Return the place around a session's worktree.
 
         Arguments:
-            where: git in the repository.
-            root: the project root.
-            common_dir: the repository.
             workspace: the session's worktree, which need not be there yet.
             branch: short name of its branch.
 

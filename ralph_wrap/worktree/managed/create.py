@@ -37,8 +37,6 @@ def make(
     """Make a worktree that bears a mark.
 
     Arguments:
-        where: git at the project root.
-        repository: the project's.
         path: the new directory; it must not exist.
         mark: what it is made for; whether its branch was created is found out.
         continued: if the branch exists, go on with it.

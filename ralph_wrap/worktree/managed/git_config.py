@@ -88,8 +88,6 @@ def configure(where: Git, worktree: LinkedWorktree, core: Collection[tuple[str, 
     """Give a worktree that is being made a configuration of its own; the repository's lock is held.
 
     Arguments:
-        where: git in the repository.
-        worktree: which one.
         core: keys below ``core``, and values.
 
     Raises:

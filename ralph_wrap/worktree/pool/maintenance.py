@@ -106,8 +106,6 @@ def give_up(unfinished: Warm, where: Git, repository: Repository, trash: Path, n
 
     Arguments:
         unfinished: one that was never ready.
-        where: git at the project root.
-        repository: the project's.
         trash: directory on the worktree's file system.
         name: of the directory in the trash, formed like the id of a session.
 
@@ -168,7 +166,6 @@ def keep(leaving: Path, pool: Path, session: str, names: Iterable[str], ignored:
 
     Arguments:
         leaving: the worktree's directory; its registration is gone.
-        pool: of the project.
         session: whose it was.
         names: directories below the top level.
         ignored: what git ignores there; a whole directory ends with a slash.
@@ -217,8 +214,6 @@ def give(warm: Warm, where: Git, repository: Repository, source: Path, names: It
 
     Arguments:
         warm: one that is ready.
-        where: git at the project root.
-        repository: the project's.
         source: one of :func:`kept`.
         names: directories below the top level.
 
@@ -247,8 +242,6 @@ def remove(
 
     Arguments:
         warm: one that is ready.
-        where: git at the project root.
-        repository: the project's.
         trash: directory on the worktree's file system.
         name: of the directory in the trash, formed like the id of a session.
         keep: ignored directories that may be in it.
@@ -298,11 +291,6 @@ def tidy(common_dir: Path, pool: Path, trash: Path) -> list[Path]:
     """Undo what was killed half-way, and return directories that nobody here has made.
 
     The repository's lock is held, and nobody else fills or empties the pool.
-
-    Arguments:
-        common_dir: of the repository.
-        pool: of the project.
-        trash: where worktrees go on their way out.
 
     Raises:
         OSError: something cannot be read or moved.
