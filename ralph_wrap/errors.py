@@ -3,23 +3,23 @@
 ::
 
     RalphError                 125  failed
-    ├── UsageError               2  usage
-    ├── NotARepositoryError      3  not_a_repository
-    ├── NotFoundError            4  not_found     no such session, branch, path, base
-    ├── RefusedError             5  refused       work would be lost, so it is kept
-    ├── ConflictError            6  conflict      it already exists, or another process uses it
-    ├── NotOursError             7  not_ours      ralph-wrap did not create it, and does not touch it
-    ├── GitTooOldError           8  git_too_old
-    ├── GitError               125  failed        a git command of ralph-wrap failed
-    ├── IsolationError         125  failed        no worktree is possible: a reason to fall back
-    ├── PlainRootBusyError     125  failed        another session works in the plain project root
-    ├── BranchBusyError        125  failed        another worktree has the requested branch checked out
-    ├── NoIdLeftError          125  failed        all 65,536 agent ids are in use
-    ├── StoppedError           125  failed        a signal came before the agent could start
-    ├── SetupError             125  failed        the setup of the worktree for the agent failed
-    ├── UntrustedError         125  failed        the user has not approved the project's commands
-    └── AgentError             126  failed        the agent command cannot run
-        └── AgentNotFoundError 127  failed        the agent command was not found
+    |-- UsageError               2  usage
+    |-- NotARepositoryError      3  not_a_repository
+    |-- NotFoundError            4  not_found     no such session, branch, path, base
+    |-- RefusedError             5  refused       work would be lost, so it is kept
+    |-- ConflictError            6  conflict      it already exists, or another process uses it
+    |-- NotOursError             7  not_ours      ralph-wrap did not create it, and does not touch it
+    |-- GitTooOldError           8  git_too_old
+    |-- GitError               125  failed        a git command of ralph-wrap failed
+    |-- IsolationError         125  failed        no worktree is possible: a reason to fall back
+    |-- PlainRootBusyError     125  failed        another session works in the plain project root
+    |-- BranchBusyError        125  failed        another worktree has the requested branch checked out
+    |-- NoIdLeftError          125  failed        all 65,536 agent ids are in use
+    |-- StoppedError           125  failed        a signal came before the agent could start
+    |-- SetupError             125  failed        the setup of the worktree for the agent failed
+    |-- UntrustedError         125  failed        the user has not approved the project's commands
+    |-- AgentError             126  failed        the agent command cannot run
+    |   |-- AgentNotFoundError 127  failed        the agent command was not found
 """
 
 from __future__ import annotations

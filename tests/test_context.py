@@ -225,13 +225,13 @@ def test_an_inner_worktree_belongs_to_the_same_project(
 @pytest.mark.parametrize(
     ("prepare", "error", "message"),
     [
-        (lambda p: _place(p, "topic").mkdir(parents=True), ConflictError, "is there already"),
-        (lambda p: make_repo(_place(p, "topic")), ConflictError, "is there already"),
+        (lambda p: _place(p, "topic").mkdir(parents=True), ConflictError, "already exists"),
+        (lambda p: make_repo(_place(p, "topic")), ConflictError, "already exists"),
         (lambda p: p.git("worktree", "add", "-q", "-b", "x", _place(p, "topic")), ConflictError, "is on x"),
         (lambda p: p.git("worktree", "add", "-q", "--detach", _place(p, "topic")), ConflictError, "on no br"),
         (lambda p: p.git("checkout", "-q", "-b", "topic"), BranchBusyError, "is checked out in"),
         (lambda p: (p.path / ".ralph").symlink_to(p.path.parent), IsolationError, "is a symlink"),
-        (lambda p: _aside(p, "topic").rename(p.path.parent / "gone"), ConflictError, "is not there"),
+        (lambda p: _aside(p, "topic").rename(p.path.parent / "gone"), ConflictError, "does not exist"),
     ],
     ids=["directory", "repository", "other branch", "detached", "main checkout", "symlink", "gone"],
 )
@@ -271,7 +271,7 @@ def test_a_worktree_that_was_replaced_is_not_reused() -> None:
         pass
     tree.path.rename(tree.path.with_name("moved"))
     make_repo(tree.path)
-    with pytest.raises(ConflictError, match="is no whole worktree"), Worktree("topic"):
+    with pytest.raises(ConflictError, match="is not a complete worktree"), Worktree("topic"):
         pass
 
 
@@ -280,7 +280,7 @@ def test_a_half_made_worktree_is_not_reused(project: Repo) -> None:
     with Worktree("topic"):
         pass
     (project.path / ".git/worktrees/topic/index").unlink()
-    with pytest.raises(ConflictError, match="is no whole worktree"), Worktree("topic"):
+    with pytest.raises(ConflictError, match="is not a complete worktree"), Worktree("topic"):
         pass
 
 
@@ -333,7 +333,7 @@ def test_the_error_state() -> None:
     with pytest.raises(NotFoundError) as caught, tree:
         pass
     assert seen == [caught.value, "error"]
-    with pytest.raises(RuntimeError, match="once its block is entered"):
+    with pytest.raises(RuntimeError, match="no path before the program enters its block"):
         _ = tree.path
 
 
@@ -464,7 +464,7 @@ def test_cleanup_leaves_others_their_worktree(project: Repo) -> None:
     tree = Worktree("topic", cleanup=True)
     tree.__enter__()
     with Worktree("topic"):
-        with pytest.warns(RuntimeWarning, match="another block works in"):
+        with pytest.warns(RuntimeWarning, match="another block uses"):
             tree.__exit__()
         assert _trees(project) == [tree.path]
 
@@ -545,7 +545,7 @@ def test_blocks_that_end_in_another_order() -> None:
 def test_a_block_within_itself() -> None:
     """It would end twice; the same object may be used again afterwards."""
     tree = Worktree("topic")
-    with tree, pytest.raises(RuntimeError, match="is entered already"), tree:
+    with tree, pytest.raises(RuntimeError, match="is already in the block of"), tree:
         pass
     with tree:
         assert _branch() == "topic"

@@ -33,7 +33,7 @@ def _tree(kind: type[RalphError] = RalphError, depth: int = 0) -> list[tuple[int
 
 def _drawn() -> list[tuple[int, str, int, str]]:
     """Return the same from the drawing in the module's docstring."""
-    rows = re.finditer(r"^    ([│├└─ ]*)(\w+) +(\d+)  (\w+)", errors.__doc__ or "", re.MULTILINE)
+    rows = re.finditer(r"^    ([| -]*)(\w+) +(\d+)  (\w+)", errors.__doc__ or "", re.MULTILINE)
     return [(len(row[1]) // 4, row[2], int(row[3]), row[4]) for row in rows]
 
 

@@ -1,4 +1,4 @@
-"""Worktrees for Python programs: as a context that agents below it work in, and one by one."""
+"""Worktrees for Python programs: as a context in which agents work, or by single functions."""
 
 from ralph_wrap.git import WorktreeInfo
 from ralph_wrap.interfaces.api.agent import AgentResult, run_agent

@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 _DEFAULT = "claude"
 _GRACE = 5.0  # seconds from TERM to KILL
-_TICK = 0.05  # seconds between looks, where nobody says that a process has ended
+_TICK = 0.05  # seconds between two looks, where no pidfd reports the end of a process
 
 
 class AgentResult(NamedTuple):
     """How an agent ended.
 
     Attributes:
-        status: as a shell counts it: 128+n for signal n.
-        output: what it wrote to standard output; of an agent that is known by name, its final answer.
+        status: its exit status as in a shell: 128+n for signal n.
+        output: its standard output; for an agent that is known by name, its final answer.
 
     """
 
@@ -44,19 +44,19 @@ class AgentResult(NamedTuple):
 def run_agent(
     prompt: str, agent: str | Sequence[str] | None = None, cwd: str | os.PathLike[str] | None = None
 ) -> AgentResult:
-    """Run an agent once and wait for it; its errors go to our stderr.
+    """Run an agent once and wait for it; its stderr is our stderr.
 
-    A known agent gets the prompt in its own way, a command on its standard input.
+    A known agent gets the prompt in its own way, another command on its standard input.
 
     Arguments:
-        prompt: what it is told.
-        agent: name of a known agent, or the words of a command; normally ``claude``.
-        cwd: where it works; normally the current worktree, or without one the current directory.
+        prompt: the task for the agent.
+        agent: the name of a known agent, or the words of a command; by default ``claude``.
+        cwd: its working directory; by default the current worktree, else the current directory.
 
     Raises:
-        UsageError: there is no such agent.
-        NotFoundError: there is no such directory.
-        AgentError: it cannot be executed.
+        UsageError: no agent has this name.
+        NotFoundError: the directory does not exist.
+        AgentError: the agent's command cannot run.
 
     """
     tree = current_worktree()
@@ -68,9 +68,9 @@ def run_agent(
     else:
         settings = settings._replace(command=tuple(name))
     if not settings.command:
-        raise UsageError("the agent's command is empty", f"agent={_DEFAULT!r}, or the words of a command")
+        raise UsageError("the agent's command is empty", f"pass agent={_DEFAULT!r} or the words of a command")
     if not directory.is_dir():
-        raise NotFoundError(f"{directory} is no directory", "name another cwd")
+        raise NotFoundError(f"{directory} is not a directory", "pass another cwd")
     look_up(settings.command, os.environ)
     with contextlib.ExitStack() as stack:
         kept = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -86,7 +86,7 @@ def run_agent(
 
 
 def _understood(form: str, status: int, output: bytes) -> AgentResult:
-    """Return how an agent ended by its own word, where it prints a format."""
+    """Return how an agent ended, as its output reports it if it has a machine-readable format."""
     if form != "text":
         reader = Reader(form)
         for event in reversed([*reader.feed(output), *reader.finish()]):
@@ -113,7 +113,7 @@ def _run(
     try:
         while (status := group.poll()) is None:
             _wait(group)
-    except BaseException:  # Ctrl-C above all, which does not reach its process group
+    except BaseException:  # Ctrl-C for example, which does not reach the agent's process group
         _end(group)
         raise
     return status

@@ -1,4 +1,4 @@
-"""Worktrees one by one: list, look for, add, remove; all of it waits for git."""
+"""Functions for single worktrees: list, find, add, remove. Each blocks until git is done."""
 
 from __future__ import annotations
 
@@ -37,27 +37,27 @@ def list_worktrees(cwd: str | os.PathLike[str] | None = None) -> list[WorktreeIn
     """Return all worktrees of a repository, the main one first.
 
     Arguments:
-        cwd: a directory of the repository; normally the current one.
+        cwd: a directory of the repository; by default the current one.
 
     Raises:
-        NotARepositoryError: it belongs to none.
-        RalphError: git cannot tell.
+        NotARepositoryError: the directory is not in a repository.
+        RalphError: git failed.
 
     """
     directory = Path.cwd() if cwd is None else Path(cwd)
     try:
         return git.list_worktrees(git.Git(directory, git.environment(os.environ)))
     except (GitError, OSError):
-        site_of(directory)  # says what is wrong
+        site_of(directory)  # raises an error with the cause, if it finds it
         raise
 
 
 def worktree_exists(path: str | os.PathLike[str], cwd: str | os.PathLike[str] | None = None) -> bool:
-    """Tell whether a worktree of a repository is at a path, by whatever name that is reached.
+    """Return whether a worktree of a repository is at a path; symlinks in the path are followed.
 
     Arguments:
         path: relative to *cwd*.
-        cwd: a directory of the repository; normally the current one.
+        cwd: a directory of the repository; by default the current one.
 
     Raises:
         RalphError: as :func:`list_worktrees`.
@@ -68,15 +68,15 @@ def worktree_exists(path: str | os.PathLike[str], cwd: str | os.PathLike[str] | 
 
 
 def branch_exists(branch: str, cwd: str | os.PathLike[str] | None = None) -> bool:
-    """Tell whether a repository has a branch; what cannot be the name of one does not exist.
+    """Return whether a repository has a branch; ``False`` for an invalid name.
 
     Arguments:
         branch: its short name.
-        cwd: a directory of the repository; normally the current one.
+        cwd: a directory of the repository; by default the current one.
 
     Raises:
-        NotARepositoryError: it belongs to none.
-        RalphError: git cannot tell.
+        NotARepositoryError: the directory is not in a repository.
+        RalphError: git failed.
 
     """
     where = site_of(cwd).where
@@ -94,46 +94,46 @@ def add_worktree(
     create_branch: bool = True,
     cwd: str | os.PathLike[str] | None = None,
 ) -> Path:
-    """Add a worktree that bears our mark, and return its path, resolved.
+    """Add a worktree with the mark of ralph-wrap, and return its resolved path.
 
     Arguments:
         path: the new directory, relative to *cwd*; it must not exist.
-        branch: checked out in it.
-        base: what a new branch starts from; normally HEAD of the checkout.
-        create_branch: the branch is new; otherwise it must exist.
-        cwd: a directory of the repository; normally the current one.
+        branch: the branch to check out in it.
+        base: the start of a new branch; by default HEAD of the checkout.
+        create_branch: create the branch; otherwise it must exist.
+        cwd: a directory of the repository; by default the current one.
 
     Raises:
-        UsageError: the branch cannot have such a name, or has a base although it is not created.
-        NotFoundError: there is no such branch or base.
-        ConflictError: branch or path is there already.
+        UsageError: the branch name is invalid, or an existing branch was given a base.
+        NotFoundError: the branch or the base does not exist.
+        ConflictError: the branch or the path already exists.
         BranchBusyError: the branch is checked out in another worktree.
-        RalphError: no worktree can be had here; nothing is left of the attempt.
+        RalphError: no worktree is possible here; nothing is left of the attempt.
 
     """
     site = site_of(cwd)
     require_branch_name(site.where, branch)
     there = f"refs/heads/{branch}" in git.refs(site.where, f"refs/heads/{branch}")
     if there and create_branch:
-        raise ConflictError(f"branch {branch} is there already", "create_branch=False goes on with it")
+        raise ConflictError(f"branch {branch} already exists", "create_branch=False checks it out")
     if not there and not create_branch:
-        raise NotFoundError(f"there is no branch {branch}", "create_branch=True makes it")
+        raise NotFoundError(f"there is no branch {branch}", "create_branch=True creates it")
     if base is not None and not create_branch:
-        raise UsageError(f"branch {branch} is not created, so it has no base {base!r}", "leave the base out")
+        raise UsageError(f"base {base!r} is for a new branch, and {branch} exists", "leave the base out")
     return make(site, resolved(path, site.directory), branch, base, continued=not create_branch)
 
 
 def make(site: Site, path: Path, branch: str, base: str | None, *, continued: bool) -> Path:
-    """Make a worktree that bears our mark, hidden by the ignore rule if it is among ours.
+    """Make a worktree with the mark of ralph-wrap; add the ignore rule if it is below our directory.
 
     Raises:
-        NotFoundError: there is no such base.
-        ConflictError: the path is there already.
-        RalphError: it cannot be had; nothing is left of the attempt.
+        NotFoundError: the base does not exist.
+        ConflictError: the path already exists.
+        RalphError: no worktree is possible; nothing is left of the attempt.
 
     """
     if os.path.lexists(path):
-        raise ConflictError(f"{path} is there already", "move it away, or name another path")
+        raise ConflictError(f"{path} already exists", "move it away, or pass another path")
     commit = site.repository.head if base is None else _commit(site.where, base)
     if commit is None:
         raise IsolationError("the repository has no commit yet", "git commit --allow-empty -m start")
@@ -147,25 +147,25 @@ def make(site: Site, path: Path, branch: str, base: str | None, *, continued: bo
 def _commit(where: Git, base: str) -> str:
     found = None if "\0" in base else git.resolve_commit(where, base)
     if found is None:
-        raise NotFoundError(f"base {base!r} names no commit", "git log --oneline --all lists them")
+        raise NotFoundError(f"base {base!r} names no commit", "to list commits: git log --oneline --all")
     return found
 
 
 def remove_worktree(
     path: str | os.PathLike[str], force: bool = False, cwd: str | os.PathLike[str] | None = None
 ) -> None:
-    """Remove a worktree that bears our mark; its branch stays, ignored files go with it.
+    """Remove a worktree that ralph-wrap made; its branch stays, its ignored files are deleted.
 
     Arguments:
         path: its directory, relative to *cwd*.
-        force: whatever would be lost.
-        cwd: a directory of the repository; normally the current one.
+        force: remove it even if work would be lost.
+        cwd: a directory of the repository; by default the current one.
 
     Raises:
-        NotFoundError: there is no worktree.
-        NotOursError: it was not made by us.
-        ConflictError: somebody else has locked it.
-        RefusedError: work would be lost, or somebody works in it; it stays.
+        NotFoundError: there is no worktree at the path.
+        NotOursError: ralph-wrap did not make it.
+        ConflictError: a user or another program has locked it (``git worktree lock``).
+        RefusedError: work would be lost, or a process works in it; it stays.
         RalphError: git failed.
 
     """
@@ -174,11 +174,11 @@ def remove_worktree(
 
 
 def remove(site: Site, path: Path, *, force: bool) -> None:
-    """Remove a worktree that bears our mark.
+    """Remove a worktree that ralph-wrap made.
 
     Raises:
         RalphError: as :func:`remove_worktree`.
-        OSError: something of it cannot be read or moved.
+        OSError: a file or directory of the worktree cannot be read or moved.
 
     """
     tree, mark = find(site.repository.common_dir, path)
@@ -187,12 +187,12 @@ def remove(site: Site, path: Path, *, force: bool) -> None:
         if not force and not found.none:
             raise RefusedError(
                 f"{path} would be lost with: {'; '.join(found.lines())}",
-                "commit it, or force=True removes it all the same",
+                "commit it first; force=True removes it without",
             )
 
     home = Registry(site.place.root / project.RUN)
     home.prepare()
-    where = site.where._replace(cwd=tree.common_dir)  # the checkout may be what is to go
+    where = site.where._replace(cwd=tree.common_dir)  # the checkout may be the worktree to remove
     name = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{os.urandom(2).hex()}"
     remove_tree(tree, where, home.trash, name, check=check)
     if mark.configured:

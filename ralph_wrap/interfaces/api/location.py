@@ -1,4 +1,4 @@
-"""Where worktrees are made and looked for, and by which names."""
+"""The repository in which worktrees are made and found, and valid names of paths and branches."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from ralph_wrap.git import Git, Repository
     from ralph_wrap.state.project import Project
 
-_LONGEST = 240  # bytes of a branch's name: a file system takes 255, some of them for ".lock"
+_LONGEST = 240  # bytes of a branch's name: a file system takes 255, and git adds ".lock"
 
 
 class Site(NamedTuple):
-    """Where worktrees are made and looked for.
+    """The repository in which worktrees are made and found.
 
     Attributes:
-        directory: the caller's, which relative paths begin at.
-        place: what that belongs to.
-        repository: of *place*.
-        where: git at the top level of its checkout.
+        directory: the caller's directory, from which relative paths start.
+        place: the project of the directory.
+        repository: the project's repository.
+        where: git at the top level of the project's checkout.
 
     """
 
@@ -36,18 +36,18 @@ class Site(NamedTuple):
 
 
 def site_of(cwd: str | os.PathLike[str] | None) -> Site:
-    """Return the site of a directory; ``None`` is the current one.
+    """Return the site of a directory; ``None`` stands for the current one.
 
     Raises:
-        UsageError: it is not there.
-        NotARepositoryError: it belongs to no repository.
+        UsageError: the directory does not exist.
+        NotARepositoryError: the directory is not in a repository.
         RalphError: git is too old, or refuses the repository.
 
     """
     directory = Path.cwd() if cwd is None else Path(cwd)
     place = project.find(directory, os.environ)
     if place.repository is None:
-        raise place.obstacle or NotARepositoryError(f"{directory} is in no git repository", "git init")
+        raise place.obstacle or NotARepositoryError(f"{directory} is not in a git repository", "git init")
     return Site(directory.resolve(), place, place.repository, place.git(os.environ))
 
 
@@ -55,29 +55,29 @@ def resolved(path: str | os.PathLike[str], directory: Path) -> Path:
     """Return an absolute path without symlinks.
 
     Raises:
-        UsageError: no path can be that.
+        UsageError: the value cannot be a path.
 
     """
     try:
         return real(directory / path)
     except ValueError as error:
-        raise UsageError(f"{os.fspath(path)!r} cannot be a path: {error}", "name another one") from None
+        raise UsageError(f"{os.fspath(path)!r} cannot be a path: {error}", "pass another path") from None
 
 
 def real(path: Path) -> Path:
-    """Return a path without symlinks; of a loop of them, unlike ``Path.resolve()``, no more than that."""
+    """Return a path without symlinks; it accepts a loop of symlinks, unlike ``Path.resolve()``."""
     return Path(os.path.realpath(path))
 
 
 def require_branch_name(where: Git, branch: str) -> None:
-    """Make sure that a branch can have a name, on disk as well.
+    """Check that a name is valid for a branch, in git and in the file system.
 
     Raises:
-        UsageError: it cannot.
+        UsageError: it is not valid.
 
     """
     unprintable = any(unicodedata.category(letter) in {"Cc", "Cs"} for letter in branch)
-    # git worktree add takes "@" for HEAD
+    # git worktree add reads "@" as HEAD
     if (
         unprintable
         or branch == "@"

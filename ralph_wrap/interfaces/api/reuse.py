@@ -1,4 +1,4 @@
-"""Which worktree a block is to use, if there is one."""
+"""The existing worktree that a ``Worktree`` block reuses."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _OF_A_SESSION = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{4}")
 
 
 def find(site: Site, branch: str, path: Path, *, exact: bool) -> Path | None:
-    """Return the worktree to use, ``None`` if it is to be made.
+    """Return the worktree to reuse, ``None`` if the caller must make a new one.
 
     Arguments:
-        branch: what is to be checked out in it.
-        path: where it is to be.
-        exact: and nowhere else.
+        branch: the branch that the worktree must have checked out.
+        path: the wanted directory.
+        exact: the worktree must be at *path*.
 
     Raises:
         ConflictError: something else is at the path.
-        BranchBusyError: the branch is checked out where it is not for us to work.
+        BranchBusyError: the branch is checked out in a worktree that a block must not use.
 
     """
     main, *linked = git.list_worktrees(site.where)
@@ -39,7 +39,7 @@ def find(site: Site, branch: str, path: Path, *, exact: bool) -> Path | None:
             found = at.branch or "no branch"
             raise ConflictError(
                 f"{path} is on {found}, not on {branch}",
-                "name another path, or switch it back",
+                f"pass another path, or: git -C {path} switch {branch}",
             )
         _require_whole(site, path)
         return path
@@ -47,28 +47,28 @@ def find(site: Site, branch: str, path: Path, *, exact: bool) -> Path | None:
     if holder is None:
         return None
     if exact or holder is main or _is_not_for_us(site, holder):
-        raise BranchBusyError(f"branch {branch} is checked out in {holder.path}", "name another branch")
+        raise BranchBusyError(f"branch {branch} is checked out in {holder.path}", "use another branch")
     if not holder.path.is_dir():
         raise ConflictError(
-            f"branch {branch} is checked out in {holder.path}, which is not there",
-            "bring it back, or git worktree prune",
+            f"branch {branch} is checked out in {holder.path}, which does not exist",
+            "restore this directory, or: git worktree prune",
         )
     _require_whole(site, holder.path)
     return real(holder.path)
 
 
 def _is_not_for_us(site: Site, holder: WorktreeInfo) -> bool:
-    """Tell whether a worktree is a session's, or the checkout that we are called from."""
+    """Return whether a worktree belongs to a session, or is the checkout of the caller."""
     place = site.place
     session = _OF_A_SESSION.fullmatch(holder.path.name) and holder.path.parent.name == project.WORKTREES.name
     return bool(session) or (real(holder.path) == place.checkout and place.root == place.checkout)
 
 
 def _require_whole(site: Site, path: Path) -> None:
-    """Make sure that a directory is the worktree that is registered there, with all its files.
+    """Check that a directory is the worktree that git registered there, and that its checkout is complete.
 
     Raises:
-        ConflictError: it is not.
+        ConflictError: it is another directory, or the checkout is incomplete.
 
     """
     with contextlib.suppress(RalphError, OSError):
@@ -81,6 +81,6 @@ def _require_whole(site: Site, path: Path) -> None:
             if not ours or (registration / "index").exists():
                 return
     raise ConflictError(
-        f"{path} is no whole worktree of {site.repository.root}",
-        f"if nobody makes it at this moment: git worktree remove -f -f {path}",
+        f"{path} is not a complete worktree of {site.repository.root}",
+        f"if no process creates it at this moment: git worktree remove -f -f {path}",
     )

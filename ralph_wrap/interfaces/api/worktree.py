@@ -1,13 +1,13 @@
-"""A branch checked out for as long as a block of code lasts, and longer unless it is to be cleaned up.
+"""A branch in a worktree of its own for a block of code; with ``cleanup`` the block then removes it.
 
-What a block finds it uses: the worktree at the path, or the one that has the branch. Never the checkout that
-the user works in, nor a worktree of a session, which would go when that ends. Only what the block has made
-may be removed at its end, and only if nothing is lost by that.
+A block reuses the worktree at its path, or the one that has the branch. It never uses the checkout in which
+the user works. It never uses the worktree of a session, because the session removes it at its end. A block
+removes only a worktree that it made itself, and only if no work is lost.
 
-Several blocks may want the same branch at once, in threads, tasks, processes: they look and make in turn, so
-one makes the worktree and the others find it whole. Each holds a shared lock on the worktree's directory
-meanwhile, so that none removes it under the others. Both locks are ``flock(2)`` on directories, the first on
-the repository's ``objects``: no file is made, and git takes no notice.
+Several threads, tasks and processes may enter blocks of the same branch at once. A lock lets one at a time
+find or make the worktree, so that the others find it complete. Each block then holds a shared lock on the
+worktree's directory, so that no other block removes it. Both locks are ``flock(2)`` on directories, the first
+on the repository's ``objects``. They need no new file, and git ignores them.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-_PATIENCE = 600.0  # seconds to wait for others, who may check out a large repository
+_PATIENCE = 600.0  # seconds to wait for other blocks, which may check out a large repository
 
 _open: ContextVar[tuple[Worktree, ...]] = ContextVar("ralph_wrap.worktrees", default=())
 
 
 def current_worktree() -> Worktree | None:
-    """Return the worktree of the innermost block that is open, ``None`` outside of all (``contextvars``).
+    """Return the worktree of the innermost open block, ``None`` outside of all blocks (``contextvars``).
 
-    A task or thread that outlives the block it was started in still gets that one: it must not come to work
-    in the user's own files.
+    A task or thread that outlives its block still gets the worktree of the block. Otherwise it would work in
+    the user's own files.
     """
     return next(reversed(_open.get()), None)
 
@@ -59,26 +59,26 @@ class Worktree:
             run_agent("Review it")  # in tree.path
 
     Arguments:
-        branch: what is checked out; made if it is not there.
-        base: what a new branch starts from; normally HEAD of the project's checkout.
-        path: where, relative to the project; normally ``.ralph/worktrees/<branch>``, each ``/`` in the name
-            a hyphen there.
-        cleanup: remove the worktree at the end if this block made it and nothing would be lost; if it cannot
-            be removed, that is a warning. The branch stays, ignored files go.
+        branch: the branch to check out; created if it does not exist.
+        base: the start of a new branch; by default HEAD of the project's checkout.
+        path: its directory, relative to the project; by default ``.ralph/worktrees/<branch>``, with a hyphen
+            for each ``/`` of the name.
+        cleanup: remove the worktree at the end if this block made it and no work would be lost. A failed
+            removal is a warning. The branch stays, ignored files are deleted.
         on_ready: called with the path.
-        on_error: called with what has prevented the worktree, before that is raised.
-        project: a directory of the project; normally the current one.
+        on_error: called with the error that prevented the worktree, before it is raised.
+        project: a directory of the project; by default the current one.
 
     Attributes:
-        branch: as given.
+        branch: the branch name as given.
         state: ``pending``, ``ready`` within the block, ``closed`` after it, ``error`` if it could not begin.
 
     Raises:
-        UsageError: branch or path cannot be that.
-        NotFoundError: there is no such base.
+        UsageError: the branch or the path is invalid.
+        NotFoundError: the base does not exist.
         ConflictError: something else is at the path.
-        BranchBusyError: the branch is checked out where it is not for us to work.
-        RalphError: no worktree can be had here; nothing is left of the attempt.
+        BranchBusyError: the branch is checked out in a worktree that a block must not use.
+        RalphError: no worktree is possible here; nothing is left of the attempt.
 
     """
 
@@ -109,14 +109,14 @@ class Worktree:
 
     @property
     def path(self) -> Path:
-        """Its directory, resolved.
+        """Its resolved directory.
 
         Raises:
-            RuntimeError: the block was not entered.
+            RuntimeError: the program has not entered the block yet.
 
         """
         if self._path is None:
-            raise RuntimeError("a worktree has a path once its block is entered")
+            raise RuntimeError("a worktree has no path before the program enters its block")
         return self._path
 
     def __enter__(self) -> Self:
@@ -159,11 +159,11 @@ class Worktree:
 
     def _begin(self) -> None:
         if self.state == "ready":
-            raise RuntimeError(f"the block of {self.branch} is entered already")
+            raise RuntimeError(f"the program is already in the block of {self.branch}")
         self.state, self._path, self._made, self._kept = "pending", None, False, None
 
     def _open(self) -> None:
-        load_all()  # now: while somebody works in the block, another version may be installed
+        load_all()  # now: another version may be installed while an agent works in the block
         self._site = site = site_of(self._project)
         require_branch_name(site.where, self.branch)
         path = self._wanted_path(site)
@@ -183,7 +183,7 @@ class Worktree:
         ours = site.place.root / project.WORKTREES
         if link := next((place for place in (ours.parent, ours) if place.is_symlink()), None):
             raise IsolationError(
-                f"{link} is a symlink, which is not followed", "replace it by a directory, or name a path"
+                f"{link} is a symlink, which is not followed", "replace it by a directory, or pass a path"
             )
         return ours / self.branch.replace("/", "-")
 
@@ -217,7 +217,7 @@ class Worktree:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 remove(site, self.path, force=False)
         except BlockingIOError:
-            self._kept = f"another block works in {self.path}"
+            self._kept = f"another block uses {self.path}"
         except (RalphError, OSError) as error:
             self._kept = str(error)
 
@@ -231,8 +231,8 @@ def _in_turn(site: Site) -> AbstractContextManager[int]:
 
 
 async def _in_thread(work: Callable[[], _T]) -> _T:
-    """Run in a thread, to the end, even if we are cancelled: what was made must not be lost sight of."""
-    import asyncio  # noqa: PLC0415 -- slow, and only for those who use it
+    """Run in a thread to the end, even if the task is cancelled: the block must know what the thread made."""
+    import asyncio  # noqa: PLC0415 -- slow to import, and only async blocks need it
 
     task = asyncio.ensure_future(asyncio.to_thread(work))
     cancelled: asyncio.CancelledError | None = None
@@ -242,6 +242,6 @@ async def _in_thread(work: Callable[[], _T]) -> _T:
         except asyncio.CancelledError as error:
             cancelled = error
     if cancelled is not None:
-        task.exception()  # else asyncio complains that nobody has looked at it
+        task.exception()  # otherwise asyncio logs that the exception was never retrieved
         raise cancelled
     return task.result()

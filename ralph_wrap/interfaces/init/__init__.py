@@ -6,16 +6,16 @@ kernel kills it with SIGKILL when PID 1 exits. So PID 1 sends SIGTERM to these p
 1. **Start** a sweep, which finishes dead sessions, and the command, if there is one. Both are children. PID 1
    does no other work itself, so that it stays small and nothing can block it.
 2. **Reap** every child, including adopted orphans; forward every signal to the command. HUP sweeps again.
-3. **Stop** on TERM, INT or QUIT, or when the command has ended: send TERM to all processes of the container,
-   whether they are registered sessions or not. Processes *below* a session get none: TERM to the ``git add``
-   of a session would damage its save.
+3. **Stop** on TERM, INT or QUIT, or when the command has ended: send TERM to all processes of the container.
+   It makes no difference whether they are registered sessions. Processes *below* a session get none: TERM to
+   the ``git add`` of a session would damage its save.
 4. **Wait** until these processes have ended, and send TERM to processes that start meanwhile. The deletion of
    a removed worktree gets no signal, only the rest of the time. A process that is still running later gets a
    second TERM. A session then gives its agent no grace. PID 1 exits at its time-out in any case, which is
    shorter than docker's.
 
 It never signals a process outside its container (:func:`init.processes.is_init`). It never uses
-``subprocess``, because ``waitpid(-1)`` would reap the children of that module. It survives its own errors,
+``subprocess``, because ``waitpid(-1)`` would reap its children. It survives its own errors,
 because its exit would kill every session. It imports only the standard library, and not ``pathlib``, which
 costs memory.
 """
