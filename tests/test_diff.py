@@ -102,7 +102,7 @@ def test_an_iteration_is_what_it_left_to_the_next_one(repo: Repo) -> None:
     assert _sides(repo, "a3f2", iteration=2) == diff.Sides(commit, left)
     assert _sides(repo, "a3f2", iteration=3) == diff.Sides(left, left)
     for number in (-1, 0, 4, 5, 6, 7):
-        with pytest.raises(NotFoundError, match=f"of iteration {number} of ralph/a3f2 nothing is known"):
+        with pytest.raises(NotFoundError, match=f"iteration {number} of ralph/a3f2 is not recorded"):
             _sides(repo, "a3f2", iteration=number)
 
 

@@ -189,7 +189,7 @@ def test_the_answer_is_one_line_for_each_check(repo: Repo) -> None:
     assert (result.status, result.stderr) == (125, "")
     place = lines.index("FAIL  branch names: branch ralph is in the way of ralph/<id>")
     assert lines[place + 1 : place + 3] == [
-        "      why: a session makes its branch ralph/<id> and registers its worktree",
+        "      why: a session creates its branch ralph/<id> and registers its worktree",
         "      fix: git branch -m ralph ANOTHER-NAME",
     ]
     assert {line[:6] for line in lines} <= {"ok    ", "FAIL  ", "note  ", "      "}
@@ -213,7 +213,7 @@ def test_json_is_the_envelope(repo: Repo) -> None:
         "check": "branch names",
         "ok": False,
         "found": "branch ralph is in the way of ralph/<id>",
-        "why": "a session makes its branch ralph/<id> and registers its worktree",
+        "why": "a session creates its branch ralph/<id> and registers its worktree",
         "fix": "git branch -m ralph ANOTHER-NAME",
     }
 
@@ -343,14 +343,14 @@ def test_a_base_that_is_no_commit(repo: Repo, host: Path) -> None:
 
 def test_who_commits(repo: Repo, host: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If git does not know, that is worth a note: somebody is found."""
-    assert told(examine(repo.path, os.environ, host), "committer") == ("ok", "git knows one")
+    assert told(examine(repo.path, os.environ, host), "committer") == ("ok", "git has an identity")
     for role in ("AUTHOR", "COMMITTER"):
         for part in ("NAME", "EMAIL"):
             monkeypatch.delenv(f"GIT_{role}_{part}")
     repo.git("config", "user.useConfigOnly", "true")
     assert told(examine(repo.path, os.environ, host), "committer") == (
         "note",
-        "git knows none here: ralph-wrap commits",
+        "git has no identity here: the committer is ralph-wrap",
     )
 
 
@@ -397,7 +397,7 @@ def _given(repo: Repo, uid: int = UID, gid: int = GID) -> Path:
 
 def test_who_owns_the_project_runs_this(repo: Repo, host: Path) -> None:
     """As it should be."""
-    found = f"user id {os.geteuid()}, who runs this, owns {repo.path}"
+    found = f"user id {os.geteuid()} runs this and owns {repo.path}"
     assert told(examine(repo.path, os.environ, host), "owner") == ("ok", found)
 
 
@@ -407,7 +407,9 @@ def test_root_becomes_the_owner(reachable: Path) -> None:
     path = _given(make_repo(reachable / "project"))
     envelope = json.loads(command("doctor", "--json", "-C", path, cwd=reachable).stdout)
     rows = {row["check"]: row for row in envelope["data"] if row["check"] != "PID 1"}
-    assert rows["owner"]["found"] == f"user id {UID} owns {path}; sessions that root starts become that user"
+    assert (
+        rows["owner"]["found"] == f"user id {UID} owns {path}; a session that root starts becomes this user"
+    )
     assert [row for row in rows.values() if not row["ok"]] == []
     assert {place.lstat().st_uid for place in path.rglob("*")} == {UID}
 
@@ -465,9 +467,9 @@ def test_what_root_has_left_in_the_repository(reachable: Path) -> None:
 
 def test_records_can_be_kept(repo: Repo, host: Path) -> None:
     """Whether something was kept before or not."""
-    assert told(examine(repo.path, os.environ, host), ".ralph") == ("ok", "can be made")
+    assert told(examine(repo.path, os.environ, host), ".ralph") == ("ok", "can be created")
     (repo.path / ".ralph/run/agents").mkdir(parents=True)
-    assert told(examine(repo.path, os.environ, host), ".ralph") == ("ok", "there, and can be written")
+    assert told(examine(repo.path, os.environ, host), ".ralph") == ("ok", "exists, and is writable")
 
 
 @pytest.mark.parametrize("place", [".ralph", ".ralph/run", ".ralph/worktrees"])
@@ -487,7 +489,7 @@ def test_a_file_in_the_way(repo: Repo, host: Path) -> None:
     """Records need a directory."""
     path = repo.write(".ralph/run/agents")
     found = examine(repo.path, os.environ, host)
-    assert told(found, ".ralph") == ("FAIL", f"{path} is in the way: it is no directory")
+    assert told(found, ".ralph") == ("FAIL", f"{path} is in the way: it is not a directory")
 
 
 def test_the_ignore_rule(repo: Repo, host: Path, tmp_path: Path) -> None:
@@ -503,7 +505,7 @@ def test_the_ignore_rule(repo: Repo, host: Path, tmp_path: Path) -> None:
         "ok",
         f"the first session adds .ralph/worktrees/ to {exclude}",
     )
-    assert rule(RALPH_WRAP_IGNORE="off") == ("note", ".ralph/worktrees/ is not ignored, as was asked for")
+    assert rule(RALPH_WRAP_IGNORE="off") == ("note", ".ralph/worktrees/ is not ignored, as configured")
     path.symlink_to(tmp_path / "elsewhere")
     assert rule() == ("FAIL", f"{path} is a symlink, which git does not follow")
     path.unlink()
@@ -525,10 +527,13 @@ def test_a_branch_in_the_way(repo: Repo, host: Path) -> None:
 def test_locks_are_tried(repo: Repo, host: Path) -> None:
     """In one process, and from a second one."""
     found = examine(repo.path, os.environ, host)
-    assert told(found, "locks") == ("ok", f"one held in {repo.path} is seen by a second process")
+    assert told(found, "locks") == ("ok", f"a second process sees a lock in {repo.path}")
     assert told(found, "repository lock")[0] == "ok"
     (repo.path / ".ralph/run").mkdir(parents=True)
-    assert f"one held in {repo.path}/.ralph/run " in told(examine(repo.path, os.environ, host), "locks")[1]
+    assert (
+        f"a second process sees a lock in {repo.path}/.ralph/run"
+        in told(examine(repo.path, os.environ, host), "locks")[1]
+    )
 
 
 def test_a_lock_that_is_held_is_not_disturbed(repo: Repo, host: Path) -> None:
@@ -537,7 +542,7 @@ def test_a_lock_that_is_held_is_not_disturbed(repo: Repo, host: Path) -> None:
     assert lock is not None
     found = examine(repo.path, os.environ, host)
     lock.release()
-    assert told(found, "repository lock") == ("ok", f"a session holds the one on {repo.path}/.git")
+    assert told(found, "repository lock") == ("ok", f"a session holds the lock on {repo.path}/.git")
 
 
 def test_no_locks_at_all(repo: Repo, host: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -550,7 +555,7 @@ def test_no_locks_at_all(repo: Repo, host: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(fcntl, "flock", no_locks)
     found = examine(repo.path, os.environ, host)
     assert failing(found) == ["locks", "repository lock"]
-    assert told(found, "locks")[1] == f"no lock can be had in {repo.path}: {os.strerror(errno.ENOLCK)}"
+    assert told(found, "locks")[1] == f"cannot lock in {repo.path}: {os.strerror(errno.ENOLCK)}"
     assert listing(repo.path) == before
 
 
@@ -559,7 +564,7 @@ def test_locks_that_nobody_else_sees(repo: Repo, host: Path, monkeypatch: pytest
     monkeypatch.setattr(fcntl, "flock", lambda *_: None)
     found = examine(repo.path, os.environ, host)
     assert failing(found) == ["locks", "repository lock"]
-    assert told(found, "locks")[1] == f"a lock held in {repo.path} is not seen by a second process"
+    assert told(found, "locks")[1] == f"a second process does not see a lock in {repo.path}"
 
 
 def test_events_are_tried(repo: Repo) -> None:
@@ -569,7 +574,7 @@ def test_events_are_tried(repo: Repo) -> None:
     check = probes.events(place, "virtiofs")
     assert (check.verdict, check.found) == (
         "note",
-        "virtiofs tells of changes made here, not of those made by others",
+        "virtiofs reports changes of this machine, not those of other machines",
     )
 
 
@@ -595,7 +600,7 @@ def test_a_project_that_can_be_written(repo: Repo, host: Path) -> None:
     """On one file system."""
     kind = storage.kind(repo.path)
     assert kind
-    assert told(examine(repo.path, os.environ, host), "mounts") == ("ok", f"{kind} that can be written")
+    assert told(examine(repo.path, os.environ, host), "mounts") == ("ok", f"{kind}, writable")
 
 
 @needs_mounts
@@ -692,7 +697,7 @@ def test_no_room_for_a_worktree(tmp_path: Path, host: Path, options: str, said: 
 def test_a_host_is_no_container(host: Path) -> None:
     """Nothing there stops without a signal."""
     check = container.first_process(host)
-    assert (check.verdict, check.found) == ("ok", "/sbin/init; this is no container")
+    assert (check.verdict, check.found) == ("ok", "/sbin/init; this is not a container")
 
 
 @pytest.mark.parametrize(
@@ -767,7 +772,7 @@ def test_our_init_has_to_be_allowed_to_tell(box: World, uid: int, verdict: str) 
     box.process(1, 0, *INIT)
     os.chown(box.root / "proc/1", uid, GID)
     check = container.first_process(box.root)
-    cannot = f"of user id {uid}, who cannot signal sessions of user id 0"
+    cannot = f"runs as user id {uid} and cannot signal sessions of user id 0"
     assert (check.verdict, cannot in check.found) == (verdict, verdict == "FAIL")
 
 
@@ -823,7 +828,7 @@ def test_nobody_has_time_without_our_init(box: World, host: Path) -> None:
     """That is what the check of PID 1 is about."""
     for root in (box.root, host):
         check = container.stop_timeout(root)
-        assert (check.verdict, check.found) == ("ok", "no ralph-wrap init here to have one")
+        assert (check.verdict, check.found) == ("ok", "no ralph-wrap init is running here")
 
 
 def test_the_default_time_is_that_of_our_init(box: World) -> None:

@@ -73,7 +73,7 @@ def test_a_check_that_fails_lets_nothing_land(repo: Repo, told: Log) -> None:
     check = "echo x >left; echo changed >run.sh; test -e b"
     landed = land(repo, told, "aaaa", "bbbb", check=f"test ! -e left && ({check})")
     assert [(one.outcome, one.check) for one in landed] == [("left", 1), ("landed", 0)]
-    assert landed[0].reason == "check failed with status 1 on what ralph/aaaa and main make together"
+    assert landed[0].reason == "check failed with status 1 on the merge of ralph/aaaa into main"
     assert not (repo.path / "new").exists()
     assert merge.check_results(project.find(repo.path, os.environ))[tip].status == 1
 
@@ -126,8 +126,8 @@ def test_a_check_that_takes_too_long_has_failed(repo: Repo, home: Path) -> None:
         "landed",
         0,
     )
-    assert first["reason"] == "check was not done after 0.2 s on what ralph/aaaa and main make together"
-    assert first["hint"] == "its output is above; check_timeout in .ralph/config.toml"
+    assert first["reason"] == "check was still running after 0.2 s on the merge of ralph/aaaa into main"
+    assert first["hint"] == "see its output above; it is check_timeout in .ralph/config.toml"
     assert merge.check_results(project.find(repo.path, os.environ))[tip].status == 124
     assert processes.left(home) == {}
 
@@ -155,7 +155,7 @@ def test_who_takes_a_part_while_a_check_runs_keeps_it(repo: Repo, told: Log) -> 
     branch(repo, "aaaa", {"gone": "still there\n"})
     repo.commit("mine")
     (landed,) = land(repo, told, "aaaa", check='git -C "$RALPH_PROJECT" cherry-pick ralph/aaaa~1')
-    assert (landed.outcome, landed.reason) == ("left", "main has moved in the meantime")
+    assert (landed.outcome, landed.reason) == ("left", "main has moved meanwhile")
     assert (repo.path / "file.txt").read_text() == "one\nA\n"
     assert (repo.git("status", "--porcelain", "--", ":!.ralph"), left(repo)) == ("", [])
 
@@ -197,7 +197,7 @@ def test_what_is_staged_meanwhile_is_kept(repo: Repo, told: Log, tmp_path: Path)
     before = repo.head
     env = _meanwhile(repo, tmp_path, " read-tree -m -u ", "echo mine >mine; $REAL add mine")
     (landed,) = land(repo, told, "aaaa", env=env)
-    assert (landed.outcome, "something was staged" in str(landed.reason)) == ("left", True), landed
+    assert (landed.outcome, "a change was staged" in str(landed.reason)) == ("left", True), landed
     assert (repo.head, repo.git("status", "--porcelain", "--", ":!.ralph")) == (before, "A  mine")
 
 

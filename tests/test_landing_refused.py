@@ -212,7 +212,7 @@ def test_another_checkout_in_the_place_of_a_worktree_is_not_moved(
     branch(repo, "aaaa", AAAA)
     before = files_of(tmp_path / "linked")
     (landed,) = land(repo, told, "aaaa", into="release")
-    assert (landed.outcome, "which is not to be reached from here" in str(landed.reason)) == ("left", True)
+    assert (landed.outcome, "which is not accessible here" in str(landed.reason)) == ("left", True)
     assert files_of(tmp_path / "linked") == before
 
 
@@ -236,7 +236,7 @@ def test_a_checkout_that_cannot_be_reached_is_refused(repo: Repo, told: Log, tmp
     branch(repo, "aaaa", AAAA)
     before = state(repo)
     (landed,) = land(repo, told, "aaaa", into="release")
-    assert (landed.outcome, "which is not to be reached from here" in str(landed.reason)) == ("left", True)
+    assert (landed.outcome, "which is not accessible here" in str(landed.reason)) == ("left", True)
     assert state(repo) == before
 
 
@@ -260,7 +260,7 @@ def test_a_checkout_is_not_moved_under_a_session_in_it(repo: Repo, told: Log, tm
         eventually(lambda: files.is_locked(repo.path), "the session")
         (landed,) = land(repo, told, "aaaa")
         assert (landed.outcome, state(repo)) == ("left", before)
-        assert "where a session works that is not isolated" in str(landed.reason)
+        assert "where a session works without isolation" in str(landed.reason)
         go.touch()
     assert session.returncode == 0
     assert land(repo, told, "aaaa")[0].outcome == "landed"
@@ -292,7 +292,7 @@ def test_unrelated_histories_do_not_land(repo: Repo, told: Log) -> None:
     root = repo.git("commit-tree", "-m", "orphan", "HEAD^{tree}")
     repo.git("branch", "ralph/aaaa", root)
     (landed,) = land(repo, told, "aaaa")
-    said = "its history has nothing in common with that of main"
+    said = "it has no common history with main"
     assert (landed.outcome, landed.reason) == ("left", said)
 
 
@@ -312,7 +312,7 @@ def test_merges_are_not_replayed(repo: Repo, told: Log) -> None:
     repo.commit("mine")
     before = state(repo)
     (landed,) = land(repo, told, "aaaa", how=How.REBASE)
-    assert (landed.outcome, "holds merge commits" in str(landed.reason)) == ("left", True)
+    assert (landed.outcome, "has merge commits" in str(landed.reason)) == ("left", True)
     assert state(repo) == before
     assert land(repo, told, "aaaa", how=How.SQUASH)[0].outcome == "landed"
 
@@ -341,7 +341,7 @@ def test_a_target_that_stands_for_another_one(repo: Repo, told: Log) -> None:
     """Whoever has the other one checked out would be left behind."""
     repo.git("symbolic-ref", "refs/heads/alias", "refs/heads/main")
     branch(repo, "aaaa", AAAA)
-    with pytest.raises(ConflictError, match="alias is only another name of main"):
+    with pytest.raises(ConflictError, match="alias is a symbolic ref to main"):
         land(repo, told, "aaaa", into="alias")
 
 

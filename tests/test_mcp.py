@@ -171,7 +171,7 @@ def test_remove_refuses_what_would_be_lost(repo: Repo) -> None:
         before = state(repo)
         assert agent.fail("exit_worktree", action="remove") == (
             rf"refused: {inside.path} would be lost with: uncommitted: odd\n\udcff; {commit}",
-            'hint: action "keep" keeps it; discard_changes: true removes it all the same',
+            'hint: action "keep" keeps it; discard_changes: true removes it with all its work',
         )
         assert state(repo) == before
         assert agent.call("exit_worktree", action="remove", discard_changes=True)["removed"] is True

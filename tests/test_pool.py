@@ -271,7 +271,7 @@ def test_a_changed_one_is_neither_taken_nor_removed(project: Repo, what: str, tm
     configure(project, "pool = 0")
     emptied = command("pool", "--fill", cwd=project.path)
     assert emptied.status == 0
-    assert "is kept, and given to no session" in emptied.stderr
+    assert "is kept, and no session gets it" in emptied.stderr
     assert {path.name: path.read_bytes() for path in there.iterdir() if path.is_file()} == before
     assert project.git("rev-parse", "HEAD", cwd=there) == head
 

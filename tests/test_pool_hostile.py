@@ -136,7 +136,7 @@ def test_an_unfinished_one_with_work_in_it_stays(project: Repo, work: str) -> No
     head = project.git("rev-parse", "HEAD", cwd=unfinished)
     told = command("pool", "--fill", cwd=project.path)
     assert told.status == 0
-    assert "is kept, and given to no session" in told.stderr
+    assert "is kept, and no session gets it" in told.stderr
     assert project.git("status", "--porcelain", "--ignored", cwd=unfinished) == before
     assert project.git("rev-parse", "HEAD", cwd=unfinished) == head
 
@@ -198,7 +198,7 @@ def test_work_that_comes_during_the_removal_stays(project: Repo, tmp_path: Path)
     removal = paused_after(project, gate, "ralph_wrap.worktree.remove._sync", "pool", "--fill")
     (there / "work").write_text("work\n")
     told = go_on(removal, gate)
-    assert "is kept, and given to no session" in told
+    assert "is kept, and no session gets it" in told
     assert (there / "work").read_text() == "work\n"
 
 

@@ -89,9 +89,9 @@ def test_a_branch_is_pushed_and_a_pull_request_opened(
     (pull,) = hub.pulls
     assert (pull["head"], pull["baseRefName"], pull["title"]) == ("ralph/a3f2", "main", "Add a")
     assert pull["body"] == (
-        f"Commits, the oldest first:\n\n    {commit} Add a\n\n"
+        f"Commits, oldest first:\n\n    {commit} Add a\n\n"
         "The session of claude ended after 3 iterations: promise.\n\n"
-        "What was not committed is on `ralph/a3f2-wip`, and no part of this.\n"
+        "Uncommitted work is on `ralph/a3f2-wip`, not in this branch.\n"
     )
 
 
@@ -118,7 +118,7 @@ def test_words_of_an_agent_are_only_words(repo: Repo, there: Repo, hub: GitHub, 
     shown = "--web @everyone, fixes #1 \\x1b[2J\\u202e"
     shown += "x" * (199 - len(shown)) + "…"
     assert hub.pulls[0]["title"] == shown
-    assert hub.pulls[0]["body"] == f"Commits, the oldest first:\n\n    {commit} {shown}\n"
+    assert hub.pulls[0]["body"] == f"Commits, oldest first:\n\n    {commit} {shown}\n"
     assert len(pushed(there)) == 1
 
 
@@ -139,8 +139,7 @@ def test_of_a_session_is_told_what_we_have_written(told: dict[str, object], word
     """Somebody may have written more; and a command may hold a prompt, a path, or a key."""
     body = pull_request.body_of(BRANCH._replace(record=told), [Commit("0" * 40, "x")])
     assert (
-        body
-        == "\n\n".join(["Commits, the oldest first:", "    000000000000 x", *filter(None, [words])]) + "\n"
+        body == "\n\n".join(["Commits, oldest first:", "    000000000000 x", *filter(None, [words])]) + "\n"
     )
 
 
@@ -180,8 +179,8 @@ def test_the_configured_remote_is_pushed_to(repo: Repo, there: Repo, hub: GitHub
 @pytest.mark.parametrize(
     ("remotes", "configured", "problem"),
     [
-        ((), None, "there is no remote to push to"),
-        (("one", "two"), None, "which remote to push to is not plain: there is one, two"),
+        ((), None, "the repository has no remote"),
+        (("one", "two"), None, "the repository has several remotes: one, two"),
         (("one",), "--all", "push: '--all' is not the name of a remote"),
     ],
 )
@@ -225,8 +224,8 @@ def test_what_is_not_to_land_is_refused(repo: Repo, there: Repo, hub: GitHub, to
     assert problems == {
         "0001": "main has all of ralph/0001 already",
         "0002": "main has all of ralph/0002 already",
-        "0003": "ralph/0003-wip is saved work, and no branch",
-        "0004": "the history of ralph/0004 has nothing in common with that of main",
+        "0003": "ralph/0003-wip is only saved work",
+        "0004": "ralph/0004 and main have no common history",
     }
     with pytest.raises(NotFoundError):
         opened(repo, told, "ffff")
@@ -251,7 +250,7 @@ def test_what_somebody_else_has_pushed_there_stays(repo: Repo, there: Repo, hub:
     """It is not contained in the branch: nothing is replaced, and nothing opened."""
     other = there.git("commit-tree", "-m", "theirs", there.git("mktree"))
     there.git("update-ref", "refs/heads/ralph/a3f2", other)
-    with pytest.raises(ConflictError, match=r"other commits of this name: \[rejected\] \(fetch first\)$"):
+    with pytest.raises(ConflictError, match=r"has other commits: \[rejected\] \(fetch first\)$"):
         opened(repo, told)
     assert (pushed(there), hub.pulls) == ({"ralph/a3f2": "theirs"}, [])
 
@@ -304,7 +303,7 @@ def test_a_gh_that_hangs_is_ended(
     monkeypatch.setattr(github, "_PATIENCE", 0.5)
     grow(repo, "ralph/a3f2", "main", {"a": "a\n"})
     repo.git("remote", "add", "origin", os.fspath(tmp_path / "nothing.git"))
-    with pytest.raises(RalphError, match=r"^gh repo view: no end after"):
+    with pytest.raises(RalphError, match=r"^gh repo view: still running after"):
         opened(repo, told, PATH=f"{shim.parent}:{os.environ['PATH']}")
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
@@ -335,7 +334,7 @@ def test_commits_of_the_main_branch_that_are_not_there_are_told(
     assert [(one["level"], one["message"]) for one in told] == [
         (
             "warning",
-            "ralph/a3f2 is based on commits of main that origin/main lacks: it has 2 of them, too",
+            "the pull request also has 2 commits of main that origin/main lacks",
         ),
         ("info", "pushed ralph/a3f2 to origin"),
     ]

@@ -201,7 +201,7 @@ def test_what_a_user_has_put_beside_directories_that_are_kept_for_the_pool(repo:
     mine = repo.write(f".ralph/run/pool/kept/{SESSION}/build/mine", "the user's own\n")
     filled = command("pool", "--fill", cwd=repo.path)
     assert (filled.status, mine.read_text()) == (0, "the user's own\n")
-    assert f"{mine.parent} is not ours: it stays" in filled.stderr
+    assert f"ralph-wrap did not make {mine.parent}" in filled.stderr
 
 
 # -- temporary worktrees of a merge --
@@ -273,7 +273,7 @@ def test_the_trash(repo: Repo, tmp_path: Path, home: Path, kind: str, way: str, 
         swept = sweep(repo)
         run(repo.path, "-n", "1", "--", "true")
         eventually(lambda: not is_deleting(home), "every deletion to end")
-        assert (f"{place} was not put there by ralph-wrap" in swept.stderr) == (name == SESSION)
+        assert (f"ralph-wrap did not put {place} there" in swept.stderr) == (name == SESSION)
 
 
 @pytest.mark.parametrize("way", [way for way in WAYS if way != "bind mount"])

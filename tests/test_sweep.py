@@ -238,7 +238,7 @@ def test_what_cannot_be_saved_is_kept(repo: Repo) -> None:
     error = swept.narration[-1]
     assert (error["level"], error["code"]) == ("error", "refused")
     assert error["message"] == f"{left.session}: {reason}"
-    assert error["hint"] == "nothing is lost: what could not be saved is still in the worktree"
+    assert error["hint"] == "nothing is lost: all unsaved work is still in the worktree"
     assert listing(left.worktree) == before
     assert left.report["kept"] == reason
 
@@ -451,7 +451,7 @@ def test_who_is_not_there_cannot_be_adopted(repo: Repo, name: str) -> None:
     left = orphan(repo)
     swept = sweep(repo, f"--adopt={name}")
     assert (swept.status, swept.stdout) == (4, b"")
-    assert swept.narration[-1]["message"] == f"no session {name} that is not finished"
+    assert swept.narration[-1]["message"] == f"no unfinished session has the id {name}"
     assert left.is_there()
 
 

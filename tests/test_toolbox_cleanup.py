@@ -131,7 +131,7 @@ def test_ignored_files_go_and_are_told(repo: Repo) -> None:
     tree.write("a.o")
     result = command("worktree", "cleanup", tree.path, cwd=repo.path)
     assert _data(result)["removed"] is True
-    assert [told["message"] for told in result.narration] == [f"ignored files that went with {tree.path}: 1"]
+    assert [told["message"] for told in result.narration] == [f"ignored files deleted with {tree.path}: 1"]
 
 
 def test_commits_on_no_branch_keep_the_worktree(repo: Repo) -> None:
@@ -186,7 +186,7 @@ def test_a_branch_that_was_checked_out_elsewhere_stays(repo: Repo, tmp_path: Pat
     result = command("worktree", "cleanup", tree.path, DELETE, cwd=repo.path)
     assert _data(result) == {"removed": True, "branchDeleted": False, "path": os.fspath(tree.path)}
     assert [told["message"] for told in result.warnings] == [
-        f"branch {BRANCH} stays: it was there before, or is not what was checked out"
+        f"branch {BRANCH} stays: it existed before the worktree, or is no longer checked out in it"
     ]
     assert BRANCH in repo.branches()
 
@@ -263,7 +263,7 @@ def test_called_in_the_worktree_it_stays(repo: Repo) -> None:
     (tree.path / "sub").mkdir()
     for cwd in (tree.path, tree.path / "sub"):
         status, code, message = _refused(repo, tree.path, "--force", cwd=cwd)
-        assert (status, code, "this is called in it" in message) == (5, "refused", True)
+        assert (status, code, "the working directory is in it" in message) == (5, "refused", True)
 
 
 def test_the_worktree_can_be_the_project_that_is_named(repo: Repo, tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""One verb each; no command imports another."""
+"""The commands, one module or folder for each; no command imports another."""

@@ -1,9 +1,9 @@
 """Put saved work into a checkout, overwriting nothing.
 
-What is put there is what the session had not committed: what lies between its last commit and its saved work.
-It is brought together with the commit that the checkout is at in a temporary worktree first. Then, and only
-if each file that would change is as that commit has it, or already as it is to become, all of them change on
-the disk, or none does. Nothing is staged, and new files are untracked, as after ``git stash apply``.
+Saved work is the difference between the session's last commit and its ``-wip`` commit. A temporary worktree
+first merges it with HEAD of the checkout. Each file that would change must be as in HEAD, or already as in
+the merge. Then either all these files change on the disk, or none. Nothing is staged, and new files are
+untracked, as after ``git stash apply``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ralph_wrap.system.log import Log
     from ralph_wrap.worktree.temporary import Trial
 
-# Of a commit that is thrown away at once: nobody has to be known here for that.
+# The identity of a temporary commit, which must work without ``user.name`` and ``user.email``.
 _NOBODY = {
     f"GIT_{role}_{what}": value
     for role in ("AUTHOR", "COMMITTER")
@@ -40,15 +40,15 @@ _NOBODY = {
 
 
 class Applied(NamedTuple):
-    """What was put into a checkout.
+    """The result of ``apply``.
 
     Attributes:
-        id: agent id, ``None`` if the branch is not named by one.
-        branch: the one that holds the saved work.
+        id: agent id, ``None`` if the branch name has none.
+        branch: the branch that holds the saved work.
         checkout: top level of the checkout.
         files: paths that have changed.
-        there: paths that were as they should be already.
-        submodules: paths of submodules whose commit differs: they are left as they are.
+        there: paths that already had the saved content.
+        submodules: paths of submodules whose commit differs; they stay as they are.
 
     """
 
@@ -72,23 +72,25 @@ def apply(
     """Put the saved work of a branch into a checkout.
 
     Arguments:
-        branch: whose saved work.
+        branch: the branch with the saved work.
         top: top level of a checkout of the same repository.
-        stopped: tells that a signal came.
+        stopped: returns whether a signal has come.
 
     Raises:
-        NotFoundError: nothing was saved.
-        ConflictError: files would be overwritten, or do not fit; nothing has changed.
-        RalphError: it cannot be tried, or not be written; nothing has changed.
+        NotFoundError: the branch has no saved work.
+        ConflictError: files would be overwritten, or conflict; nothing has changed.
+        RalphError: the trial or the write failed; nothing has changed.
 
     """
     repository = project.repository_of(place)
     where = place.git(environ)
     if branch.saved is None or branch.saved_name is None:
-        raise NotFoundError(f"{branch.name} has no saved work", "ralph-wrap review shows which have")
+        raise NotFoundError(
+            f"{branch.name} has no saved work", "to see branches with saved work: ralph-wrap review"
+        )
     home = Registry(place.root / project.RUN)
     if next(project.registries(place, environ)) != home:
-        raise RalphError(f"{home.directory} leads elsewhere: it is not followed", "replace it by a directory")
+        raise RalphError(f"{home.directory} is a symlink, which is not followed", "replace it by a directory")
     try:
         checkout = _checkout(where, repository, top)
         with temporary.turn(repository, home, told, stopped):
@@ -100,7 +102,7 @@ def apply(
                 changes = _changes(opened, branch, head, top)
                 written, there = _write(checkout, opened, head, changes[0], changes[1])
     except OSError as error:
-        raise RalphError(f"{error}; {branch.saved_name} is as it was", "is the disk full?") from error
+        raise RalphError(f"{error}; {branch.saved_name} is unchanged", "is the disk full?") from error
     return Applied(
         branch.id,
         branch.saved_name,
@@ -121,7 +123,7 @@ def _checkout(where: Git, repository: Repository, top: Path) -> Checkout:
 
 
 def _changes(opened: Trial, branch: Branch, head: str, top: Path) -> tuple[str, list[Moved]]:
-    """Return the tree that saved work and a commit make together, and how it differs from the commit."""
+    """Return the tree of the merge of saved work and a commit, and its differences from the commit."""
     here = opened.here._replace(env={**opened.here.env, **_NOBODY})
     saved = str(branch.saved)
     base = _base(here, branch, saved)
@@ -129,7 +131,7 @@ def _changes(opened: Trial, branch: Branch, head: str, top: Path) -> tuple[str, 
     if conflicts := merging.bring(here, delta):
         raise ConflictError(
             f"{branch.saved_name} conflicts with what is checked out in {top}: {names(conflicts)}",
-            f"git merge {branch.saved_name}, and resolve them; or look: git diff {branch.saved_name}^"
+            f"to merge and resolve: git merge {branch.saved_name}; to see it: git diff {branch.saved_name}^"
             f" {branch.saved_name}",
         )
     tree = git.write_tree(here)
@@ -137,7 +139,10 @@ def _changes(opened: Trial, branch: Branch, head: str, top: Path) -> tuple[str, 
 
 
 def _base(here: Git, branch: Branch, saved: str) -> str | None:
-    """Return the commit that the saved work was made on: of commits that no branch holds, the first one's."""
+    """Return the commit on which the saved work was made.
+
+    If the branch does not contain it, this is the second parent, a commit that no branch holds.
+    """
     if not branch.only_saved and merging.is_ancestor(here, branch.tip, saved):
         return branch.tip
     return next(iter(git.parents(here, saved)[1:]), None)
@@ -150,7 +155,7 @@ def _is_submodule(change: Moved) -> bool:
 def _write(
     checkout: Checkout, opened: Trial, head: str, tree: str, changes: list[Moved]
 ) -> tuple[list[str], list[str]]:
-    """Change the files of a checkout; return those that were changed, and those that need not be."""
+    """Change the files of a checkout; return the changed paths, and those that already were right."""
     modules = [change for change in changes if change.old_mode == merging.GITLINK != change.new_mode]
     changes = [change for change in changes if not _is_submodule(change)]
     unmerged = merging.unmerged(checkout.here)
@@ -177,6 +182,6 @@ def _write(
         merging.move_files(copy, head, tree)
     except GitError:
         if left := put_back(checkout, opened.registration / "back", head, tree, partly=True, but=there):
-            raise RalphError(f"only a part of it could be written: {names(left)}", "git status") from None
+            raise RalphError(f"only some files were written: {names(left)}", "git status") from None
         raise
     return [one.path for one in coming], there

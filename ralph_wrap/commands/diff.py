@@ -1,4 +1,4 @@
-"""What a branch has done: the two commits or trees to hold against each other."""
+"""The changes of a branch: the two commits or trees to compare."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ralph_wrap.state.project import Project
 
 SNAPSHOTS = "refs/ralph/snapshots/"
-"""Where what was uncommitted at the ends of iterations is, by agent id and number."""
+"""The refs of the uncommitted work at the ends of iterations, by agent id and number."""
 
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 _OID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
@@ -31,12 +31,12 @@ _LARGEST = 64 << 20  # bytes read of an event log
 
 
 class Sides(NamedTuple):
-    """What is held against what.
+    """The two sides of a comparison.
 
     Attributes:
         before: object id of a commit or a tree.
-        after: the same.
-        lacking: branches whose saved work was asked for and that have none.
+        after: object id of a commit or a tree.
+        lacking: branches without saved work, if the user asked for saved work.
 
     """
 
@@ -54,22 +54,22 @@ def sides(
     saved: bool = False,
     iteration: int | None = None,
 ) -> Sides:
-    """Return what to compare.
+    """Return the two sides to compare.
 
     Arguments:
-        name: id or name of a branch; it is held against where it started from.
-        other: another one: what leads from the first to this is shown.
-        saved: with the saved work of both.
-        iteration: only what this one has done.
+        name: id or name of a branch; alone, it is compared with the commit from which it started.
+        other: id or name of a second branch, with which the first is compared.
+        saved: include the saved work of both.
+        iteration: only the changes of this iteration.
 
     Raises:
-        UsageError: these do not go together.
-        NotFoundError: there is no such branch or iteration.
+        UsageError: these arguments exclude each other.
+        NotFoundError: a branch or the iteration does not exist.
         RalphError: there is no repository.
 
     """
     if iteration is not None and (other or saved):
-        raise UsageError("--iteration is about one branch as it was then", "leave out ID2 and --saved")
+        raise UsageError("--iteration compares two states of one branch", "leave out ID2 and --saved")
     where = place.git(environ)
     known = branches.read(place, environ)
     one = branches.named(known, name)
@@ -88,12 +88,12 @@ def _tip(one: Branch, *, saved: bool) -> str:
 
 
 def base_of(place: Project, where: Git, one: Branch) -> str:
-    """Return where a branch started from: as recorded, else its merge base with the main branch.
+    """Return the start of a branch: the recorded commit, else its merge base with the main branch.
 
-    For a branch that has no history in common with that it is the empty tree.
+    A branch without a common history with the main branch starts from the empty tree.
 
     Raises:
-        NotFoundError: nothing was recorded, and there is no main branch.
+        NotFoundError: no commit was recorded, and there is no main branch.
 
     """
     if one.base and git.existing_commits(where, [one.base]):
@@ -105,7 +105,7 @@ def base_of(place: Project, where: Git, one: Branch) -> str:
 def _iteration(place: Project, environ: Mapping[str, str], one: Branch, number: int) -> Sides:
     """Return the states before and after an iteration.
 
-    Each has told what it left, but for the last one: that is what its session has left.
+    The event log has the state after each iteration, except the last. That is the state at the session's end.
     """
     where = place.git(environ)
     agent_id = one.id or (one.record or {}).get("id", "")
@@ -119,7 +119,7 @@ def _iteration(place: Project, environ: Mapping[str, str], one: Branch, number: 
     ran = max(states, default=0)
     try:
         session = inventory.find(place, environ, agent_id)
-    except RalphError:  # none is known by that id
+    except RalphError:  # no session has this id
         session = None
     kept = _kept(session.directory / "events.jsonl") if session and session.directory else {}
     if kept:
@@ -131,15 +131,16 @@ def _iteration(place: Project, environ: Mapping[str, str], one: Branch, number: 
         }
     if session and session.record and session.verdict is Verdict.FINISHED:
         last = session.record.iteration
-        if (one.record or {}).get("session") == session.record.session:  # nobody has gone on with it since
+        if (one.record or {}).get(
+            "session"
+        ) == session.record.session:  # no later session continued the branch
             states.setdefault(last, one.saved or one.tip)
         ran = max(ran, last)
-    if number not in (
-        states if kept else range(1, ran + 1)
-    ):  # one that changed nothing may have left nothing
+    # Without events every iteration counts: one that changed nothing may have left no snapshot.
+    if number not in (states if kept else range(1, ran + 1)):
         raise NotFoundError(
-            f"of iteration {number} of {one.name} nothing is known",
-            f"ralph-wrap logs --events {one.label} lists what was kept of each",
+            f"iteration {number} of {one.name} is not recorded",
+            f"to see the recorded iterations: ralph-wrap logs --events {one.label}",
         )
     base = base_of(place, where, one)
 
@@ -151,10 +152,10 @@ def _iteration(place: Project, environ: Mapping[str, str], one: Branch, number: 
 
 
 def _kept(log: Path) -> dict[int, tuple[str, bool]]:
-    """Return what a session has told of each iteration: the commit at HEAD, and whether there is a snapshot.
+    """Return for each iteration in an event log the commit at HEAD, and whether there is a snapshot.
 
     Arguments:
-        log: its event log, whatever somebody made of it.
+        log: the session's event log; an agent may have changed it, so any content is accepted.
 
     """
     found = {}

@@ -1,8 +1,8 @@
 """Print a session's output or its event log, and follow it to its end.
 
-``output.log`` holds what an agent has printed as it came. Of one with a machine-readable stream, what is
-printed is what a person saw while it worked. Which format that is, the event log tells (``agent.started``),
-before the first byte of it is in ``output.log``; where the event log does not tell, the bytes are printed.
+``output.log`` holds the unchanged output of the agent. A machine-readable stream is printed in the readable
+form that the user saw while the agent worked. The event ``agent.started`` names the format of the stream, and
+is in the event log before the first byte is in ``output.log``. Without this event the bytes are printed.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from ralph_wrap.state.inventory import Found
     from ralph_wrap.state.project import Project
 
-_LOOK = 1.0  # seconds between two looks where the file system tells nothing
-_LAST_LOOKS = 60  # for the last event; a session gives whoever reads its output as long
+_LOOK = 1.0  # seconds between two looks, where the file system reports no events
+_LAST_LOOKS = 60  # looks for the last event; a session waits just as long for the reader of its output
 _RELEASED = b'"event": "session.released"'
 _STARTED = b'"event": "agent.started"'
-_BEGINNING = 1 << 20  # bytes of an event log in which the agent's first start is looked for
+_BEGINNING = 1 << 20  # bytes of an event log that are searched for the agent's first start
 _ALIVE = {Verdict.LIVE, Verdict.FOREIGN}
 
 
@@ -49,21 +49,21 @@ def logs(
 
     Arguments:
         name: an agent id or a session id.
-        events: the event log as it is; otherwise the agent's output.
-        follow: go on until the session has ended.
+        events: write the event log; otherwise the agent's output.
+        follow: continue until the session has ended.
         to: the descriptor to write to.
-        raw: write the output as it came, too.
+        raw: write the output unchanged, not in its readable form.
 
     Raises:
-        UsageError: the name is no id.
-        NotFoundError: there is no such session.
+        UsageError: the name is not an id.
+        NotFoundError: the session does not exist.
         RalphError: the log cannot be read.
-        BrokenPipeError: whoever read it has gone away.
+        BrokenPipeError: the reader has closed its end of the pipe.
 
     """
     found = inventory.find(place, environ, name)
     if found.directory is None:
-        raise RalphError(f"nothing is known of session {found.name}: {found.note}", "ralph-wrap ps shows it")
+        raise RalphError(f"session {found.name} is unknown: {found.note}", "to see it: ralph-wrap ps")
     path = found.directory / ("events.jsonl" if events else "output.log")
     try:
         _refuse_links(found.directory)
@@ -77,14 +77,14 @@ def logs(
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise RalphError(f"{path} cannot be printed: {error.strerror}") from error
+        raise RalphError(f"cannot print {path}: {error.strerror}") from error
 
 
 class _AsSeen:
-    """Turns a session's output into what a person saw of it.
+    """Turns a session's output into the readable form that the user saw.
 
     Arguments:
-        directory: the session's own.
+        directory: the session's directory.
 
     """
 
@@ -95,7 +95,7 @@ class _AsSeen:
         self._readable = Readable()
 
     def feed(self, piece: bytes) -> bytes:
-        """Return what is shown of the next piece."""
+        """Return the readable form of the next piece."""
         if self._output is None:
             self._output = _format(self._events)
             self._reader = Reader(self._output) if self._output in FORMATS else None
@@ -104,39 +104,44 @@ class _AsSeen:
         return b"".join(map(self._readable.show, self._reader.feed(piece)))
 
     def finish(self) -> bytes:
-        """Return what is shown of a last line without an end."""
+        """Return the readable form of a last line without a newline."""
         events = self._reader.finish() if self._reader else []
         return b"".join(map(self._readable.show, events)) + self._readable.finish()
 
 
 def _format(events: Path) -> str | None:
-    """Return the format of what a session's agent prints; ``None`` if none was started yet."""
+    """Return the format of the agent's output; ``None`` if no agent has started yet."""
     begun = b""
     try:
         with Growing(events) as log:
             while len(begun) < _BEGINNING and (piece := log.read()):
                 begun += piece
-    except OSError:  # somebody has put something else there
+    except OSError:  # an agent may have replaced the file
         return ""
     for line in begun.split(b"\n")[:-1]:
         if _STARTED in line:
             try:
                 told = json.loads(line)
                 return str(told["output"]) if told["event"] == "agent.started" else ""
-            except (ValueError, TypeError, KeyError, RecursionError):  # of an earlier version, or not ours
+            except (
+                ValueError,
+                TypeError,
+                KeyError,
+                RecursionError,
+            ):  # an earlier version wrote it, or an agent
                 return ""
     return None
 
 
 class _Copy:
-    """Copies what has come into a log.
+    """Copies a growing log.
 
     Arguments:
         to: the descriptor to write to.
-        shown: what is written instead of it; ``None`` for all of it.
+        shown: turns the output into its readable form; ``None`` copies it unchanged.
 
     Attributes:
-        released: the last event of a session was among it.
+        released: the copied part has the last event of a session.
 
     """
 
@@ -148,7 +153,7 @@ class _Copy:
         self.released = False
 
     def all(self) -> None:
-        """Copy everything that there is by now."""
+        """Copy everything that is in the log by now."""
         while piece := self._log.read():
             write_all(self.to, self._shown.feed(piece) if self._shown else piece)
             window = self._tail + piece
@@ -156,7 +161,7 @@ class _Copy:
             self._tail = window[1 - len(_RELEASED) :]
 
     def finish(self) -> None:
-        """Copy what was held back until a line would end."""
+        """Copy the last line, even if it has no newline yet."""
         if self._shown:
             write_all(self.to, self._shown.finish())
 
@@ -168,18 +173,18 @@ def _refuse_links(directory: Path) -> None:
 
 
 def _follow(found: Found, copy: _Copy, watch: Watch, *, events: bool) -> None:
-    """Copy what comes, until the session has ended and everything was copied."""
+    """Copy new output until the session has ended and everything is copied."""
     looks = _LAST_LOOKS
     while found.verdict in _ALIVE or (events and looks and _may_tell(found, copy)):
         looks -= found.verdict is Verdict.FINISHED
         if not watch.wait(_LOOK, reader=copy.to):
             raise BrokenPipeError
         found = found.again()
-        copy.all()  # after that look: whatever came before the end is in it
+        copy.all()  # after the look, so that it has everything from before the session's end
 
 
 def _may_tell(found: Found, copy: _Copy) -> bool:
-    """Tell whether the last event is still to come: a session frees its id before it tells that it has."""
+    """Return whether the last event may still come: a session frees its id before it logs this event."""
     if copy.released or found.record is None or found.verdict is not Verdict.FINISHED:
         return False
     return found.record.pid_namespace != pid_namespace() or is_running(found.record.owner)

@@ -1,11 +1,11 @@
 """Keep the pool of warm worktrees filled.
 
-One process at a time, which holds the lock on the pool's directory:
+One process at a time holds the lock on the pool's directory, and does this:
 
-1. what was killed half-way is taken apart;
-2. what is missing is made: registered at once, checked out at low priority;
-3. directories that were kept of sessions (``pool_keep``) go to those that lack them;
-4. what is too much is removed, if nobody has worked in it.
+1. remove unfinished worktrees, which a kill left;
+2. make missing worktrees: register each at once, and check it out at low priority;
+3. remove surplus worktrees, if no process has worked in them;
+4. move directories that sessions left (``pool_keep``) into warm worktrees that lack them.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
 
 class Entry(NamedTuple):
-    """A warm worktree, as it is listed.
+    """A warm worktree as ``ralph-wrap pool`` lists it.
 
     Attributes:
         path: its directory.
-        commit: at which it is checked out; ``None`` if it is unfinished.
-        ready: it is checked out, and nobody has worked in it with git; files are looked at when it is taken.
+        commit: the commit that is checked out; ``None`` if it is unfinished.
+        ready: it is checked out, and no git command changed it; a session checks its files when it takes it.
 
     """
 
@@ -57,8 +57,7 @@ class Pool(NamedTuple):
         place: the project.
         repository: its repository.
         where: git at the top level of its checkout.
-        settings: as the configuration file has them.
-        told: of everything that happens.
+        settings: the settings of the configuration file.
 
     """
 
@@ -70,7 +69,7 @@ class Pool(NamedTuple):
 
     @classmethod
     def of(cls, place: Project, environ: Mapping[str, str], settings: Settings, told: Log) -> Pool:
-        """Return the pool of a project, which may not be there yet.
+        """Return the pool of a project; its directory may not exist yet.
 
         Raises:
             RalphError: there is no repository.
@@ -80,33 +79,35 @@ class Pool(NamedTuple):
             raise place.obstacle or NotARepositoryError(
                 f"{place.root} is not in a git repository", "git init"
             )
-        where = place.git(environ)._replace(cwd=place.root)  # a session's own commits are not for others
+        where = place.git(environ)._replace(
+            cwd=place.root
+        )  # not in a session's worktree, whose HEAD is its own
         return cls(place, place.repository, where, settings, told)
 
     @property
     def directory(self) -> Path:
-        """Where the warm worktrees are."""
+        """The directory of the warm worktrees."""
         return self.place.root / project.POOL
 
     def entries(self) -> list[Entry]:
-        """Return what is in the pool."""
+        """Return the worktrees in the pool."""
         return [Entry(os.fspath(one.path), one.commit, one.is_untouched()) for one in self._warm()]
 
     def fill(self) -> bool:
-        """Make what is missing, and remove what is too much; return whether nobody else was at it.
+        """Make missing worktrees and remove surplus ones; return ``False`` if another process does so.
 
         Raises:
             IsolationError: the repository has no commit, or its checkout is sparse.
             GitError: a worktree cannot be made.
-            RalphError: the pool cannot be had.
+            RalphError: the pool's directory cannot be used.
 
         """
         try:
             return self._fill()
         except OSError as error:
             raise RalphError(
-                f"the pool {self.directory} cannot be filled: {error.strerror or error}",
-                "it must be a directory that can be written, on a disk that is not full",
+                f"cannot fill the pool {self.directory}: {error.strerror or error}",
+                "it must be a writable directory, on a disk with free space",
             ) from error
 
     def _fill(self) -> bool:
@@ -135,8 +136,8 @@ class Pool(NamedTuple):
         return in_pool(self.repository.common_dir, self.directory)
 
     def _is_ready(self, one: Warm) -> bool:
-        """Tell whether a session may take it, and say so if somebody has worked in it."""
-        if one.commit is None:  # it could not be given up, which was told
+        """Return whether a session may take it; log a warning if a process has worked in it."""
+        if one.commit is None:  # its removal failed, which is already logged
             return False
         try:
             if one.is_untouched() and holds_nothing(
@@ -144,16 +145,16 @@ class Pool(NamedTuple):
             ):
                 return True
         except (GitError, OSError) as error:
-            if one.path.is_dir():  # no session has just taken it
+            if one.path.is_dir():  # otherwise a session has just taken it
                 self._tell_changed(one, str(error))
             return False
-        self._tell_changed(one, "somebody has worked in it")
+        self._tell_changed(one, "a process has worked in it")
         return False
 
     def _commit(self) -> str:
         asked = git.run(self.where, "config", "--bool", "--get", "core.sparseCheckout", accept=(0, 1))
         if asked.stdout == b"true\n":
-            raise IsolationError("the checkout is sparse, and a warm worktree holds everything", "pool = 0")
+            raise IsolationError("the checkout is sparse, and a warm worktree holds all files", "pool = 0")
         if commit := git.resolve_commit(self.where, "HEAD"):
             return commit
         raise IsolationError("the repository has no commit yet", "git commit --allow-empty -m start")
@@ -166,8 +167,10 @@ class Pool(NamedTuple):
         except (GitError, OSError):
             self._give_up(made, trash)
             raise
-        if not ready.is_untouched():  # or each fill would make one more
-            raise RalphError(f"{ready.path} is not as it was made", "please report this, with git's version")
+        if not ready.is_untouched():  # otherwise each fill would add one more
+            raise RalphError(
+                f"{ready.path} changed while it was made", "please report this with git's version"
+            )
         self.told.event("pool.filled", path=os.fspath(ready.path), commit=commit)
         return ready
 
@@ -175,7 +178,9 @@ class Pool(NamedTuple):
         with repository_lock(self.repository.common_dir):
             for left in maintenance.tidy(self.repository.common_dir, self.directory, trash):
                 self.told.warning(
-                    "pool.unknown", f"{left} is not ours: it stays", f"move it to another place: mv {left} ."
+                    "pool.unknown",
+                    f"ralph-wrap did not make {left}, and leaves it there",
+                    f"to move it away: mv {left} .",
                 )
             maintenance.drop_refs(self.where)
         for one in self._warm():
@@ -192,7 +197,7 @@ class Pool(NamedTuple):
         try:
             maintenance.remove(one, self.where, self.repository, trash, _name(), self.settings.pool_keep)
         except (RefusedError, GitError, OSError) as error:
-            if one.path.is_dir():  # no session has just taken it
+            if one.path.is_dir():  # otherwise a session has just taken it
                 self._tell_changed(one, str(error))
         else:
             self.told.event("pool.shrunk", path=os.fspath(one.path))
@@ -200,12 +205,12 @@ class Pool(NamedTuple):
     def _tell_changed(self, one: Warm, reason: str) -> None:
         self.told.warning(
             "pool.changed",
-            f"{one.path} is kept, and given to no session: {reason}",
-            f"save what is in it, then: git worktree remove --force --force {one.path}",
+            f"{one.path} is kept, and no session gets it: {reason}",
+            f"save its files, then: git worktree remove --force --force {one.path}",
         )
 
     def _give(self, ready: list[Warm], trash: Path) -> None:
-        """Hand on what was kept of sessions, and delete what nobody lacks."""
+        """Move directories that sessions left into warm worktrees that lack them, and delete the rest."""
         names = self.settings.pool_keep
         kept = maintenance.kept(self.directory)
         lacking = [one for one in ready if not all(os.path.lexists(one.path / name) for name in names)]
@@ -218,5 +223,5 @@ class Pool(NamedTuple):
 
 
 def _name() -> str:
-    """Return a name for the trash, which is formed like the id of a session."""
+    """Return a name for the trash in the form of a session id."""
     return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{os.urandom(2).hex()}"

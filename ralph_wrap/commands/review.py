@@ -1,4 +1,4 @@
-"""Every branch below ``ralph/`` as a row: whose it is, what it changes, and what stands in its way."""
+"""Every branch below ``ralph/`` as a row: its session, its changes, and its conflicts."""
 
 from __future__ import annotations
 
@@ -23,36 +23,36 @@ if TYPE_CHECKING:
     from ralph_wrap.state.project import Project
 
 ONLY = ("live", "unmerged", "conflicting")
-"""Which rows a list can be limited to."""
+"""The filters of a list."""
 
 
 class Row(NamedTuple):
-    """One branch; ``None`` is not known, or does not apply.
+    """One branch; ``None`` stands for an unknown value, or one that does not apply.
 
     Attributes:
-        id: the agent id that it is named by.
+        id: the agent id in its name.
         branch: its name.
-        agent: what its session runs, or ran.
-        ended_by: what ended that.
-        ended: when: UTC, ISO 8601.
-        base: the commit that it started from as recorded, else the merge base with the main branch.
-        ahead: commits that it has and the main branch lacks.
-        behind: the reverse.
-        files: how many files it changes since the merge base.
-        insertions: lines.
-        deletions: lines.
+        agent: the agent of its session.
+        ended_by: the reason why its session ended.
+        ended: the end of its session: UTC, ISO 8601.
+        base: the recorded commit from which it started, else the merge base with the main branch.
+        ahead: the number of its commits that the main branch lacks.
+        behind: the number of commits of the main branch that it lacks.
+        files: the number of files that it changes since the merge base.
+        insertions: the number of lines that it adds.
+        deletions: the number of lines that it deletes.
         saved: the branch that holds its saved work.
-        merged: the main branch has it, by the same commits or by others that do the same.
-        conflicts_main: it cannot be merged into the main branch without conflicts.
-        conflicts: branches that it cannot be merged with, by id, or by name where they have none.
-        overlaps: the same of those that change a file that it changes.
+        merged: the main branch has it, by the same commits or by other commits with the same changes.
+        conflicts_main: a merge into the main branch has conflicts.
+        conflicts: branches with which a merge has conflicts, by id, or by name if they have none.
+        overlaps: branches that change a file that it changes, by id or name.
         recorded: a session has recorded it.
-        verdict: on its session, if that is not finished.
-        committed: when its last commit was made: UTC, ISO 8601.
-        check: what the project's check last said of its tip, merged: passed or failed.
-        no_commits: it is where its session began, as that has recorded.
+        verdict: the verdict on its session, if it is not finished.
+        committed: the time of its last commit: UTC, ISO 8601.
+        check: the last result of the project's check on its merged tip: passed or failed.
+        no_commits: it is still at the commit where its session recorded its start.
         saved_open: the main branch has it, but not its saved work.
-        belongs_to: the branch that its session went on with, where this one only holds what that has saved.
+        belongs_to: the branch that its session continued, if this one only holds the session's saved work.
 
     """
 
@@ -82,12 +82,12 @@ class Row(NamedTuple):
 
 
 class Review(NamedTuple):
-    """All of them.
+    """The rows of all branches.
 
     Attributes:
-        rows: the newest first.
-        main: the branch that they are held against; ``None`` if there is none.
-        notes: what could not be told, and why.
+        rows: the rows, newest first.
+        main: the branch with which they are compared; ``None`` if there is none.
+        notes: the facts that are missing, and why.
 
     """
 
@@ -102,10 +102,10 @@ def review(place: Project, environ: Mapping[str, str]) -> list[Row]:
 
 
 def look(place: Project, environ: Mapping[str, str]) -> Review:
-    """Return a row for each branch, and what could not be told.
+    """Return a row for each branch, the main branch, and notes on missing facts.
 
     Raises:
-        NotFoundError: the configured main branch is not there.
+        NotFoundError: the configured main branch does not exist.
         UsageError: the configuration cannot be read.
         RalphError: there is no repository, or a commit in it is missing.
 
@@ -128,7 +128,7 @@ def look(place: Project, environ: Mapping[str, str]) -> Review:
         left = _left(where, repository, main, landed)
     except GitError as error:
         left = {one.name for one in landed}
-        more.append(f"what of saved work has landed cannot be told: {error}")
+        more.append(f"cannot find out which saved work has landed: {error}")
     recorded = facts_of(where, [one.base for one in found if one.base])
     checked = check_results.results(place.root / RUN)
     rows = [
@@ -142,12 +142,12 @@ def look(place: Project, environ: Mapping[str, str]) -> Review:
 
 
 def _left(where: Git, repository: Repository, main: Main | None, landed: Sequence[Branch]) -> set[str]:
-    """Return the names of those branches whose saved work the main branch does not have.
+    """Return the names of the branches whose saved work the main branch does not have.
 
-    Saved work is a commit of files, and perhaps one of what was staged: its second parent.
+    Saved work is a commit of files. Its second parent, if it has one, is a commit of the staged files.
 
     Arguments:
-        landed: branches that it has, with saved work.
+        landed: branches with saved work that the main branch has.
 
     """
     saved = {one.name: one.saved for one in landed if one.saved}
@@ -221,18 +221,18 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00")
 
 
 def _time(value: Any) -> str | None:
-    """Return a time as our reports have it; nothing else, whatever somebody made of the file."""
+    """Return a time in the form of our reports, else ``None``: an agent may have changed the file."""
     return value if isinstance(value, str) and _TIME.fullmatch(value) else None
 
 
 def limited(rows: Sequence[Row], only: str | None) -> list[Row]:
-    """Return the rows of a kind.
+    """Return the rows that pass a filter.
 
     Arguments:
         only: one of :data:`ONLY`; ``None`` for all.
 
     Raises:
-        UsageError: there is no such kind.
+        UsageError: there is no such filter.
 
     """
     if only == "live":
@@ -247,11 +247,12 @@ def limited(rows: Sequence[Row], only: str | None) -> list[Row]:
 
 
 def ordered(rows: Sequence[Row], field: str | None) -> list[Row]:
-    """Return rows in the order of a field, those without a value last.
+    """Return rows in the order of a field, rows without a value last.
 
     Arguments:
-        rows: the newest first, which is how those stay that are the same.
-        field: of :class:`Row`, lists by their length; with ``-`` in front downwards. ``None`` is as they are.
+        rows: the rows, newest first; rows with equal values keep this order.
+        field: a field of :class:`Row`; ``-`` before it reverses the order. Lists count by their length.
+            ``None`` keeps the order.
 
     Raises:
         UsageError: there is no such field.

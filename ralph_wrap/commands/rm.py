@@ -1,4 +1,4 @@
-"""Remove the worktree that a session has kept at its end: what was edited since is saved, branches stay."""
+"""Remove the worktree that a session kept at its end: later edits are saved, branches stay."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 class Removed(NamedTuple):
-    """What became of one session.
+    """The result for one session.
 
     Attributes:
         id: agent id.
         session: session id.
-        removed: its worktree; false if there was none any more.
-        saved: the branch that holds what was uncommitted.
+        removed: its worktree was removed; false if it had none any more.
+        saved: the branch that holds the uncommitted work.
 
     """
 
@@ -44,7 +44,7 @@ def remove_all(
         names: agent ids or session ids.
 
     Returns:
-        What became of those that could be removed, and why others could not.
+        The results of the removed ones, and the error of the others.
 
     """
     removed = []
@@ -67,18 +67,18 @@ def remove(place: Project, environ: Mapping[str, str], name: str) -> Removed:
 
     Raises:
         UsageError: the name is neither.
-        NotFoundError: there is no such session.
+        NotFoundError: the session does not exist.
         RefusedError: the worktree cannot be saved in full, or the session has not ended; it stays.
-        RalphError: somebody else removes it at this moment.
+        RalphError: another process removes it at this moment.
 
     """
     found = inventory.find(place, environ, name)
     if found.record is None or found.directory is None or found.verdict is not Verdict.FINISHED:
-        raise RefusedError(f"session {found.name} is {found.verdict.value}: it is not touched", found.note)
+        raise RefusedError(f"session {found.name} is {found.verdict.value}: its worktree stays", found.note)
     record = found.record
     lock = files.try_lock(found.directory)
     if lock is None:
-        raise RalphError(f"somebody else removes session {found.name} at this moment")
+        raise RalphError(f"another process removes the worktree of session {found.name} at this moment")
     log = on_stderr(environ)
     try:
         log.attach(found.directory / "events.jsonl", agent_id=record.id, session_id=record.session)
@@ -95,7 +95,7 @@ def remove(place: Project, environ: Mapping[str, str], name: str) -> Removed:
     if outcome.kept:
         raise RefusedError(
             f"worktree of session {record.session} kept: {outcome.kept}",
-            f"to delete it with all that is in it: git worktree remove -f -f {shlex.quote(str(tree.path))}",
+            f"to delete it with all its files: git worktree remove -f -f {shlex.quote(str(tree.path))}",
         )
     return Removed(
         record.id, record.session, removed=True, saved=outcome.saved.branch if outcome.saved else None

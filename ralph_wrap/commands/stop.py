@@ -1,8 +1,8 @@
-"""Ask sessions to end, and wait until they have.
+"""Ask sessions to end, and wait until they have ended.
 
-All of them are asked first, then all are waited for. The asking is a file in the session's own directory
-(``stop_request``), the end is seen by what it does to the directory of records: so it does not matter in
-which container, or on which machine, the session and we are. Nothing is ever signalled or removed here.
+First all sessions get their request, then the command waits for all. A request is a file in the session's
+directory (``stop_request``). At its end a session changes the directory of records. So both also work from
+another container, or another machine. This module never signals a process and never removes a file.
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ if TYPE_CHECKING:
     from ralph_wrap.state.stop_request import How
     from ralph_wrap.system.log import Log
 
-_LOOK = 1.0  # seconds between two looks where the file system tells nothing of an end
+_LOOK = 1.0  # seconds between two looks, where the file system reports no events
 
 
 class Stopped(NamedTuple):
-    """What became of one session.
+    """The result for one session.
 
     Attributes:
         id: agent id.
         session: session id, ``None`` if its record cannot be read.
-        outcome: *stopped*, *ended* (before it was asked), *orphan* (its owner is dead), *unknown* (its record
-            cannot be read; not touched) or *failed* (it could not be asked).
+        outcome: *stopped*, *ended* (before the request), *orphan* (its owner is dead), *unknown* or *failed*.
+            The record of an unknown session cannot be read, and it is not touched. Of a failed one the
+            request could not be written.
 
     """
 
@@ -44,23 +45,23 @@ class Stopped(NamedTuple):
 def stop(
     place: Project, environ: Mapping[str, str], names: Sequence[str] | None, how: How, told: Log
 ) -> tuple[list[Stopped], RalphError | None]:
-    """Ask sessions to end, and wait until they have.
+    """Ask sessions to end, and wait until they have ended.
 
     Arguments:
-        names: agent ids or session ids; ``None`` is every session that is not finished.
+        names: agent ids or session ids; ``None`` stands for every session that is not finished.
 
     Returns:
-        What became of each session, and why it is not what was asked for (a session that is not there, could
-        not be asked, or is not known well enough): the others have ended all the same.
+        The result for each session, and an error if one does not exist, is unknown, or could not be asked.
+        The other sessions have ended in any case.
 
     Raises:
-        UsageError: something named is no id; nobody was asked.
+        UsageError: a name is not an id; no session was asked.
 
     """
     for name in names or ():
         inventory.check_name(name)
     failures: list[RalphError] = []
-    sessions: dict[str, Found] = {}  # in order, each once, by whatever id it was named
+    sessions: dict[str, Found] = {}  # in order, each once, even if it was named by two ids
     for found in _named(place, environ, names, failures):
         sessions.setdefault(found.name, found)
     if names is None and not sessions:
@@ -93,7 +94,7 @@ def _named(
 
 
 def _ask(one: Found, how: How, told: Log, failures: list[RalphError]) -> str:
-    """Ask a session that may be alive, and return its outcome; empty if it is to be waited for."""
+    """Ask a session that may be alive, and return its outcome; empty if the command has to wait for it."""
     if one.verdict is Verdict.FINISHED:
         told.event("session.ended_already", f"session {one.name} has ended already", session=one.name)
         return "ended"
@@ -106,13 +107,13 @@ def _ask(one: Found, how: How, told: Log, failures: list[RalphError]) -> str:
     except OSError as error:
         if one.again().verdict is Verdict.FINISHED:
             return ""
-        message = f"session {one.name} cannot be asked to stop: {error.strerror}"
-        failures.append(RalphError(message, "run this as the user whose session it is"))
+        message = f"cannot ask session {one.name} to stop: {error.strerror}"
+        failures.append(RalphError(message, "run this command as the user of the session"))
         return "failed"
     elsewhere = ", perhaps on another machine" if one.verdict is Verdict.FOREIGN else ""
     told.event(
         "session.asked",
-        f"session {one.name}{elsewhere} is asked to stop ({asked.value})",
+        f"asked session {one.name}{elsewhere} to stop ({asked.value})",
         session=one.name,
         how=asked.value,
     )
@@ -126,7 +127,7 @@ def _wait(
     told: Log,
     failures: list[RalphError],
 ) -> None:
-    """Wait until everyone who was asked has ended, and note what became of it."""
+    """Wait until every session that was asked has ended, and record its outcome."""
     while True:
         for name, found in sessions.items():
             if outcomes[name]:
@@ -144,14 +145,14 @@ def _wait(
         try:
             watch.wait(_LOOK)
         except KeyboardInterrupt:
-            told.event("wait.ended", f"asked to stop, but no longer waited for: {', '.join(left)}")
+            told.event("wait.ended", f"these sessions will stop, but we wait no longer: {', '.join(left)}")
             raise
 
 
 def _orphan(one: Found, told: Log) -> str:
     told.warning(
         "session.orphaned",
-        f"session {one.name} was killed: there is nobody to ask",
+        f"session {one.name} crashed: its process is dead",
         "to save its work: ralph-wrap sweep",
         session=one.name,
     )
@@ -159,6 +160,6 @@ def _orphan(one: Found, told: Log) -> str:
 
 
 def _unknown(one: Found, failures: list[RalphError]) -> str:
-    message = f"session {one.name} was not touched, since nothing is known of it: {one.note}"
-    failures.append(RalphError(message, "ralph-wrap ps shows it"))
+    message = f"session {one.name} was not touched, because its record cannot be read: {one.note}"
+    failures.append(RalphError(message, "to see it: ralph-wrap ps"))
     return "unknown"

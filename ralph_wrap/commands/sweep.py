@@ -1,13 +1,14 @@
-"""Finish what dead sessions have left: end their processes, save, remove, release.
+"""Finish dead sessions: end their processes, save, remove, release.
 
-For each record whose owner is provably dead, in an order that bears being killed at any point and done anew:
+A sweep does this for each record whose owner is provably dead. After a kill at any point, the next sweep can
+repeat all steps:
 
-1. **Take its place.** Its lock becomes ours, and the record is read again under it: of any number of sweeps,
-   and of the session itself if it lives after all, only one goes on.
-2. **End what it has left running**: processes that carry its id in their environment, its agent's and its
-   own git commands. Nobody else's.
-3. **Save and remove**, as its own end would have: the same code with the settings that stand in its record.
-4. **Report, then release**: the report of an owner that had come so far is kept.
+1. **Take the lock** of the session, and read the record again. Of several sweeps, and a session that is alive
+   after all, only one gets the lock.
+2. **End its processes**: those with its id in their environment, which are its agent's and its own git
+   commands. No other process gets a signal.
+3. **Save and remove** with the code of a normal end, and with the settings of the record.
+4. **Report, then release**. A report that the owner has already written stays.
 
 Live, foreign and unknown sessions are never touched.
 """
@@ -39,24 +40,24 @@ if TYPE_CHECKING:
     from ralph_wrap.system.log import Log
     from ralph_wrap.worktree.remove import Outcome
 
-_GRACE = 2.0  # seconds between TERM and KILL for what a dead session has left running
-_LAST_BREATH = 2.0  # seconds for a process that was killed to let go of its files
+_GRACE = 2.0  # seconds between TERM and KILL for the processes of a dead session
+_LAST_BREATH = 2.0  # seconds for a killed process to release its files
 _TICK = 0.05  # seconds between two looks
 _EVENTS_READ = 1 << 20  # bytes: an agent starts early
 
 
 class Swept(NamedTuple):
-    """What became of one session that is not finished.
+    """The result for one session that was not finished.
 
     Attributes:
         id: agent id.
         session: session id, ``None`` if its record cannot be read.
-        verdict: what was known of it.
-        action: ``finished``, ``kept`` (so is its worktree: not all of it could be saved), ``left`` (not
-            ours to touch), ``failed``, or, in a dry run, ``would finish``.
-        saved: the branch that holds what was uncommitted.
-        note: why, in words.
-        hint: what to do about it.
+        verdict: the verdict before the sweep.
+        action: ``finished``, ``kept`` (with its worktree, which could not be saved in full), ``left`` (not
+            touched), ``failed``, or, in a dry run, ``would finish``.
+        saved: the branch that holds the uncommitted work.
+        note: the reason, in words.
+        hint: what the user can do.
 
     """
 
@@ -80,13 +81,13 @@ def sweep(
     """Finish every orphan of a project.
 
     Arguments:
-        dry_run: touch nothing, tell what would be done.
-        adopted: agent ids of foreign sessions that the user knows to be dead.
-        stopped: asked before each; what is left then is left to the next sweep.
+        dry_run: touch nothing, and return what a sweep would do.
+        adopted: agent ids of foreign sessions that are dead, as the user states.
+        stopped: returns whether a signal has come; then the next sweep does the rest.
 
     Raises:
-        NotFoundError: no session that is not finished has an id that is to be adopted.
-        RefusedError: such a session is alive, or its record cannot be read.
+        NotFoundError: no unfinished session has an id of *adopted*.
+        RefusedError: a session of *adopted* is alive, or its record cannot be read.
 
     """
     found = [(home, record) for home in project.registries(place, environ) for record in home.unfinished()]
@@ -113,7 +114,7 @@ def sweep(
 
 
 def _tidy(place: Project, environ: Mapping[str, str]) -> None:
-    """Remove what holds nothing of anybody's work; what cannot be removed harms nobody."""
+    """Remove files of ours that hold no work; a failure does no harm."""
     with contextlib.suppress(OSError):
         if place.repository is not None:
             tidy(place.repository)
@@ -123,41 +124,41 @@ def _tidy(place: Project, environ: Mapping[str, str]) -> None:
 
 
 def resume_deletions(place: Project, environ: Mapping[str, str]) -> None:
-    """Go on with the deletion of removed worktrees, and report what is in the trash but not ours."""
+    """Resume the deletion of removed worktrees, and report foreign files in the trash."""
     for home in project.registries(place, environ):
         with contextlib.suppress(OSError):
             _empty_trash(home.trash, environ)
 
 
 def _empty_trash(trash: Path, environ: Mapping[str, str]) -> None:
-    """Go on with deletions that were cut short, and report what does not belong there."""
+    """Resume interrupted deletions, and report foreign files."""
     emptied = empty_trash(trash)
     if emptied.resumed:
         count = len(emptied.resumed)
         on_stderr(environ).event(
             "trash.resumed",
-            f"{count} removed worktree{'s' if count > 1 else ''} in {trash} still had to be deleted: "
-            "that goes on in the background",
-            hint=f"what is still there when that has ended cannot be deleted by this user: ls {trash}",
+            f"resumed in the background: the deletion of {count} removed worktree{'s' if count > 1 else ''}"
+            f" in {trash}",
+            hint=f"this user cannot delete files that are still there afterwards: ls {trash}",
             paths=list(map(os.fspath, emptied.resumed)),
         )
     for path in emptied.foreign:
         on_stderr(environ).warning(
             "trash.foreign",
-            f"{path} was not put there by ralph-wrap, and stays",
-            f"move it to another place: mv {shlex.quote(str(path))} .",
+            f"ralph-wrap did not put {path} there, and leaves it",
+            f"to move it away: mv {shlex.quote(str(path))} .",
         )
 
 
 def kept(swept: Collection[Swept]) -> RefusedError | None:
-    """Return the error that says what could not be finished, ``None`` if all could."""
+    """Return the error that lists the sessions that are not finished, ``None`` if all are."""
     left = [entry for entry in swept if entry.action in {"kept", "failed"}]
     if not left:
         return None
     hints = dict.fromkeys(entry.hint for entry in left if entry.hint)
     return RefusedError(
         "; ".join(f"{entry.session}: {entry.note}" for entry in left),
-        "; ".join(hints) or "nothing is lost: what could not be saved is still in the worktree",
+        "; ".join(hints) or "nothing is lost: all unsaved work is still in the worktree",
     )
 
 
@@ -173,11 +174,11 @@ def _verdict(home: Registry, record: Record | Unreadable) -> Verdict:
 def _check_adopted(adopted: Collection[str], verdicts: Mapping[str, Verdict]) -> None:
     for agent_id in adopted:
         if agent_id not in verdicts:
-            raise NotFoundError(f"no session {agent_id} that is not finished", "ralph-wrap ps lists them")
+            raise NotFoundError(f"no unfinished session has the id {agent_id}", "to list them: ralph-wrap ps")
         if verdicts[agent_id] in {Verdict.LIVE, Verdict.UNKNOWN}:
             raise RefusedError(
                 f"session {agent_id} is {verdicts[agent_id].value}: it cannot be adopted",
-                "only a foreign session can be declared dead",
+                "--adopt is only for foreign sessions",
             )
 
 
@@ -189,7 +190,9 @@ def _finish(
         claim = home.take_over(record)
         if claim is None:
             if home.has(record.id):
-                yield Swept(record.id, session, verdict.value, "left", note="somebody else has its lock now")
+                yield Swept(
+                    record.id, session, verdict.value, "left", note="another process has its lock now"
+                )
             return
         log = on_stderr(environ)
         log.attach(claim.directory / "events.jsonl", agent_id=record.id, session_id=session)
@@ -198,7 +201,7 @@ def _finish(
         finally:
             claim.leave()
             log.close()
-    except Exception as error:  # noqa: BLE001 -- one session's remains must not keep the others, or a start
+    except Exception as error:  # noqa: BLE001 -- one session must not block the others, or the start of a new one
         action = "kept" if isinstance(error, RefusedError) else "failed"
         hint = error.hint if isinstance(error, RalphError) else None
         yield Swept(record.id, session, verdict.value, action, note=str(error), hint=hint)
@@ -212,7 +215,7 @@ def _finish(
 
 
 def _end(place: Project, environ: Mapping[str, str], claim: Claim, log: Log) -> Outcome | None:
-    """End a dead session whose place we have taken; return what became of its worktree."""
+    """End a dead session whose lock we hold; return the outcome for its worktree."""
     record = claim.record
     log.event("session.found_dead", f"session {record.session} is dead: finishing it", state=record.state)
     _require_seen(claim)
@@ -231,7 +234,7 @@ def _end(place: Project, environ: Mapping[str, str], claim: Claim, log: Log) -> 
 
 
 def _missing(place: Project, record: Record) -> str | None:
-    """Say so if a worktree has gone in which an agent worked, and nothing of ours has removed it."""
+    """Return a message if the worktree of a running agent is gone, and ralph-wrap has not removed it."""
     if record.state != "running" or record.branch is None:
         return None
     path = place.root / project.WORKTREES / record.session
@@ -239,11 +242,11 @@ def _missing(place: Project, record: Record) -> str | None:
 
 
 def _require_seen(claim: Claim) -> None:
-    """Make sure that what a dead session's agent may have left running is seen from here, or gone for sure.
+    """Check that we can see all processes that a dead session may have left, or that they are gone.
 
     Raises:
-        RefusedError: it is not.
-        OSError: that cannot be told.
+        RefusedError: they may run where we cannot see them.
+        OSError: the check failed.
 
     """
     record = claim.record
@@ -251,21 +254,21 @@ def _require_seen(claim: Claim) -> None:
         return
     if liveness.is_of_host(record.pid_namespace):
         raise RefusedError(
-            "it ran on the host, whose processes are not seen from here", "ralph-wrap sweep, on the host"
+            "it ran on the host, whose processes are not visible here", "on the host: ralph-wrap sweep"
         )
     if claim.registry.has_container(record):
         raise RefusedError(
-            "the container that it ran in lives, and its processes are not seen from here",
-            "ralph-wrap sweep there, or end that container",
+            "its container is still running, and the processes in it are not visible here",
+            "in the other container: ralph-wrap sweep; or stop this container",
         )
 
 
 def _end_leftovers(claim: Claim, log: Log) -> tuple[int, ...]:
-    """End what a dead session has left running; return the pids of what outlives even SIGKILL.
+    """End the processes of a dead session; return the pids of those that survive SIGKILL.
 
     Raises:
-        RefusedError: something runs that cannot be found.
-        OSError: that cannot be told.
+        RefusedError: a process holds the agents' lock, but is not visible here.
+        OSError: the check failed.
 
     """
     left = process_tree.Offspring(whole_process=False, session=claim.record.session, dead=True)
@@ -276,17 +279,17 @@ def _end_leftovers(claim: Claim, log: Log) -> tuple[int, ...]:
             log.event("processes.ended", count=ended.told)
         if ended.survivors or not claim.has_agents():
             return ended.survivors
-        # Who is dying, or is between fork(2) and execve(2), has the lock but shows no environment.
+        # A process that is dying, or is between fork(2) and execve(2), has the lock but shows no environment.
         if time.monotonic() >= deadline:
             raise RefusedError(
-                "processes of its agent run where they are not seen from here, perhaps in another container",
-                "ralph-wrap sweep there, or end that container",
+                "processes of its agent still run, but are not visible here, perhaps in another container",
+                "in the other container: ralph-wrap sweep; or stop this container",
             )
         time.sleep(_TICK)
 
 
 def _agent_started(claim: Claim) -> bool:
-    """Tell whether its agent was seen to start; only a branch that nothing came of is at stake."""
+    """Return whether the event log has a start of its agent; without one its unused branch may go."""
     if claim.record.state == "starting":
         return False
     try:

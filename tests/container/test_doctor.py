@@ -58,7 +58,7 @@ def test_our_init(start: Start, repo: Repo, below: bool) -> None:
     status, checks = examined(start(init=below))
     assert (status, failing(checks)) == (0, [])
     assert checks["PID 1"]["found"] == ("ralph-wrap init, below docker-init" if below else "ralph-wrap init")
-    assert checks["stop time-out"]["found"] == "init gives sessions 8 s, docker 10 s unless told otherwise"
+    assert checks["stop time-out"]["found"] == "init gives sessions 8 s, docker gives 10 s by default"
     assert sorted(repo.path.rglob("*")) == before
 
 

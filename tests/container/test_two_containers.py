@@ -60,7 +60,7 @@ def test_a_sweep_leaves_what_another_container_may_work_in(start_box: StartBox, 
 
     def is_left() -> bool:  # once no other sweep, such as that of PID 1, holds the session
         swept = other.run("ralph-wrap", "sweep")
-        return swept.status == 5 and "the container that it ran in lives" in swept.stderr
+        return swept.status == 5 and "its container is still running" in swept.stderr
 
     box.eventually(is_left, "it to be named")
     [worktree] = repo.path.glob(".ralph/worktrees/*")

@@ -227,7 +227,7 @@ def test_who_works_on_what_a_killed_merge_has_left_keeps_it(tmp_path: Path, prog
     before = yard.look()
     second = yard.merge()
     assert (second.status, yard.look()) == (6, before), second.stderr
-    assert "was changed, and is left as it is there: file.txt" in second.stderr
+    assert "was changed meanwhile, and these files stay: file.txt" in second.stderr
 
 
 def test_who_commits_what_a_killed_merge_has_left_has_it(tmp_path: Path, program: Preloaded) -> None:

@@ -29,7 +29,7 @@ def test_a_worktree_stays_while_an_unseen_process_of_the_agent_lives(repo: Repo,
     try:
         swept = command("sweep", cwd=repo.path)
         assert (swept.status, (worktree / "new").read_text()) == (5, "x\n")
-        assert "run where they are not seen from here" in swept.stderr
+        assert "still run, but are not visible here" in swept.stderr
         assert not (directory / "record.json").exists()
     finally:
         os.kill(pid, signal.SIGKILL)

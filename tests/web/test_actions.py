@@ -74,7 +74,7 @@ def test_a_check_that_nobody_has_approved_is_not_run(
     mark = repo.path.parent / "ran"
     repo.write(".ralph/config.toml", f'check = "touch {mark}"\n')
     note = site.note(site.post("merge", ("name", "ralph/aaaa")))
-    assert note.startswith("failed | nobody has approved the check in .ralph/config.toml | ")
+    assert note.startswith("failed | the check in .ralph/config.toml is not approved | ")
     assert (mark.exists(), (repo.path / "new.txt").exists()) == (False, False)
     monkeypatch.setenv("RALPH_TRUST", "1")
     trusting = pages(repo.path)
@@ -92,7 +92,7 @@ def test_drop_what_is_merged_and_bring_it_back(repo: Repo, site: Pages) -> None:
     assert answer.headers["location"].startswith(f"{site.root}/?note=")
     assert repo.branches() == ["main", "ralph/bbbb"]
     html = site.get(answer.headers["location"].removeprefix(f"{site.root}/")).text
-    assert "Bring it back</button>" in html
+    assert "Restore</button>" in html
     assert site.note(site.post("restore", ("name", "ralph%2Faaaa"))) == "done | ralph/aaaa restored"
     assert repo.git("rev-parse", "ralph/aaaa") == tip
 
@@ -101,11 +101,11 @@ def test_drop_refuses_what_would_be_lost(repo: Repo, site: Pages) -> None:
     """It says what that is; only the second button, for these branches, drops it all the same."""
     answer = site.post("drop", ("name", "ralph/aaaa"), ("name", "ralph/bbbb"))
     note = site.note(answer)
-    assert note.startswith("failed | ralph/aaaa kept, with it would go: ")
-    assert " | ralph/bbbb kept, with it would go: " in note
+    assert note.startswith("failed | ralph/aaaa kept, this would be lost: ")
+    assert " | ralph/bbbb kept, this would be lost: " in note
     assert repo.branches() == ["main", "ralph/aaaa", "ralph/bbbb"]
     html = site.get(answer.headers["location"].removeprefix(f"{site.root}/")).text
-    form = html[html.index("brought back") : html.index("Drop these 2 all the same</button>")]
+    form = html[html.index("can be restored") : html.index("Drop these 2 anyway</button>")]
     assert 'name="name" value="ralph%2Faaaa"' in form
     assert 'name="name" value="ralph%2Fbbbb"' in form
     assert 'name="force" value="1"' in form
@@ -126,7 +126,7 @@ def test_names_that_are_no_branch(repo: Repo, site: Pages, button: str) -> None:
 @pytest.mark.parametrize("button", ["merge", "drop", "restore"])
 def test_nothing_selected(site: Pages, button: str) -> None:
     """It is said."""
-    assert site.note(site.post(button)) == "failed | no branch is selected | select one in the table"
+    assert site.note(site.post(button)) == "failed | no branch is selected | select a branch in the table"
 
 
 def test_stop(repo: Repo, site: Pages, script: Callable[[str], str]) -> None:

@@ -71,7 +71,7 @@ def test_everything_has_a_name(repo: Repo, browser: BrowserContext) -> None:
         .map(e => e.outerHTML)"""
     with serving(repo.path) as served, _watched(browser) as page:
         page.goto(served.url)
-        page.get_by_role("img", name="Which branches conflict").wait_for()
+        page.get_by_role("img", name="Conflicts between branches").wait_for()
         for address in ("", "branch?name=aaaa"):
             page.goto(page.url.split("?")[0].rstrip("/").rsplit("/branch", 1)[0] + "/" + address)
             assert page.evaluate(nameless) == []
@@ -211,7 +211,7 @@ def test_without_javascript(repo: Repo, scriptless: BrowserContext) -> None:
         page.go_back()
         page.get_by_role("button", name="Drop").click()
         expect(page.get_by_role("status")).to_contain_text("ralph/a3f2 kept")
-        page.get_by_role("button", name="Drop it all the same").click()
+        page.get_by_role("button", name="Drop it anyway").click()
         expect(page.get_by_role("status")).to_contain_text("ralph/a3f2 dropped")
     assert repo.branches() == ["main"]
 
@@ -226,7 +226,7 @@ def test_a_narrow_window(repo: Repo, browser: BrowserContext) -> None:
         page.set_viewport_size({"width": 360, "height": 700})
         page.goto(served.url)
         root = page.url
-        page.get_by_role("img", name="Which branches conflict").wait_for()
+        page.get_by_role("img", name="Conflicts between branches").wait_for()
         for address in ("", "branch?name=aaaa"):
             page.goto(root + address)
             assert page.evaluate("document.documentElement.scrollWidth") == 360, address

@@ -88,7 +88,7 @@ def test_one_iteration(repo: Repo, script: Callable[[str], str]) -> None:
     agent_id = run(repo.path, "-n", "2", "--", agent).report["id"]
     site = pages(repo.path)
     assert f'/against?name=ralph%2F{agent_id}&amp;iteration=2"' in site.get(f"session?id={agent_id}").text
-    assert f"{agent_id} , iteration 2 What it has changed" in words(
+    assert f"{agent_id} , iteration 2 All changes of this iteration" in words(
         site.get(f"against?name={agent_id}&iteration=2").text
     )
     assert site.get(f"against?name={agent_id}&iteration=3").status == 404
@@ -316,7 +316,7 @@ def test_a_merge_and_an_orphan_root(repo: Repo) -> None:
     assert compared(site).status == 200
     assert "added file.txt +1 -0" in words(site.get("branch?name=aaaa").text)
     assert site.get("branch?name=bbbb").status == 200
-    assert "against its first parent" in site.get(f"commit?id={merge}").text
+    assert "compared with its first parent" in site.get(f"commit?id={merge}").text
 
 
 def test_many_commits_and_files_come_in_parts(repo: Repo) -> None:

@@ -198,7 +198,7 @@ def test_big_files_are_not_compared(repo: Repo) -> None:
     found = {
         view.change.path: (view.note, view.part) for view in diff_view.diff(_git(repo), before, after).files
     }
-    assert found == {"big.txt": ("too big to be shown here: 9.4 MB", None), "many.txt": ("", None)}
+    assert found == {"big.txt": ("too big to show here: 9.4 MB", None), "many.txt": ("", None)}
     view = diff_view.one_file(_git(repo), before, after, ["many.txt"], 600)
     assert view is not None
     assert view.part is not None

@@ -104,7 +104,7 @@ def test_a_port_that_somebody_has(repo: Repo) -> None:
         ended = command("web", "--port", str(port), cwd=repo.path)
     [error] = ended.narration
     assert (ended.status, error["code"]) == (6, "conflict")
-    assert error["message"] == f"port {port} of 127.0.0.1 cannot be had: Address already in use"
+    assert error["message"] == f"cannot listen on port {port} of 127.0.0.1: Address already in use"
     with serving(repo.path, "--port", str(port)) as served:
         assert served.port == port
 
@@ -169,4 +169,5 @@ def test_a_file_that_cannot_be_written(repo: Repo) -> None:
     ended = command("review", "--html", repo.path / "nowhere" / "page.html", cwd=repo.path)
     [error] = ended.narration
     assert ended.status == 125
-    assert error["message"].endswith("page.html cannot be written: No such file or directory")
+    assert error["message"].startswith("cannot write ")
+    assert error["message"].endswith("page.html: No such file or directory")

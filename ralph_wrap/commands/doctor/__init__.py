@@ -1,8 +1,8 @@
-"""What would go wrong here: checks, each with what it found, why that matters, and the command that mends it.
+"""Checks of the project and the machine, each with its result, its reason, and a command that fixes it.
 
-Nothing is changed and nothing is left behind: a check asks what a session would ask, of the same functions,
-or tries it on a file that is gone when the check ends. A check fails if a session here would not be isolated,
-or would not survive ``docker stop``; whatever else is worth knowing is a note.
+The checks change nothing. They call the functions that a session calls, or try them on a file that they
+delete again. A check fails if a session here would not be isolated, or would not survive ``docker stop``.
+Other facts that a user should know are notes.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
 
     from ralph_wrap.state.project import Project
 
-_COMMAND = ("/bin/sh",)  # any agent that is there
+_COMMAND = ("/bin/sh",)  # stands for an agent, and always exists
 
 
 class Diagnosis(NamedTuple):
-    """What was found.
+    """The results of all checks.
 
     Attributes:
-        checks: all of them, in the order in which a session meets what they are about.
-        problem: what keeps a session here from being isolated or from surviving ``docker stop``.
+        checks: all checks, in the order in which a session meets their subjects.
+        problem: the error if a check failed, else ``None``.
 
     """
 
@@ -52,14 +52,14 @@ class Diagnosis(NamedTuple):
 
 
 def examine(directory: Path, environ: Mapping[str, str], root: Path = Path("/")) -> Diagnosis:
-    """Check what would go wrong with a session; if root's, it becomes the project's owner, as a session does.
+    """Run all checks. Root becomes the owner of the project first, as a session does.
 
     Arguments:
-        directory: the project that was named.
-        root: where ``/proc`` and the marks of a container are.
+        directory: the project's directory as the user named it.
+        root: the directory that has ``/proc`` and the marks of a container.
 
     Raises:
-        UsageError: the directory is not there.
+        UsageError: the directory does not exist.
 
     """
     began_as, refused = os.geteuid(), None
@@ -104,15 +104,15 @@ def _place(directory: Path, found: Project, environ: Mapping[str, str], owner: C
 
 
 def _asked(name: str, ask: Callable[[], Check]) -> Check:
-    """Return an answer of git's, or that there is none."""
+    """Return the result of a check, or a failed check if git fails."""
     try:
         return ask()
     except GitError as error:
-        return failed(name, error.message, "a session asks git the same", "git status && git fsck")
+        return failed(name, error.message, "a session runs the same git command", "git status && git fsck")
 
 
 def _settings(directory: Path, found: Project, environ: Mapping[str, str]) -> tuple[Settings, Check]:
-    why = "without a configuration that can be read no session starts"
+    why = "no session starts with an invalid configuration"
     try:
         settings = config.load(directory, found.root, Path.cwd(), {}, environ, _COMMAND)
     except UsageError as error:
@@ -121,17 +121,17 @@ def _settings(directory: Path, found: Project, environ: Mapping[str, str]) -> tu
 
 
 def _base(settings: Settings, found: Project, environ: Mapping[str, str]) -> Check:
-    """Look first, as a session does: at the commit to start from, and at who commits."""
-    name, why = "committer", "git refuses a commit by nobody; then ralph-wrap is named as the committer"
+    """Check the base and the identity of the committer, as a session does before it starts."""
+    name, why = "committer", "git refuses a commit without an identity; then ralph-wrap is the committer"
     try:
         outlook = preflight.look_first(settings, found, found.git(environ), environ)
     except (UsageError, AgentError) as error:
-        return failed("base", error.message, "every session starts from this", error.hint)
+        return failed("base", error.message, "every session starts from this commit", error.hint)
     if not outlook.identity:
-        return fine(name, "git knows one", why)
+        return fine(name, "git has an identity", why)
     return noted(
         name,
-        f"git knows none here: {outlook.identity['GIT_COMMITTER_NAME']} commits",
+        f"git has no identity here: the committer is {outlook.identity['GIT_COMMITTER_NAME']}",
         why,
         "git config --global user.name NAME && git config --global user.email ADDRESS",
     )
@@ -149,7 +149,7 @@ def _problem(checks: tuple[Check, ...], obstacle: RalphError | None) -> RalphErr
 
 
 def _load_the_rest() -> None:
-    # Python may be installed where only root can read.
+    # Only root may be able to read Python's files.
     ours = ("ralph_wrap.config.agent_tables", *(f"{agents.__name__}.{name}" for name in agents.NAMES))
     for seldom_used in (*ours, "hashlib", "tempfile", "tomllib", "traceback"):
         import_module(seldom_used)

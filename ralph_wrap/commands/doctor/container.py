@@ -1,4 +1,4 @@
-"""PID 1: whether ``docker stop`` reaches the sessions of a container, and how long they have."""
+"""Checks of PID 1: whether ``docker stop`` reaches the sessions of a container, and its time-out."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ if TYPE_CHECKING:
 
 _HOST_INITS = {"systemd", "init", "runit", "openrc-init", "dinit", "procd"}
 _LONGEST = 60  # characters of a command line
-_DEFAULT = 8.0  # seconds, of `ralph-wrap init --stop-timeout`; init is above us and not to be imported
-_DOCKER = 10.0  # seconds, of `docker stop`
+_DEFAULT = 8.0  # seconds, default of `ralph-wrap init --stop-timeout`; commands must not import interfaces
+_DOCKER = 10.0  # seconds, default of `docker stop`
 
 
 def first_process(root: Path) -> Check:
-    """Tell whether ``docker stop`` reaches sessions that were started by ``docker exec``."""
+    """Check whether ``docker stop`` reaches sessions that were started by ``docker exec``."""
     name = "PID 1"
-    why = "docker stop signals PID 1 alone, then kills: sessions that PID 1 does not tell save nothing"
+    why = "docker stop signals PID 1 alone, then kills: a session saves its work only if PID 1 signals it"
     first = container.process(root, 1)
     init, said = container.init(root), _shown(first.words)
     if init is not None:
         told = "ralph-wrap init" if init.pid == 1 else f"ralph-wrap init, below {first.name}"
         uid = container.below(root, f"/proc/{init.pid}").stat().st_uid
         if uid not in {0, os.geteuid()}:
-            found = f"{told}, of user id {uid}, who cannot signal sessions of user id {os.geteuid()}"
+            found = f"{told} runs as user id {uid} and cannot signal sessions of user id {os.geteuid()}"
             return failed(name, found, why, f"docker run without --user, or docker exec --user {uid}")
         return fine(name, told, why)
     mark = container.mark(root)
     if mark is None:
-        return fine(name, f"{said}; this is no container", why)
+        return fine(name, f"{said}; this is not a container", why)
     if mark not in {*container.MARKS, "/proc/1/cgroup"} and first.name in _HOST_INITS:
-        return fine(name, f"{said}, which tells every process when the machine goes down", why)
+        return fine(name, f"{said}, which signals every process before the machine shuts down", why)
     whose = ", which is the host's" if container.namespace(root) == container.HOST_NAMESPACE else ""
     return failed(
         name,
@@ -48,15 +48,15 @@ def first_process(root: Path) -> Check:
 
 
 def stop_timeout(root: Path) -> Check:
-    """Tell how long sessions have between ``docker stop`` and SIGKILL."""
+    """Check the time that sessions have between ``docker stop`` and SIGKILL."""
     name = "stop time-out"
     why = (
         "docker stop kills everything after 10 s (docker run --stop-timeout, docker stop --time, compose's "
-        "stop_grace_period), which cannot be seen from inside; init has to be done before"
+        "stop_grace_period). This time is not visible inside a container, and init must end before it is over"
     )
     init = container.init(root)
     if init is None:
-        return fine(name, "no ralph-wrap init here to have one", why)
+        return fine(name, "no ralph-wrap init is running here", why)
     given = _option(init.words, "--stop-timeout") or _variable(root, init.pid, "RALPH_WRAP_STOP_TIMEOUT")
     try:
         seconds = duration(given) if given else _DEFAULT
@@ -65,12 +65,12 @@ def stop_timeout(root: Path) -> Check:
     found = f"init gives sessions {seconds:g} s"
     if seconds >= _DOCKER:
         fix = f"docker stop --time {seconds + 2:.0f}"
-        return noted(name, f"{found}, docker 10 s unless told otherwise: {fix}", why, fix)
-    return fine(name, f"{found}, docker 10 s unless told otherwise", why)
+        return noted(name, f"{found}, docker gives 10 s by default: {fix}", why, fix)
+    return fine(name, f"{found}, docker gives 10 s by default", why)
 
 
 def _option(words: Sequence[str], option: str) -> str | None:
-    """Return the value that a command line gives to an option; what is behind ``--`` is another's."""
+    """Return the value of an option on a command line; words after ``--`` belong to another command."""
     ours = [*words][: [*words, "--"].index("--")]
     for place, word in enumerate(ours):
         if word.startswith(f"{option}="):
@@ -81,7 +81,7 @@ def _option(words: Sequence[str], option: str) -> str | None:
 
 
 def _variable(root: Path, pid: int, name: str) -> str:
-    """Return a variable of a process's environment; empty without it, or if another user's is not shown."""
+    """Return a variable of a process's environment; empty if it is unset or not readable."""
     entries = container.text(container.below(root, f"/proc/{pid}/environ")).split("\0")
     return next((entry.partition("=")[2] for entry in entries if entry.startswith(f"{name}=")), "")
 
@@ -90,4 +90,4 @@ def _shown(words: Sequence[str]) -> str:
     line = shlex.join(words)
     if len(line) > _LONGEST:
         line = f"{line[:_LONGEST]}…"
-    return line or "a process that cannot be seen from here"
+    return line or "a process that is not visible here"

@@ -1,4 +1,4 @@
-"""What has to be tried: locks, file events, adoption of orphans."""
+"""Checks that try a feature: locks, file events, adoption of orphans."""
 
 from __future__ import annotations
 
@@ -31,77 +31,77 @@ _DISTANT = {
     "smb3",
     "virtiofs",
 }
-"""File systems that others change without this kernel seeing it."""
+"""File systems that other machines can change without an event in this kernel."""
 
 
 def locks(place: Project) -> Iterator[Check]:
-    """Tell whether a lock that one process holds is seen by another one."""
-    why = "the kernel frees a session's lock when it dies: that is how its death is proved"
+    """Check whether a process sees the lock of another process."""
+    why = "the kernel frees a session's lock when the session dies, which proves its death"
     yield _lock("locks", _probe_in(_scratch_directory(place)), why, made=True)
     if place.repository is not None:
-        why = "sessions that start at once make their worktrees in turn; without this lock there are none"
+        why = "sessions that start at once take turns to make worktrees; without this lock they make none"
         yield _lock("repository lock", place.repository.common_dir, why, made=False)
 
 
 def _lock(name: str, path: Path, why: str, *, made: bool) -> Check:
     place = path.parent if made else path
-    fix = "keep the project on a local file system: NFS has no locks on directories, some others none at all"
+    fix = "keep the project on a local file system: NFS cannot lock directories, some others lock nothing"
     try:
         lock = files.try_lock(path)
-        if lock is None:  # a session holds it: of the file, nobody but us knows
-            return fine(name, f"a session holds the one on {path}", why)
+        if lock is None:  # a session holds it: only our processes lock this path
+            return fine(name, f"a session holds the lock on {path}", why)
         try:
             seen = _in_child(lambda: files.is_locked(path))
         finally:
             lock.release()
     except OSError as error:
-        return failed(name, f"no lock can be had in {place}: {error.strerror}", why, fix)
+        return failed(name, f"cannot lock in {place}: {error.strerror}", why, fix)
     finally:
         if made:
-            with contextlib.suppress(OSError):  # it could not be made
+            with contextlib.suppress(OSError):  # it may not exist
                 path.unlink()
     if not seen:
-        return failed(name, f"a lock held in {place} is not seen by a second process", why, fix)
-    return fine(name, f"one held in {place} is seen by a second process", why)
+        return failed(name, f"a second process does not see a lock in {place}", why, fix)
+    return fine(name, f"a second process sees a lock in {place}", why)
 
 
 def events(place: Project, kind: str) -> Check:
-    """Tell whether changes of files are told at once.
+    """Check whether the file system reports changes of files at once.
 
     Arguments:
-        kind: of its file system.
+        kind: the type of the project's file system.
 
     """
-    name, why = "file events", "through them a session hears at once that it is to stop; without, within 30 s"
+    name, why = "file events", "with them a session sees a stop request at once; without, within 30 s"
     directory = _scratch_directory(place)
     if reason := _event_missing(directory):
         return noted(name, f"none: {reason}", why, "raise fs.inotify.max_user_instances and max_user_watches")
     if kind in _DISTANT:
-        found = f"{kind} tells of changes made here, not of those made by others"
+        found = f"{kind} reports changes of this machine, not those of other machines"
         return noted(name, found, why, "keep the project on a local file system")
-    return fine(name, f"told at once in {directory}", why)
+    return fine(name, f"reported at once in {directory}", why)
 
 
 def _event_missing(directory: Path) -> str | None:
-    """Return why the creation of a file is not told."""
+    """Return why the system does not report the creation of a file; ``None`` if it does."""
     with Watch(directory, events=CAME) as watch:
         if watch.descriptor < 0:
-            return "the system has no inotify(7), or no more of it"
+            return "the system has no inotify(7), or reached its limit"
         probe = _probe_in(directory)
         try:
             files.claim(probe, b"")
         except OSError as error:
             return error.strerror or str(error)
         probe.unlink()
-        return None if watch.changed() else "the creation of a file was not told"
+        return None if watch.changed() else "the system did not report the creation of a file"
 
 
 def subreaper() -> Check:
-    """Tell whether orphans of an agent can be made to come to its session."""
-    name, why = "subreaper", "what an agent leaves running comes to its session, which ends it"
+    """Check whether a session can adopt orphaned processes of its agent."""
+    name, why = "subreaper", "a session adopts the processes that its agent leaves, and ends them"
     if sys.platform == "linux" and _in_child(_adopts):
-        return fine(name, "orphans come to their session", why)
-    return noted(name, "not to be had: orphans go to PID 1", why, "run it on Linux, with prctl(2) allowed")
+        return fine(name, "a session adopts orphans", why)
+    return noted(name, "not available: PID 1 adopts orphans", why, "run it on Linux, with prctl(2) allowed")
 
 
 def _adopts() -> bool:
@@ -112,7 +112,7 @@ def _adopts() -> bool:
 
 
 def _scratch_directory(place: Project) -> Path:
-    """Return the innermost directory that is there of those that records are kept in."""
+    """Return the innermost existing directory of those above the records."""
     places = (place.root / ".ralph" / "run", place.root / ".ralph")
     return next((path for path in places if path.is_dir() and not path.is_symlink()), place.root)
 
@@ -124,7 +124,7 @@ def _probe_in(directory: Path) -> Path:
 def _in_child(ask: Callable[[], bool]) -> bool:
     """Return the answer of a second process.
 
-    A fork, no other program: Python may stand where only root can read, and root was given up.
+    It is a fork and not a new program: only root may be able to read Python's files, and we gave up root.
     """
     child = os.fork()
     if child == 0:

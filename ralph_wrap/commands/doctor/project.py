@@ -1,4 +1,4 @@
-"""The project: its git, its owner, what a session writes there, and the agents."""
+"""Checks of the project: its git, its owner, its writable directories, and the agents."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _STATE = (".ralph", ".ralph/run", ".ralph/run/agents", ".ralph/run/sessions", ".
 
 
 def git_version(place: Project, environ: Mapping[str, str]) -> Check:
-    """Tell whether git is there, and new enough."""
-    name, why = "git", "worktrees need git 2.15, hooks can be kept out of the agent's commits since 2.31"
+    """Check whether git is installed, and new enough."""
+    name, why = "git", "worktrees need git 2.15; git 2.31 can switch off hooks in the agent's commits"
     if isinstance(place.obstacle, GitTooOldError):
         return failed(name, place.obstacle.message, why, place.obstacle.hint)
     version = _version(place, environ)
@@ -41,8 +41,8 @@ def git_version(place: Project, environ: Mapping[str, str]) -> Check:
         return failed(name, place.obstacle.message, why, place.obstacle.hint)
     number = ".".join(map(str, version))
     if version < _HOOKS_OFF_SINCE:
-        found = f"{number}, which cannot switch hooks off for one process: they run in the agent's commits"
-        return noted(name, found, why, "install git 2.31 or newer, or --hooks on")
+        found = f"{number}, which cannot switch off hooks for one process: they run in the agent's commits"
+        return noted(name, found, why, "install git 2.31 or newer, or use --hooks on")
     return fine(name, number, why)
 
 
@@ -56,8 +56,8 @@ def _version(place: Project, environ: Mapping[str, str]) -> tuple[int, ...] | No
 
 
 def repository(place: Project, environ: Mapping[str, str]) -> Iterator[Check]:
-    """Tell whether there is something to make a worktree of; nothing is told without git."""
-    why = "without a repository and a commit there is no worktree: sessions work in the directory itself"
+    """Check whether there is a repository with a commit; without git there is no result."""
+    why = "without a repository and a commit sessions get no worktree, and work in the directory itself"
     if place.repository is not None:
         yield fine("repository", os.fspath(place.repository.common_dir), why)
         if place.repository.head is None:
@@ -70,22 +70,22 @@ def repository(place: Project, environ: Mapping[str, str]) -> Iterator[Check]:
 
 
 def owner(place: Project, began_as: int, refused: RalphError | None) -> Check:
-    """Tell whose files sessions make.
+    """Check which user owns the files that sessions make.
 
     Arguments:
-        began_as: user id that we were started with.
-        refused: why root could not become the owner.
+        began_as: the user id at our start.
+        refused: the error if root could not become the owner.
 
     """
-    name, why = "owner", "files of another user in the project are in its owner's way, and git may refuse it"
+    name, why = "owner", "the owner may be unable to change files of another user, and git may refuse them"
     status, uid = place.checkout.stat(), os.geteuid()
     if refused is not None:
         return failed(name, refused.message, why, refused.hint)
     if uid != began_as:
-        found = f"user id {uid} owns {place.checkout}; sessions that root starts become that user"
+        found = f"user id {uid} owns {place.checkout}; a session that root starts becomes this user"
         return fine(name, found, why)
     if uid == status.st_uid:
-        return fine(name, f"user id {uid}, who runs this, owns {place.checkout}", why)
+        return fine(name, f"user id {uid} runs this and owns {place.checkout}", why)
     return noted(
         name,
         f"user id {uid} runs this, {place.checkout} belongs to user id {status.st_uid}",
@@ -95,8 +95,8 @@ def owner(place: Project, began_as: int, refused: RalphError | None) -> Check:
 
 
 def state(place: Project, environ: Mapping[str, str]) -> Check:
-    """Tell whether records and worktrees can be kept in the project."""
-    name, why = ".ralph", "sessions register there: without that they work in the directory itself"
+    """Check whether sessions can write records and worktrees in the project."""
+    name, why = ".ralph", "sessions register there; if they cannot, they work in the directory itself"
     places = [place.root / part for part in (*_STATE, project.WORKTREES)]
     there = [path for path in places if os.path.lexists(path)]
     if next(iter(project.registries(place, environ))).directory != place.root / _STATE[1]:
@@ -105,61 +105,64 @@ def state(place: Project, environ: Mapping[str, str]) -> Check:
     for path in there or [place.root]:
         if path.is_symlink() or not path.is_dir():
             fix = f"mv {shlex.quote(os.fspath(path))} elsewhere"
-            return failed(name, f"{path} is in the way: it is no directory", why, fix)
+            return failed(name, f"{path} is in the way: it is not a directory", why, fix)
         if not _writable(path):
             return failed(name, f"{path} cannot be written by user id {os.geteuid()}", why, _give(path))
-    return fine(name, "there, and can be written" if there else "can be made", why)
+    return fine(name, "exists, and is writable" if there else "can be created", why)
 
 
-_ROOM = "a session makes its branch ralph/<id> and registers its worktree"
+_ROOM = "a session creates its branch ralph/<id> and registers its worktree"
 
 
 def repository_files(repository: Repository) -> Check:
-    """Tell whether git can write where it has to."""
+    """Check whether git can write its directories."""
     name, common = "repository files", repository.common_dir
     for path in (common / part for part in _REPOSITORY):
         if path.is_dir() and not _writable(path):
             return failed(name, f"{path} cannot be written by user id {os.geteuid()}", _ROOM, _give(common))
-    return fine(name, "can be written", _ROOM)
+    return fine(name, "are writable", _ROOM)
 
 
 def branch_names(place: Project, environ: Mapping[str, str]) -> Check:
-    """Tell whether git can make the branches of sessions."""
+    """Check whether git can create the branches of sessions."""
     name, ref = "branch names", "refs/heads/ralph"
     if ref in git.refs(place.git(environ), ref):
         return failed(
             name, "branch ralph is in the way of ralph/<id>", _ROOM, "git branch -m ralph ANOTHER-NAME"
         )
-    return fine(name, "ralph/<id> can be made", _ROOM)
+    return fine(name, "ralph/<id> can be created", _ROOM)
 
 
 def ignore_rule(place: Project, repository: Repository, rule: Ignore, environ: Mapping[str, str]) -> Check:
-    """Tell whether git ignores the worktrees, or will."""
-    name, why = "ignore rule", "without it the project lists, and may add, the files of worktrees"
+    """Check whether git ignores the worktrees, or will."""
+    name, why = "ignore rule", "without it git lists, and may add, the files of worktrees in the project"
     if git.is_ignored(place.git(environ), f"{RULE}probe"):
         return fine(name, f"{RULE} is ignored", why)
     if rule is Ignore.OFF:
-        return noted(name, f"{RULE} is not ignored, as was asked for", why, "ignore = 'gitignore'")
+        return noted(name, f"{RULE} is not ignored, as configured", why, "ignore = 'gitignore'")
     exclude = repository.common_dir / "info" / "exclude"
     path = exclude if rule is Ignore.EXCLUDE else repository.root / ".gitignore"
     if path.is_symlink():
         fix = "--ignore exclude puts the rule into .git/info/exclude"
         return failed(name, f"{path} is a symlink, which git does not follow", why, fix)
-    # The file is replaced, so it is its directory that counts.
+    # A session replaces the file, so its directory must be writable.
     if not _writable(next(parent for parent in path.parents if parent.is_dir())):
         return failed(name, f"{path} cannot be written", why, "add the line by hand, or --ignore off")
     return fine(name, f"the first session adds {RULE} to {path}", why)
 
 
 def commands(settings: Settings, found: Project, environ: Mapping[str, str]) -> Check:
-    """Tell whether the user has approved the commands of the configuration."""
-    name, why = "trust", "an agent can write the configuration: no command of it runs without approval"
+    """Check whether the user has approved the commands of the configuration."""
+    name, why = (
+        "trust",
+        "an agent can write the configuration: its commands run only with the user's approval",
+    )
     wanted = settings.commands
     if not wanted:
         return fine(name, "the configuration has no commands", why)
     keys = ", ".join(wanted)
     if not settings.runs_commands:
-        return fine(name, f"{keys}: not run unless a session is told so", why)
+        return fine(name, f"{keys}: run only if an option asks for it", why)
     if reason := trust.implied(environ):
         return fine(name, f"{keys}: approved by {reason}", why)
     try:
@@ -172,16 +175,16 @@ def commands(settings: Settings, found: Project, environ: Mapping[str, str]) -> 
 
 
 def agents(environ: Mapping[str, str]) -> Iterator[Check]:
-    """Tell which agents are installed; none of them has to be."""
+    """Check which agents are installed; a missing agent is only a note."""
     for name in NAMES:
         agent = known(name)
         path = shutil.which(agent.command[0], path=environ.get("PATH", os.defpath))
-        check, why = f"agent {name}", f"--agent {name} runs it; any other agent goes behind --"
+        check, why = f"agent {name}", f"--agent {name} runs it; any other command goes after --"
         yield fine(check, path, why) if path else noted(check, "not installed", why, agent.install)
 
 
 def python() -> Check:
-    """Tell which Python this is; an older one would not have come so far."""
+    """Report the version of Python; with an older one the program would not start."""
     return fine("python", platform.python_version(), "ralph-wrap needs 3.11 or newer")
 
 

@@ -1,4 +1,4 @@
-"""One answer of the doctor."""
+"""The result of one check of the doctor."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 
 class Check(NamedTuple):
-    """What was looked at, and what came of it.
+    """A check and its result.
 
     Attributes:
         check: its name.
-        ok: a session can do with what was found.
-        found: what was found.
-        why: what depends on it.
-        fix: what to run or change; empty if there is nothing to do.
+        ok: a session can work with the result.
+        found: the result in words.
+        why: the reason why it matters.
+        fix: a command or a change that fixes it; empty if nothing needs a fix.
 
     """
 
@@ -25,20 +25,20 @@ class Check(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """In one word: a note is no failure, but worth reading."""
+        """The result in one word; a note is not a failure, but the user should read it."""
         return "FAIL" if not self.ok else "note" if self.fix else "ok"
 
 
 def fine(check: str, found: str, why: str) -> Check:
-    """Return a check that has found nothing to do."""
+    """Return a check that needs no fix."""
     return Check(check, True, found, why, "")
 
 
 def noted(check: str, found: str, why: str, fix: str) -> Check:
-    """Return a check that has found what a session can do with, but what could be better."""
+    """Return a check with a result that a session can work with, but that could be better."""
     return Check(check, True, found, why, fix)
 
 
 def failed(check: str, found: str, why: str, fix: str) -> Check:
-    """Return a check that has found what a session cannot do with."""
+    """Return a check with a result that a session cannot work with."""
     return Check(check, False, found, why, fix)

@@ -1,4 +1,4 @@
-"""Where the files are, and how much room there is for more."""
+"""Checks of the file systems and their free space."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MEBIBYTE, _GIBIBYTE = 1 << 20, 1 << 30
 
 
 def kind(path: Path, table: Path = Path("/proc/self/mountinfo")) -> str:
-    """Return the type of the file system that a path is on; empty if that cannot be told (``proc(5)``)."""
+    """Return the type of the file system of a path; empty if it is unknown (``proc(5)``)."""
     try:
         rows = table.read_bytes().splitlines()
     except OSError:
@@ -31,7 +31,7 @@ def kind(path: Path, table: Path = Path("/proc/self/mountinfo")) -> str:
     for row in rows:
         before, _, after = row.partition(b" - ")
         point = Path(os.fsdecode(re.sub(rb"\\([0-7]{3})", _octal, before.split(b" ")[4])))
-        # The later of two mounts at one place hides the earlier.
+        # Of two mounts at one place, the later one hides the earlier one.
         if path.is_relative_to(point) and len(point.parts) >= depth:
             found, depth = os.fsdecode(after.split(b" ")[0]), len(point.parts)
     return found
@@ -42,13 +42,13 @@ def _octal(escape: re.Match[bytes]) -> bytes:
 
 
 def mounts(place: Project, *, contained: bool) -> Iterator[Check]:
-    """Tell whether the file systems can be written, and whether they are one.
+    """Check whether the file systems are writable, and whether there is only one.
 
     Arguments:
         contained: this is a container.
 
     """
-    why = "worktrees, records and branches are written where the project is"
+    why = "a session writes worktrees, records and branches in the project"
     worktrees = _there(place.root / project.WORKTREES)
     places = [place.root, worktrees, *([place.repository.common_dir] if place.repository else [])]
     for path in places:
@@ -57,42 +57,42 @@ def mounts(place: Project, *, contained: bool) -> Iterator[Check]:
             return
     if worktrees.stat().st_dev != place.root.stat().st_dev:
         found = f"{worktrees} is on another file system ({kind(worktrees)}) than {place.root}"
-        fix = "make sure that it is there as long as the project: unsaved work of a killed session is in it"
+        fix = "keep it as long as the project: it holds the unsaved work of killed sessions"
         yield noted("mounts", found, why, fix)
     elif contained and kind(place.root) == "overlay":
-        found = f"{place.root} is in the container's own layer, which goes with the container"
+        found = f"{place.root} is in the container's own layer, which Docker deletes with the container"
         yield noted("mounts", found, why, 'docker run -v "$PWD:/workspace/project"')
     else:
-        yield fine("mounts", f"{kind(place.root) or 'a file system'} that can be written", why)
+        yield fine("mounts", f"{kind(place.root) or 'a file system'}, writable", why)
 
 
 class _Need(NamedTuple):
-    """What a worktree takes: bytes, and files."""
+    """The size of a worktree, in bytes and files."""
 
     size: int
     files: int
 
 
 def disk(place: Project, environ: Mapping[str, str]) -> Check:
-    """Tell whether a worktree fits on the disk."""
-    name, why = "disk", "a session that finds no room for its worktree works in the directory itself"
+    """Check whether a worktree fits on the disk."""
+    name, why = "disk", "without space for a worktree a session works in the directory itself"
     path = _there(place.root / project.WORKTREES)
     need, there = _need(place, environ), os.statvfs(path)
     size = there.f_bavail * there.f_frsize
     one = f"a worktree takes {_told(need.size)} in {need.files} file{'' if need.files == 1 else 's'}"
     if size < need.size + _MEBIBYTE:
         return failed(name, f"{_told(size)} left on {path}; {one}", why, "free some space")
-    if there.f_files and there.f_favail < need.files + 100:  # without a number there is no limit (btrfs)
+    if there.f_files and there.f_favail < need.files + 100:  # 0 means no limit (btrfs)
         return failed(name, f"{there.f_favail} inodes left on {path}; {one}", why, "delete files there")
     return fine(name, f"{_told(size)} left on {path}; {one}", why)
 
 
 def _need(place: Project, environ: Mapping[str, str]) -> _Need:
-    """Return what the files of the checkout take, which a worktree has too."""
+    """Return the size of the checkout's files, which a worktree has, too."""
     top, size = os.fsencode(place.checkout), 0
     names = git.run(place.git(environ), "ls-files", "-z").stdout.split(b"\0")[:-1]
     for name in names:
-        with contextlib.suppress(OSError):  # deleted, not yet in the index
+        with contextlib.suppress(OSError):  # the file is deleted, but still in the index
             size += os.lstat(top + b"/" + name).st_blocks * _BLOCK
     return _Need(size, len(names))
 

@@ -1,12 +1,12 @@
-"""Delete branches that are done with, so that they can be brought back for a while.
+"""Delete branches that the user no longer needs; ``restore`` brings them back for some time.
 
-What is deleted gets a ref ``refs/ralph/dropped/<id>`` first, saved work ``refs/ralph/dropped/<id>-wip``, in
-the same transaction, which git carries out in this order: a kill in between leaves both. The reflog of that
-ref keeps the time. Snapshots of the id stay where they are until then, too.
+A deleted branch first gets a ref ``refs/ralph/dropped/<id>``, and its saved work one with the suffix
+``-wip``. Both changes are in one transaction, and git makes them in this order: a kill in between leaves both
+refs. The reflog of the new ref has the time. Snapshots of the id stay until the new ref expires.
 
-What would be lost, and is refused unless forced: commits that the main branch has neither as they are nor as
-patches, and saved work. Of a branch that is still where it started, commits that no other branch holds. A
-branch of a session that is not finished, or one that is checked out, is never deleted.
+Without ``--force``, a branch stays if work would be lost. This is saved work, and commits that the main
+branch has neither as they are nor as patches. For a branch without own commits, it is the commits that no
+other branch holds. The branch of an unfinished session is never deleted, nor one that is checked out.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 
 
 class Dropped(NamedTuple):
-    """What became of one branch.
+    """The result for one branch.
 
     Attributes:
-        id: agent id that it was named by.
+        id: the agent id in its name.
         branch: its name.
-        tip: object id that it had.
-        saved: the branch that held saved work, and went with it.
-        dropped: it is gone.
-        lost: what is on no other branch: the reason why it is still there, unless that was forced.
-        kept: why it is still there.
+        tip: its object id.
+        saved: the branch of its saved work, which is deleted with it.
+        dropped: it is deleted.
+        lost: the work that no other branch has; without ``--force`` the reason why the branch stays.
+        kept: the reason why it stays.
 
     """
 
@@ -59,18 +59,18 @@ def drop(
         now: seconds since 1970.
 
     Returns:
-        What became of each, and for each that is still there why.
+        The result of each branch, and an error for each branch that stays.
 
     Raises:
-        UsageError: these options do not go together, or a name stands for half of something.
-        NotFoundError: there is no branch of a name; nothing was deleted.
+        UsageError: these options exclude each other, or a name stands only for the saved work of a branch.
+        NotFoundError: a name has no branch; nothing was deleted.
         RalphError: there is no repository.
 
     """
     if wanted.names and (wanted.merged or wanted.empty):
-        raise UsageError("ids and --merged or --empty are two ways to say which", "give one of them")
+        raise UsageError("ids exclude --merged and --empty", "give one of them")
     if not wanted.names and not wanted.merged and not wanted.empty and wanted.older_than is None:
-        raise UsageError("nothing says which branches are to go", "ralph-wrap drop ID… or --merged")
+        raise UsageError("no branch is selected", "ralph-wrap drop ID…, or: ralph-wrap drop --merged")
     found = branches.read(place, environ)
     if wanted.names:
         chosen = [*{one.name: one for one in (_named(found, name) for name in wanted.names)}.values()]
@@ -85,12 +85,13 @@ def drop(
             continue
         error = judge.busy(one)
         if error is not None and not wanted.names:
-            continue  # all of a kind are wanted: one that is worked on is not done with
+            continue  # the user named no ids, so branches in use are left out without an error
         lost = judge.lost(one)
         if error is None and lost and not wanted.force:
             error = RefusedError(
-                f"{one.name} kept, with it would go: {'; '.join(lost)}",
-                f"ralph-wrap diff --saved {one.label}; ralph-wrap drop --force {one.label}",
+                f"{one.name} kept, this would be lost: {'; '.join(lost)}",
+                f"to see it: ralph-wrap diff --saved {one.label}; "
+                f"to drop it: ralph-wrap drop --force {one.label}",
             )
         if error is None:
             going.append((one, lost))
@@ -108,7 +109,8 @@ def _named(found: list[Branch], name: str) -> Branch:
     one = branches.named(found, name)
     if one.saved_name != one.name and name == one.saved_name:
         raise UsageError(
-            f"{one.saved_name} does not go without {one.name}", f"both: ralph-wrap drop {one.label}"
+            f"{one.saved_name} can only be dropped with {one.name}",
+            f"to drop both: ralph-wrap drop {one.label}",
         )
     return one
 
@@ -116,14 +118,14 @@ def _named(found: list[Branch], name: str) -> Branch:
 def _delete(
     place: Project, environ: Mapping[str, str], going: Sequence[Branch], judge: Judge, now: float
 ) -> dict[str, RalphError | None]:
-    """Delete branches that no worktree has got since they were judged: none is made meanwhile."""
+    """Delete branches that are still not checked out; the repository lock keeps other processes from it."""
     try:
         with repository_lock(project.repository_of(place).common_dir):
             judge.look_again()
             late = {one.name: judge.busy(one) for one in going}
             return late | delete(place.git(environ), [one for one in going if late[one.name] is None], now)
     except OSError as error:
-        raise RalphError(f"the repository cannot be locked: {error}; nothing was dropped") from error
+        raise RalphError(f"cannot lock the repository: {error}; nothing was dropped") from error
 
 
 def _row(one: Branch, lost: tuple[str, ...], error: RalphError | None) -> Dropped:

@@ -1,4 +1,4 @@
-"""The refs of branches on their way out and back."""
+"""The refs of branches that are dropped and restored."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from ralph_wrap.state.project import Project
 
 DROPPED = "refs/ralph/dropped/"
-"""Where deleted branches are, by what follows ``ralph/`` in their names."""
+"""The refs of dropped branches; the part of the name after ``ralph/`` follows."""
 
 SNAPSHOTS = "refs/ralph/snapshots/"
-"""Where commits are that no branch holds, by agent id."""
+"""The refs of commits that no branch holds, by agent id."""
 
 _ID = re.compile(r"[0-9a-f]{4}")
 _REASON = "ralph-wrap: dropped"
 
 
 class Restored(NamedTuple):
-    """What was brought back: id, branch and its tip, branch of saved work; ``None`` where there was none."""
+    """A restored branch: id, name, tip, and branch of saved work; ``None`` for a missing part."""
 
     id: str | None
     branch: str | None
@@ -37,7 +37,7 @@ class Restored(NamedTuple):
 
 
 def delete(where: Git, going: Iterable[Branch], now: float) -> dict[str, RalphError | None]:
-    """Delete branches, all in one transaction if nothing is in the way of one, and return why some are left.
+    """Delete branches, in one transaction if possible, and return an error for each branch that stays.
 
     Arguments:
         now: seconds since 1970.
@@ -58,7 +58,7 @@ def delete(where: Git, going: Iterable[Branch], now: float) -> dict[str, RalphEr
             problems[one.name] = ConflictError(f"{one.name} cannot be dropped: {error.message}", "try again")
     try:
         change_refs(where, [change for way in ways.values() for change in way], _REASON, int(now))
-    except GitError:  # one was moved since, say: the others may go all the same
+    except GitError:  # another process has moved one, for example: the others can still be deleted
         for name, way in ways.items():
             try:
                 change_refs(where, way, _REASON, int(now))
@@ -68,10 +68,10 @@ def delete(where: Git, going: Iterable[Branch], now: float) -> dict[str, RalphEr
 
 
 def _way_out(one: Branch, there: Mapping[str, str]) -> list[RefChange]:
-    """Return how a branch and its saved work leave.
+    """Return the changes of refs that drop a branch and its saved work.
 
     Raises:
-        ConflictError: something else was dropped under its name before, and can still be brought back.
+        ConflictError: another branch of this name was dropped before, and can still be restored.
 
     """
     found: list[RefChange] = []
@@ -81,18 +81,19 @@ def _way_out(one: Branch, there: Mapping[str, str]) -> list[RefChange]:
         ref = DROPPED + name.removeprefix("ralph/")
         if there.get(ref, tip) != tip:
             raise ConflictError(
-                f"{name} was dropped once before, as {there[ref][:12]}, and can still be brought back",
-                f"git branch NAME {there[ref][:12]} && git update-ref -d {ref} {there[ref][:12]}",
+                f"another {name} was dropped before, at {there[ref][:12]}, and can still be restored",
+                f"to keep both: git branch NAME {there[ref][:12]}"
+                f" && git update-ref -d {ref} {there[ref][:12]}",
             )
         found += [RefChange(ref, None, tip), RefChange(HEADS + name, tip, None)]
     return found
 
 
 def _forget(where: Git, one: Branch, there: Mapping[str, str], now: float) -> None:
-    """Forget that the same was dropped before: git keeps the time of that, and from now on it counts anew.
+    """Delete the ref of an earlier drop of the same tip, so that its time counts from now on.
 
     Raises:
-        GitError: the branch is not where it was any more; nothing is forgotten.
+        GitError: the branch has moved meanwhile; nothing is deleted.
 
     """
     old = [
@@ -106,12 +107,12 @@ def _forget(where: Git, one: Branch, there: Mapping[str, str], now: float) -> No
 
 
 def expire(place: Project, environ: Mapping[str, str], keep: float, now: float) -> list[str]:
-    """Forget what was dropped so long ago that nobody will want it back, and return the names it had.
+    """Delete the refs of branches that were dropped more than *keep* seconds ago, and return their names.
 
-    What there is no time for is kept.
+    A ref without a known time stays.
 
     Arguments:
-        keep: seconds; 0 is for ever.
+        keep: seconds; 0 keeps all refs for ever.
         now: seconds since 1970.
 
     Raises:
@@ -131,7 +132,9 @@ def expire(place: Project, environ: Mapping[str, str], keep: float, now: float) 
     stems = {ref.removeprefix(DROPPED).removesuffix(WIP) for ref in old}
     left = {ref.removeprefix(DROPPED).removesuffix(WIP) for ref in refs.keys() - old.keys()}
     there = git.refs(where, branches.OURS)
-    left |= {found.id for found in inventory.unfinished(place, environ)}  # whose snapshots they may be
+    left |= {
+        found.id for found in inventory.unfinished(place, environ)
+    }  # snapshots may belong to these sessions
     for stem in stems - left:
         names = {f"{branches.OURS}{stem}", f"{branches.OURS}{stem}{WIP}"}
         if _ID.fullmatch(stem) and not names & there.keys():
@@ -143,16 +146,16 @@ def expire(place: Project, environ: Mapping[str, str], keep: float, now: float) 
 
 
 def restore(place: Project, environ: Mapping[str, str], name: str, now: float) -> Restored:
-    """Bring back a branch that was dropped, and its saved work.
+    """Restore a dropped branch, and its saved work.
 
     Arguments:
-        name: the id or the name that it had.
+        name: the id or the name of the dropped branch.
         now: seconds since 1970.
 
     Raises:
-        NotFoundError: none was dropped under this name, or so long ago that it is gone.
-        ConflictError: there is such a branch by now.
-        RalphError: there is no repository, or git cannot do it.
+        NotFoundError: no branch of this name was dropped, or it has expired.
+        ConflictError: a branch of this name exists.
+        RalphError: there is no repository, or git failed.
 
     """
     project.repository_of(place)
@@ -164,12 +167,12 @@ def restore(place: Project, environ: Mapping[str, str], name: str, now: float) -
     for one in dict.fromkeys([stem, *found]):
         if branches.OURS + one in there:
             raise ConflictError(
-                f"there is a branch ralph/{one}: it is not overwritten", f"git branch -m ralph/{one} NAME"
+                f"branch ralph/{one} already exists", f"to rename it: git branch -m ralph/{one} NAME"
             )
     if not found:
         raise NotFoundError(
-            f"nothing was dropped as ralph/{stem}, or it is gone by now",
-            f"git for-each-ref {DROPPED} lists what can be brought back",
+            f"ralph/{stem} was not dropped, or has expired",
+            f"to list dropped branches: git for-each-ref {DROPPED}",
         )
     changes = [
         change
@@ -179,7 +182,7 @@ def restore(place: Project, environ: Mapping[str, str], name: str, now: float) -
     try:
         change_refs(where, changes, "ralph-wrap: restored", int(now))
     except GitError as error:
-        raise ConflictError(f"ralph/{stem} cannot be brought back: {error.message}", "try again") from None
+        raise ConflictError(f"cannot restore ralph/{stem}: {error.message}", "try again") from None
     saved = f"{stem}{WIP}"
     return Restored(
         id=stem if _ID.fullmatch(stem) else None,

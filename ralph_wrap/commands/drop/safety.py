@@ -1,4 +1,4 @@
-"""Which branches are meant, which are not to be touched, and what would go with the others."""
+"""Safety checks before a drop: the selected branches, those in use, and the work that would be lost."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
     from ralph_wrap.git import Git
     from ralph_wrap.state.project import Project
 
-# Git lists of a HEAD what it leads to in the end, where the branch that it names only stands for another one.
+# If HEAD names a symbolic ref, git worktree list shows only its target. These files have its own name, too.
 _BEGUN_ON = ("HEAD", "rebase-merge/head-name", "rebase-apply/head-name", "BISECT_START")  # git-worktree(1)
-_NAMED = 10  # commits and files that a refusal names; the others are counted
+_NAMED = 10  # commits and files that a refusal lists; it counts the others
 
 
 class Wanted(NamedTuple):
-    """Which branches are to go.
+    """The branches to drop.
 
     Attributes:
-        names: ids or names; none for all that are named by an id.
-        merged: those that the main branch has.
-        empty: those that got no commit, and left no saved work.
-        older_than: of all these, only those that nothing has been done to for so many seconds.
-        force: also what would be lost.
+        names: ids or names; empty for all branches with an id in their name.
+        merged: only branches that the main branch has.
+        empty: only branches without own commits and without saved work.
+        older_than: only branches that have not changed for this number of seconds.
+        force: also branches with work that would be lost.
 
     """
 
@@ -49,7 +49,7 @@ class Wanted(NamedTuple):
 
 
 class Judge:
-    """What decides whether branches may go.
+    """Decides which branches may be dropped.
 
     Arguments:
         now: seconds since 1970.
@@ -71,7 +71,7 @@ class Judge:
         self._known = facts_of(self._where, tips)
 
     def fits(self, one: Branch, wanted: Wanted) -> bool:
-        """Tell whether a branch is among those that are wanted."""
+        """Return whether a branch is one of the branches to drop."""
         facts = self._facts[one.name]
         if wanted.older_than is not None and self._now - self._touched(one) < wanted.older_than:
             return False
@@ -80,24 +80,24 @@ class Judge:
         return bool((wanted.merged and facts.merged) or (wanted.empty and self._is_empty(one, facts)))
 
     def _touched(self, one: Branch) -> float:
-        """Return when something was last done to a branch."""
+        """Return the time of the last change of a branch."""
         names = [name for name in (one.name, one.saved_name) if name is not None]
         times = [self._facts[name].time for name in names]
         return max([*(time for time in times if time is not None), _ended(one)])
 
     def _is_empty(self, one: Branch, facts: Facts) -> bool:
-        """Tell whether a branch got no commit and left no saved work, as its session has recorded."""
+        """Return whether a branch has no own commits since its recorded base, and no saved work."""
         return one.saved is None and (one.tip == one.base if one.base else facts.ahead == 0)
 
     def look_again(self) -> None:
-        """Have :meth:`busy` tell of worktrees that were made since, too."""
+        """Read the worktrees again, so that :meth:`busy` knows new ones."""
         self._checked_out = _checked_out(self._where, self._common_dir)
 
     def busy(self, one: Branch) -> RalphError | None:
-        """Return why a branch is not to be touched at all."""
+        """Return the error for a branch that is in use, ``None`` if it is free."""
         if one.verdict is not None:
             return ConflictError(
-                f"the session of {one.name} is {one.verdict}: it is not touched",
+                f"the session of {one.name} is {one.verdict}: the branch stays",
                 {
                     "live": f"ralph-wrap stop {one.label}",
                     "orphan": "ralph-wrap sweep",
@@ -106,17 +106,19 @@ class Judge:
         for name in {one.name, one.saved_name}:
             if name in self._checked_out:
                 return ConflictError(
-                    f"{name} is checked out in {self._checked_out[name]}: it is not touched",
+                    f"{name} is checked out in {self._checked_out[name]}: the branch stays",
                     f"ralph-wrap rm {one.id}"
                     if one.id and one.record
                     else f"git -C {shlex.quote(str(self._checked_out[name]))} switch --detach",
                 )
         if self._main is not None and one.ref == self._main.ref:
-            return ConflictError(f"{one.name} is the main branch", "main = in .ralph/config.toml names it")
+            return ConflictError(
+                f"{one.name} is the main branch", 'to change it: main = "NAME" in .ralph/config.toml'
+            )
         return None
 
     def lost(self, one: Branch) -> tuple[str, ...]:
-        """Return what nothing else would hold, one line each."""
+        """Return the work that would be lost, one line each."""
         found: list[str] = []
         facts = self._facts[one.name]
         if not facts.merged and not one.only_saved:
@@ -130,7 +132,7 @@ class Judge:
         return tuple(found)
 
     def _saved_elsewhere(self, one: Branch) -> bool:
-        """Tell whether the main branch has all of some saved work, or its own branch has the very files."""
+        """Return whether the main branch has all saved work, or the session's branch has the same files."""
         facts = self._facts[one.saved_name or one.name]
         if facts.ahead == 0:
             return True
@@ -142,7 +144,7 @@ class Judge:
         return bool(facts.merged) or same
 
     def _is_staged(self, parents: Sequence[str]) -> bool:
-        """Tell whether an index that held more than HEAD is on the second parent of saved work."""
+        """Return whether the second parent of saved work is an index that differs from HEAD."""
         return len({git.tree_of(self._where, parent) for parent in parents}) > 1
 
     def _saved_paths(self, saved: str) -> list[str]:
@@ -152,7 +154,7 @@ class Judge:
 
 
 def _checked_out(where: Git, common_dir: Path) -> dict[str, Path]:
-    """Return which branches are checked out, and where; those too that a rebase or a bisection began on."""
+    """Return the checkout of each branch that is checked out, or from which a rebase or bisection began."""
     found = {info.branch: info.path for info in git.list_worktrees(where) if info.branch}
     for directory in (common_dir, *sorted(common_dir.glob("worktrees/*"))):
         for name in _BEGUN_ON:
@@ -173,15 +175,15 @@ def _main(place: Project, where: Git) -> Main | None:
 
 
 def _of_saved(one: Branch) -> Branch:
-    """Return the branch that holds saved work as one of its own."""
+    """Return the ``-wip`` branch of saved work as a separate branch."""
     return one._replace(name=one.name + WIP, id=None, tip=one.saved or one.tip, saved=None)
 
 
 def _ended(one: Branch) -> float:
-    """Return when the session of a branch ended, in seconds since 1970; 0 if that is not known."""
+    """Return the end of the session of a branch, in seconds since 1970; 0 if it is not known."""
     try:
         return datetime.fromisoformat(str((one.record or {}).get("ended"))).timestamp()
-    except (ValueError, OverflowError, OSError):  # whatever somebody made of the file
+    except (ValueError, OverflowError, OSError):  # an agent may have changed the record
         return 0.0
 
 

@@ -1,11 +1,11 @@
-"""Land branches: merge them into another one, with nothing moved where that cannot be.
+"""Land branches: merge them into a target branch, or change nothing if a merge fails.
 
-Each branch is merged in a temporary worktree first (``trial_merge``), and the project's check is run there
-(``run_check``). Only then the target moves, and its clean checkouts with it (``move_target`` tells the
-order). One process at a time does so in a project (``worktree.temporary``). What another process has moved
-meanwhile stays.
+A temporary worktree first merges each branch (``trial_merge``), and the project's check runs there
+(``run_check``). Only then the target moves, with its clean checkouts (``move_target`` has the order). One
+process at a time lands branches in a project (``worktree.temporary``). A change of another process meanwhile
+stays.
 
-No hook of git runs in any of it. The branch that has landed stays where it is, and so does its saved work.
+No git hook runs. The landed branch stays where it is, and so does its saved work.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def check_results(place: Project) -> dict[str, Check]:
-    """Return the newest result of the project's check, by the tip that it was about."""
+    """Return the newest result of the project's check for each checked tip."""
     return checks.results(place.root / project.RUN)
 
 

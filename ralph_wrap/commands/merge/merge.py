@@ -1,4 +1,4 @@
-"""Land branches on another one: tried first, then all at once or not at all, each for itself."""
+"""Land branches on a target: each is tried first, and then lands completely or not at all."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ if TYPE_CHECKING:
 
 
 class Landed(NamedTuple):
-    """What became of one branch.
+    """The result for one branch.
 
     Attributes:
-        id: agent id, ``None`` for a branch that is not named by one.
+        id: agent id, ``None`` if the branch name has none.
         branch: short name.
-        target: short name of the branch that it was to land on.
-        outcome: ``landed``, ``nothing to do`` (the target has it), or ``left`` (as it is, like the target).
+        target: short name of the target.
+        outcome: ``landed``, ``nothing to do`` (the target has it), or ``left`` (branch and target unchanged).
         way: ``fast-forward``, ``merge``, ``squash`` or ``rebase``; ``None`` unless landed.
-        before: where the target was; ``None`` if that was not looked at.
-        after: where it is.
-        commits: of the branch that the target did not have.
-        conflicts: files that both have changed.
-        check: exit status of the check, ``None`` if none was run.
+        before: the target's tip before; ``None`` if the branch was left before any trial.
+        after: the target's tip afterwards.
+        commits: the number of landed commits that the target did not have.
+        conflicts: files with conflicts.
+        check: exit status of the check, ``None`` if no check ran.
         saved: the branch that holds saved work, which does not land.
-        reason: why it was left.
-        hint: what to do about it.
+        reason: the reason why it was left.
+        hint: what the user can do.
 
     """
 
@@ -68,11 +68,11 @@ class Landed(NamedTuple):
     hint: str | None = None
 
 
-_TIMED_OUT = 124  # as timeout(1) has it
+_TIMED_OUT = 124  # as timeout(1)
 
 
 class _Yard(NamedTuple):
-    """Where branches land: everything that is the same for each of them."""
+    """The values that are the same for all branches of one landing."""
 
     place: Project
     repository: Repository
@@ -103,18 +103,18 @@ def land(
     main: str | None = None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> list[Landed]:
-    """Land branches, one after the other; one that cannot land is left, and the next one is tried.
+    """Land branches one after the other; a branch that cannot land is left, and the next one is tried.
 
     Arguments:
-        wanted: what is to land, in this order.
-        best_order: in the order of fewest conflicts instead.
-        check: command that has to be satisfied with the result; approved.
-        check_timeout: seconds that it may take; 0: as long as it takes.
+        wanted: the branches to land, in order.
+        best_order: use the order with the fewest conflicts instead.
+        check: the approved command that must succeed on each merge; empty for none.
+        check_timeout: the limit of the check in seconds; 0 is no limit.
         main: short name of the main branch.
-        stopped: tells that a signal came: what has not moved by then does not.
+        stopped: returns whether a signal has come; then no further branch lands.
 
     Raises:
-        RalphError: nothing can be tried at all; nothing has moved.
+        RalphError: no trial is possible; nothing has moved.
 
     """
     repository = project.repository_of(place)
@@ -152,7 +152,7 @@ def land(
                 stopped,
             )
             landed += [_land(yard, one) for one in left]
-    # Otherwise in the order in which they were tried.
+    # With best_order the results keep the order of the trials.
     return landed if best_order else sorted(landed, key=lambda one: asked.index(one.branch))
 
 
@@ -160,7 +160,7 @@ def _home(place: Project, environ: Mapping[str, str]) -> Registry:
     home = next(project.registries(place, environ))
     if home.directory != place.root / project.RUN:
         raise RalphError(
-            f"{place.root / project.RUN} leads elsewhere: it is not followed", "replace it by a directory"
+            f"{place.root / project.RUN} is a symlink, which is not followed", "replace it by a directory"
         )
     return home
 
@@ -168,7 +168,7 @@ def _home(place: Project, environ: Mapping[str, str]) -> Registry:
 def _tip(where: Git, target: Target) -> str:
     tip = git.refs(where, target.ref).get(target.ref)
     if tip is None:
-        raise NotFoundError(f"there is no branch {target.name} any more", "--into names another one")
+        raise NotFoundError(f"branch {target.name} no longer exists", "name another one: --into")
     return tip
 
 
@@ -179,17 +179,17 @@ def _left(one: Branch, target: Target, reason: str, hint: str = "") -> Landed:
 
 
 def _before_trying(where: Git, one: Branch, target: Target, tip: str) -> Landed | None:
-    """Return what is plain without any trial, ``None`` if nothing is."""
+    """Return the result of a branch that needs no trial, else ``None``."""
     if one.verdict is not None:
         ending = "stop" if one.verdict == "live" else "sweep"
         more = f" {one.label}" if one.verdict == "live" else ""
         return _left(one, target, f"its session is {one.verdict}", f"first: ralph-wrap {ending}{more}")
     if one.only_saved:
-        return _left(one, target, "it is saved work, and no branch", f"ralph-wrap apply {one.label}")
+        return _left(one, target, "it is only saved work", f"ralph-wrap apply {one.label}")
     if merging.is_ancestor(where, one.tip, tip):
         return _nothing(one, target, tip)
     if compare.merge_base(where, tip, one.tip) is None:
-        return _left(one, target, f"its history has nothing in common with that of {target.name}")
+        return _left(one, target, f"it has no common history with {target.name}")
     return None
 
 
@@ -207,20 +207,20 @@ def _land(yard: _Yard, one: Branch) -> Landed:
     except RalphError as error:
         return _left(one, yard.target, error.message, error.hint)
     except OSError as error:
-        return _left(one, yard.target, str(error), "it must be writable, on a disk that is not full")
+        return _left(one, yard.target, str(error), "it must be writable, on a disk with free space")
 
 
 def _try(yard: _Yard, one: Branch) -> Landed:
     target = yard.target
     tip = _tip(yard.where, target)
-    if merging.is_ancestor(yard.where, one.tip, tip):  # it came with one that has just landed
+    if merging.is_ancestor(yard.where, one.tip, tip):  # it was part of a branch that has just landed
         return _nothing(one, target, tip)
     checkouts = checkouts_of(yard.where, yard.repository, target)
     require_movable(yard.repository, target, checkouts)
     made = attempt(yard.trial.here, one, target, tip, yard.how, yard.into_main)
     if made.commit is None:
         reason = f"conflicts with {target.name} in {names(made.conflicts)}"
-        hint = f"git merge {one.name}, on {target.name}, and resolve them"
+        hint = f"to resolve them, on {target.name}: git merge {one.name}"
         return _left(one, target, reason, hint)._replace(before=tip, after=tip, conflicts=made.conflicts)
     if made.commit == tip:
         return _nothing(one, target, tip)
@@ -229,15 +229,17 @@ def _try(yard: _Yard, one: Branch) -> Landed:
         require_room(target, checkout, changes)
     status, in_time = _check(yard, one, tip) if yard.check else (None, True)
     if status:
-        how = f"failed with status {status}" if in_time else f"was not done after {yard.check_timeout:g} s"
-        reason = f"check {how} on what {one.name} and {target.name} make together"
-        hint = f"its output is above; {'check' if in_time else 'check_timeout'} in .ralph/config.toml"
+        how = (
+            f"failed with status {status}" if in_time else f"was still running after {yard.check_timeout:g} s"
+        )
+        reason = f"check {how} on the merge of {one.name} into {target.name}"
+        hint = f"see its output above; it is {'check' if in_time else 'check_timeout'} in .ralph/config.toml"
         return _left(one, target, reason, hint)._replace(before=tip, after=tip, check=status)
     if yard.stopped():
         raise StoppedError("a signal came before it could land; nothing has moved")
-    # A check takes its time; and only now it is known what is to change.
+    # The check may have taken long, and only now we know which files change.
     if _tip(yard.where, target) != tip:
-        raise ConflictError(f"{target.name} has moved in the meantime", "try again")
+        raise ConflictError(f"{target.name} has moved meanwhile", "try again")
     require_movable(yard.repository, target, checkouts, {change.path for change in changes})
     for checkout in checkouts:
         require_room(target, checkout, changes)
@@ -264,7 +266,7 @@ def _try(yard: _Yard, one: Branch) -> Landed:
 
 
 def _check(yard: _Yard, one: Branch, tip: str) -> tuple[int, bool]:
-    """Run the check, and return its exit status, and whether it has ended in time."""
+    """Run the check, and return its exit status, and whether it ended in time."""
     yard.told.event("check.started", f"check of {one.name}: {yard.check.strip().partition(chr(10))[0]}")
     ended_with = run_check(
         yard.check,
@@ -278,7 +280,7 @@ def _check(yard: _Yard, one: Branch, tip: str) -> tuple[int, bool]:
     status = _TIMED_OUT if ended_with is None else ended_with
     yard.told.event("check.ended", branch=one.name, status=status)
     ended = datetime.now(UTC).isoformat(timespec="seconds")
-    with contextlib.suppress(OSError):  # a note, and no more
+    with contextlib.suppress(OSError):  # the result is only for review and the web page
         result = check_results.Check(
             status, yard.target.name, tip, ended, trust.digest({"check": yard.check})
         )
@@ -287,11 +289,11 @@ def _check(yard: _Yard, one: Branch, tip: str) -> tuple[int, bool]:
 
 
 def undo_killed(place: Project, environ: Mapping[str, str], told: Log) -> None:
-    """Undo what a merge that was killed has left, unless one is at work, or there is nothing.
+    """Undo a landing that was killed half-way, unless another landing is running.
 
     Raises:
         RalphError: it cannot be undone.
-        OSError: the same.
+        OSError: it cannot be undone.
 
     """
     home = Registry(place.root / project.RUN)
@@ -308,7 +310,7 @@ def undo_killed(place: Project, environ: Mapping[str, str], told: Log) -> None:
 
 
 def problem(landed: Sequence[Landed]) -> ConflictError | None:
-    """Return the error that says what did not land, ``None`` if everything did."""
+    """Return the error that lists the branches that did not land, ``None`` if all did."""
     left = [one for one in landed if one.outcome == "left"]
     if not left:
         return None
@@ -318,10 +320,10 @@ def problem(landed: Sequence[Landed]) -> ConflictError | None:
 
 
 def named_branch(place: Project, environ: Mapping[str, str], name: str) -> Branch:
-    """Return a branch by its short name, whether it is below ``ralph/`` or not.
+    """Return a branch by its short name, below ``ralph/`` or elsewhere.
 
     Raises:
-        NotFoundError: there is none.
+        NotFoundError: the branch does not exist.
 
     """
     known = branches.read(place, environ)
@@ -330,4 +332,4 @@ def named_branch(place: Project, environ: Mapping[str, str], name: str) -> Branc
     ref = f"{HEADS}{name}"
     if tip := git.refs(place.git(environ), ref).get(ref):
         return branches.Branch(name, None, tip, None, None, None)
-    raise NotFoundError(f"there is no branch {name}", "git branch --list")
+    raise NotFoundError(f"there is no branch {name}", "to list branches: git branch --list")

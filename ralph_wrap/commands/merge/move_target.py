@@ -1,23 +1,23 @@
-"""Move a branch, and its checkouts with it, so that nothing is lost wherever it is cut short.
+"""Move a branch with its checkouts, so that a kill at any point loses nothing.
 
 In this order:
 
-1. a note is written (``.ralph/run/landing.json``): which branch, from where, to where;
-2. in each checkout, clean as it is, the **files** go to the new commit, by a copy of its index, so that git's
-   own index is neither locked nor half-written meanwhile;
-3. that copy becomes its **index**: by a link to ``index.lock``, there for an instant only, and a rename;
-4. the **branch** moves, if it still is where it was;
-5. the note goes.
+1. Write a note (``.ralph/run/landing.json``) with the branch, and the old and the new commit.
+2. In each clean checkout, change the **files** to the new commit, with a copy of its index. So git's own
+   index is neither locked nor half-written meanwhile.
+3. Make this copy the **index**: by a link to ``index.lock``, which exists for an instant only, and a rename.
+4. Move the **branch**, if it is still at the old commit.
+5. Delete the note.
 
-Why the branch last: until then HEAD is what it was, and what is on the disk looks like changes that are not
-committed yet; whoever commits them by mistake commits what has landed. The other way round it would look as
-if somebody wanted to take back what has just landed, and a commit would.
+Why the branch last: until then HEAD is unchanged, and the new files look like uncommitted changes. A user who
+commits them by mistake commits the landing. With the branch first, the old files would look like a change
+that reverts the landing, and a commit would revert it.
 
-Whatever fails puts back what was moved before. Killed between 1 and 5, the next one reads the note, waits for
-a git that was left behind at 2, and puts the checkout back as well, file by file: what is as it was to become
-goes back to what it was, and so do files that are half-written (both are in commits). If one is neither, it
-is somebody's, and nothing is touched. If the branch has moved in the meantime, whoever moved it has decided
-what is checked out.
+After an error, we put back each earlier step. After a kill between 1 and 5, the next landing reads the note.
+It waits for a git of step 2 that may still run. Then it puts the checkout back, file by file. A file with the
+new content gets its old content, and so does a half-written file (both contents are in commits). A file with
+any other content has a user's changes, and then nothing is touched. If the branch has moved meanwhile, the
+process that moved it has decided what is checked out.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from ralph_wrap.worktree.user_checkout import Checkout
 
 VERSION = 1
-"""Of the note."""
+"""The version of the note's format."""
 
 _NOTE = landings.IN_PROGRESS
 _OID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
@@ -62,7 +62,7 @@ _NO_LINKS = {errno.EPERM, errno.EXDEV, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK
 
 
 class Step(NamedTuple):
-    """What moves: full name of the branch, object ids before and afterwards."""
+    """A move: full name of the branch, old and new object id."""
 
     ref: str
     old: str
@@ -75,18 +75,19 @@ def move(
     """Move a branch and its checkouts.
 
     Arguments:
-        home: of the project, in which it is our turn.
-        trial: in whose registration indexes can be prepared.
-        checkouts: of the branch; clean.
-        reason: for the reflog.
+        home: the project's registry; we hold the landing's lock in it.
+        trial: the temporary worktree, whose registration holds the prepared indexes.
+        checkouts: the clean checkouts of the branch.
+        reason: the message for the reflog.
 
     Raises:
-        ConflictError: somebody else has changed branch or checkout in this very moment.
-        GitError: something cannot be written.
-        OSError: the same. Everything is as it was before, or the message says what is not.
+        ConflictError: another process has changed the branch or a checkout at this moment.
+        GitError: git cannot write. Everything is as before, or the message names what is not.
+        OSError: a file cannot be written. Everything is as before, or the message names what is not.
 
     """
-    with contextlib.suppress(OSError):  # before anybody can see it; one that does not come about harms nobody
+    # Before another session can see the move; a note of a landing that then fails does no harm.
+    with contextlib.suppress(OSError):
         landings.note(home.directory, *step)
     if not checkouts:
         git.move_ref(where, step.ref, step.old, step.new, reason)
@@ -97,14 +98,14 @@ def move(
     try:
         for number, checkout in enumerate(checkouts):
             scratch = _scratch(trial.registration, number)
-            shutil.rmtree(scratch, ignore_errors=True)  # of one that has landed before
+            shutil.rmtree(scratch, ignore_errors=True)  # of an earlier landing
             scratch.mkdir()
             begun.append((checkout, scratch))
             _take(checkout, scratch, step)
         git.move_ref(checkouts[0].here, step.ref, step.old, step.new, reason)
     except (RalphError, OSError) as error:
         now = git.refs(where, step.ref).get(step.ref)
-        if now == step.new:  # git was killed once it had done it
+        if now == step.new:  # git was killed after it had moved the branch
             _forget(note)
             return
         left = [line for one, scratch in begun for line in _put_back(one, scratch, step, now, partly=True)]
@@ -116,7 +117,7 @@ def move(
 
 
 def _forget(note: Path) -> None:
-    """Remove the note of what has landed; one that stays tells the next one that there is nothing to undo."""
+    """Delete the note of a completed landing; if it stays, the next landing finds nothing to undo."""
     with contextlib.suppress(OSError):
         note.unlink()
 
@@ -131,21 +132,21 @@ def _write_note(note: Path, step: Step, trial: Trial) -> None:
 
 
 def _take(checkout: Checkout, scratch: Path, step: Step) -> None:
-    """Take files and index of a clean checkout to another commit."""
+    """Change files and index of a clean checkout to another commit."""
     index, prepared = checkout.git_dir / "index", scratch / "index"
     before = files.state(index)
-    shutil.copy2(index, prepared)  # with its time, by which git tells what may have changed since
+    shutil.copy2(index, prepared)  # with its time stamp, by which git finds files that may have changed since
     with files.locked_directory(scratch, _PATIENCE) as held:
         merging.move_files(checkout.here._replace(index_file=prepared, lock=held), step.old, step.new)
     with _locked(index, prepared) as lock:
         if files.state(index) != before and merging.is_staged(checkout.here, step.old):
-            raise ConflictError(f"something was staged in {checkout.path} in this very moment", "commit it")
+            raise ConflictError(f"a change was staged in {checkout.path} at this moment", "commit it")
         lock.rename(index)
 
 
 @contextlib.contextmanager
 def _locked(index: Path, prepared: Path) -> Iterator[Path]:
-    """Have what was prepared be the lock of an index, as git locks it; whoever renames it is done."""
+    """Make the prepared index the lock file of an index, as git does; the caller may rename it."""
     lock = index.with_name("index.lock")
     try:
         try:
@@ -157,32 +158,32 @@ def _locked(index: Path, prepared: Path) -> Iterator[Path]:
                 file.write(prepared.read_bytes())
     except FileExistsError:
         raise ConflictError(
-            f"git works in {index.parent} at this moment", f"if none does: rm {lock}"
+            f"git works in {index.parent} at this moment", f"if no git is running: rm {lock}"
         ) from None
     try:
         yield lock
-    except BaseException:  # only then it is still ours: once renamed, the next one is somebody else's
+    except BaseException:  # only now it is surely ours: after the rename another git may have made the next
         lock.unlink(missing_ok=True)
         raise
 
 
 def _put_back(checkout: Checkout, scratch: Path, step: Step, now: str | None, *, partly: bool) -> list[str]:
-    """Have a checkout be as it was before, as far as it is not anything else by now; tell what is not."""
+    """Put a checkout back to its old state; return a line for each part that another process has changed."""
     _unlock(checkout, scratch / "index")
-    back = now or step.old  # what somebody has committed meanwhile, perhaps some of what was to come, stays
+    back = now or step.old  # a commit of a user meanwhile stays, even if it has some of our changes
     left = []
     if foreign := put_back(checkout, scratch / "look", back, step.new, partly=partly):
-        left.append(f"{checkout.path} was changed, and is left as it is there: {names(foreign)}")
+        left.append(f"{checkout.path} was changed meanwhile, and these files stay: {names(foreign)}")
     if (partly or not left) and merging.is_staged(checkout.here, back):
         try:
             merging.move_index(checkout.here, step.new, back)
         except GitError as error:
-            left.append(f"the index of {checkout.path} is left as it is: {error.message}")
+            left.append(f"the index of {checkout.path} stays as it is: {error.message}")
     return left
 
 
 def _unlock(checkout: Checkout, prepared: Path) -> None:
-    """Remove a lock of ours that was never renamed."""
+    """Remove a lock file of ours that was never renamed."""
     lock = checkout.git_dir / "index.lock"
     with contextlib.suppress(FileNotFoundError):
         content = files.read(lock, 1 << 30)
@@ -191,16 +192,16 @@ def _unlock(checkout: Checkout, prepared: Path) -> None:
 
 
 def has_note(home: Registry) -> bool:
-    """Tell whether somebody is moving something, or was killed at it."""
+    """Return whether a landing is running, or was killed."""
     return (home.directory / _NOTE).exists()
 
 
 def recover(where: Git, repository: Repository, home: Registry, told: Log) -> None:
-    """Put back what somebody has left half-way who was killed; our turn it is.
+    """Undo a killed landing; the caller holds the landing's lock.
 
     Raises:
-        RalphError: it cannot be put back.
-        OSError: the same.
+        RalphError: it cannot be undone.
+        OSError: it cannot be undone.
 
     """
     note = home.directory / _NOTE
@@ -210,7 +211,7 @@ def recover(where: Git, repository: Repository, home: Registry, told: Log) -> No
         return
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         note.unlink()
-        told.warning("landing.unknown", f"{note} could not be read, and is forgotten")
+        told.warning("landing.unknown", f"{note} cannot be read, and is deleted")
         return
     target = Target(step.ref.removeprefix(HEADS), step.ref)
     if git.refs(where, step.ref).get(step.ref) == step.old:
@@ -220,11 +221,13 @@ def recover(where: Git, repository: Repository, home: Registry, told: Log) -> No
             left = [error.message]
         for line in left:
             told.warning(
-                "landing.left", f"a merge into {target.name} was killed: {line}", "git status, there"
+                "landing.left",
+                f"a merge into {target.name} was killed: {line}",
+                "in this checkout: git status",
             )
         if not left:
             told.warning(
-                "landing.undone", f"a merge into {target.name} was killed, and is undone: it had not landed"
+                "landing.undone", f"a merge into {target.name} was killed before it landed, and is undone"
             )
     note.unlink()
 
@@ -234,13 +237,13 @@ def _undo(
 ) -> list[str]:
     registration = repository.common_dir / "worktrees" / name
     left = []
-    # A new directory: what bears this name in its place may be a user's.
+    # A new directory, because an existing one of this name may belong to a user.
     with tempfile.TemporaryDirectory(prefix="undo-", dir=home.directory, ignore_cleanup_errors=True) as spare:
         known = is_locked_for(registration, REASON)
         for number, checkout in enumerate(checkouts_of(where, repository, target)):
             scratch = _scratch(registration if known else Path(spare), number)
             scratch.mkdir(exist_ok=True)
-            with files.locked_directory(scratch, _PATIENCE):  # a git that was left behind is at it still
+            with files.locked_directory(scratch, _PATIENCE):  # waits for a git of the killed landing
                 left += _put_back(checkout, scratch, step, step.old, partly=False)
     return left
 

@@ -1,4 +1,4 @@
-"""In which order branches land so that as few as possible are in each other's way."""
+"""The landing order of branches with the fewest conflicts."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ if TYPE_CHECKING:
 def best(
     trial: Trial, repository: Repository, wanted: Sequence[Branch], tip: str, stopped: Callable[[], bool]
 ) -> list[Branch]:
-    """Return branches in the order of fewest conflicts; of equal ones, as they were given.
+    """Return branches in the order of fewest conflicts; equal ones keep their order.
 
-    Each pair is tried. What conflicts with the target comes last; of the others always the one next that is
-    in the way of the fewest that are left, and those it is in the way of come after all that are not.
+    It tries to merge each pair. Branches that conflict with the target come last. Of the others, the next one
+    is always the one with the fewest conflicts among the rest. The branches in conflict with it come after
+    all others.
 
     Arguments:
-        trial: where it is tried.
-        tip: of the target.
-        stopped: tells that a signal came; what was not tried by then counts as free of conflicts.
+        trial: the temporary worktree for the trials.
+        tip: the target's tip.
+        stopped: returns whether a signal has come; pairs that are not tried count as free of conflicts.
 
     """
     clash = _clashes(trial, repository, [tip, *(one.tip for one in wanted)], stopped)

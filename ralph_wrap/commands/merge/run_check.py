@@ -1,4 +1,4 @@
-"""Run the project's ``check`` on what a branch and the target make together."""
+"""Run the project's ``check`` on the merge of a branch into the target."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-_TICK = 100  # milliseconds until a signal is seen
+_TICK = 100  # milliseconds between two looks for a signal
 _GRACE = 5.0  # seconds between TERM and KILL
 
 
@@ -31,24 +31,22 @@ def run_check(
     timeout: float,
     stopped: Callable[[], bool],
 ) -> int | None:
-    """Run a command by ``sh -c`` to its end, its output where our errors go.
-
-    What it has left running is ended, too.
+    """Run a command by ``sh -c``, with its output on our stderr, and end the processes that it leaves.
 
     Arguments:
-        command: approved.
-        directory: where everything is checked out.
-        environ: our environment; of its ``RALPH_…`` it gets none but those that say what is checked.
-        branch: what is to land.
-        timeout: seconds until it is ended; 0 waits as long as it takes.
-        stopped: tells that a signal came.
+        command: the command, which the user has approved.
+        directory: the worktree with the merge.
+        environ: our environment; the command gets only those ``RALPH_…`` variables that this function sets.
+        branch: the branch to land.
+        timeout: the limit in seconds; 0 is no limit.
+        stopped: returns whether a signal has come.
 
     Returns:
-        Its exit status; ``None`` if it took too long.
+        Its exit status; ``None`` after the time-out.
 
     Raises:
         StoppedError: a signal came before the end.
-        RalphError: there is no ``sh``.
+        RalphError: ``sh`` cannot run.
 
     """
     name = f"check-{os.urandom(4).hex()}"
@@ -70,7 +68,7 @@ def run_check(
             inherited=nothing,
         )
     except OSError as error:
-        raise RalphError(f"check cannot be run: {error.strerror}", "sh has to be on the PATH") from None
+        raise RalphError(f"cannot run the check: {error.strerror}", "sh must be on the PATH") from None
     finally:
         os.close(nothing)
     left = Offspring(whole_process=False, session=name)
@@ -86,7 +84,7 @@ def run_check(
 
 
 def _wait(group: process.Group, timeout: float, stopped: Callable[[], bool]) -> tuple[int, bool]:
-    """Return the exit status, and whether the check was ended by us."""
+    """Return the exit status, and whether we ended the check."""
     end = time.monotonic() + timeout if timeout else math.inf
     deadline = None
     while (status := group.poll()) is None:

@@ -1,4 +1,4 @@
-"""The branch that others land on, and the checkouts that have to move with it."""
+"""The branch on which other branches land, and its checkouts, which move with it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SESSION = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{4}")
 
 
 class Target(NamedTuple):
-    """A branch: its short name, and its full one."""
+    """A branch: its short name, and its full name."""
 
     name: str
     ref: str
@@ -44,8 +44,8 @@ def target_of(place: Project, environ: Mapping[str, str], into: str | None, conf
         configured: ``main`` in the configuration.
 
     Raises:
-        NotFoundError: there is no such branch.
-        ConflictError: it only stands for another one.
+        NotFoundError: the branch does not exist.
+        ConflictError: it is a symbolic ref to another branch.
         RalphError: there is no repository.
 
     """
@@ -57,20 +57,22 @@ def target_of(place: Project, environ: Mapping[str, str], into: str | None, conf
     else:
         name, ref = into, HEADS + into
     if not ref.startswith(HEADS) or not git.is_branch_name(where, name) or ref not in git.refs(where, ref):
-        raise NotFoundError(f"there is no local branch {name!r} to land on", f"git branch {name}; or --into")
+        raise NotFoundError(
+            f"there is no local branch {name!r} to land on", f"git branch {name}; or name another one: --into"
+        )
     if other := git.followed(where, ref):
         other = other.removeprefix(HEADS)
-        raise ConflictError(f"{name} is only another name of {other}", f"--into {other}")
+        raise ConflictError(f"{name} is a symbolic ref to {other}", f"--into {other}")
     return Target(name, ref)
 
 
 def checkouts_of(where: Git, repository: Repository, target: Target) -> list[Checkout]:
-    """Return every checkout of the target; each can be moved.
+    """Return every checkout of the target.
 
     Raises:
-        ConflictError: one of them is not to be reached, or a session works in it.
-        GitError: they cannot be listed.
-        OSError: the same.
+        ConflictError: one of them is not accessible, or belongs to a session.
+        GitError: git cannot list them.
+        OSError: the file system cannot list them.
 
     """
     found = []
@@ -81,8 +83,8 @@ def checkouts_of(where: Git, repository: Repository, target: Target) -> list[Che
         git_dir = repository.common_dir if number == 0 else _registration(repository.common_dir, info.path)
         if git_dir is None or not info.path.is_dir() or not _leads_to(info.path, git_dir):
             raise ConflictError(
-                f"{target.name} is checked out at {info.path}, which is not to be reached from here",
-                f"land it there; if it is gone for good: git worktree remove {shlex.quote(str(info.path))}",
+                f"{target.name} is checked out at {info.path}, which is not accessible here",
+                f"land it there; if it no longer exists: git worktree remove {shlex.quote(str(info.path))}",
             )
         if info.path.parent.parts[-2:] == (".ralph", "worktrees") and _SESSION.fullmatch(info.path.name):
             raise ConflictError(
@@ -97,7 +99,7 @@ def checkouts_of(where: Git, repository: Repository, target: Target) -> list[Che
 
 
 def _main_path(repository: Repository, listed: Path) -> Path:
-    """Return where the main checkout is; git names another place if the repository is not in it."""
+    """Return the path of the main checkout; git lists another one if the repository is outside of it."""
     for path in (listed, repository.root):
         try:
             if (path / ".git").resolve() == repository.common_dir:
@@ -111,7 +113,7 @@ def _main_path(repository: Repository, listed: Path) -> Path:
 
 
 def _leads_to(path: Path, git_dir: Path) -> bool:
-    """Tell whether it is this checkout that stands there, and not another one by now."""
+    """Return whether a directory is still the checkout with this git directory."""
     place = path / ".git"
     try:
         named = git.text(files.read(place)).removeprefix("gitdir: ").rstrip("\n")
@@ -135,16 +137,16 @@ def _registration(common_dir: Path, path: Path) -> Path | None:
 def require_movable(
     repository: Repository, target: Target, checkouts: Sequence[Checkout], coming: Collection[str] = ()
 ) -> None:
-    """Make sure that nobody is in the middle of anything on the target.
+    """Check that no operation of git is in progress on the target, and that its checkouts are clean.
 
-    The line that a session has added to ``.gitignore`` may be uncommitted, unless that file is to change.
+    The line that a session added to ``.gitignore`` may be uncommitted, unless the landing changes this file.
 
     Arguments:
-        coming: paths that are to change.
+        coming: paths that the landing changes.
 
     Raises:
-        ConflictError: somebody is, or a checkout holds what is not committed.
-        GitError: it cannot be told.
+        ConflictError: an operation is in progress, a session works there, or changes are uncommitted.
+        GitError: git failed.
 
     """
     common_dir = repository.common_dir
@@ -152,7 +154,7 @@ def require_movable(
         for state in ("rebase-merge/head-name", "rebase-apply/head-name", "BISECT_START"):
             if _line(git_dir / state) in {target.name, target.ref}:
                 operation = merging.operation(git_dir)
-                raise ConflictError(f"a {operation} of {target.name} is in progress", "finish or abort it")
+                raise ConflictError(f"a {operation} of {target.name} is in progress", "finish it or abort it")
     for checkout in checkouts:
         _require_clean(target, checkout, coming)
 
@@ -167,13 +169,13 @@ def _line(path: Path) -> str:
 def _require_clean(target: Target, checkout: Checkout, coming: Collection[str]) -> None:
     where = f"{target.name} is checked out in {checkout.path}"
     if _is_worked_in(checkout.path):
-        raise ConflictError(f"{where}, where a session works that is not isolated", "ralph-wrap ps")
+        raise ConflictError(f"{where}, where a session works without isolation", "to see it: ralph-wrap ps")
     if operation := merging.operation(checkout.git_dir):
-        raise ConflictError(f"{where}, where a {operation} is in progress", "finish or abort it")
+        raise ConflictError(f"{where}, where a {operation} is in progress", "finish it or abort it")
     if (checkout.git_dir / "index.lock").exists():
         raise ConflictError(
             f"{where}, whose index is locked",
-            f"git works there; if none does: rm {checkout.git_dir / 'index.lock'}",
+            f"wait for git to finish there; if no git is running: rm {checkout.git_dir / 'index.lock'}",
         )
     with git.start_status(checkout.here, "dirty") as asking:
         status = git.parse_status(git.finish(asking, "status").stdout)
@@ -185,13 +187,13 @@ def _require_clean(target: Target, checkout: Checkout, coming: Collection[str]) 
 
 
 def _is_worked_in(top: Path) -> bool:
-    with contextlib.suppress(OSError):  # no lock can be had there: the session could not have one, either
+    with contextlib.suppress(OSError):  # locks do not work there, so no session holds one
         return files.is_locked(top)
     return False
 
 
 def _is_rule(checkout: Checkout) -> bool:
-    """Tell whether all that differs in ``.gitignore`` is our own line, which is not staged."""
+    """Return whether ``.gitignore`` differs only by our own line, and nothing of it is staged."""
     staged = git.run(checkout.here, "diff-index", "--cached", "--quiet", "HEAD", "--", _IGNORE, accept=(0, 1))
     if staged.status != 0:
         return False
@@ -203,15 +205,15 @@ def _is_rule(checkout: Checkout) -> bool:
 
 
 def require_room(target: Target, checkout: Checkout, changes: Sequence[Moved]) -> None:
-    """Make sure that no file that git does not know, ignored or not, is where one is to come.
+    """Check that the landing overwrites no untracked or ignored file.
 
     Raises:
-        ConflictError: one is.
+        ConflictError: it would overwrite one.
 
     """
     if found := list(in_the_way(checkout.path, changes)):
         raise ConflictError(
-            f"{target.name} is checked out in {checkout.path}, where files would be overwritten that git does"
-            f" not know: {names(found)}",
+            f"{target.name} is checked out in {checkout.path}, where untracked files would be overwritten:"
+            f" {names(found)}",
             "move them away, or commit them",
         )

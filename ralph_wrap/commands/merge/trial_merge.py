@@ -1,4 +1,4 @@
-"""What a branch and the target make together, tried in a temporary worktree."""
+"""The trial merge of a branch into the target in a temporary worktree."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from ralph_wrap.commands.merge.target import Target
     from ralph_wrap.git import Git
 
-_LISTED = 100  # commits in the message of a squash; the others are counted
+_LISTED = 100  # commits in the message of a squash; it counts the others
 
 
 class How(Enum):
-    """How a branch lands."""
+    """The way in which a branch lands."""
 
     MERGE = "merge"
     NO_FF = "no-ff"
@@ -27,12 +27,12 @@ class How(Enum):
 
 
 class Attempt(NamedTuple):
-    """What came of it.
+    """The result of a trial merge.
 
     Attributes:
-        commit: what the target would become; ``None`` if that cannot be.
+        commit: the new commit for the target; ``None`` after conflicts.
         way: ``fast-forward``, ``merge``, ``squash`` or ``rebase``.
-        conflicts: paths that both have changed.
+        conflicts: paths with conflicts.
 
     """
 
@@ -42,24 +42,24 @@ class Attempt(NamedTuple):
 
 
 def attempt(here: Git, branch: Branch, target: Target, tip: str, how: How, into_main: bool) -> Attempt:
-    """Make the commit that the target would become; *here* it is then checked out.
+    """Make the new commit for the target, and check it out in the worktree of *here*.
 
     Arguments:
-        here: git in a detached worktree that nobody works in.
-        branch: what is to land.
-        tip: where that is.
+        here: git in a detached temporary worktree.
+        branch: the branch to land.
+        tip: the target's tip.
         into_main: the target is the main branch.
 
     Raises:
         ConflictError: the branch cannot land in this way.
-        GitError: git fails for another reason than conflicts.
+        GitError: git failed for another reason than conflicts.
 
     """
     merging.start_over(here, tip)
     ahead = merging.is_ancestor(here, tip, branch.tip)
     if how is How.REBASE and merging.has_merges(here, branch.tip, tip):
         raise ConflictError(
-            f"{branch.name} holds merge commits, which cannot be replayed", "without --rebase, or --squash"
+            f"{branch.name} has merge commits, which cannot be rebased", "leave out --rebase, or use --squash"
         )
     if ahead and how in {How.MERGE, How.REBASE}:
         merging.start_over(here, branch.tip)
@@ -73,14 +73,14 @@ def attempt(here: Git, branch: Branch, target: Target, tip: str, how: How, into_
     if conflicts:
         return Attempt(None, way, conflicts)
     commit = git.resolve_commit(here, "HEAD")
-    assert commit is not None  # it was just made
+    assert commit is not None  # git has just made it
     if how is How.MERGE and git.tree_of(here, commit) == git.tree_of(here, tip):
-        commit = tip  # it has landed in another way before
+        commit = tip  # the target already has its changes, for example from a squash
     return Attempt(commit, way)
 
 
 def _message(branch: Branch, target: Target, into_main: bool) -> str:
-    """Return what git would say itself."""
+    """Return the message that git itself would use."""
     return f"Merge branch '{branch.name}'{'' if into_main else f' into {target.name}'}"
 
 

@@ -1,4 +1,4 @@
-"""GitHub, as its command line gh(1) answers for it; nothing is ever asked on a terminal."""
+"""GitHub through its command line gh(1), which never asks a question on the terminal."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ if TYPE_CHECKING:
     from ralph_wrap.system.process import Completed
 
 _PATIENCE = 120.0  # seconds for each answer
-_TERMINAL_ONLY = {"GH_FORCE_TTY", "CLICOLOR_FORCE"}  # gh-environment(7): colours in what we read
+_TERMINAL_ONLY = {"GH_FORCE_TTY", "CLICOLOR_FORCE"}  # gh-environment(7): they add colours to the JSON
 
 
 class Home(NamedTuple):
-    """A repository on GitHub: its address, and whose it is."""
+    """A repository on GitHub: its address and its owner."""
 
     url: str
     owner: str
 
 
 class Pull(NamedTuple):
-    """A pull request: its address, and who owns the repository that its branch is in."""
+    """A pull request: its address, and the owner of the repository with its branch."""
 
     url: str
     head_owner: str
 
 
 def repository(here: Path, environ: Mapping[str, str]) -> Home:
-    """Return where pull requests of a checkout belong: ``GH_REPO``, else what gh takes for it.
+    """Return the repository for pull requests of a checkout: ``GH_REPO``, else the default of gh.
 
     Raises:
-        UsageError: there is no gh.
-        RalphError: it does not tell; the message has its words.
+        UsageError: gh is not installed.
+        RalphError: gh failed; the message has its output.
 
     """
     wanted = environ.get("GH_REPO")
@@ -47,17 +47,18 @@ def repository(here: Path, environ: Mapping[str, str]) -> Home:
     try:
         return Home(str(answer["url"]), str(answer["owner"]["login"]))
     except (TypeError, KeyError):
-        raise RalphError("gh repo view has given an answer that is not understood") from None
+        raise RalphError("gh repo view has printed JSON of an unknown form") from None
 
 
 def open_pulls(here: Path, environ: Mapping[str, str], home: Home, branch: str, base: str) -> list[Pull]:
-    """Return the open pull requests for branches of a name; forks may have one, too.
+    """Return the open pull requests for all branches of a name, those of forks included.
 
     Arguments:
-        base: what they are to land on.
+        branch: short name of the branches.
+        base: the branch that they are for.
 
     Raises:
-        RalphError: gh does not tell; the message has its words.
+        RalphError: gh failed; the message has its output.
 
     """
     about = (f"--repo={home.url}", f"--head={branch}", f"--base={base}", "--state=open")
@@ -65,28 +66,28 @@ def open_pulls(here: Path, environ: Mapping[str, str], home: Home, branch: str, 
     try:
         return [Pull(str(one["url"]), str(one["headRepositoryOwner"]["login"])) for one in answer]
     except (TypeError, KeyError):
-        raise RalphError("gh pr list has given an answer that is not understood") from None
+        raise RalphError("gh pr list has printed JSON of an unknown form") from None
 
 
 def create_pull(
     here: Path, environ: Mapping[str, str], home: Home, *, head: str, base: str, title: str, body: str
 ) -> str:
-    """Open a pull request for a branch that has been pushed, and return its address.
+    """Open a pull request for a pushed branch, and return its address.
 
     Arguments:
-        head: short name of the branch, behind ``OWNER:`` if it is in a fork.
-        base: what it is to land on.
+        head: short name of the branch, after ``OWNER:`` if it is in a fork.
+        base: the branch that it is for.
         body: Markdown.
 
     Raises:
-        RalphError: GitHub refused; the message has its words.
+        RalphError: GitHub refused; the message has its output.
 
     """
     about = (f"--repo={home.url}", f"--head={head}", f"--base={base}", f"--title={title}")
     done = _run(here, environ, "pr", "create", *about, "--body-file=-", stdin=body.encode())
     url = git.text(done.stdout).strip()
     if not re.fullmatch(r"https?://\S+", url):
-        raise RalphError("gh pr create has given no address", "gh pr list")
+        raise RalphError("gh pr create has printed no address", "gh pr list")
     return url
 
 
@@ -94,7 +95,7 @@ def _asked(here: Path, environ: Mapping[str, str], *words: str) -> Any:
     try:
         return json.loads(_run(here, environ, *words).stdout)
     except ValueError:
-        raise RalphError(f"gh {' '.join(words[:2])} has given an answer that is not JSON") from None
+        raise RalphError(f"gh {' '.join(words[:2])} has printed no JSON") from None
 
 
 def _run(here: Path, environ: Mapping[str, str], *words: str, stdin: bytes | None = None) -> Completed:
@@ -104,11 +105,13 @@ def _run(here: Path, environ: Mapping[str, str], *words: str, stdin: bytes | Non
         with Running(("gh", *words), cwd=here, env=env, stdin=stdin, with_terminal=False) as running:
             done = running.wait(_PATIENCE)
     except FileNotFoundError:
-        raise UsageError("gh, GitHub's command line, is not installed", "https://cli.github.com") from None
+        raise UsageError(
+            "gh, GitHub's command line, is not installed", "install it: https://cli.github.com"
+        ) from None
     except TimeoutError:
-        raise RalphError(f"{what}: no end after {_PATIENCE:.0f} s", "try again") from None
+        raise RalphError(f"{what}: still running after {_PATIENCE:.0f} s", "try again") from None
     except OSError as error:
-        raise RalphError(f"gh cannot be run: {error.strerror}", "check the PATH") from None
+        raise RalphError(f"cannot run gh: {error.strerror}", "check the PATH") from None
     if done.status != 0:
         said = [line.strip() for line in git.text(done.stderr).splitlines() if line.strip()]
         reason = "; ".join(line for line in said if not line.startswith("Warning: "))
@@ -118,7 +121,7 @@ def _run(here: Path, environ: Mapping[str, str], *words: str, stdin: bytes | Non
 
 def _environment(environ: Mapping[str, str]) -> dict[str, str]:
     env = {name: value for name, value in git.environment(environ).items() if name not in _TERMINAL_ONLY}
-    # gh runs git, and an agent can write the configuration that this one follows.
+    # gh runs git, and an agent can write git's configuration of the repository.
     for key, value in {"core.fsmonitor": "false", "core.hooksPath": "/dev/null"}.items():
         env = git.with_config(env, key, value)
     return env | {"GH_PROMPT_DISABLED": "1", "GH_NO_UPDATE_NOTIFIER": "1", "GIT_TERMINAL_PROMPT": "0"}

@@ -1,9 +1,9 @@
 """Open a pull request for a branch on GitHub.
 
-gh decides in which repository: the one of ``gh repo set-default``, else the remote that it prefers. The
-branch is pushed as it is, by ourselves: forward only, without hooks, and never its saved work. What is told
-of it is what git and the session's report know. What an agent wrote of that is a block of code, where it
-neither calls people nor closes issues; prompt, command line and paths are not told.
+gh chooses the repository: the one of ``gh repo set-default``, else the remote that it prefers. We push the
+branch ourselves: only fast-forward, without hooks, and never its saved work. The description has only facts
+of git and of the session's report. Text that an agent wrote is in a code block, where it cannot mention users
+or close issues. Prompt, command line and paths stay out.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from ralph_wrap.system.log import Log
 
 _PATIENCE = 120.0  # seconds for the push
-_LONGEST = 200  # letters of a line that an agent wrote; GitHub takes 256 as a title
-_MOST = 100  # commits that are listed
+_LONGEST = 200  # characters of a line that an agent wrote; GitHub takes 256 in a title
+_MOST = 100  # commits in the list
 _SHOWN = 12  # digits of an object id
 _REMOTES = "refs/remotes/"
 
@@ -41,12 +41,12 @@ class Opened(NamedTuple):
     """A pull request.
 
     Attributes:
-        id: agent id, ``None`` if the branch is not named by one.
+        id: agent id, ``None`` if the branch name has none.
         branch: short name.
-        base: the branch that it is to land on.
-        url: where it is.
-        remote: where the branch was pushed to.
-        created: it was not there before.
+        base: the branch that it is for.
+        url: its address.
+        remote: the remote to which the branch was pushed.
+        created: it is new.
 
     """
 
@@ -59,17 +59,17 @@ class Opened(NamedTuple):
 
 
 def open_pull_request(place: Project, environ: Mapping[str, str], name: str, told: Log) -> Opened:
-    """Push a branch and open a pull request for it, or find the one that is open.
+    """Push a branch and open a pull request for it, or return the one that is already open.
 
     Arguments:
         name: id or name of the branch.
 
     Raises:
-        UsageError: there is no gh, or it is not plain which remote is meant.
-        NotFoundError: there is no such branch, or no main branch.
-        ConflictError: its session is not finished; nothing of it is left to land; or the remote has other
-            commits of this name.
-        RalphError: git or gh could not do it: the message has their words.
+        UsageError: gh is not installed, or several remotes are possible.
+        NotFoundError: the branch does not exist, or there is no main branch.
+        ConflictError: its session is not finished, it has no unmerged commits, or the remote's branch has
+            other commits.
+        RalphError: git or gh failed: the message has their output.
 
     """
     where = place.git(environ)
@@ -84,7 +84,7 @@ def open_pull_request(place: Project, environ: Mapping[str, str], name: str, tol
     commits = git.commits_without(where, [one.tip], main.tip)[::-1]
     _warn_of_others(where, one, main, f"{remote}/{base}", len(commits), told)
     try:
-        told.progress("gh: which repository is it?")
+        told.progress("gh: looking for the repository")
         home = github.repository(place.checkout, environ)
         told.progress(f"push: {one.name} to {remote}")
         _push(where, remote, one)
@@ -108,84 +108,84 @@ def open_pull_request(place: Project, environ: Mapping[str, str], name: str, tol
 
 
 def _require_finished(one: Branch) -> None:
-    """Check that a branch is what it will stay, as for landing it.
+    """Check that no session will change a branch any more.
 
     Raises:
-        ConflictError: it is not.
+        ConflictError: its session is not finished, or it is only saved work.
 
     """
     if one.only_saved:
-        raise ConflictError(f"{one.name} is saved work, and no branch", f"ralph-wrap apply {one.label}")
+        raise ConflictError(f"{one.name} is only saved work", f"ralph-wrap apply {one.label}")
     if one.verdict is not None:
         ending = f"stop {one.label}" if one.verdict == "live" else "sweep"
         raise ConflictError(f"{one.name}: its session is {one.verdict}", f"first: ralph-wrap {ending}")
 
 
 def _require_unmerged(place: Project, where: Git, one: Branch, main: Main) -> None:
-    """Check that something of a branch is left to land.
+    """Check that a branch has unmerged commits.
 
     Raises:
-        ConflictError: there is not.
+        ConflictError: it has none, or no common history with the main branch.
 
     """
     facts = compare(where, project.repository_of(place), main, [one], pairs=False)[0][one.name]
     if facts.merged or not facts.ahead:
         raise ConflictError(f"{main.name} has all of {one.name} already", f"ralph-wrap drop {one.label}")
     if facts.base is None:
-        raise ConflictError(f"the history of {one.name} has nothing in common with that of {main.name}")
+        raise ConflictError(f"{one.name} and {main.name} have no common history")
 
 
 def _remote(configured: str | None, there: Sequence[str]) -> str:
-    """Return the remote that branches are pushed to.
+    """Return the remote to which branches are pushed.
 
     Raises:
-        UsageError: it is not plain which.
+        UsageError: there is none, or several are possible.
 
     """
     if not there:
-        raise UsageError("there is no remote to push to", "git remote add origin URL")
+        raise UsageError("the repository has no remote", "git remote add origin URL")
     if configured is not None and configured not in there:
-        raise UsageError(f"push: {configured!r} is not the name of a remote", f"there is {', '.join(there)}")
+        raise UsageError(f"push: {configured!r} is not the name of a remote", f"remotes: {', '.join(there)}")
     if configured is None and "origin" not in there and len(there) > 1:
         raise UsageError(
-            f"which remote to push to is not plain: there is {', '.join(there)}",
-            'push = "NAME" in .ralph/config.toml names it',
+            f"the repository has several remotes: {', '.join(there)}",
+            'choose one in .ralph/config.toml: push = "NAME"',
         )
     return configured or ("origin" if "origin" in there else there[0])
 
 
 def _name_there(main: Main, remotes: Sequence[str]) -> str:
-    """Return what the main branch is called on a remote, which it may be a branch of."""
+    """Return the name of the main branch on a remote; the main branch may be a remote-tracking branch."""
     names = [main.ref.removeprefix(f"{_REMOTES}{remote}/") for remote in remotes]
     return min((*names, main.ref.removeprefix(HEADS)), key=len)
 
 
 def _warn_of_others(where: Git, one: Branch, main: Main, there: str, own: int, told: Log) -> None:
-    """Say that commits of the main branch which nobody has pushed would be in the pull request, too."""
+    """Log a warning if the pull request would also have unpushed commits of the main branch."""
     ref = f"{_REMOTES}{there}"
     known = git.refs(where, ref).get(ref)
     more = (git.count_commits(where, known, one.tip) or 0) - own if known else 0
     if more > 0:
         told.warning(
             "base.unpushed",
-            f"{one.name} is based on commits of {main.name} that {there} lacks: it has {more} of them, too",
-            f"on {main.name}: git push",
+            f"the pull request also has {more} commits of {main.name} that {there} lacks",
+            f"to push them first, on {main.name}: git push",
         )
 
 
 def _owner(where: Git, remote: str) -> str | None:
-    """Return whose repository a remote is, by its address; ``None`` if that does not tell."""
+    """Return the owner of a remote's repository from its address; ``None`` if the address has none."""
     address = git.lines(git.run(where, "remote", "get-url", "--push", "--", remote).stdout)[0]
     found = _ON_GITHUB.fullmatch(address)
     return found[1].lower() if found else None
 
 
 def _push(where: Git, remote: str, one: Branch) -> None:
-    """Push a branch, forward only.
+    """Push a branch, only fast-forward.
 
     Raises:
-        ConflictError: what is there is not contained in it.
-        RalphError: it cannot be pushed.
+        ConflictError: the remote's branch has commits that the branch lacks.
+        RalphError: the push failed.
 
     """
     by_hand = f"git push {remote} {one.name}"
@@ -193,24 +193,24 @@ def _push(where: Git, remote: str, one: Branch) -> None:
         try:
             pushed = running.wait(_PATIENCE)
         except TimeoutError:
-            reason = f"no end after {_PATIENCE:.0f} s"
+            reason = f"still running after {_PATIENCE:.0f} s"
             raise RalphError(f"{one.name} was not pushed to {remote}: {reason}", by_hand) from None
     if pushed.status == 0:
         return
     reason = git.push_error(pushed)
     if reason.startswith("[rejected]"):
         raise ConflictError(
-            f"{one.name} was not pushed to {remote}, which has other commits of this name: {reason}",
-            f"git fetch {remote}; if they are to go: {by_hand} --force-with-lease",
+            f"{one.name} was not pushed to {remote}, whose {one.name} has other commits: {reason}",
+            f"to see them: git fetch {remote}; to replace them: {by_hand} --force-with-lease",
         )
     raise RalphError(f"{one.name} was not pushed to {remote}: {reason}", by_hand)
 
 
 def title_of(one: Branch, commits: Sequence[Commit]) -> str:
-    """Return the subject of the only commit, else what the branch is.
+    """Return the subject of the only commit, else the branch name and the number of commits.
 
     Arguments:
-        commits: what it is about.
+        commits: the unmerged commits of the branch.
 
     """
     if len(commits) == 1 and (subject := _line(commits[0])):
@@ -219,16 +219,16 @@ def title_of(one: Branch, commits: Sequence[Commit]) -> str:
 
 
 def body_of(one: Branch, commits: Sequence[Commit]) -> str:
-    """Return what a pull request says: its commits, and how the session has ended.
+    """Return the description of a pull request: its commits, and the end of the session.
 
     Arguments:
-        commits: the oldest first.
+        commits: the unmerged commits of the branch, oldest first.
 
     """
     rows = [f"    {commit.id[:_SHOWN]} {_line(commit)}".rstrip() for commit in commits[:_MOST]]
     more = f"… and {len(commits) - _MOST} more." if len(commits) > _MOST else ""
-    saved = f"What was not committed is on `{one.saved_name}`, and no part of this." if one.saved_name else ""
-    blocks = ("Commits, the oldest first:", "\n".join(rows), more, _ended(one.record or {}), saved)
+    saved = f"Uncommitted work is on `{one.saved_name}`, not in this branch." if one.saved_name else ""
+    blocks = ("Commits, oldest first:", "\n".join(rows), more, _ended(one.record or {}), saved)
     return "\n\n".join(filter(None, blocks)) + "\n"
 
 
@@ -238,7 +238,7 @@ def _line(commit: Commit) -> str:
 
 
 def _ended(record: Mapping[str, Any]) -> str:
-    """Return how a session ended, as far as its record holds what we write; a command is not told."""
+    """Return how a session ended; a value that is not of our form, such as a command, is left out."""
     agent, reason, turns = record.get("agent"), record.get("ended_by"), record.get("iterations")
     if not isinstance(reason, str) or not _WORD.fullmatch(reason):
         return ""

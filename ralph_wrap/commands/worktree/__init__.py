@@ -1,1 +1,1 @@
-"""Worktrees for other programs, and for whoever enters one: thin faces over ``worktree``."""
+"""The commands for worktrees of other programs and agents, as thin layers over ``worktree``."""

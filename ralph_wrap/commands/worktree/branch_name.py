@@ -1,4 +1,4 @@
-"""Names of branches: what they are to be called after a task."""
+"""Branch names that are made from tasks."""
 
 from __future__ import annotations
 
@@ -32,39 +32,37 @@ _STOP_WORDS = (
     "by",
     "into",
 )
-_LONGEST_PREFIX = 100  # bytes: with slug, number and git's ".lock" it is one name in a directory, of 255
+_LONGEST_PREFIX = 100  # bytes: prefix, slug, number and git's ".lock" are one file name, at most 255
 
 
 def slug(task: str) -> str:
-    """Return the words of a task that say something, joined by hyphens.
+    """Return the words of a task without stop words, joined by hyphens.
 
-    The table for letters that are not ASCII is loaded when one is met.
+    The table for letters outside ASCII is loaded only for a task that has one.
 
     Arguments:
-        task: what somebody wants done, in any language.
+        task: the description of a task, in any language.
 
     Raises:
-        UsageError: nothing is left.
+        UsageError: no word is left.
 
     """
     made = slugify(task, max_length=LONGEST, word_boundary=True, save_order=True, stopwords=_STOP_WORDS)
     if not made:
-        raise UsageError(
-            f"task {task!r} has no word that a branch could be named after", "say what is to be done"
-        )
+        raise UsageError(f"task {task!r} has no word for a branch name", "describe the task in words")
     return made
 
 
 def branch_name(where: Git, prefix: str, words: str) -> str:
-    """Return what a branch is to be called, unless that is taken.
+    """Return the wanted name of a branch, which may already exist.
 
     Arguments:
-        where: git, which has the last word on names.
-        prefix: what it begins with.
+        where: git, which decides whether a name is valid.
+        prefix: the start of the name.
         words: a :func:`slug`.
 
     Raises:
-        UsageError: the prefix cannot be part of a name.
+        UsageError: the prefix is invalid in a name.
 
     """
     name = f"{prefix}-{words}"
@@ -77,7 +75,7 @@ def branch_name(where: Git, prefix: str, words: str) -> str:
     )
     if not plain or not git.is_branch_name(where, name):
         raise UsageError(
-            f"--prefix {prefix!r} cannot begin the name of a branch and of a directory",
-            f"letters, digits, '-', '_' and single '.', no '/', at most {_LONGEST_PREFIX}",
+            f"--prefix {prefix!r} is not valid in the name of a branch and of a directory",
+            f"letters, digits, '-', '_' and single '.', no '/', at most {_LONGEST_PREFIX} bytes",
         )
     return name

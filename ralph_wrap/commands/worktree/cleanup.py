@@ -1,9 +1,8 @@
-"""Remove a worktree that was made for another program, and its branch if that is asked for.
+"""Remove a worktree that was made for another program, and its branch unless the caller keeps it.
 
-Order: everything that could be lost is looked at first, and named; then the worktree goes, as
-``worktree.remove`` does it; the branch only after that, if it is still where it was looked at. A branch that
-we did not make, or that is checked out elsewhere, stays and that is said. At last what hooks needed is taken
-out of the shared configuration.
+Order: first look for all work that could be lost, and name it. Then ``worktree.remove`` removes the worktree.
+Then delete the branch, if it is still at the same commit. A branch that we did not make, or that is checked
+out elsewhere, stays with a warning. Last, remove our lines for hooks from the shared configuration.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ if TYPE_CHECKING:
     from ralph_wrap.worktree.model import LinkedWorktree
     from ralph_wrap.worktree.save.result import Losses
 
-_SHOWN = 20  # commits that a refusal names
+_SHOWN = 20  # commits that a refusal lists
 
 
 class Cleaned(NamedTuple):
-    """What was removed; the fields of the documented tool, in its spelling."""
+    """The result; the fields of the documented tool, in its spelling."""
 
     removed: bool
     branchDeleted: bool  # noqa: N815
@@ -53,20 +52,21 @@ def cleanup(
     now: datetime,
     told: Log,
 ) -> Cleaned:
-    """Remove a worktree that bears our mark.
+    """Remove a worktree that ralph-wrap made.
 
     Arguments:
-        cwd: where this is called.
-        keep_branch: leave its branch.
-        force: whatever would be lost.
-        now: names it in the trash.
+        path: the absolute path of the worktree.
+        cwd: the caller's working directory.
+        keep_branch: keep its branch.
+        force: remove it even if work would be lost.
+        now: the time for its name in the trash.
 
     Raises:
-        NotFoundError: there is no worktree.
-        NotOursError: it is not ours to remove.
-        ConflictError: somebody else has locked it.
-        RefusedError: work would be lost, or somebody works in it; everything is as it was.
-        RalphError: it could not be removed.
+        NotFoundError: there is no worktree at the path.
+        NotOursError: ralph-wrap did not make it.
+        ConflictError: a user or another program has locked it (``git worktree lock``).
+        RefusedError: work would be lost, or a process works in it; nothing has changed.
+        RalphError: the removal failed.
 
     """
     common_dir = project.repository_of(place).common_dir
@@ -74,9 +74,10 @@ def cleanup(
     tree, _ = find(common_dir, path)
     if cwd.resolve().is_relative_to(tree.path):
         raise RefusedError(
-            f"{tree.path} stays: this is called in it", f"call it in another directory: cd {place.root}"
+            f"{tree.path} stays: the working directory is in it",
+            f"first go to another directory: cd {place.root}",
         )
-    # Not the checkout: that may be the one that goes.
+    # Not the checkout: it may be the worktree to remove.
     where = place.git(environ)._replace(cwd=common_dir)
     tip = None if keep_branch else _tip_to_delete(tree, where, told)
     alone = [] if tip is None else git.commits_only_on(where, tree.branch, tip)
@@ -90,7 +91,7 @@ def cleanup(
         instead = "--keep-branch keeps the commits; " if found.none else ""
         raise RefusedError(
             f"{tree.path} stays, this would be lost: {'; '.join(lines)}",
-            f"{instead}--force removes it all the same",
+            f"{instead}--force removes it with all its work",
         )
 
     trash = home_of(place).trash
@@ -104,7 +105,7 @@ def cleanup(
     if found.ignored_files:
         told.event(
             "worktree.removed",
-            f"ignored files that went with {tree.path}: {found.ignored_files}",
+            f"ignored files deleted with {tree.path}: {found.ignored_files}",
             ignored=found.ignored_files,
         )
     deleted = tip is not None and _delete_branch(where, tree, tip, told, force=force)
@@ -113,12 +114,12 @@ def cleanup(
 
 
 def _tip_to_delete(tree: LinkedWorktree, where: Git, told: Log) -> str | None:
-    """Return where the branch is that is to go; ``None`` if it is not there, or not ours."""
+    """Return the tip of the branch to delete; ``None`` if the branch does not exist, or is not ours."""
     ref = f"refs/heads/{tree.branch}"
     if not tree.branch_created or not holds_its_branch(tree):
         told.warning(
             "branch.kept",
-            f"branch {tree.branch} stays: it was there before, or is not what was checked out",
+            f"branch {tree.branch} stays: it existed before the worktree, or is no longer checked out in it",
         )
         return None
     return git.refs(where, ref).get(ref)
@@ -136,22 +137,22 @@ def _delete_branch(where: Git, tree: LinkedWorktree, tip: str, told: Log, *, for
             if holder := git.worktree_holding(where, ref):
                 reason = f"it is checked out in {holder}"
             elif not force and git.commits_only_on(where, tree.branch, tip):
-                reason = "no other branch holds its commits any more"
+                reason = "it has commits that no other branch holds"
             else:
                 git.delete_ref(where, ref, tip)
     except GitError:
-        reason = "it has moved by now"
+        reason = "it has moved meanwhile"
     except OSError as error:
-        reason = f"the repository cannot be locked: {error.strerror}"
+        reason = f"cannot lock the repository: {error.strerror}"
     if reason:
         told.warning("branch.kept", f"branch {tree.branch} stays: {reason}")
     return not reason
 
 
 def _tidy(common_dir: Path, told: Log) -> None:
-    """Take away what the worktree needed; it is gone, so nothing that fails here is an error."""
+    """Remove our lines from the configuration; a failure is only a warning, since the worktree is gone."""
     try:
         with repository_lock(common_dir):
             tidy_hooks(common_dir)
     except (RalphError, OSError) as error:
-        told.warning("configuration.kept", f"{common_dir}/config keeps what hooks needed: {error}")
+        told.warning("configuration.kept", f"{common_dir}/config keeps our lines for hooks: {error}")

@@ -1,9 +1,9 @@
 """Make a worktree for another program, on a new branch that is named after a task.
 
-What stands against it is looked for before anything is made; then, in this order, our own directory, the
-ignore rule, branch and worktree in one transaction (``worktree.managed.create``), and copies of ignored
-files. Names are looked up first and claimed by git: who loses a race for one takes the next number. The
-checkout that this is called in is only read.
+All checks come before the first change. Then it makes, in this order: our own directory, the ignore rule,
+branch and worktree in one transaction (``worktree.managed.create``), and copies of ignored files. It looks for a free
+name first, and git claims the name. If another process takes it first, it tries the next number. It only
+reads the caller's checkout.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
     from ralph_wrap.system.log import Log
     from ralph_wrap.worktree.model import LinkedWorktree
 
-_RACES = 1000  # names that others may take before us; then something is wrong
-_NAMED = 3  # changed files that a warning names
+_RACES = 1000  # names that other processes may take before us; more means a fault
+_NAMED = 3  # changed files that a warning lists
 _GITIGNORE = ".gitignore"
 
 
 class Created(NamedTuple):
-    """A worktree that was made; the fields of the documented tool, in its spelling."""
+    """A new worktree; the fields of the documented tool, in its spelling."""
 
     path: str
     branch: str
@@ -70,23 +70,23 @@ def create(
     """Make a worktree on a new branch.
 
     Arguments:
-        words: a slug, which the branch is named after.
-        prefix: what that name begins with.
-        base: where the branch begins; ``None`` is HEAD.
-        path: the new directory, absolute; ``None`` is one below the project root that is named as the branch.
+        words: a slug for the name of the branch.
+        prefix: the start of the name.
+        base: the start of the branch; ``None`` stands for HEAD.
+        path: the absolute path of the new directory; ``None`` stands for ``.ralph/worktrees/<branch>``.
         hooks: git hooks run in it.
         sparse: directories, or files in them, to check out; empty for all.
         links: directories to share with the project by symlink.
-        ignore: where the ignore rule goes.
-        copy: patterns of ignored files that it gets a copy of.
-        stopped: tells that a signal came.
+        ignore: the place of the ignore rule.
+        copy: patterns of ignored files to copy into it.
+        stopped: returns whether a signal has come.
 
     Raises:
-        UsageError: prefix or path cannot be used.
+        UsageError: the prefix or the path is invalid.
         NotFoundError: the base names no commit.
-        ConflictError: something is in the way.
+        ConflictError: the path already exists.
         RefusedError: hooks cannot be switched off here.
-        RalphError: no worktree can be had here; nothing is left of the attempt.
+        RalphError: no worktree is possible here; nothing is left of the attempt.
 
     """
     repository = project.repository_of(place)
@@ -124,46 +124,50 @@ def create(
 
 def _commit(where: Git, repository: Repository, base: str | None) -> str:
     if repository.head is None:
-        raise NotFoundError(
-            f"{repository.root} has no commit yet to begin at", "git commit --allow-empty -m start"
-        )
+        raise NotFoundError(f"{repository.root} has no commit yet", "git commit --allow-empty -m start")
     commit = repository.head if base is None else git.resolve_commit(where, base)
     if commit is None:
-        raise NotFoundError(f"--base {base} names no commit", "git log --oneline --all lists them")
+        raise NotFoundError(f"--base {base} names no commit", "to list commits: git log --oneline --all")
     return commit
 
 
 def _checked_path(where: Git, place: Project, repository: Repository, path: Path, told: Log) -> Path:
-    """Return a path, resolved, at which nothing is and which belongs to no other checkout."""
+    """Return a resolved path that does not exist, and is in no other checkout."""
     target = path.resolve()
     if os.path.lexists(path) or os.path.lexists(target):
-        raise ConflictError(f"--path {path} is there already", "name a directory that is not there")
+        raise ConflictError(f"--path {path} already exists", "name a new directory")
     above = next(parent for parent in target.parents if parent.exists())
     if not above.is_dir():
-        raise UsageError(f"--path {path}: {above} is no directory", "name another one")
+        raise UsageError(f"--path {path}: {above} is not a directory", "name another path")
     if target.is_relative_to(repository.common_dir):
-        raise UsageError(f"--path {path} is inside {repository.common_dir}, git's own", "name another one")
+        raise UsageError(
+            f"--path {path} is inside git's directory {repository.common_dir}", "name another path"
+        )
     main, *linked = git.list_worktrees(where)
     ours = target.is_relative_to(place.root / WORKTREES)
     for other in linked:
         if target.is_relative_to(other.path) and not (ours and other.path == place.root):
-            raise UsageError(f"--path {path} is inside another worktree, {other.path}", "name another one")
+            raise UsageError(f"--path {path} is inside another worktree, {other.path}", "name another path")
     if target.is_relative_to(main.path):
         name = f"{target.relative_to(main.path)}/"
         if not ours and not git.is_ignored(where._replace(cwd=main.path), name):
             told.warning(
-                "path.not_ignored", f"git does not ignore {target}: git add would take it for a file", name
+                "path.not_ignored",
+                f"git does not ignore {target}: git add would add it",
+                f"ignore it with this line: {name}",
             )
     return target
 
 
 def _warn_of_changes(where: Git, repository: Repository, told: Log) -> None:
-    """Say that what is not committed stays where it is; the ignore rule, which we add ourselves, is known."""
+    """Warn that uncommitted work stays in the checkout; our own ignore rule does not count."""
     try:
         with git.start_status(where) as asking:
             status = git.parse_status(git.finish(asking, "status").stdout)
     except GitError as error:
-        told.warning("changes.unknown", f"uncommitted work in {repository.root} is not told: {error.message}")
+        told.warning(
+            "changes.unknown", f"cannot look for uncommitted work in {repository.root}: {error.message}"
+        )
         return
     changed = [*status.changed, *status.untracked]
     if _GITIGNORE in changed and _is_only_the_rule(where, repository):
@@ -174,7 +178,7 @@ def _warn_of_changes(where: Git, repository: Repository, told: Log) -> None:
             "changes.left",
             f"uncommitted work in {repository.root} is not in the new worktree:"
             f" {', '.join(changed[:_NAMED])}{more}",
-            "it is left alone; commit what the new worktree is to have",
+            "it stays where it is; commit all files that the new worktree needs",
         )
 
 
@@ -211,10 +215,10 @@ def _make(
             return making(target, mark._replace(branch=name))
         except IsolationError:
             if path is not None and os.path.lexists(path):
-                raise ConflictError(f"{path} is there by now", "name another directory") from None
+                raise ConflictError(f"{path} exists meanwhile", "name another directory") from None
             if not os.path.lexists(target) and not git.refs(where, f"refs/heads/{name}"):
                 raise
-    raise ConflictError(f"others took {_RACES} names like {mark.branch} at this moment", "try again")
+    raise ConflictError(f"other processes took {_RACES} names like {mark.branch} at this moment", "try again")
 
 
 def _free_name(where: Git, wanted: str, directory: Path | None) -> str:

@@ -1,9 +1,9 @@
-"""Enter a worktree for a while, and exit it: by one session, which may be of any program.
+"""Enter and exit a worktree in a session, which may belong to any program.
 
-Who has entered what stands in the worktree's mark, so it is gone with the worktree, and no other session's
-worktree can be meant. Exiting removes only when nothing would be lost by that: commits are compared with the
-original branch as it is now, since what has been merged by then is not lost. That is why no commit of the
-time of entering is kept for the comparison, unless there was no branch.
+The mark of the worktree names the session that has entered it. So the name is gone with the worktree, and a
+session can only exit its own worktree. An exit removes the worktree only if no work is lost. It compares the
+commits with the original branch as it is now, because merged commits are not lost. If there was no branch, it
+compares them with the recorded base.
 """
 
 from __future__ import annotations
@@ -48,33 +48,33 @@ if TYPE_CHECKING:
 
 _LONGEST = 100  # characters of a name
 _AGENT = re.compile(r"[0-9a-f]{4}(-wip)?")
-_LAST_BREATH = 2.0  # seconds for what ran in a tmux session
+_LAST_BREATH = 2.0  # seconds for the processes of a tmux session to end
 _TICK = 0.02  # seconds between two looks
-_SHOWN = 20  # commits that a refusal names
+_SHOWN = 20  # commits that a refusal lists
 
 
 class Action(Enum):
-    """What becomes of a worktree that is exited."""
+    """The action of an exit."""
 
     KEEP = "keep"
     REMOVE = "remove"
 
 
 def action_of(word: str) -> Action:
-    """Return the action of a word.
+    """Return the action with a name.
 
     Raises:
-        UsageError: there is none.
+        UsageError: there is no such action.
 
     """
     try:
         return Action(word)
     except ValueError:
-        raise UsageError(f"--action {word}: not known", "--action keep, --action remove") from None
+        raise UsageError(f"--action {word}: unknown action", "--action keep, or --action remove") from None
 
 
 class Entered(NamedTuple):
-    """A worktree that was entered; the fields of the documented tool, in its spelling."""
+    """The result of ``enter``; the fields of the documented tool, in its spelling."""
 
     path: str
     branch: str
@@ -84,7 +84,7 @@ class Entered(NamedTuple):
 
 
 class Exited(NamedTuple):
-    """How a worktree was exited; the fields of the documented tool, in its spelling."""
+    """The result of ``exit``; the fields of the documented tool, in its spelling."""
 
     action: str
     removed: bool
@@ -110,16 +110,17 @@ def enter(
     """Make the worktree ``.ralph/worktrees/NAME`` on branch ``ralph/NAME`` for a session.
 
     Arguments:
-        session: who enters it.
-        cwd: the directory that it is entered from.
-        ignore: where the ignore rule goes.
-        copy: patterns of ignored files that it gets a copy of.
+        name: the name of the worktree.
+        session: the name of the session that enters it.
+        cwd: the working directory of the session.
+        ignore: the place of the ignore rule.
+        copy: patterns of ignored files to copy into it.
         in_tmux: start a tmux session in it.
 
     Raises:
-        UsageError: the name cannot be had, or there is no tmux.
-        ConflictError: this session has entered one already, or there is one of this name.
-        RalphError: no worktree can be had here; nothing is left of the attempt.
+        UsageError: the name is invalid, or tmux is not installed.
+        ConflictError: this session is already in a worktree, or the name exists.
+        RalphError: no worktree is possible here; nothing is left of the attempt.
 
     """
     repository = project.repository_of(place)
@@ -130,12 +131,12 @@ def enter(
     if there := entered(place, repository, session):
         path, mark = there
         raise ConflictError(
-            f"session {session} is in {path} on {mark.branch} already",
+            f"session {session} is already in {path} on {mark.branch}",
             "ralph-wrap worktree exit --action keep",
         )
     path = place.root / project.WORKTREES / name
     if git.refs(where, f"refs/heads/{branch}") or os.path.lexists(path):
-        raise ConflictError(f"{branch} or {path} is there already", "choose another name")
+        raise ConflictError(f"{branch} or {path} already exists", "choose another name")
     if repository.head is None:
         raise IsolationError("the repository has no commit yet", "git commit --allow-empty -m start")
     if place.root == place.checkout:
@@ -168,12 +169,12 @@ def leave(
     """Exit the worktree that a session has entered; without one, do nothing.
 
     Arguments:
-        action: what becomes of the worktree.
-        session: who exits.
-        discard_changes: remove it whatever would be lost.
+        action: keep or remove the worktree.
+        session: the name of the session that exits.
+        discard_changes: remove it even if work would be lost.
 
     Raises:
-        RefusedError: work would be lost, or somebody works in it; everything is as it was.
+        RefusedError: work would be lost, or a process works in it; nothing has changed.
         RalphError: it is not ours any more, or git failed.
 
     """
@@ -185,8 +186,10 @@ def leave(
         return Exited(action.value, False, None, None, None, None, message)
     tree, mark = find(repository.common_dir, there[0])
     if mark.session != session:
-        raise ConflictError(f"{tree.path} is another session's by now", "ralph-wrap worktree list")
-    where = place.git(environ)._replace(cwd=tree.common_dir)  # we may be in what is to go
+        raise ConflictError(f"another session has entered {tree.path} meanwhile", "ralph-wrap worktree list")
+    where = place.git(environ)._replace(
+        cwd=tree.common_dir
+    )  # our working directory may be the worktree to remove
     if action is Action.KEEP:
         write_mark(tree.registration, mark._replace(session=None))
         message = f"{tree.path} is kept, on branch {mark.branch}"
@@ -205,7 +208,7 @@ def leave(
     stays = _tip(where, mark)
     message = f"{tree.path} is removed, branch {mark.branch} {'stays' if stays else 'too'}"
     if found.ignored_files:
-        message += f"; ignored files that went with it: {found.ignored_files}"
+        message += f"; ignored files deleted with it: {found.ignored_files}"
     return _exited(action, tree, mark, message)
 
 
@@ -222,7 +225,7 @@ def _exited(action: Action, tree: LinkedWorktree, mark: Mark, message: str) -> E
 
 
 def _checked(where: Git, name: str) -> str:
-    """Return a name that is part of a path and of a branch, and no agent's id."""
+    """Return a name that is valid in a path and in a branch, and is not an agent id."""
     if (
         "/" in name
         or name.startswith("-")
@@ -231,26 +234,26 @@ def _checked(where: Git, name: str) -> str:
     ):
         raise UsageError(
             f"{name!r} cannot name a worktree",
-            f"letters, digits, '-', '_' and single '.', no '/', at most {_LONGEST}",
+            f"letters, digits, '-', '_' and single '.', no '/', at most {_LONGEST} characters",
         )
     if _AGENT.fullmatch(name):
-        raise UsageError(f"{name} is the name of an agent's branch", "choose another name")
+        raise UsageError(f"{name} is reserved for the branch of an agent", "choose another name")
     return name
 
 
 def entered(place: Project, repository: Repository, session: str) -> tuple[Path, Mark] | None:
-    """Return the directory of the worktree that a session is in, and its mark; ``None`` if it is in none.
+    """Return the directory and the mark of the worktree that a session is in; ``None`` if it is in none.
 
     Arguments:
-        session: other programs may share it.
+        session: the name of the session; several programs may use the same name.
 
     Raises:
-        OSError: that cannot be told.
+        OSError: the registrations cannot be read.
 
     """
     for registration, mark in marked(repository.common_dir).items():
         name = mark.branch.removeprefix("ralph/")
-        # An agent can write a mark: what it names must be something that can be entered.
+        # An agent can write a mark, so its branch must be one that ``enter`` could have made.
         if mark.session == session and mark.branch.startswith("ralph/") and not _AGENT.fullmatch(name):
             return directory_of(registration, place.root / project.WORKTREES), mark
     return None
@@ -266,7 +269,7 @@ def _require_no_loss(where: Git, tree: LinkedWorktree, mark: Mark, found: Losses
     since = original or git.resolve_commit(where, mark.base) or ""
     tips = [*([tip] if tip else []), *found.commits]
     alone = git.commits_without(where, tips, since)
-    if tip is not None:  # the original branch may have begun at a commit that no branch held
+    if tip is not None:  # the original branch may have started from a commit that no branch held
         alone += [one for one in git.commits_only_on(where, mark.branch, tip) if one not in alone]
     lines = [line for line in found.lines() if not line.startswith("commit on no branch")]
     for commit in alone[:_SHOWN]:
@@ -278,12 +281,12 @@ def _require_no_loss(where: Git, tree: LinkedWorktree, mark: Mark, found: Losses
     if alone or not found.none:
         raise RefusedError(
             f"{tree.path} would be lost with: {'; '.join(lines)}",
-            "--action keep keeps it; --discard-changes removes it all the same",
+            "--action keep keeps it; --discard-changes removes it with all its work",
         )
 
 
 def _wait_until_empty(tree: LinkedWorktree) -> None:
-    """Give what ran in a tmux session that was ended the time to end; who stays is named later."""
+    """Wait until the processes of a killed tmux session have ended; the removal names those that remain."""
     deadline = time.monotonic() + _LAST_BREATH
     ours = process_tree.ancestors(os.getpid())
     while {pid for pid, _ in directory_users.occupants(tree.path)} - ours and time.monotonic() < deadline:
@@ -301,7 +304,7 @@ def _remove(
     tip: str | None,
     check: Callable[[Losses], None],
 ) -> Losses:
-    """Remove a worktree, and its branch if that is where it was looked at."""
+    """Remove a worktree, and its branch if it is still at the commit that was checked."""
     home = home_of(place)
     where = place.git(environ)._replace(cwd=tree.common_dir)
     aside = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{os.urandom(2).hex()}"
@@ -311,6 +314,6 @@ def _remove(
     ref = f"refs/heads/{tree.branch}"
     with repository_lock(tree.common_dir):
         if tree.branch_created and tip and not git.worktree_holding(where, ref):
-            with contextlib.suppress(GitError):  # somebody has committed to it since: it stays
+            with contextlib.suppress(GitError):  # a new commit is on it: it stays
                 git.delete_ref(where, ref, tip)
     return found

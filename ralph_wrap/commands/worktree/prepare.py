@@ -1,4 +1,4 @@
-"""What a tool needs of the project that it is called in."""
+"""The preparation of a project for the ``worktree`` commands."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 def home_of(place: Project) -> Registry:
-    """Return where our own files are, ready to be used.
+    """Return the project's registry with its directories.
 
     Raises:
-        ConflictError: something that leads elsewhere is in its place.
-        RalphError: it cannot be had.
+        ConflictError: a symlink is in the place of one of our directories.
+        RalphError: our directories cannot be used.
 
     """
     for directory in (place.root / RUN.parent, place.root / RUN, place.root / WORKTREES):
@@ -31,17 +31,17 @@ def home_of(place: Project) -> Registry:
         home.prepare()
     except OSError as error:
         raise RalphError(
-            f"{home.directory} cannot be used: {error.strerror}",
-            "it must be a directory that can be written, on a disk that is not full",
+            f"cannot use {home.directory}: {error.strerror}",
+            "it must be a writable directory, on a disk with free space",
         ) from error
     return home
 
 
 def recover(place: Project) -> None:
-    """Put back what somebody had half removed who was killed at it; nothing is made.
+    """Put back worktrees whose removal was killed half-way.
 
     Raises:
-        RalphError: that cannot be done; nothing is lost.
+        RalphError: a worktree cannot be put back; nothing is lost.
 
     """
     if place.repository is None:
@@ -51,5 +51,5 @@ def recover(place: Project) -> None:
         bring_back(place.repository.common_dir, place.root / WORKTREES, trash)
     except OSError as error:
         raise RalphError(
-            f"what was half removed cannot be put back from {trash}: {error.strerror}", "mv it back by hand"
+            f"cannot put a half removed worktree back from {trash}: {error.strerror}", f"see it: ls {trash}"
         ) from error

@@ -1,4 +1,4 @@
-"""Tell in which worktree a directory is, and which worktrees there are; nothing is changed."""
+"""Report the worktree of a directory, and list all worktrees; both only read."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Listed(NamedTuple):
 
     Attributes:
         path: its directory.
-        branch: what is checked out; ``None`` for a detached HEAD.
+        branch: the branch that is checked out; ``None`` for a detached HEAD.
         head: id of its commit; ``None`` before the first one.
-        locked: why it is locked, empty if no reason was given; ``None`` if it is not.
-        prunable: why ``git worktree prune`` would forget it, the same way.
-        ours: ralph-wrap has made it, for a session or for another program.
+        locked: the reason of its lock, which may be empty; ``None`` if it is not locked.
+        prunable: the reason why ``git worktree prune`` would remove it; ``None`` if it would not.
+        ours: ralph-wrap made it, for a session or for another program.
 
     """
 
@@ -85,5 +85,5 @@ def list_all(place: Project, environ: Mapping[str, str]) -> list[Listed]:
 
 def _marked_directories(common_dir: Path, worktrees: Path) -> Iterator[Path]:
     for registration in marked(common_dir):
-        with contextlib.suppress(OSError):  # it is just being removed
+        with contextlib.suppress(OSError):  # another process removes it at this moment
             yield directory_of(registration, worktrees)

@@ -1,15 +1,15 @@
-"""Speak the Model Context Protocol on standard input and output (modelcontextprotocol.io, transport *stdio*).
+"""Serve the Model Context Protocol on standard input and output (modelcontextprotocol.io, transport *stdio*).
 
-stdout carries the protocol and nothing else: the SDK keeps it for itself and points descriptor 1 at stderr
-while it serves, so that nothing that is printed by mistake can break it.
+stdout carries only the protocol. While it serves, the SDK points descriptor 1 at stderr. So a stray ``print``
+cannot break the protocol.
 
-Calls run one after the other, in a worker thread: the loop answers pings meanwhile, and two calls cannot
-enter two worktrees. What has begun is brought to its end, whatever ends the server:
+Calls run one after the other in a worker thread. The event loop answers pings meanwhile, and two calls cannot
+enter two worktrees. A call that has begun runs to its end in both cases that end the server:
 
-* the end of standard input, or a client that does not read any more: the SDK cancels the call, which waits
-  for its thread, since a thread is never abandoned;
-* a signal: recorded, and taken once no call runs, by its default action. The thread that reads standard input
-  cannot be woken, so there is no other way out while a client keeps that open.
+* Standard input ends, or the client stops reading. The SDK cancels the call, which waits for its thread,
+  because anyio never abandons a thread.
+* A signal comes. The server records it, and ends by its default action once no call runs. Nothing can wake
+  the thread that reads standard input, so there is no other way to exit while a client keeps it open.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 def load() -> None:
-    """Load what the first call would: before privileges are given up, or we are installed anew."""
+    """Import all modules now: later, privileges are dropped, and an update may replace the files."""
     run(sleep, 0)
     load_all()
 
@@ -63,7 +63,7 @@ def serve(caller: Caller, told: Log) -> None:
     try:
         run(_serve, caller, told)
     except* (BrokenPipeError, ConnectionResetError):
-        told.event("client.left", "nobody reads the answers any more")
+        told.event("client.left", "the client does not read the answers any more")
 
 
 async def _serve(caller: Caller, told: Log) -> None:
@@ -114,13 +114,13 @@ def _described(tool: Tool) -> Described:
 
 
 def _called(tool: Tool, caller: Caller, given: dict[str, Any], told: Log) -> CallToolResult:
-    """Return the answer of a tool, or its error, which is one for the agent and none of the protocol."""
+    """Return the answer of a tool, or its error. The error is for the agent, not one of the protocol."""
     try:
         data = answer(tool, caller, given)
     except RalphError as error:
         return _failed(error)
-    except Exception as error:  # noqa: BLE001 -- a bug, or a disk: the next call may work all the same
-        failure = RalphError(f"ralph-wrap failed: {error!r}", "please report this, with what is on stderr")
+    except Exception as error:  # noqa: BLE001 -- after a bug or a disk error the next call may work
+        failure = RalphError(f"ralph-wrap failed: {error!r}", "please report this with the output on stderr")
         told.error("tool.failed", failure.message, tool=tool.name, traceback=traceback_of(error))
         return _failed(failure)
     text = TextContent(text=json.dumps(data, ensure_ascii=False))
@@ -128,7 +128,7 @@ def _called(tool: Tool, caller: Caller, given: dict[str, Any], told: Log) -> Cal
 
 
 def _failed(error: RalphError) -> CallToolResult:
-    # Names of files can hold anything, line ends included.
+    # A file name can hold any character, also a newline.
     lines = [one_line(f"{error.code}: {error.message}")]
     if error.hint:
         lines.append(one_line(f"hint: {error.hint}"))

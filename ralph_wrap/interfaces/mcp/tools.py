@@ -1,6 +1,6 @@
-"""The tools: how they are described to an agent, and the use cases that they call; nothing of the protocol.
+"""The tools: their descriptions for an agent, and the functions that they call. The protocol is elsewhere.
 
-They are those of ``ralph-wrap worktree enter``, ``exit`` and ``status``, with the same answers and errors.
+The tools are ``ralph-wrap worktree enter``, ``exit`` and ``status``, with the same answers and errors.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ if TYPE_CHECKING:
     from ralph_wrap.state.project import Project
 
 _TYPES: dict[Any, Any] = {str: "string", bool: "boolean", str | None: ["string", "null"]}
-"""JSON Schema's names."""
+"""The JSON Schema names of Python types."""
 
 _KINDS: dict[str, type] = {"string": str, "boolean": bool}
-"""Of arguments."""
+"""The Python types of arguments, by their JSON Schema names."""
 
 _IN_WORDS = {
     "ralph-wrap worktree exit --action keep": 'exit_worktree with action "keep"',
     "--action keep": 'action "keep"',
     "--discard-changes": "discard_changes: true",
 }
-"""What hints say to who types commands, and what an agent can do: nobody else has the session's name."""
+"""Commands in hints, and the tool calls that replace them for an agent, which cannot run these commands."""
 
 
 class Caller(NamedTuple):
-    """For whom the tools are.
+    """The client of the server.
 
     Attributes:
-        directory: the project that was named, absolute.
-        cwd: the directory that worktrees are entered from.
-        session: who enters and exits.
-        environ: our environment.
+        directory: the absolute path of the project.
+        cwd: the directory from which the agent enters worktrees.
+        session: the session that enters and exits.
+        environ: the server's environment.
 
     """
 
@@ -57,11 +57,11 @@ class Tool(NamedTuple):
     """One tool.
 
     Attributes:
-        name: what it is called by.
-        description: what an agent is told of it.
-        arguments: JSON Schemas by name; one without a default has to be given.
+        name: its name in the protocol.
+        description: its description for the agent.
+        arguments: JSON Schemas by name; an argument without a default is required.
         answer: JSON Schema of the answer.
-        call: does it.
+        call: the function that does the work.
         reads: it changes nothing.
 
     """
@@ -84,10 +84,10 @@ def answer(tool: Tool, caller: Caller, given: Mapping[str, Any]) -> dict[str, An
     """Call a tool and return its answer, in strings that can be written as UTF-8.
 
     Arguments:
-        given: its arguments, as they came.
+        given: the arguments that the client sent.
 
     Raises:
-        RalphError: it has refused or failed; the hint is for an agent.
+        RalphError: the tool refused or failed; the hint is for an agent.
 
     """
     try:
@@ -97,14 +97,14 @@ def answer(tool: Tool, caller: Caller, given: Mapping[str, Any]) -> dict[str, An
             error.hint = error.hint.replace(typed, called)
         raise
     return {
-        # Names of files are bytes.
+        # File names are bytes, which may not be UTF-8.
         name: value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
         for name, value in found.items()
     }
 
 
 def _checked(tool: Tool, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all arguments of a tool; a misspelt or mistyped one is never taken for its default."""
+    """Return all arguments of a tool; a wrong name or type is an error and never means the default."""
     kinds = {name: "|".join(kind.get("enum", [kind["type"]])) for name, kind in tool.arguments.items()}
     hint = f"arguments: {', '.join(f'{name}: {kind}' for name, kind in kinds.items()) or 'none'}"
     for name in given:
@@ -118,7 +118,7 @@ def _checked(tool: Tool, given: Mapping[str, Any]) -> dict[str, Any]:
         if (
             not isinstance(value, _KINDS[kind["type"]])
             or value not in kind.get("enum", [value])
-            or (isinstance(value, str) and not value.isprintable())  # no name of a file has a NUL
+            or (isinstance(value, str) and not value.isprintable())  # NUL for example: no file name has it
         ):
             raise UsageError(f"{tool.name}: {name} cannot be {value!r}", hint)
     defaults = {name: kind["default"] for name, kind in tool.arguments.items() if "default" in kind}
@@ -157,7 +157,7 @@ def _status(caller: Caller, place: Project) -> dict[str, Any]:
 
 def _inside(caller: Caller, place: Project) -> Path | None:
     if place.repository is not None:
-        with contextlib.suppress(RalphError, OSError):  # it is just being removed, or not ours any more
+        with contextlib.suppress(RalphError, OSError):  # another process removes it at this moment
             if there := entered(place, place.repository, caller.session):
                 return find(place.repository.common_dir, there[0])[0].path
     return None
@@ -181,13 +181,13 @@ TOOLS = (
     Tool(
         "enter_worktree",
         "Make a git worktree of this project to work in until exit_worktree: the directory"
-        " .ralph/worktrees/NAME on the new branch ralph/NAME, which begins at HEAD. What is not committed"
-        " stays where it is. The answer has the path; no tool can change the working directory of an agent,"
+        " .ralph/worktrees/NAME on the new branch ralph/NAME, which starts at HEAD. Uncommitted work"
+        " stays where it is. The answer has the path. No tool can change the working directory of an agent,"
         " so work at that path from then on. Only one at a time. Call it when the user asks for a worktree.",
         {
             "name": {
                 "type": "string",
-                "description": "Of the worktree: letters, digits, '-', '_' and single '.', no '/'.",
+                "description": "Name of the worktree: letters, digits, '-', '_' and single '.', no '/'.",
             },
             "tmux": {
                 "type": "boolean",
@@ -200,23 +200,23 @@ TOOLS = (
     ),
     Tool(
         "exit_worktree",
-        "Exit the worktree that enter_worktree has made in this session; work goes on in the directory"
-        " originalCwd of the answer. Never touches any other worktree: not one that was made by hand or by"
-        " another session, earlier ones included. Without an entered one it is a no-op: it says so, and"
-        " changes nothing. Call it only when the user asks to leave, or to end, the worktree. Its tmux"
-        " session is ended by remove, and left by keep: the answer names it. Then another can be entered.",
+        "Exit the worktree that enter_worktree has made in this session; continue in the directory"
+        " originalCwd of the answer. It never touches a worktree that a user or another session made,"
+        " earlier sessions included. If this session has entered no worktree, it is a no-op: it says so, and"
+        " changes nothing. Call it only when the user asks to leave, or to end, the worktree. remove ends"
+        " its tmux session, keep leaves it: the answer names it. Then you can enter another worktree.",
         {
             "action": {
                 "type": "string",
                 "enum": [action.value for action in Action],
-                "description": "keep: leave directory and branch as they are, to come back to. remove: delete"
-                " both, once the work is landed or given up.",
+                "description": "keep: leave directory and branch as they are, for later. remove: delete"
+                " both, once the work is merged or abandoned.",
             },
             "discard_changes": {
                 "type": "boolean",
                 "default": False,
                 "description": "Only for remove, which refuses, and lists what would be lost, while there are"
-                " uncommitted files or commits that the original branch lacks. Show that list to the user,"
+                " uncommitted files or commits that the original branch lacks. Show this list to the user,"
                 " and set this only if the user agrees to lose all of it.",
             },
         },
@@ -225,9 +225,9 @@ TOOLS = (
     ),
     Tool(
         "worktree_status",
-        "Tell whether work goes on in a linked git worktree: the one that was entered in this session, else"
-        " that of the directory that the server was started for; its path, its branch, and the path of the"
-        " main checkout. Changes nothing.",
+        "Report whether you work in a linked git worktree, with its path, its branch, and the path of the"
+        " main checkout. This is the worktree that this session has entered, else the one of the directory"
+        " for which the server was started. Changes nothing.",
         {},
         _object(
             {
@@ -242,4 +242,4 @@ TOOLS = (
         reads=True,
     ),
 )
-"""Every tool; the words for an agent follow those of the documented pair."""
+"""All tools; the descriptions follow those of the documented enter/exit pair."""

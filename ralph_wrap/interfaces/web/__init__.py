@@ -1,4 +1,4 @@
-"""A local page on which branches are reviewed, landed and dropped, and sessions watched and stopped.
+"""A local web page to review, merge and drop branches, and to watch and stop sessions.
 
 Importing ``server`` or ``static_report`` needs the extra ``web``.
 """

@@ -1,16 +1,17 @@
-"""Who may ask for a page: nobody but the browser of the person who was told the address.
+"""Access control: only a browser that opened the printed address gets a page.
 
-Every request goes through here first, and every answer on its way out. In this order:
+Every request and every answer passes through this module. It checks, in this order:
 
-* **Host** names this machine's loopback. Another name that leads here is an attack (DNS rebinding). The port
-  is not looked at: a tunnel has another one.
-* **Token.** The address that is printed has it in its query; whoever has it is given a cookie instead, and an
-  address that can be looked at. Cookies know no ports: any other server on this loopback, an agent's for one,
-  is sent those for 127.0.0.1. So this one is for a path that nobody can guess, and everything is below that.
-* **Origin.** What changes something is a POST, and comes from a page of ours: the browser says so by
-  ``Origin`` or ``Sec-Fetch-Site``. What another site embeds or opens is refused, too.
+* **Host** must name this machine's loopback. Another name for it is an attack (DNS rebinding). The port may
+  differ, because a tunnel has another one.
+* **Token.** The printed address has the token in its query. The server then sets a cookie and redirects to an
+  address without the token, so that the screen does not show it. Cookies ignore ports: the browser sends
+  those of 127.0.0.1 to any other server on this loopback, for example to one that an agent started. So the
+  cookie is valid only for a secret path, and all pages are below this path.
+* **Origin.** Each request that changes something is a POST from one of our pages. The browser proves it by
+  ``Origin`` or ``Sec-Fetch-Site``. Requests that another site embeds or opens are refused, too.
 
-What comes back is never kept, framed or mistaken for another type, and nothing in it runs but our own script.
+Browsers must not store or frame an answer, nor guess its type, and may run only our own script in it.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-"""Of every page (www.w3.org/TR/CSP3)."""
+"""The Content-Security-Policy of every page (www.w3.org/TR/CSP3)."""
 
 _HEADERS = {
     "Content-Security-Policy": POLICY,
@@ -51,15 +52,15 @@ _TOKEN_BYTES = 32
 
 
 class Gate:
-    """Lets requests through to the pages.
+    """Passes valid requests on to the pages.
 
     Arguments:
-        token: who knows it may come in.
-        read_only: nothing may be changed.
+        token: the secret that gives access.
+        read_only: refuse requests that change something.
 
     Attributes:
-        token: the same.
-        path: where all pages are; no other server that gets our cookie can know it.
+        token: the secret that gives access.
+        path: the secret path of all pages; no other server gets our cookie without it.
 
     """
 
@@ -71,12 +72,12 @@ class Gate:
         self.path = "/" + hashlib.sha256(b"path " + self._token).hexdigest()[:24]
 
     def before(self, app: ASGIApp) -> Gate:
-        """Stand before the pages, which are below :attr:`path`."""
+        """Return this gate in front of the pages, which are below :attr:`path`."""
         self._app = app
         return self
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or let it through."""
+        """Refuse a request, or pass it on to the pages."""
         assert scope["type"] == "http"
         assert self._app is not None
 
@@ -89,7 +90,7 @@ class Gate:
         await (answer or self._app)(scope, receive, send_with_headers)
 
     def _judge(self, scope: Scope) -> Response | None:
-        """Return the answer to who does not come in, or not yet; ``None`` for the others."""
+        """Return a refusal or the redirect to the pages; ``None`` for a request that may pass."""
         headers = Headers(scope=scope)
         hosts = headers.getlist("host")
         if len(hosts) != 1 or not _HOST.fullmatch(hosts[0].lower()):
@@ -122,12 +123,12 @@ class Gate:
 
 
 def new_token() -> str:
-    """Return a token that nobody can guess."""
+    """Return a random token of 256 bits."""
     return secrets.token_urlsafe(_TOKEN_BYTES)
 
 
 def _is_ours(headers: Headers, host: str, *, writes: bool) -> bool:
-    """Tell whether the browser says that a request came from a page of ours, or, to read, from a person."""
+    """Return whether a request came from one of our pages; to read, also from the address bar."""
     origin, site = headers.get("origin"), headers.get("sec-fetch-site")
     if writes:
         return (origin == f"http://{host}" or (origin is None and site == "same-origin")) and site in {

@@ -1,7 +1,7 @@
-"""What the buttons do: the same as the commands, with the same refusals.
+"""The buttons: each does the same as its command, with the same refusals.
 
-Each calls the use case of its command and keeps, as a note, what that has told. A session that is asked to
-stop may take its time: the page waits a moment, the asking goes on without it.
+Each button calls the function of its command, and keeps the logged messages as a note. A session may take
+long to stop. The page waits 3 s for it, and a thread waits on.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 _PATIENCE = 3.0  # seconds
 _ADDRESS = re.compile(r"(?:(?:branch|session)?\?[\w.~%=&+-]*)?", re.ASCII)
 
-_busy = threading.Lock()  # one after the other: what is refused depends on what the one before has done
+_busy = threading.Lock()  # one action at a time: a refusal depends on what the action before it did
 
 
 async def stop(site: Site, form: Form, told: Log) -> Note:
-    """Ask a session to end, and wait for a moment until it has."""
+    """Ask a session to end, and wait up to 3 s for its end."""
     [name] = form.get("id", [""])[:1]
     how = next((how for how in How if [how.value] == [*form.get("how", ())]), How.SOON)
     ended = asyncio.Event()
@@ -53,21 +53,21 @@ async def stop(site: Site, form: Form, told: Log) -> Note:
 
     def work() -> None:
         notes.append(_noted(lambda log: _stopped(site, name, how, log), told))
-        with suppress(RuntimeError):  # the server has ended meanwhile
+        with suppress(RuntimeError):  # the server has stopped meanwhile
             loop.call_soon_threadsafe(ended.set)
 
     threading.Thread(target=work, name="stop", daemon=True).start()
     try:
         await asyncio.wait_for(ended.wait(), _PATIENCE)
     except TimeoutError:
-        return Note("done", (f"session {name} is asked to stop: {_ASKED[how]}",))
+        return Note("done", (f"session {name} has a stop request: {_ASKED[how]}",))
     return notes[0]
 
 
 _ASKED = {
     How.AFTER_ITERATION: "it ends after this iteration",
-    How.SOON: "its agent is asked to end, then its work is saved",
-    How.NOW: "its agent is killed, then its work is saved",
+    How.SOON: "it asks its agent to end, then saves the work",
+    How.NOW: "it kills its agent, then saves the work",
 }
 
 
@@ -79,7 +79,7 @@ def _stopped(site: Site, name: str, how: How, log: Log) -> Note:
 
 
 async def merge(site: Site, form: Form, told: Log) -> Note:
-    """Land branches, or leave everything as it is and say why."""
+    """Land branches on the main branch, or change nothing and show the reason."""
     names = _names(form)
     way = next((way for way in merging.How if [way.value] == [*form.get("how", ())]), merging.How.MERGE)
     return await run_in_threadpool(_alone, lambda log: _landed(site, names, way, log), told)
@@ -95,7 +95,7 @@ def _landed(site: Site, names: Sequence[str], way: merging.How, log: Log) -> Not
         trust.implied(environ) or trust.is_approved(place.root, settings.commands, environ)
     ):
         raise UntrustedError(
-            "nobody has approved the check in .ralph/config.toml", "see and approve it: ralph-wrap trust"
+            "the check in .ralph/config.toml is not approved", "to see and approve it: ralph-wrap trust"
         )
     landed = merging.land(
         place,
@@ -126,7 +126,7 @@ def _landed(site: Site, names: Sequence[str], way: merging.How, log: Log) -> Not
 
 
 async def drop(site: Site, form: Form, told: Log) -> Note:
-    """Delete branches that are merged; what is not, only if that is asked for again."""
+    """Delete merged branches. An unmerged branch stays, and the answer has a button to delete it."""
     wanted = dropping.Wanted(tuple(_names(form)), False, False, None, force="force" in form)
     return await run_in_threadpool(_alone, lambda _: _dropped(site, wanted), told)
 
@@ -139,13 +139,13 @@ def _dropped(site: Site, wanted: dropping.Wanted) -> Note:
     lines = [f"{row.branch} dropped{_with(row.saved, row.branch)}" for row in gone]
     if not failures:
         names = [row.branch for row in gone]
-        return Note("done", tuple(lines), "", _again("restore", names, "Bring it back") if gone else None)
+        return Note("done", tuple(lines), "", _again("restore", names, "Restore") if gone else None)
     kept = [row.kept for row in rows if row.kept]
     names = [row.branch for row in rows if row.lost and not row.dropped]
     if not names or wanted.force:
         return Note("failed", (*kept, *lines), failures[0].hint)
-    label = "Drop it all the same" if len(names) == 1 else f"Drop these {len(names)} all the same"
-    hint = "what is dropped can be brought back for a while"
+    label = "Drop it anyway" if len(names) == 1 else f"Drop these {len(names)} anyway"
+    hint = "a dropped branch can be restored for some time"
     return Note("failed", (*kept, *lines), hint, _again("drop", names, label, force="1"))
 
 
@@ -154,7 +154,7 @@ def _with(saved: str | None, branch: str) -> str:
 
 
 async def restore(site: Site, form: Form, told: Log) -> Note:
-    """Bring dropped branches back."""
+    """Restore dropped branches."""
     names = _names(form)
     return await run_in_threadpool(_alone, lambda _: _restored(site, names), told)
 
@@ -172,12 +172,12 @@ def _names(form: Form) -> list[str]:
     """Return the branches that a form names.
 
     Raises:
-        UsageError: it names none.
+        UsageError: the form names no branch.
 
     """
     names = [unquote(name, errors="surrogateescape") for name in form.get("name", ())]
     if not names:
-        raise UsageError("no branch is selected", "select one in the table")
+        raise UsageError("no branch is selected", "select a branch in the table")
     return names
 
 
@@ -191,13 +191,13 @@ def _alone(work: Callable[[Log], Note], told: Log) -> Note:
 
 
 def _noted(work: Callable[[Log], Note], told: Log) -> Note:
-    """Do something, and return what was told of it."""
+    """Do some work, and return a note with its messages."""
     with _heard() as (log, lines):
         try:
             note = work(log)
         except RalphError as error:
             note = Note("failed", (error.message,), error.hint)
-        except Exception as error:  # noqa: BLE001 -- a bug: the next button may work all the same
+        except Exception as error:  # noqa: BLE001 -- a bug: the next button may work
             told.error("button.failed", f"ralph-wrap failed: {error!r}", traceback=traceback_of(error))
             note = Note("failed", (f"ralph-wrap failed: {error!r}",), "please report this")
         return note._replace(lines=(*note.lines, *lines()))
@@ -205,7 +205,7 @@ def _noted(work: Callable[[Log], Note], told: Log) -> Note:
 
 @contextmanager
 def _heard() -> Iterator[tuple[Log, Callable[[], list[str]]]]:
-    """Yield a log, and what returns the sentences that it has been told."""
+    """Yield a log, and a function that returns its messages."""
     descriptor = anonymous_file()
 
     def lines() -> list[str]:
@@ -220,11 +220,11 @@ def _heard() -> Iterator[tuple[Log, Callable[[], list[str]]]]:
 
 
 async def press(name: str, site: Site, form: Form, told: Log) -> str:
-    """Do what a button stands for, and return the address to go on at, which shows what became of it.
+    """Do the work of a button, and return the address of the page that shows the result.
 
     Arguments:
         name: one of :data:`BUTTONS`.
-        form: what was sent.
+        form: the fields that the browser sent.
 
     """
     try:
@@ -244,4 +244,4 @@ BUTTONS: dict[str, Callable[[Site, Form, Log], Awaitable[Note]]] = {
     "drop": drop,
     "restore": restore,
 }
-"""The buttons, by the addresses that they are sent to."""
+"""The buttons, by their addresses."""

@@ -1,4 +1,4 @@
-"""The pages and buttons at their addresses."""
+"""The addresses of the pages and buttons."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _LONGEST_FORM = 1 << 16  # bytes
 
 
 def application(site: Site, root: str, told: Log) -> ASGIApp:
-    """Return the pages.
+    """Return the ASGI application with all pages and buttons.
 
     Arguments:
-        root: the path that they are below.
+        root: the path of the first page; all others are below it.
 
     """
 
@@ -55,7 +55,7 @@ def application(site: Site, root: str, told: Log) -> ASGIApp:
                     body += piece
                     if len(body) > _LONGEST_FORM:
                         return PlainTextResponse("too long", 413)
-            except ClientDisconnect:  # half of a form is none
+            except ClientDisconnect:  # an incomplete form must do nothing
                 return PlainTextResponse("gone", 400)
             back = await actions.press(name, site, _form(body), told)
             return RedirectResponse(f"{root}/{back}", 303)
@@ -90,19 +90,19 @@ def _shown(site: Site, root: str, told: Log, name: str, template: str, query: di
     except RalphError as error:
         status = next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 500)
         return HTMLResponse(render("error.html", **frame, error=error), status)
-    except Exception as error:  # noqa: BLE001 -- a bug: the next page may work all the same
-        problem = RalphError(f"ralph-wrap failed: {error!r}", "please report this, with what is on stderr")
+    except Exception as error:  # noqa: BLE001 -- a bug: the next page may work
+        problem = RalphError(f"ralph-wrap failed: {error!r}", "please report this with the output on stderr")
         told.error("page.failed", problem.message, page=name, traceback=traceback_of(error))
         return HTMLResponse(render("error.html", **frame, error=problem), 500)
 
 
 def _query(query: bytes) -> dict[str, str]:
-    """Return what an address asks for; names of files may be any bytes."""
+    """Return the parameters of an address; a file name may hold any byte."""
     return dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True, errors="surrogateescape"))
 
 
 def _form(body: bytes) -> dict[str, list[str]]:
-    """Return what a form holds."""
+    """Return the fields of a form."""
     found: dict[str, list[Any]] = {}
     for name, value in parse_qsl(body.decode("latin-1"), keep_blank_values=True, errors="surrogateescape"):
         found.setdefault(name, []).append(value)

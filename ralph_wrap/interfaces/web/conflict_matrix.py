@@ -1,4 +1,4 @@
-"""The picture of which branches conflict with which: laid out here, drawn by a template."""
+"""The layout of the picture that shows conflicts between branches; a template draws it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ if TYPE_CHECKING:
 
     from ralph_wrap.commands.review import Row
 
-_MOST = 60  # branches on one picture
+_MOST = 60  # branches in one picture
 _CELL = 18
 _LABEL = 9.0  # width of a letter
 _LONGEST = 16  # letters of a label
 
 
 class Cell(NamedTuple):
-    """A coloured square: its place, what it stands for, and the words for it."""
+    """A coloured square: its place, its kind, and its words."""
 
     x: int
     y: int
@@ -33,7 +33,7 @@ class Label(NamedTuple):
 
 
 class Matrix(NamedTuple):
-    """A picture; ``left`` is what the labels need, ``omitted`` the branches that are not on it."""
+    """A picture; ``left`` is the width of the labels, ``omitted`` the number of branches left out."""
 
     labels: list[Label]
     cells: list[Cell]
@@ -44,7 +44,7 @@ class Matrix(NamedTuple):
 
 
 def matrix(rows: Sequence[Row]) -> Matrix | None:
-    """Return the picture of all branches that touch what others touch; ``None`` if none does."""
+    """Return the picture of all branches that conflict or overlap; ``None`` if there are none."""
     concerned = [row for row in rows if _weight(row)]
     if not concerned:
         return None
@@ -69,7 +69,7 @@ def matrix(rows: Sequence[Row]) -> Matrix | None:
 
 
 def _key(row: Row) -> str:
-    """Return the word by which rows name each other."""
+    """Return the name by which other rows refer to a row."""
     return row.id or row.branch
 
 

@@ -1,4 +1,4 @@
-"""What pages show of the difference between two trees."""
+"""The difference between two trees as the pages show it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from ralph_wrap.git import Git
     from ralph_wrap.git.patch import Change
 
-_FILES = 300  # of which a page has at least the names
-_OPENED = 30  # files that are shown at once
-_LINES = 1000  # changed lines in them, all together
-_ROWS = 600  # of one file, until more are asked for
+_FILES = 300  # files of which a page shows at least the names
+_OPENED = 30  # files that a page shows with their lines at first
+_LINES = 1000  # changed lines in all these files together
+_ROWS = 600  # rows of one file, until the user loads more
 _BIGGEST = 8 << 20  # bytes of a file that is compared line by line
-_NAMES = 100_000  # letters of all their names, which one command line has to take
+_NAMES = 100_000  # characters of all their names, which must fit on one command line
 _CONTEXT = 3
 
 _WORDS = {"A": "added", "D": "deleted", "M": "changed", "R": "renamed", "T": "changed its kind"}
@@ -29,12 +29,12 @@ class FileView(NamedTuple):
     """One file.
 
     Attributes:
-        change: what differs.
-        word: the same for people.
-        note: why there are no lines.
-        part: its first rows, ``None`` if they are yet to be loaded, or there are none.
+        change: the change of the file.
+        word: the kind of change in a word for people.
+        note: the reason why there are no lines.
+        part: its first rows, ``None`` if there are none, or the page loads them later.
         old: object id of the tree or commit before.
-        new: the same after.
+        new: object id of the tree or commit after.
 
     """
 
@@ -47,13 +47,13 @@ class FileView(NamedTuple):
 
 
 class DiffView(NamedTuple):
-    """What differs between two trees.
+    """The differences between two trees.
 
     Attributes:
-        files: the first ones.
-        omitted: how many there are besides.
-        added: lines in all of them.
-        deleted: the same.
+        files: the first changed files.
+        omitted: the number of further changed files.
+        added: the number of added lines in all files.
+        deleted: the number of deleted lines in all files.
         old: object id.
         new: object id.
 
@@ -68,16 +68,16 @@ class DiffView(NamedTuple):
 
 
 def diff(git: Git, old: str, new: str, *, lines: int = _LINES, whole: bool = False) -> DiffView:
-    """Return what differs between two trees or commits.
+    """Return the differences between two trees or commits.
 
     Arguments:
         old: object id.
         new: object id.
-        lines: how many changed lines are shown at once.
-        whole: a page that cannot load more: as many files as its lines allow.
+        lines: the maximum number of changed lines to show at first.
+        whole: the page cannot load more later, so only *lines* limits the number of files with lines.
 
     Raises:
-        GitError: one of them is not there.
+        GitError: the repository lacks one of them.
 
     """
     changes = patch.changes(git, old, new)
@@ -99,16 +99,16 @@ def diff(git: Git, old: str, new: str, *, lines: int = _LINES, whole: bool = Fal
 
 
 def one_file(git: Git, old: str, new: str, paths: Sequence[str], begin: int) -> FileView | None:
-    """Return one file, from some row on; ``None`` if it does not differ.
+    """Return the rows of one file from *begin* on; ``None`` if the file does not differ.
 
     Arguments:
         old: object id of a tree or commit.
-        new: the same.
-        paths: its name, and the one before if it was renamed.
+        new: object id of a tree or commit.
+        paths: its name, and its old name if it was renamed.
         begin: the first row.
 
     Raises:
-        GitError: one of the trees is not there.
+        GitError: the repository lacks one of the trees.
 
     """
     found = [change for change in patch.changes(git, old, new, paths) if change.path == paths[0]]
@@ -124,7 +124,7 @@ def one_file(git: Git, old: str, new: str, paths: Sequence[str], begin: int) -> 
 
 
 def _opened(changes: Sequence[Change], notes: dict[Change, str], lines: int, most: int) -> frozenset[Change]:
-    """Return the files that are shown at once: in their order, as long as they are not too much."""
+    """Return the files that the page shows with lines at first: the first ones, within all limits."""
     opened: list[Change] = []
     names = _NAMES
     for change in changes:
@@ -136,7 +136,7 @@ def _opened(changes: Sequence[Change], notes: dict[Change, str], lines: int, mos
 
 
 def _notes(git: Git, changes: Sequence[Change]) -> dict[Change, str]:
-    """Return why files are not shown line by line, empty for those that are."""
+    """Return for each file why the page does not show its lines; empty if it does."""
     sizes = patch.sizes(git, {oid for change in changes for oid in change.objects})
     return {change: _note(change, [sizes.get(oid) for oid in change.objects]) for change in changes}
 
@@ -146,7 +146,7 @@ def _note(change: Change, sizes: Sequence[int | None]) -> str:
     if change.added is None:
         return f"binary, {_bytes(known[0])} before, {_bytes(known[1])} after"
     if max(known) > _BIGGEST:
-        return f"too big to be shown here: {_bytes(max(known))}"
+        return f"too big to show here: {_bytes(max(known))}"
     if not change.lines and change.modes[0] != change.modes[1] and change.status not in "AD":
         return f"mode {change.modes[0]} → {change.modes[1]}"
     if not change.lines:

@@ -1,4 +1,4 @@
-"""Text that agents have written, as a page may show it: it is hostile until it went through here."""
+"""Makes text from agents safe for a page; such text is hostile until this module has escaped it."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from markupsafe import Markup, escape
 _HARMLESS = re.compile(r"[\t\n -~]*")
 # ECMA-48: CSI, OSC and the like with their ends, and two-letter sequences.
 _TERMINAL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")
-_FIRST_BYTE, _LAST_BYTE = 0xDC80, 0xDCFF  # how Python keeps a byte that is no UTF-8 (PEP 383)
+_FIRST_BYTE, _LAST_BYTE = 0xDC80, 0xDCFF  # surrogates that stand for bytes that are not UTF-8 (PEP 383)
 
 
 def visible(text: str) -> str:
-    """Return text in which nothing is unseen: controls, marks of direction, bytes that are no UTF-8."""
+    """Return text in which control characters, direction marks and bytes that are not UTF-8 are visible."""
     if _HARMLESS.fullmatch(text):
         return text
     return "".join(c if c.isprintable() or c in "\t\n" else _name(c) for c in text)
 
 
 def shown(text: str) -> Markup:
-    """Return the same as HTML in which what stands for something else looks different."""
+    """Return visible text as HTML that marks the replaced characters."""
     escaped = str(escape(text))
     if _HARMLESS.fullmatch(escaped):
         return Markup(escaped)  # noqa: S704 -- escaped above
@@ -33,25 +33,25 @@ def shown(text: str) -> Markup:
 
 
 def finalize(value: Any) -> Any:
-    """Make whatever a template prints visible; Jinja escapes it afterwards."""
+    """Make each value that a template prints visible; Jinja escapes it afterwards."""
     if isinstance(value, Markup):
         return value
     return visible(value) if isinstance(value, str) else value
 
 
 def quoted(name: str) -> str:
-    """Return a name of a branch or file as a part of a query, whatever its bytes are."""
+    """Return a branch or file name, which may hold any byte, as a part of a query."""
     return quote(name, safe="", errors="surrogateescape")
 
 
 def plain(output: bytes) -> str:
-    """Return what a terminal would show of some output, more or less: without colours and movements."""
+    """Return output roughly as a terminal shows it, without colours and cursor movements."""
     text = output.decode("utf-8", "surrogateescape").replace("\r\n", "\n").replace("\r", "\n")
     return _TERMINAL.sub("", text)
 
 
 def _name(letter: str) -> str:
-    """Return the notation of a character that is not to be seen."""
+    """Return the notation of an invisible character."""
     number = ord(letter)
     if _FIRST_BYTE <= number <= _LAST_BYTE:
         return f"⟨{number - 0xDC00:02X}⟩"

@@ -1,4 +1,4 @@
-"""What became of what was asked for: kept until the page that is shown next."""
+"""The results of buttons, kept for the next page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MOST = 50
 
 
 class Again(NamedTuple):
-    """What may be asked for after a refusal: where it is sent, what with, and the words on the button."""
+    """A further button below a result: its action, its form fields, and its label."""
 
     action: str
     fields: tuple[tuple[str, str], ...]
@@ -19,7 +19,7 @@ class Again(NamedTuple):
 
 
 class Note(NamedTuple):
-    """What to tell: ``done`` or ``failed``, one or more lines, what to do about it."""
+    """A result: ``done`` or ``failed``, one or more lines, and what the user can do next."""
 
     kind: str
     lines: tuple[str, ...]
@@ -28,7 +28,7 @@ class Note(NamedTuple):
 
 
 class Notes:
-    """The latest ones, each under a name that stands in an address."""
+    """The latest notes, each by a name that is part of an address."""
 
     def __init__(self) -> None:
         self._notes: OrderedDict[str, Note] = OrderedDict()
@@ -44,6 +44,6 @@ class Notes:
         return name
 
     def get(self, name: str) -> Note | None:
-        """Return a note, ``None`` if there is none of that name."""
+        """Return a note, ``None`` if none has this name."""
         with self._lock:
             return self._notes.get(name)

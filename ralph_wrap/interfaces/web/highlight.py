@@ -1,4 +1,4 @@
-"""Syntax colours: which letters of a line are a keyword, a string, a comment."""
+"""Syntax colours: the keywords, strings and comments of a line."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from pygments.lexer import Lexer
     from pygments.token import _TokenType
 
-_LONGEST = 2000  # characters of a line; more is not shown
-_WIDEST = 400  # characters of a line that is coloured: some lexers are slow on long ones
+_LONGEST = 2000  # characters of a line; the page does not show more
+_WIDEST = 400  # characters of a line with colours: some lexers are slow on longer ones
 _PATIENCE = 0.5  # seconds for all colours of a page
 
 _CLASSES: dict[_TokenType, str] = {
@@ -42,18 +42,18 @@ _CLASSES: dict[_TokenType, str] = {
 
 
 class Painter:
-    """Colours the lines of one page; once that has taken long enough, the rest stays plain."""
+    """Colours the lines of one page for 0.5 s; later lines stay plain."""
 
     def __init__(self) -> None:
         self._left = _PATIENCE
         self._lexers: dict[str, Lexer | None] = {}
 
     def paint(self, path: str, lines: Sequence[str]) -> list[Markup]:
-        """Return lines that follow each other as HTML.
+        """Return consecutive lines as HTML.
 
         Arguments:
-            path: of the file, by which its language is known: what is in it is never asked.
-            lines: without their ends.
+            path: the path of the file; its name alone decides the language, never its content.
+            lines: the lines without their ends.
 
         """
         cut = [_cut(line) for line in lines]
@@ -86,7 +86,7 @@ def _painted(lexer: Lexer, lines: Sequence[str]) -> list[Markup]:
             if part:
                 escaped = shown(part)
                 rows[-1].append(f'<i class="{name}">{escaped}</i>' if name else escaped)
-    if len(rows) != len(lines):  # a lexer that has lost or made a line: what is shown must be what is there
+    if len(rows) != len(lines):  # a lexer has dropped or added a line: the page must show the true text
         return [shown(line) for line in lines]
     return [Markup("".join(row)) for row in rows]  # noqa: S704 -- every part went through shown()
 
@@ -100,5 +100,5 @@ def _class_of(kind: _TokenType | None) -> str:
 
 
 def _cut(line: str) -> str:
-    line = line.replace("\r", "␍")  # the lexers take one for the end of a line
+    line = line.replace("\r", "␍")  # lexers read \r as the end of a line
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}… ({len(line)} characters)"

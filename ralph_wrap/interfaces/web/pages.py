@@ -1,4 +1,4 @@
-"""What stands on each page; how it looks stands in the templates."""
+"""The data of each page; the templates decide how it looks."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ if TYPE_CHECKING:
     from ralph_wrap.state.inventory import Found
     from ralph_wrap.state.project import Project
 
-_PATIENCE = 0.4  # seconds that a page waits for its rows; what is slower comes with the next one
+_PATIENCE = 0.4  # seconds that a page waits for its rows; slower rows come with its next reload
 _COMMITS = 100  # on a page
 _TAIL = 12  # lines of output of each live session
-_LONG_TAIL = 200  # of the one that a page is about
+_LONG_TAIL = 200  # lines of output on the page of a session
 _OID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
 class Site(NamedTuple):
-    """What the pages are about.
+    """The project that the pages show.
 
     Attributes:
         place: the project.
-        environ: our environment.
-        facts: about its branches.
-        notes: what became of what was asked for.
+        environ: the server's environment.
+        facts: the compared branches.
+        notes: the results of buttons.
         read_only: there are no buttons.
-        stopped: tells whether a signal has come.
+        stopped: returns whether a signal has come.
 
     """
 
@@ -63,7 +63,7 @@ class Site(NamedTuple):
 
 
 class Live(NamedTuple):
-    """A session that is not finished, and the end of what its agent has printed."""
+    """A session that is not finished, its age in seconds, and the end of its agent's output."""
 
     found: Found
     age: int | None
@@ -71,7 +71,7 @@ class Live(NamedTuple):
 
 
 def overview(site: Site, query: Mapping[str, str]) -> dict[str, Any]:
-    """Return what stands on the first page."""
+    """Return the data of the first page."""
     known = site.facts.get(_PATIENCE)
     shown: Listing | None = None
     picture = None
@@ -90,7 +90,7 @@ def overview(site: Site, query: Mapping[str, str]) -> dict[str, Any]:
 
 
 def live(site: Site, _: Mapping[str, str]) -> dict[str, Any]:
-    """Return the part of the first page that is loaded again and again."""
+    """Return the data of the part of the first page that the script reloads."""
     return {"live": lives(site)}
 
 
@@ -108,10 +108,10 @@ def lives(site: Site) -> list[Live]:
 
 
 def branch(site: Site, query: Mapping[str, str]) -> dict[str, Any]:
-    """Return what stands on the page of a branch: what it has that the main branch lacks.
+    """Return the data of the page of a branch: its commits and changes that the main branch lacks.
 
     Raises:
-        NotFoundError: there is no such branch.
+        NotFoundError: the branch does not exist.
 
     """
     one, main = _branch(site, query)
@@ -136,10 +136,10 @@ def branch(site: Site, query: Mapping[str, str]) -> dict[str, Any]:
 
 
 def saved(site: Site, query: Mapping[str, str]) -> dict[str, Any]:
-    """Return what stands on the page of saved work: what was not committed.
+    """Return the data of the page of saved work, which was uncommitted.
 
     Raises:
-        NotFoundError: there is no such branch, or none of its work was saved.
+        NotFoundError: the branch does not exist, or has no saved work.
 
     """
     one, _ = _branch(site, query)
@@ -149,10 +149,10 @@ def saved(site: Site, query: Mapping[str, str]) -> dict[str, Any]:
 
 
 def against(site: Site, query: Mapping[str, str]) -> dict[str, Any]:
-    """Return what stands on the page of two branches held against each other, or of one iteration.
+    """Return the data of the page that compares two branches, or shows one iteration.
 
     Raises:
-        NotFoundError: there is no such branch or iteration.
+        NotFoundError: a branch or the iteration does not exist.
 
     """
     name, other = query.get("name", ""), query.get("other", "")
@@ -167,10 +167,10 @@ def against(site: Site, query: Mapping[str, str]) -> dict[str, Any]:
 
 
 def commit(site: Site, query: Mapping[str, str]) -> dict[str, Any]:
-    """Return what stands on the page of a commit.
+    """Return the data of the page of a commit.
 
     Raises:
-        NotFoundError: there is no such commit.
+        NotFoundError: the commit does not exist.
 
     """
     oid = _oid(query, "id")
@@ -183,31 +183,31 @@ def commit(site: Site, query: Mapping[str, str]) -> dict[str, Any]:
 
 
 def file(site: Site, query: Mapping[str, str]) -> dict[str, Any]:
-    """Return one file of a difference.
+    """Return the data of one file of a difference.
 
     Raises:
-        NotFoundError: it does not differ.
+        NotFoundError: the file does not differ.
 
     """
     old, new = _oid(query, "old"), _oid(query, "new")
     paths = [name for name in (query.get("path", ""), query.get("before", "")) if name]
     if not paths:
-        raise UsageError("no file is named", "an address of a page has it")
+        raise UsageError("the address names no file", "open the file from the page of its branch")
     try:
         view = diff_view.one_file(site.git, old, new, paths, _number(query, "from"))
     except GitError as error:
-        raise NotFoundError(f"{old[:12]} or {new[:12]} is not there: {error.message}") from None
+        raise NotFoundError(f"{old[:12]} or {new[:12]} does not exist: {error.message}") from None
     if view is None:
         raise NotFoundError(f"{paths[0]} does not differ between {old[:12]} and {new[:12]}")
     return {"view": view}
 
 
 def session(site: Site, query: Mapping[str, str]) -> dict[str, Any]:
-    """Return what stands on the page of a session.
+    """Return the data of the page of a session.
 
     Raises:
-        UsageError: the name is no id.
-        NotFoundError: there is no such session.
+        UsageError: the name is not an id.
+        NotFoundError: the session does not exist.
 
     """
     found = inventory.find(site.place, site.environ, query.get("id", ""))
@@ -257,7 +257,7 @@ def main_of(site: Site) -> Main | None:
 
 
 def _origin(site: Site, one: Branch, main: Main | None) -> tuple[str, str]:
-    """Return the commit that a branch's work began at, and the words for it; the empty tree, and no words."""
+    """Return the commit from which a branch started, with words; without one the empty tree, and no words."""
     if one.only_saved:
         return _parent(site, one.tip), ""
     there = main and compare.merge_base(site.git, main.tip, one.tip)
@@ -289,11 +289,11 @@ def _commit(site: Site, oid: str) -> LogEntry:
 
 
 def _commits_of(site: Site, name: str | None, base: str | None) -> list[LogEntry]:
-    """Return the commits on a session's branch; record and branch may be anything by now."""
+    """Return the commits on a session's branch; an agent may have changed the record and the branch."""
     if name is None or base is None or not _OID.fullmatch(base) or site.place.repository is None:
         return []
     ref = f"{branches.HEADS}{name}"
-    tip = git.refs(site.git, ref).get(ref)  # as a pattern it may match others
+    tip = git.refs(site.git, ref).get(ref)  # the ref is a pattern for git, and may match others
     try:
         return patch.history(site.git, tip, [base], _COMMITS) if tip else []
     except GitError:
@@ -303,7 +303,7 @@ def _commits_of(site: Site, name: str | None, base: str | None) -> list[LogEntry
 def _oid(query: Mapping[str, str], word: str) -> str:
     oid = query.get(word, "")
     if not _OID.fullmatch(oid):
-        raise UsageError(f"{word}: not an object id", "an address of a page has it in full")
+        raise UsageError(f"{word}: not an object id", "open the commit from the page of its branch")
     return oid
 
 

@@ -1,7 +1,7 @@
-"""The rows of ``review``, compared anew only when something has changed, and while nobody waits for them.
+"""The cached rows of ``review``; a thread compares the branches again when something has changed.
 
-Comparing a thousand branches takes seconds. So it is done by a thread of its own, a page waits for a moment
-only, and shows what it has: the rows of before, or none yet, and comes again.
+To compare a thousand branches takes seconds. So a page waits only a moment for the thread. Then it shows the
+old rows, or none, and reloads itself.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     from ralph_wrap.state.project import Project
     from ralph_wrap.system.log import Log
 
-_OLDEST = 60.0  # seconds; a session that was killed changes no file
+_OLDEST = 60.0  # seconds; the kill of a session changes no file
 _OLDEST_PROBLEM = 2.0
 
 
 class Known(NamedTuple):
-    """What is known by now: the review, ``None`` if there is none yet; whether it is of this moment."""
+    """The latest review, ``None`` if there is none yet, and whether it is up to date."""
 
     review: Review | None
     fresh: bool
 
 
 class Facts:
-    """What is known of a project's branches."""
+    """The reviewed branches of a project."""
 
     def __init__(self, place: Project, environ: Mapping[str, str], told: Log) -> None:
         self._place = place
@@ -50,15 +50,15 @@ class Facts:
         self._busy = False
 
     def start(self) -> None:
-        """Compare the branches before anybody asks."""
+        """Compare the branches before the first page needs them."""
         with self._changed:
             self._start()
 
     def get(self, patience: float) -> Known:
-        """Return what is known by now.
+        """Return the latest review.
 
         Arguments:
-            patience: seconds to wait at most for what is of this moment.
+            patience: the maximum time to wait for an up-to-date review, in seconds.
 
         Raises:
             RalphError: the branches cannot be read.
@@ -85,14 +85,14 @@ class Facts:
         return self._state == state and time.monotonic() - self._at < oldest
 
     def _look(self) -> object:
-        """Return what changes whenever the rows may."""
+        """Return a value that differs if the rows may have changed."""
         homes = list(project.registries(self._place, self._environ))
         directories = [files.state(path) for home in homes for path in (home.agents, home.sessions)]
         refs, head = None, None
         if self._place.repository is not None:
             where = self._place.git(self._environ)
             refs = hash(tuple(git.refs(where, "refs/heads", "refs/remotes").items()))
-            head = files.state(self._place.repository.common_dir / "HEAD")  # tells what the main branch is
+            head = files.state(self._place.repository.common_dir / "HEAD")  # names the main checkout's branch
         run = self._place.root / project.RUN
         notes = [files.state(path) for path in (run.parent / "config.toml", run / "checks.json")]
         return refs, head, *notes, *directories
@@ -104,9 +104,9 @@ class Facts:
             found = review.look(self._place, self._environ)
         except RalphError as error:
             problem = error
-        except Exception as error:  # noqa: BLE001 -- a bug: a page must say so, and the next one try again
+        except Exception as error:  # noqa: BLE001 -- a bug: a page must show it, and the next one try again
             problem = RalphError(
-                f"ralph-wrap failed: {error!r}", "please report this, with what is on stderr"
+                f"ralph-wrap failed: {error!r}", "please report this with the output on stderr"
             )
             self._told.error("review.failed", problem.message, traceback=traceback_of(error))
         with self._changed:

@@ -1,7 +1,7 @@
 """Serve the pages on this machine's loopback until a signal comes.
 
-What has been asked for is brought to its end first: a second signal does not wait for it. The signal's own
-default action ends the process then, so that whoever started it sees what ended it.
+After the first signal the server completes the open requests; a second signal cuts them short. Then the
+signal's default action ends the process, so that its parent process sees the signal.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
     from ralph_wrap.system.log import Log
 
 HOST = "127.0.0.1"
-"""The only address that it listens on."""
+"""The only address on which the server listens."""
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _QUEUE = 128  # connections that wait to be accepted
 
 
 def load() -> None:
-    """Load what the first page or button would: before privileges are given up, or we are installed anew."""
+    """Import all modules now: later, privileges are dropped, and an update may replace the files."""
     templates.load()
     load_all()
     asyncio.run(run_in_threadpool(lambda: None))
@@ -62,12 +62,12 @@ def serve(
     """Serve the pages of a project until a signal ends the process.
 
     Arguments:
-        port: to listen on; 0 is any that is free.
-        read_only: without buttons.
-        announce: told the address, once somebody who opens it is heard.
+        port: the port to listen on; 0 takes any free port.
+        read_only: show no buttons.
+        announce: called with the address once the server accepts connections.
 
     Raises:
-        RalphError: the port cannot be had, or there is no repository.
+        RalphError: the server cannot listen on the port, or there is no repository.
 
     """
     gate = Gate(new_token(), read_only=read_only)
@@ -83,7 +83,7 @@ def serve(
             lifespan="off",
             interface="asgi3",
             log_config=None,
-            log_level="error",  # what a browser sends by mistake is nobody's business
+            log_level="error",  # a malformed request of a browser is not worth a message
             access_log=False,
             server_header=False,
             proxy_headers=False,
@@ -99,11 +99,11 @@ def serve(
 
 
 class _Ending:
-    """The signals so far: plain values, since a lock that a handler takes is in the way of the next signal's.
+    """The signals so far, in plain values: with a lock, a handler could block the handler of the next signal.
 
     Attributes:
-        first: which one came first.
-        count: how many.
+        first: the number of the first signal.
+        count: the number of signals.
 
     """
 
@@ -113,11 +113,11 @@ class _Ending:
 
 
 class _Server(uvicorn.Server):
-    """A server that a signal ends, and that leaves it to others to end the process by it.
+    """A server that stops at a signal; :func:`serve` then ends the process by this signal.
 
     Arguments:
         config: see :class:`uvicorn.Config`.
-        ending: where signals are noted.
+        ending: the record of the signals.
 
     """
 
@@ -126,14 +126,14 @@ class _Server(uvicorn.Server):
         self._ending = ending
 
     def heed_signals(self) -> None:
-        """End by signals from now on, but for those that are ignored (as under ``nohup``)."""
+        """Stop at signals from now on, except for ignored ones (as under ``nohup``)."""
         for number in _ENDING:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, self._note)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Do nothing: that was done before the address was told."""
+        """Do nothing: :meth:`heed_signals` installed the handlers before the address was printed."""
         yield
 
     def _note(self, number: int, _: FrameType | None) -> None:
@@ -151,8 +151,8 @@ def _listening(port: int) -> Iterator[socket.socket]:
     except OSError as error:
         kind = RalphError if isinstance(error, PermissionError) else ConflictError
         raise kind(
-            f"port {port} of {HOST} cannot be had: {os.strerror(error.errno or 0)}",
-            "--port 0 takes a free one",
+            f"cannot listen on port {port} of {HOST}: {os.strerror(error.errno or 0)}",
+            "--port 0 takes a free port",
         ) from None
     with listening:
         yield listening

@@ -1,4 +1,4 @@
-"""A file's differences as two columns: what was, and what is."""
+"""A file's differences as two columns: the old lines and the new lines."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class Side(NamedTuple):
     """One cell of a row.
 
     Attributes:
-        number: of the line, ``None`` where there is none.
+        number: the line number, ``None`` for an empty cell.
         kind: ``same``, ``del``, ``add`` or ``none``.
-        text: the line; HTML once it is painted.
-        cut: the file ends with it, and without the end of a line.
+        text: the line; HTML after it got its colours.
+        cut: the line is the last one of the file, and has no newline.
 
     """
 
@@ -30,7 +30,7 @@ class Side(NamedTuple):
 
 
 class Line(NamedTuple):
-    """One row: what was and what is, or the heading of a hunk."""
+    """One row: the old and the new line, or the heading of a hunk."""
 
     old: Side
     new: Side
@@ -38,7 +38,7 @@ class Line(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Some rows of a file, and where the next ones begin; ``None`` if there are none."""
+    """Some rows of a file, and the number of the next row; ``None`` if there is none."""
 
     rows: list[Line]
     more: int | None
@@ -52,7 +52,7 @@ def side_by_side(path: str, hunks: Sequence[Hunk], painter: Painter, begin: int,
 
     Arguments:
         begin: the first row, counted from 0.
-        limit: how many at most.
+        limit: the maximum number of rows.
 
     """
     found = list(islice(_rows(hunks), begin, begin + limit + 1))
@@ -67,7 +67,7 @@ def _rows(hunks: Sequence[Hunk]) -> Iterator[Line]:
 
 
 def _paired(hunk: Hunk) -> Iterator[Line]:
-    """Yield a hunk's rows; what was deleted stands beside what was added in its place."""
+    """Yield a hunk's rows, with deleted lines beside the added lines that replace them."""
     old, new = hunk.old, hunk.new
     deleted: list[Side] = []
     added: list[Side] = []
@@ -97,7 +97,7 @@ def _pairs(deleted: list[Side], added: list[Side]) -> Iterator[Line]:
 
 
 def _painted(path: str, rows: Sequence[Line], painter: Painter) -> Iterator[Line]:
-    """Yield rows with colours; what follows each other on one side is read together."""
+    """Yield rows with colours; the lexer gets the consecutive lines of one side as one text."""
     begin = 0
     ends = [number for number, row in enumerate(rows) if row.heading] + [len(rows)]
     for end in ends:

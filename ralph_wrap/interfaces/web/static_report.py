@@ -1,4 +1,4 @@
-"""The branches as one file that needs nothing else: no script, nothing that is loaded from anywhere."""
+"""The branches as one HTML file without scripts, which loads no other file."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from ralph_wrap.system.log import Log
 
 _LINES = 1500  # changed lines of one branch
-_ALL_LINES = 30_000  # of all branches: some 10 MB
-_BRANCHES = 200  # that are compared line by line
+_ALL_LINES = 30_000  # changed lines of all branches: some 10 MB
+_BRANCHES = 200  # branches that are compared line by line
 _COMMITS = 50
 
 
 class Section(NamedTuple):
-    """One branch: its row, the commits that the main branch lacks, its differences and those not committed.
+    """One branch: its row, the commits that the main branch lacks, its differences and its saved work.
 
-    Without differences it is merged, or the page is full (*omitted*).
+    A branch without differences is merged, or the page is full (*omitted*).
     """
 
     row: Row
@@ -48,10 +48,10 @@ class Section(NamedTuple):
 
 
 def page(place: Project, environ: Mapping[str, str], found: Review, rows: Sequence[Row], told: Log) -> bytes:
-    """Return the file.
+    """Return the content of the file.
 
     Arguments:
-        rows: which of them, in which order.
+        rows: the rows to show, in order.
 
     Raises:
         RalphError: there is no repository.
@@ -89,7 +89,7 @@ def page(place: Project, environ: Mapping[str, str], found: Review, rows: Sequen
 
 
 def _section(where: Git, one: Branch, row: Row, found: Review, lines: int) -> Section:
-    """Return a branch as far as it can be read: nothing stops the others from being shown."""
+    """Return the section of a branch; an error in one branch must not hide the others."""
     try:
         commits: list[LogEntry] = []
         diff = saved = None
@@ -111,19 +111,19 @@ def _section(where: Git, one: Branch, row: Row, found: Review, lines: int) -> Se
 def write(
     place: Project, environ: Mapping[str, str], found: Review, rows: Sequence[Row], told: Log, path: Path
 ) -> None:
-    """Write the file, or leave the one that is there as it is.
+    """Write the file, or leave an existing file as it is.
 
     Arguments:
-        rows: which of them, in which order.
+        rows: the rows to show, in order.
         path: the file; its directory exists.
 
     Raises:
-        RalphError: it cannot be written.
+        RalphError: the file cannot be written.
 
     """
     content = page(place, environ, found, rows, told)
     try:
         replace(path, content, sync=False)
     except OSError as error:
-        raise RalphError(f"{path} cannot be written: {error.strerror}", "name a file that can be") from None
+        raise RalphError(f"cannot write {path}: {error.strerror}", "name another file") from None
     told.event("page.written", f"{path} shows {len(rows)} branches")

@@ -1,4 +1,4 @@
-"""The table of branches: which rows, in which order, on which page."""
+"""The rows of the table of branches: selected, sorted and divided into pages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from ralph_wrap.commands.review import Row
 
-_ROWS = 200  # on a page: a browser lays out more of them noticeably slower
+_ROWS = 200  # rows of a page: browsers are noticeably slower with more
 
 SORTS: dict[str, Callable[[Row], Any]] = {
     "branch": lambda row: row.branch,
@@ -21,7 +21,7 @@ SORTS: dict[str, Callable[[Row], Any]] = {
     "conflicts": lambda row: (bool(row.conflicts_main), len(row.conflicts or ())),
     "overlaps": lambda row: len(row.overlaps or ()),
 }
-"""What a table can be sorted by, and how; behind ``-`` it is downwards."""
+"""The sort keys of the table, by name; ``-`` before a name reverses the order."""
 
 FILTERS: dict[str, Callable[[Row], bool]] = {
     "all": lambda _: True,
@@ -30,21 +30,21 @@ FILTERS: dict[str, Callable[[Row], bool]] = {
     "conflicting": lambda row: bool(row.conflicts_main or row.conflicts),
     "saved": lambda row: bool(row.saved),
 }
-"""Which rows a table can be limited to."""
+"""The filters of the table, by name."""
 
 
 class Listing(NamedTuple):
-    """What a table shows.
+    """The content of a table.
 
     Attributes:
-        rows: on this page.
-        found: how many there are on all pages.
-        total: how many branches there are.
-        page: the number of this one, from 0.
-        pages: how many there are.
-        sort: what the rows are sorted by.
-        only: which rows they are.
-        words: that are looked for in names.
+        rows: the rows on this page.
+        found: the number of rows on all pages.
+        total: the number of branches.
+        page: the number of this page, from 0.
+        pages: the number of pages.
+        sort: the name of the sort key.
+        only: the name of the filter.
+        words: the search words for names.
 
     """
 
@@ -59,7 +59,7 @@ class Listing(NamedTuple):
 
 
 def listing(rows: Sequence[Row], query: Mapping[str, str]) -> Listing:
-    """Return what an address asks for; what it asks for by mistake is as if it had not."""
+    """Return the rows for the parameters of an address; an invalid parameter counts as missing."""
     sort, only, words = query.get("sort", ""), query.get("only", ""), query.get("find", "").strip()
     if sort.removeprefix("-") not in SORTS:
         sort = "-ended"

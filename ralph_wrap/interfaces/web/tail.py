@@ -1,4 +1,4 @@
-"""The end of what an agent has printed, and of a session's event log."""
+"""The end of an agent's output, and of a session's event log."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _WIDEST = 500  # characters of a line
 
 
 def output(directory: Path, most: int) -> str:
-    """Return the last lines of an agent's output, in words if its format is known.
+    """Return the last lines of an agent's output, in readable form if its format is known.
 
     Arguments:
-        directory: of the session.
-        most: how many lines.
+        directory: the session's directory.
+        most: the maximum number of lines.
 
     """
     content = _end(directory / "output.log", _OUTPUT)
@@ -41,12 +41,12 @@ def output(directory: Path, most: int) -> str:
 
 
 def events(directory: Path) -> list[dict[str, Any]]:
-    """Return the last events of a session, whatever somebody made of the file."""
+    """Return the last events of a session; an agent may have changed the file, so any content is accepted."""
     return list(_parsed(_end(directory / "events.jsonl", _EVENTS)))
 
 
 def _format(path: Path) -> str:
-    """Return the format of what an agent prints, as the beginning of the event log has it; empty for none."""
+    """Return the format of an agent's output from the beginning of the event log; empty for none."""
     try:
         begun = files.read(path, _BEGINNING)
     except OSError:
@@ -66,11 +66,11 @@ def _parsed(content: bytes) -> Iterator[dict[str, Any]]:
 
 
 def _end(path: Path, most: int) -> bytes:
-    """Return the last bytes of a regular file that no symlink leads to, from the beginning of a line."""
+    """Return the last bytes of a regular file, from the start of a line; nothing if a symlink leads to it."""
     try:
         if path.parent.parent.is_symlink() or path.parent.is_symlink():
             return b""
-        # O_NONBLOCK: opening a FIFO that somebody put there must not hang.
+        # O_NONBLOCK: an agent may have put a FIFO there, and open(2) must not block on it.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return b""

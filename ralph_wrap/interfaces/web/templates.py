@@ -1,4 +1,4 @@
-"""Pages from templates: whatever they print is made visible and escaped, unless it is HTML of ours."""
+"""Pages from templates, which escape each value unless it is our own HTML."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ def render(template: str, /, **facts: Any) -> str:
     """Return a page.
 
     Arguments:
-        template: name of its file.
-        facts: what it is about.
+        template: the name of the template's file.
+        facts: the data of the page.
 
     """
     return _templates.get_template(template).render(facts)
 
 
 def load() -> None:
-    """Read every template now: who gives up privileges may not be able to later."""
+    """Read every template now, because we may have no permission after dropping root."""
     for name in _templates.list_templates():
         _templates.get_template(name)
 
 
 def _age(seconds: float | None) -> str:
-    """Return a length of time in one unit."""
+    """Return a duration in one unit."""
     if seconds is None:
         return _NOTHING
     for unit, length in (("d", _DAY), ("h", _HOUR), ("min", _MINUTE)):
@@ -41,7 +41,7 @@ def _age(seconds: float | None) -> str:
 
 
 def _since(moment: Any) -> str:
-    """Return how long ago something was; *moment* is ISO 8601, seconds since 1970, or anything else."""
+    """Return the age of a moment; *moment* is ISO 8601, seconds since 1970, or any other value."""
     try:
         at = (
             datetime.fromtimestamp(moment, UTC)

@@ -1,4 +1,4 @@
-"""A session's story: what its event log tells, with the commits on its branch."""
+"""The timeline of a session: the events of its log and the commits on its branch."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ if TYPE_CHECKING:
     from ralph_wrap.git.patch import LogEntry
 
 _IDENTITY = {"at", "level", "event", "agent_id", "session_id", "message", "version"}
-_LONGEST = 400  # characters of what an event tells
-_NARROWEST = 0.4  # percent of the bar
+_LONGEST = 400  # characters of an event's message
+_NARROWEST = 0.4  # minimum width of an iteration, in percent of the bar
 
 
 class Iteration(NamedTuple):
-    """One iteration; ``None`` for what is not known.
+    """One iteration; unknown values are ``None``.
 
     Attributes:
-        number: from 1.
-        began: when.
-        took: seconds, so far if it has not ended.
+        number: its number, from 1.
+        began: its start time.
+        took: its duration in seconds, so far if it is still running.
         status: exit status of the agent.
-        remarks: what else is told of it.
-        left: where its bar begins, in percent of the session.
-        width: of its bar.
+        remarks: further facts, each in a few words.
+        left: the start of its bar, in percent of the session.
+        width: the width of its bar, in percent of the session.
 
     """
 
@@ -39,7 +39,7 @@ class Iteration(NamedTuple):
 
 
 class Happened(NamedTuple):
-    """One line of the story: when, how grave, what, and the words for it; a commit has its id."""
+    """One line of the timeline: time, level, event and message; a commit also has its id."""
 
     at: datetime
     level: str
@@ -49,24 +49,24 @@ class Happened(NamedTuple):
 
 
 class Story(NamedTuple):
-    """What a page shows of a session."""
+    """The timeline of a session as a page shows it."""
 
     iterations: list[Iteration]
     events: list[Happened]
 
 
 def story(events: Sequence[dict[str, Any]], commits: Sequence[LogEntry], now: datetime) -> Story:
-    """Return what has happened, oldest first.
+    """Return the timeline, oldest first.
 
     Arguments:
-        events: of the event log.
-        commits: on the session's branch.
-        now: the end of what has not ended.
+        events: the events of the session's log.
+        commits: the commits on the session's branch.
+        now: the end of an iteration that is still running.
 
     """
     told = [(at, event) for event in events if (at := _moment(event.get("at")))]
     happened = [Happened(at, *_words(event)) for at, event in told]
-    for commit in reversed(commits):  # of one second, the older one first
+    for commit in reversed(commits):  # in one second, the older commit comes first
         at = datetime.fromtimestamp(min(max(commit.time, 0), int(now.timestamp())), UTC)
         happened.append(Happened(at, "commit", "commit", commit.subject, commit.id))
     return Story(_iterations(told, commits, now), sorted(happened, key=lambda one: one.at))
@@ -83,7 +83,7 @@ def _iterations(
     released = any(event.get("event") == "session.released" for _, event in told)
     last = told[-1][0] if released else now
     for at, event in told:
-        if event.get("event") == "agent.reported" and begins:  # it does not say in which iteration
+        if event.get("event") == "agent.reported" and begins:  # this event has no iteration number
             spent[max(begins)] = event
         number = event.get("iteration")
         if not isinstance(number, int):

@@ -1,4 +1,4 @@
-// Everything works without this: it only loads what changes, or what was left out, without a new page.
+// All pages work without this script. It reloads changed parts and loads further rows in place.
 "use strict";
 
 const LOOK = 1000; // milliseconds
@@ -9,7 +9,7 @@ async function load(address) {
   return answer.text();
 }
 
-// The end of each output stays in sight, unless somebody reads further up.
+// Keep the end of each output in sight, unless the user has scrolled up.
 function atEnd(output) {
   return output.scrollHeight - output.scrollTop - output.clientHeight < 4;
 }
@@ -18,7 +18,7 @@ function toEnd(outputs) {
   for (const output of outputs) output.scrollTop = output.scrollHeight;
 }
 
-// Text that somebody has marked stays as it is until it is copied.
+// Do not replace text while the user has selected some of it.
 function reads(live) {
   const marked = getSelection();
   return !marked.isCollapsed && live.contains(marked.anchorNode);
@@ -39,7 +39,7 @@ function watch(live) {
       for (const output of live.querySelectorAll("pre")) {
         if (!atEnd(output)) places.set(output.id, output.scrollTop);
       }
-      live.innerHTML = html; // escaped by the server, and the policy lets nothing in it run
+      live.innerHTML = html; // escaped by the server, and the Content-Security-Policy runs no script in it
       for (const output of live.querySelectorAll("pre")) {
         output.scrollTop = places.get(output.id) ?? output.scrollHeight;
       }
@@ -50,7 +50,7 @@ function watch(live) {
         gone.id = "gone";
         gone.className = "note failed";
         gone.setAttribute("role", "alert");
-        gone.textContent = "ralph-wrap web has ended: this page does not change any more.";
+        gone.textContent = "ralph-wrap web has stopped: this page does not change any more.";
         live.before(gone);
       }
       failed = true;
