@@ -145,7 +145,7 @@ def test_an_ignored_file_that_comes_while_a_check_runs_is_not_overwritten(repo: 
     branch(repo, "aaaa", {"new.log": "theirs\n"})
     repo.write(".git/info/exclude", "*.log\n")
     (landed,) = land(repo, told, "aaaa", check='echo mine >"$RALPH_PROJECT/new.log"')
-    assert (landed.outcome, "git does not know: new.log" in str(landed.reason)) == ("left", True)
+    assert (landed.outcome, "would be overwritten: new.log" in str(landed.reason)) == ("left", True)
     assert (repo.path / "new.log").read_text() == "mine\n"
 
 

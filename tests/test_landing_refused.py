@@ -77,18 +77,18 @@ DIRTY = {
         "a bisect of main is in progress",
     ),
     "locked": ("touch .git/index.lock", "whose index is locked"),
-    "a file in the way": ("mkdir new; echo mine >new/a", "git does not know: new/a"),
+    "a file in the way": ("mkdir new; echo mine >new/a", "would be overwritten: new/a"),
     "an ignored file in the way": (
         "mkdir new; echo '*' >new/.gitignore; echo mine >new/a",
         "not know: new/a",
     ),
-    "a file above in the way": ("echo mine >new", "git does not know: new"),
-    "a link above in the way": ("mkdir x; ln -s x new", "git does not know: new"),
+    "a file above in the way": ("echo mine >new", "would be overwritten: new"),
+    "a link above in the way": ("mkdir x; ln -s x new", "would be overwritten: new"),
     "an ignored link in the way": (
         "mkdir -p new/a one/x; echo '*' >new/.gitignore; ln -s ../../one new/a/link",
-        "git does not know: new/a/link",
+        "would be overwritten: new/a/link",
     ),
-    "a directory in the way": ("mkdir -p new/a/b; echo mine >new/a/b/c", "git does not know: new/a/b/c"),
+    "a directory in the way": ("mkdir -p new/a/b; echo mine >new/a/b/c", "would be overwritten: new/a/b/c"),
 }
 
 
@@ -181,7 +181,7 @@ def test_a_submodule_is_not_replaced_with_all_that_it_holds(
     inner.write("mine", "mine\n")
     before = state(repo)
     (landed,) = land(repo, told, "aaaa")
-    assert (landed.outcome, "overwritten that git does not know: inner" in str(landed.reason)) == (
+    assert (landed.outcome, "would be overwritten: inner" in str(landed.reason)) == (
         "left",
         True,
     )
@@ -198,7 +198,7 @@ def test_nothing_is_written_into_another_worktree(repo: Repo, told: Log) -> None
     branch(repo, "aaaa", {"trees/inner/new": "theirs\n"})
     before = files_of(inner)
     (landed,) = land(repo, told, "aaaa")
-    assert (landed.outcome, "git does not know: trees/inner" in str(landed.reason)) == ("left", True)
+    assert (landed.outcome, "would be overwritten: trees/inner" in str(landed.reason)) == ("left", True)
     assert files_of(inner) == before
 
 

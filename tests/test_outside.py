@@ -272,4 +272,4 @@ def test_a_git_that_hangs_for_good_is_given_up(
     monkeypatch.setenv("PATH", shim_git(tmp_path / "shim", '*" status "*) exec sleep 600 ;;'))
     with room.narrated.open("wb") as narrated, lookout(room, narrated.fileno()) as looking:
         looking.begin()
-    assert b"changes outside the worktree cannot be seen: git takes too long" in room.narrated.read_bytes()
+    assert b"cannot look for changes outside the worktree: git takes too long" in room.narrated.read_bytes()

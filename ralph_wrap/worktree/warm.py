@@ -1,16 +1,18 @@
-"""Warm worktrees: checked out beforehand, detached and locked, until a session takes one.
+"""Warm worktrees: checked out in advance, detached and locked, until a session takes one.
 
-The registration of a warm worktree has a name of its own, and says in one file at which commit everything
-is checked out. Without that file it is unfinished: whoever made it works on it, or was killed. The same file
-says which index vouches for that; while that index is there, nobody has to read it to learn what it holds.
+The registration of a warm worktree has a special name. One file in it, ``READY``, names the commit that is
+checked out. Without this file the worktree is unfinished: the process that makes it is at work, or was
+killed. The file also identifies the index after the checkout. While the index is the same, no process has to
+read its entries.
 
-A session takes one under the repository's lock. First the registration gets the session's mark: from then on
-the worktree is the session's, and a sweep that finds it half-way goes on (:func:`complete`). The files are
-moved by one rename, so their index stays valid; the registration gets the session's name last. That one file
-goes once the session's own commit is checked out: until then, what differs from that may be from before.
+A session takes a warm worktree under the repository's lock. First the registration gets the session's mark.
+From then on the worktree belongs to the session, and after a kill a sweep completes the rest
+(:func:`complete`). One rename moves the files, so their index stays valid. Last, the registration gets the
+session's name. The session deletes ``READY`` after it has checked out its own commit. Until then, differences
+from this commit may be older than the session.
 
-Nobody works in a warm worktree. One in which a user did, or that a user has locked, is not taken, and not
-removed.
+No process works in a warm worktree. If a user worked in one, or has locked it, no session takes it, and it
+is not removed.
 """
 
 from __future__ import annotations
@@ -42,16 +44,16 @@ if TYPE_CHECKING:
     from ralph_wrap.git import Git, Repository
 
 READY = "ralph-wrap-warm"
-"""In a registration: at which commit the worktree was ready, until a session has it as it wants it; on the
-next line its index, if git looks at every file which that lists."""
+"""The file in a registration with the checked out commit, until a session has checked out its own commit.
+Its next line identifies the index, if git checks every file that the index lists."""
 
 REASON = "ralph-wrap pool"
-"""Why its registration is locked."""
+"""The reason of the lock on its registration."""
 
 _NAME = re.compile(r"warm-[0-9a-f]{8}")
-_HIDDEN = rb"(?:\A|\0)[a-zS] "  # assume-unchanged, skip-worktree: git does not look at the file
-_SUBMODULE = rb"(?:\A|\0). 160000 [0-9a-f]+ \d\t([^\0]+)"  # nor below it
-_LOOKS = 2  # at one that turns out to be changed, before a session makes a worktree of its own
+_HIDDEN = rb"(?:\A|\0)[a-zS] "  # assume-unchanged, skip-worktree: git does not check the file
+_SUBMODULE = rb"(?:\A|\0). 160000 [0-9a-f]+ \d\t([^\0]+)"  # git does not check files below it
+_LOOKS = 2  # warm worktrees that a session checks before it makes a new one
 _REGISTERED = {"HEAD", "commondir", "gitdir", "index", "locked", "logs", "refs", READY} | {
     *("config.worktree", "info")  # copied by `git worktree add` from a sparse checkout
 }
@@ -63,7 +65,7 @@ class Warm(NamedTuple):
     Attributes:
         path: its directory, in the pool.
         registration: ``.git/worktrees/<name>``.
-        commit: at which everything is checked out; ``None`` if it is unfinished.
+        commit: the commit that is checked out; ``None`` if it is unfinished.
 
     """
 
@@ -72,7 +74,7 @@ class Warm(NamedTuple):
     commit: str | None
 
     def git(self, where: Git, repository: Repository) -> Git:
-        """Return git for it."""
+        """Return git in this worktree."""
         return where._replace(
             cwd=self.path,
             git_dir=self.registration,
@@ -82,7 +84,7 @@ class Warm(NamedTuple):
         )
 
     def is_untouched(self) -> bool:
-        """Tell whether it is ready, and nobody has worked with git in it; its files are not looked at."""
+        """Return whether it is ready, and no git command has changed it; its files are not checked."""
         registration = self.registration
         try:
             return (
@@ -98,14 +100,14 @@ class Warm(NamedTuple):
             return False
 
     def take(self, path: Path, branch: str, owner: Owner) -> Path:
-        """Make it a session's, under the repository's lock, and return its registration.
+        """Give it to a session, and return its registration; the caller holds the repository's lock.
 
-        What is checked out stays at the commit it was at.
+        The files stay at the commit that is checked out.
 
         Arguments:
-            path: where it is to be; there is nothing, or an empty directory.
-            branch: of the session; it is there.
-            owner: the session.
+            path: the new directory, which does not exist or is empty.
+            branch: the existing branch of the session.
+            owner: the owner of the worktree, which is the session.
 
         Raises:
             OSError: it cannot be moved.
@@ -123,7 +125,7 @@ class Warm(NamedTuple):
             raise
 
     def _give_back(self) -> None:
-        """Be in the pool again, as far as that is possible where something has just failed."""
+        """Return it to the pool, as far as possible after an error."""
         if self.path.is_dir():
             files.replace(self.registration / "HEAD", f"{self.commit}\n".encode(), sync=False)
             files.replace(self.registration / "locked", f"{REASON}\n".encode(), sync=False)
@@ -133,13 +135,13 @@ class Warm(NamedTuple):
 
 
 def settle(registration: Path) -> None:
-    """Note that a session has checked out what it wants in a worktree that was warm.
+    """Record that a session has checked out its own commit in a worktree that was warm.
 
     Arguments:
-        registration: the one that :meth:`Warm.take` returned.
+        registration: the result of :meth:`Warm.take`.
 
     Raises:
-        OSError: that cannot be done.
+        OSError: the file cannot be deleted.
 
     """
     (registration / READY).unlink()
@@ -150,7 +152,7 @@ def _back_to(path: Path) -> bytes:
 
 
 def is_warm(registration: Path) -> bool:
-    """Tell whether a registration has the name of a warm worktree's."""
+    """Return whether a registration has the name of a warm worktree."""
     return _NAME.fullmatch(registration.name) is not None
 
 
@@ -161,7 +163,7 @@ def in_pool(common_dir: Path, pool: Path) -> list[Warm]:
 
 
 def _is_whole(warm: Warm) -> bool:
-    """Tell whether directory and registration name each other, perhaps under the path of another mount."""
+    """Return whether directory and registration name each other, perhaps under the path of another mount."""
     if not is_warm(warm.registration) or warm.path.is_symlink() or not (warm.registration / "HEAD").is_file():
         return False
     if read_mark(warm.registration) is not None:  # a session has begun to take it
@@ -178,7 +180,7 @@ def _is_whole(warm: Warm) -> bool:
 
 
 def taken_at(registration: Path) -> str | None:
-    """Return the commit at which a worktree was ready; ``None`` once a session has it as it wants it."""
+    """Return the commit of the warm checkout; ``None`` after a session has checked out its own commit."""
     try:
         found = re.fullmatch(rb"([0-9a-f]{40}|[0-9a-f]{64})\n(.+\n)?", files.read(registration / READY))
     except OSError:
@@ -196,22 +198,22 @@ def choose(
     keep: Collection[str],
     meanwhile: Callable[[], object] = lambda: None,
 ) -> Warm | None:
-    """Return a warm worktree in which nobody has done anything, ``None`` if there is none.
+    """Return an unchanged warm worktree, ``None`` if there is none.
 
     Arguments:
-        base: the commit that is wanted.
-        beside: the directory into which it will be moved.
+        base: the commit that the session needs.
+        beside: the parent of its new directory.
         keep: ignored directories that may be in it.
-        meanwhile: called while git looks.
+        meanwhile: called while git works.
 
     """
     with contextlib.suppress(OSError):
         if pool.is_symlink() or pool.stat().st_dev != beside.stat().st_dev:
             return None
-    # In any order: sessions that start together look at different ones.
+    # In random order, so that sessions that start together check different ones.
     candidates = sorted(in_pool(repository.common_dir, pool), key=lambda _: os.urandom(4))
     for warm in [one for one in candidates if one.is_untouched()][:_LOOKS]:
-        with contextlib.suppress(GitError, OSError):  # somebody else has taken it meanwhile
+        with contextlib.suppress(GitError, OSError):  # another session has taken it meanwhile
             here = warm.git(where, repository)
             if (
                 warm.path.stat().st_uid == os.geteuid()
@@ -226,15 +228,15 @@ def choose(
 def holds_nothing(
     warm: Warm, here: Git, keep: Collection[str], meanwhile: Callable[[], object] = lambda: None
 ) -> bool:
-    """Tell whether the files of a warm worktree are as they were checked out.
+    """Return whether the files of a warm worktree are unchanged since the checkout.
 
     Arguments:
         keep: ignored directories that may be in it.
-        meanwhile: called while git looks.
+        meanwhile: called while git works.
 
     Raises:
-        GitError: it cannot be told.
-        OSError: the same.
+        GitError: git failed.
+        OSError: a file cannot be read.
 
     """
     with git.start_status(here) as asking:
@@ -252,14 +254,14 @@ def holds_nothing(
 
 
 def ready(registration: Path, commit: str, here: Git) -> bytes:
-    """Return what a registration says of a worktree in which everything was just checked out.
+    """Return the content of ``READY`` for a worktree right after its checkout.
 
     Arguments:
-        commit: which was checked out.
+        commit: the commit that is checked out.
 
     Raises:
-        GitError: the index cannot be read.
-        OSError: the same.
+        GitError: git cannot read the index.
+        OSError: the index cannot be read.
 
     """
     index = _index(registration)
@@ -273,44 +275,44 @@ def _entries(here: Git) -> bytes:
 
 
 def _index(registration: Path) -> bytes:
-    """Return what changes whenever git writes the index."""
+    """Return a value that changes whenever git writes the index."""
     found = (registration / "index").stat()
     return b"index %d %d %d %d\n" % (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 def _vouching(registration: Path) -> bytes:
-    """Return the same of the index that lists only files which git looks at; nothing if there is none."""
+    """Return this value for an index with only files that git checks; nothing if there is none."""
     return files.read(registration / READY).partition(b"\n")[2]
 
 
 def _leads_to(warm: Warm, here: Git, base: str, keep: Collection[str]) -> bool:
-    """Tell whether checking out the difference alone makes of it what a new worktree would be."""
+    """Return whether a checkout of only the differences gives the same files as a new worktree."""
     if warm.commit == base:
         return True
     answer = git.run(here, "diff-tree", "-r", "-z", "--name-only", "--no-renames", str(warm.commit), base)
     changed = [PurePosixPath(git.text(path)) for path in answer.stdout.split(b"\0")[:-1]]
     there = [PurePosixPath(name) for name in keep if os.path.lexists(warm.path / name)]
     return not any(
-        path.name == ".gitattributes"  # other conversions for files that stay
-        or (there and path.name == ".gitignore")  # what is kept might be ignored no more
+        path.name == ".gitattributes"  # unchanged files may need other conversions
+        or (there and path.name == ".gitignore")  # a kept directory may no longer be ignored
         or any(path == name or path in name.parents or name in path.parents for name in there)
         for path in changed
     )
 
 
 def complete(registration: Path, pool: Path, path: Path, branch: str, owner: Owner) -> Path:
-    """Do what is left of :meth:`Warm.take` once the registration bears the session's mark.
+    """Complete :meth:`Warm.take` for a registration that has the session's mark.
 
     Arguments:
-        registration: as it was found.
-        pool: where the directory was.
-        path: as in :meth:`Warm.take`, and the next two.
-        branch: see there.
-        owner: see there.
+        registration: the registration under its present name.
+        pool: the directory of the pool.
+        path: the new directory, as in :meth:`Warm.take`.
+        branch: the session's branch.
+        owner: the owner of the worktree, which is the session.
 
     Raises:
         RefusedError: another directory is in the place of the worktree; it is not touched.
-        OSError: something cannot be written or moved.
+        OSError: a file cannot be written or moved.
 
     """
     final = registration.with_name(path.name)
@@ -324,7 +326,7 @@ def complete(registration: Path, pool: Path, path: Path, branch: str, owner: Own
     files.replace(registration / "locked", os.fsencode(f"{owner.lock}\n"), sync=False)
     files.replace(registration / "HEAD", os.fsencode(f"ref: refs/heads/{branch}\n"), sync=False)
     if waits:
-        for left in files.temporaries(directory / ".git"):  # of a session that was killed at this
+        for left in files.temporaries(directory / ".git"):  # a session was killed here
             left.unlink()
         files.replace(directory / ".git", pointer_to(final, path), sync=False)
         directory.rename(path)

@@ -234,7 +234,7 @@ def test_the_words_accuse_nobody(repo: Repo) -> None:
     assert (told["event"], told["message"], told["hint"]) == (
         "leak.found",
         f"changed outside the worktree during iteration 1: {created}, file.txt (modified)",
-        f"made by the agent or by anybody else: git -C {repo.path} status; git -C {repo.path} diff HEAD",
+        f"made by the agent or another program: git -C {repo.path} status; git -C {repo.path} diff HEAD",
     )
     assert result.directory is not None
     report = reports.read(result.directory / "report.json")

@@ -1,16 +1,16 @@
-"""Copy into a worktree what an agent needs to work and no commit holds: ignored files of the project.
+"""Copy ignored files of the project, which an agent may need, into its worktree.
 
-Git itself does the matching, in this order:
+Git itself matches the patterns, in this order:
 
-1. ``git ls-files --others --ignored`` with the patterns that were given lists the files that they match;
-2. ``git check-ignore`` in the project's checkout leaves those that are ignored there: a file that is merely
-   untracked is somebody's unfinished work;
-3. ``git check-ignore`` in the worktree leaves those that are ignored there as well. The rule may be
-   uncommitted: without it the agent's ``git add -A`` would commit the user's secrets.
+1. ``git ls-files --others --ignored`` with the given patterns lists the files that match.
+2. ``git check-ignore`` in the project's checkout keeps only ignored files. An untracked file may be the
+   user's unfinished work.
+3. ``git check-ignore`` in the worktree keeps only files that are ignored there, too. An ignore rule may be
+   uncommitted, and without it the agent's ``git add -A`` would commit the user's secrets.
 
-Never copied are repositories (a worktree that holds one cannot be saved, and so not be removed), what is
-ours or git's, and symlinks that lead out. Nothing is ever written through a symlink or over what is there.
-Where no pattern is given, nothing is read but one file.
+Repositories are never copied, because a worktree with one cannot be saved, and so not be removed. Nor are
+our own files, those of git, and symlinks that lead out. A copy never goes through a symlink, and never
+overwrites a file. Without patterns only one file is read.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ INCLUDE = ".worktreeinclude"
 _PATTERNS = "ralph-wrap-copy"
 _OURS = {".git", ".ralph"}
 _FICLONE = 0x40049409  # <linux/fs.h>, ioctl_ficlonerange(2)
-_CHUNK = 1 << 20  # bytes between two looks at whether to stop
-_SHOWN = 1000  # files between two words of progress
-_NAMED = 3  # files that a line names; the others are counted
-_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}  # no other file would fare better
+_CHUNK = 1 << 20  # bytes between two looks for a signal
+_SHOWN = 1000  # files between two progress messages
+_NAMED = 3  # files that a message lists; it counts the others
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}  # the copy of any other file would fail, too
 
 
 class Copied(NamedTuple):
-    """What came of copying.
+    """The result of copying.
 
     Attributes:
-        number: of files and symlinks that were copied.
-        left_out: what was not, and what to do about it: one line and a hint each.
+        number: the number of copied files and symlinks.
+        left_out: one line and one hint for each reason why files were not copied.
 
     """
 
@@ -69,21 +69,21 @@ def copy_ignored(
 ) -> Copied | None:
     """Copy the ignored files that match patterns, or those in ``.worktreeinclude``, into a worktree.
 
-    A file that cannot be copied never keeps the others from it.
+    An error with one file never prevents the copies of the others.
 
     Arguments:
-        tree: just made; nobody works in it yet.
-        checkout: that top level.
-        patterns: as in ``.gitignore``; they have the last word over those of the file.
-        stopped: tells that the session is to end; copying is then cut short.
-        progress: told how far copying is.
+        tree: the new worktree, in which no process works yet.
+        checkout: the top level of the project's checkout.
+        patterns: patterns as in ``.gitignore``; they override those of ``.worktreeinclude``.
+        stopped: returns whether the session must end, which interrupts the copying.
+        progress: called with a progress message.
 
     Returns:
-        ``None`` if nothing was asked for.
+        The result; ``None`` if there are no patterns.
 
     Raises:
-        GitError: it cannot be told what is to be copied.
-        OSError: the same.
+        GitError: git cannot list the files.
+        OSError: the patterns cannot be read or written.
 
     """
     try:
@@ -117,16 +117,18 @@ def copy_ignored(
             *_line(
                 unignored,
                 "would not be ignored in the worktree",
-                "commit the rule that ignores them here: git check-ignore -v PATH names it",
+                "commit the rule that ignores them here; to find it: git check-ignore -v PATH",
             ),
             *_line(repositories, "are repositories", "clone them, or share them: --link"),
             *_line(
                 copying.leading_out,
                 "are symlinks that lead out, or are not relative",
-                "ln -sr makes a relative one",
+                "to make a relative one: ln -sr",
             ),
             *_line(
-                [*copying.failed], f"cannot be copied: {next(iter(copying.failed.values()), '')}", "copy them"
+                [*copying.failed],
+                f"cannot be copied: {next(iter(copying.failed.values()), '')}",
+                "copy them by hand",
             ),
         ),
     )
@@ -139,15 +141,15 @@ def _line(paths: Sequence[str], why: str, hint: str) -> Iterator[tuple[str, str]
 
 
 def _matching(tree: LinkedWorktree, where: Git, rows: bytes) -> list[str]:
-    """Return the untracked files of a checkout that patterns match; a nested repository ends in a slash."""
-    place = tree.registration / _PATTERNS  # git deletes it with the rest
+    """Return the untracked files of a checkout that match patterns; a nested repository ends in a slash."""
+    place = tree.registration / _PATTERNS  # git deletes it with the registration
     try:
         files.replace(place, rows, sync=False)
         listed = git.run(where, "ls-files", "--others", "--ignored", f"--exclude-from={place}", "-z")
     finally:
         place.unlink(missing_ok=True)
     paths = git.text(listed.stdout).split("\0")[:-1]
-    # Where names differ in case alone, .GIT is git's as well.
+    # On a file system that ignores case, .GIT is git's directory, too.
     return [
         path
         for path in paths
@@ -156,10 +158,10 @@ def _matching(tree: LinkedWorktree, where: Git, rows: bytes) -> list[str]:
 
 
 def repositories_in(paths: Sequence[str]) -> list[str]:
-    """Return the directories that are a repository, or that would look like a bare one.
+    """Return the directories that are repositories, or look like bare ones.
 
     Arguments:
-        paths: of files; one that ends in a slash is a repository.
+        paths: paths of files; a path that ends in a slash is a repository.
 
     """
     there = {path.rstrip("/") for path in paths}
@@ -179,7 +181,7 @@ def repositories_in(paths: Sequence[str]) -> list[str]:
 
 
 def _ignored(here: Git, paths: Sequence[str]) -> list[str]:
-    """Return those of some paths, which need not exist, that git ignores."""
+    """Return the paths that git ignores; they may not exist."""
     if not paths:
         return []
     given = "".join(f"{path}\0" for path in paths).encode("utf-8", "surrogateescape")
@@ -190,7 +192,7 @@ def _ignored(here: Git, paths: Sequence[str]) -> list[str]:
 
 
 def _is_free(top: Path, path: str) -> bool:
-    """Tell whether nothing is in the place of a file, nor anything but directories on the way to it."""
+    """Return whether a path is free, and all its existing parents are directories."""
     place = top
     *above, name = path.split("/")
     for part in above:
@@ -204,13 +206,13 @@ def _is_free(top: Path, path: str) -> bool:
 
 
 class _Copying:
-    """Copies of one checkout's files in one worktree.
+    """Copies files of a checkout into a worktree.
 
     Attributes:
-        count: of files that were copied.
-        leading_out: symlinks that were not.
-        failed: why other files were not.
-        over: there is no use in going on.
+        count: the number of copied files.
+        leading_out: symlinks that lead out, which are not copied.
+        failed: the reasons why other files are not copied, by path.
+        over: further copies would fail, or the session must end.
 
     """
 
@@ -224,7 +226,7 @@ class _Copying:
         self.over = False
 
     def copy(self, path: str) -> None:
-        """Copy one file or symlink, which is not there yet."""
+        """Copy one file or symlink to a path that does not exist."""
         source, target = self._checkout / path, self._top / path
         try:
             self._make_directories(path)
@@ -242,7 +244,7 @@ class _Copying:
             self.over = error.errno in _NO_ROOM
 
     def _make_directories(self, path: str) -> None:
-        """Make the directories above a file, as private as they are in the project."""
+        """Make the directories above a file, with the same permissions as in the project."""
         for parent in reversed(Path(path).parents):
             place = self._top / parent
             if not place.is_dir():
@@ -264,26 +266,26 @@ def _leads_out(text: str, directory: Path, top: Path) -> bool:
 
 
 def copy_file(source: Path, target: Path, stopped: Callable[[], bool]) -> None:
-    """Copy a regular file with mode and time of last modification; nothing is left of a failed attempt.
+    """Copy a regular file with its mode and modification time; nothing is left after an error.
 
     Arguments:
         source: the file.
-        target: nothing is there yet.
-        stopped: asked from time to time.
+        target: a path that does not exist.
+        stopped: returns whether to interrupt the copy.
 
     Raises:
-        StoppedError: it was answered that this is to end.
-        OSError: it cannot be copied.
+        StoppedError: *stopped* returned true.
+        OSError: the file cannot be copied.
 
     """
     with contextlib.ExitStack() as stack:
-        # O_NONBLOCK: opening a FIFO that somebody put there must not hang.
+        # O_NONBLOCK: the path may be a FIFO, and open(2) must not block on it.
         reading = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         stack.callback(os.close, reading)
         found = os.fstat(reading)
         if not stat.S_ISREG(found.st_mode):
             raise OSError(errno.EINVAL, "not a regular file", os.fspath(source))
-        # Readable by nobody else until it has its mode: it may hold a password.
+        # Only our user may read it until it has its mode: it may hold a password.
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         writing = os.open(target, flags, 0o600)
         stack.callback(os.close, writing)
@@ -298,16 +300,16 @@ def copy_file(source: Path, target: Path, stopped: Callable[[], bool]) -> None:
 
 
 def _reflink(reading: int, writing: int) -> bool:
-    """Have a file share the blocks of another one until either is written to (btrfs, XFS, bcachefs)."""
+    """Let a file share the blocks of another file, as copy-on-write (btrfs, XFS, bcachefs)."""
     try:
         fcntl.ioctl(writing, _FICLONE, reading)
-    except OSError:  # another file system, or one that cannot do that
+    except OSError:  # another file system, or one without this feature
         return False
     return True
 
 
 def _copy_content(reading: int, writing: int, size: int, stopped: Callable[[], bool]) -> None:
-    """Copy what a file holds, and leave its holes holes."""
+    """Copy the data of a file, and keep its holes."""
     os.ftruncate(writing, size)
     for start, end in _data(reading, size):
         place = start
@@ -315,20 +317,20 @@ def _copy_content(reading: int, writing: int, size: int, stopped: Callable[[], b
             if stopped():
                 raise StoppedError("a signal came during the copying")
             chunk = os.pread(reading, min(_CHUNK, end - place), place)
-            if not chunk:  # it was cut short meanwhile
+            if not chunk:  # another process has truncated it meanwhile
                 return
             place += os.pwrite(writing, chunk, place)
 
 
 def _data(descriptor: int, size: int) -> Iterator[tuple[int, int]]:
-    """Yield where a file holds data (``lseek(2)``: SEEK_DATA)."""
+    """Yield start and end of each part of a file with data (``lseek(2)``: SEEK_DATA)."""
     end = 0
     while end < size:
         try:
             start = os.lseek(descriptor, end, os.SEEK_DATA)
             end = os.lseek(descriptor, start, os.SEEK_HOLE)
         except OSError as error:
-            if error.errno != errno.ENXIO:  # the file system does not know
+            if error.errno != errno.ENXIO:  # the file system does not report holes
                 yield end, size
             return
         yield start, min(end, size)

@@ -1,4 +1,4 @@
-"""Provide a new worktree with what no commit holds, and tell of it: whatever fails, there is a worktree."""
+"""Copy ignored files into a new worktree, and log the result; the worktree stays even after an error."""
 
 from __future__ import annotations
 
@@ -24,20 +24,22 @@ def provide(
     told: Log,
     stopped: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Copy the ignored files that are wanted into a new worktree, and tell what was copied, and what was not.
+    """Copy ignored files into a new worktree, and log which were copied, and which were not.
 
     Arguments:
-        tree: nobody works in it yet.
-        checkout: that top level.
-        patterns: those of the settings.
-        stopped: tells that copying is to be cut short.
+        tree: the new worktree, in which no process works yet.
+        checkout: the top level of the project's checkout.
+        patterns: the patterns of the settings.
+        stopped: returns whether to interrupt the copying.
 
     """
     try:
         copied = copy_ignored(tree, where, checkout, patterns, stopped=stopped, progress=told.progress)
-    except Exception as error:  # noqa: BLE001 -- nobody else would remove the worktree
+    except Exception as error:  # noqa: BLE001 -- the worktree must stay usable after any error
         told.warning(
-            "files.not_copied", f"no ignored files were copied into the worktree: {error}", "copy them"
+            "files.not_copied",
+            f"no ignored files were copied into the worktree: {error}",
+            "copy the files that the agent needs by hand",
         )
         return
     if copied is not None:

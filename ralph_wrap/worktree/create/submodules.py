@@ -1,15 +1,16 @@
-"""Initialise the submodules of a new worktree, so that what is in it can be built.
+"""Initialise the submodules of a new worktree, so that an agent can build the project in it.
 
-Not by ``git submodule init``, which writes to the configuration that all worktrees share: each gets what it
-needs on the command line of its own ``git submodule update``.
+``git submodule init`` would write to the configuration that all worktrees share. So each submodule gets its
+configuration on the command line of its own ``git submodule update``.
 
-A submodule that the main checkout has is cloned from there, which needs no network and, by hard links, hardly
-any room; then it has the remote, and the remote's branches, that its model has. Only for that clone, whose
-URL is ours, is the file protocol allowed, which git forbids in submodules (CVE-2022-39253). All others come
-from where the configuration or ``.gitmodules`` says, under git's own rules. Commands that stand there as a
-way to update are never run. What the user has switched off, by ``active`` or ``update = none``, stays off.
+A submodule that the main checkout has is cloned from there. This clone needs no network, and hard links save
+most of the space. Then it gets the remote and the remote branches of the main checkout's repository. Only
+this clone may use the file protocol, which git forbids in submodules (CVE-2022-39253), because we made its
+URL. Other submodules come from the URL in the configuration or ``.gitmodules``, under git's own rules. An
+update command in the configuration never runs. A submodule that the user has switched off, by ``active`` or
+``update = none``, stays off.
 
-Whatever fails, there is a worktree: what was begun is taken away again, and a line says so.
+The worktree stays even after an error: a half-made submodule is removed, and a warning is logged.
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ if TYPE_CHECKING:
 CLONED = "ralph-wrap-cloned"
 """In a submodule's repository: the commits that it was cloned with from a place that is not ours."""
 
-_LIMIT = 600.0  # seconds for all of them
-_LATENCY = 0.1  # seconds until a signal ends a clone
-_SILENT = 1.0  # seconds before progress is shown
+_LIMIT = 600.0  # seconds for all submodules
+_LATENCY = 0.1  # seconds between two looks for a signal during a clone
+_SILENT = 1.0  # seconds without progress output at first
 
 
 class _StoppedError(Exception):
-    """There is no time for more."""
+    """A signal came, or the time is over."""
 
 
 def init_submodules(
@@ -55,12 +56,12 @@ def init_submodules(
     stopped: Callable[[], bool] = lambda: False,
     limit: float = _LIMIT,
 ) -> None:
-    """Initialise the submodules of a new worktree, those in submodules included, and tell of it.
+    """Initialise the submodules of a new worktree, and those in submodules, and log the result.
 
     Arguments:
-        tree: nobody works in it yet.
-        stopped: tells that a signal came; what has not been begun is then left out.
-        limit: seconds for all of them.
+        tree: the new worktree, in which no process works yet.
+        stopped: returns whether a signal has come; then further submodules are left out.
+        limit: seconds for all submodules.
 
     """
     populating = _Populating(where, told, stopped, time.monotonic() + limit)
@@ -69,7 +70,7 @@ def init_submodules(
     except _StoppedError as error:
         if not stopped():
             told.warning("submodules.not_initialised", f"submodules left out: {error}", _hint(tree.path))
-    except Exception as error:  # noqa: BLE001 -- nobody else would remove the worktree
+    except Exception as error:  # noqa: BLE001 -- the worktree must stay usable after any error
         told.warning("submodules.not_initialised", f"submodules left out: {error}", _hint(tree.path))
     if populating.count:
         told.event(
@@ -82,10 +83,10 @@ def _hint(top: Path) -> str:
 
 
 class _Populating:
-    """Submodules of one worktree.
+    """Initialises the submodules of one worktree.
 
     Attributes:
-        count: how many were initialised.
+        count: the number of initialised submodules.
 
     """
 
@@ -100,9 +101,9 @@ class _Populating:
         """Initialise the submodules of a worktree or of a submodule.
 
         Arguments:
-            top: its directory.
-            model: the main checkout's repository of the same, if it has one.
-            above: path of *top* in the worktree, with a slash.
+            top: the directory of the worktree or submodule.
+            model: the repository of the same submodule in the main checkout, if it has one.
+            above: path of *top* in the worktree, with a slash at its end.
 
         """
         modules = top / ".gitmodules"
@@ -118,7 +119,7 @@ class _Populating:
                 continue
             name = section.removeprefix("submodule.")
             if not _is_plain(name):
-                self._left_out(top, above + path, f"its name {name!r} is none that git would take")
+                self._left_out(top, above + path, f"git does not accept its name {name!r}")
                 continue
             place = repository / "modules" / name
             own = model / "modules" / name if model else None
@@ -157,9 +158,9 @@ class _Populating:
         )
 
     def _update(self, here: Git, path: str, place: Path, above: str, config: tuple[str, ...]) -> str | None:
-        """Clone a submodule and check it out; return why not, and leave nothing of it then."""
+        """Clone a submodule and check it out; after an error remove it, and return the reason."""
         if self._stopped() or time.monotonic() > self._deadline:
-            raise _StoppedError("there was no time")
+            raise _StoppedError("the time is over")
         words = ("submodule", "update", "--checkout", "--", f":(top,literal){path}")
         try:
             with git.start(here, *words, config=config) as running:
@@ -186,12 +187,12 @@ class _Populating:
 
 
 def _inside(here: Git, top: Path, repository: Path) -> Git:
-    # Named explicitly: what is written must never be written to the repository above.
+    # With an explicit git_dir, git can never write to the repository above.
     return here._replace(cwd=top, git_dir=repository, common_dir=repository, work_tree=top)
 
 
 def _become_like(here: Git, own: Path) -> None:
-    """Have a clone of the main checkout's repository know what that knows of its remote."""
+    """Give a clone of the main checkout's repository the same remote URL and remote branches."""
     with contextlib.suppress(GitError):
         branches = "+refs/remotes/origin/*:refs/remotes/origin/*"
         git.run(here, "fetch", "--quiet", "--no-tags", "--no-recurse-submodules", own, branches)
@@ -208,7 +209,7 @@ def _configured(here: Git, *source: str) -> dict[str, str]:
 
 
 def _gitlinks(here: Git) -> list[tuple[str, str]]:
-    """Return commit and path of each submodule that is checked out: a sparse checkout leaves some out."""
+    """Return commit and path of each submodule that is checked out; a sparse checkout leaves some out."""
     listing = git.run(here, "ls-files", "-t", "-s", "-z").stdout
     found = re.findall(rb"(?:\A|\0)H 160000 ([0-9a-f]+) 0\t([^\0]+)", listing)
     return [(git.text(oid), git.text(path)) for oid, path in found]
@@ -228,7 +229,7 @@ def _is_off(section: str, said: dict[str, str], config: dict[str, str]) -> bool:
 
 
 def _has_a_say(section: str, config: dict[str, str]) -> bool:
-    """Tell whether the configuration itself says which submodules are wanted (gitsubmodules(7))."""
+    """Return whether the configuration itself selects submodules (gitsubmodules(7))."""
     return bool({f"{section}.active", "submodule.active", f"{section}.url"} & {*config})
 
 
@@ -243,7 +244,7 @@ def _can_be_cloned(where: Git, own: Path, commit: str) -> bool:
 
 
 def _take_back(directory: Path, repository: Path) -> None:
-    """Remove what is left of a clone that was begun a moment ago; nobody has worked in it."""
+    """Remove an incomplete new clone, in which no process has worked."""
     shutil.rmtree(repository, ignore_errors=True)
     for entry in directory.iterdir() if directory.is_dir() else ():
         if entry.is_dir() and not entry.is_symlink():
@@ -252,7 +253,7 @@ def _take_back(directory: Path, repository: Path) -> None:
             entry.unlink()
     with contextlib.suppress(OSError):
         for parent in repository.parents:
-            parent.rmdir()  # up to the first one that holds something else
+            parent.rmdir()  # up to the first directory that is not empty
             if parent.name == "modules":
                 break
 

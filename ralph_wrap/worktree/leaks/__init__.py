@@ -1,1 +1,1 @@
-"""Find out what changes outside the worktree while an agent works."""
+"""Detect changes outside the worktree while an agent works."""

@@ -1,4 +1,4 @@
-"""What has changed outside a workspace from one look to the next, in neutral words."""
+"""The changes outside a workspace between two observations, in neutral words."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ralph_wrap.worktree.leaks.observation import Entry, Outside
 
 _SHORT = 7  # digits of an object id
-_SESSIONS_BRANCH = "branch.ralph/"  # git keeps the case of what is between the dots
+_SESSIONS_BRANCH = "branch.ralph/"  # git keeps the case of the part between the dots
 
 
 def compare(
@@ -25,13 +25,13 @@ def compare(
     keys: Callable[[bytes, bytes], list[str]],
     landed: Collection[Landing] = (),
 ) -> list[str]:
-    """Return what has changed from one look to the next, each in a few words; files, which may be many, last.
+    """Return the changes between two observations, each in a few words, with files last.
 
     Arguments:
-        before: the earlier look.
-        after: the later one.
-        keys: tells which keys differ between two texts of a configuration file.
-        landed: what ``ralph-wrap merge`` has moved.
+        before: the earlier observation.
+        after: the later observation.
+        keys: returns the keys that differ between two texts of a configuration file.
+        landed: the moves of ``ralph-wrap merge``.
 
     """
     return [
@@ -48,7 +48,7 @@ def _changed_entries(before: Outside, after: Outside) -> Iterator[str]:
         one, other = before.entries.get(path), after.entries.get(path)
         if one == other:
             continue
-        if other is None and moved:  # committed, most likely; that HEAD has moved is told
+        if other is None and moved:  # probably committed; the move of HEAD is in the list
             continue
         if path == IGNORE and before.ignore == after.ignore:
             continue
@@ -87,7 +87,7 @@ def _changed_refs(before: Outside, after: Outside, landed: Collection[Landing]) 
 
 
 def _has_landed(name: str, one: str, other: str, landed: Collection[Landing]) -> bool:
-    """Tell whether landings alone lead a branch from one commit to another."""
+    """Return whether landings alone moved a branch from one commit to another."""
     steps = {old: new for ref, old, new in landed if ref == name}
     for _ in range(len(steps)):
         one = steps.get(one, "")

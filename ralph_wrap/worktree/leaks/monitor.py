@@ -1,14 +1,14 @@
-"""Look out of a session's workspace, again and again, and tell what has changed there.
+"""Observe the files and refs outside a session's workspace, and log each change.
 
-The first look is begun while git checks the workspace out, so that the agent's start does not wait for it,
-and is done before the agent can do anything: begun later, it could not tell what the agent did first. Each
-further look, after setup, an iteration or a pause, is compared with the one before. So one look is enough
-between two iterations, and what changes there is seen, too.
+The first observation starts while git checks out the workspace, so that the agent's start does not wait for
+it. It ends before the agent starts, because a later one would miss the agent's first changes. Each further
+observation, after setup, an iteration or a pause, is compared with the one before. So one observation between
+two iterations is enough, and it also shows changes during a pause.
 
-In a worktree that was started inside another session's, what is looked at is the project's own checkout all
-the same; the outer session's worktree is its own business.
+A session inside the worktree of another session also observes the project's own checkout, not the outer
+session's worktree.
 
-Who has changed it is not known, and not guessed at: the user may work there.
+The monitor does not know, and does not guess, which process made a change: the user may work there.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
     from ralph_wrap.system.log import Log
     from ralph_wrap.worktree.leaks.observation import Looking, Outside, Place
 
-_NAMED = 10  # changes of one look that are named; the others are counted
-_KEPT = 100  # lines of a whole session, which may go on for weeks
-_LOOKS = 2  # while somebody lands branches
-_STEP = 0.1  # seconds until a signal is seen
-_PATIENCE = 600.0  # seconds until git counts as hanging
-_IN_A_HURRY = 0.5  # seconds, once a signal has come: whoever sends TERM may kill soon
+_NAMED = 10  # changes of one observation in a message, which counts the others
+_KEPT = 100  # lines of a whole session, which may run for weeks
+_LOOKS = 2  # observations at most, while another process lands branches
+_STEP = 0.1  # seconds between two looks for a signal
+_PATIENCE = 600.0  # seconds until git counts as stuck
+_IN_A_HURRY = 0.5  # seconds after a signal: SIGKILL may follow soon after TERM
 
 
 class Lookout:
-    """Tells what changes outside a workspace; entered while the workspace is made.
+    """Logs changes outside a workspace. The session enters it while it makes the workspace.
 
     Arguments:
-        root: the project root, which is looked at.
-        workspace: the session's worktree, which need not be there yet.
+        root: the project root, which it observes.
+        workspace: the session's worktree, which may not exist yet.
         branch: short name of its branch.
-        stopped: tells that the session is to end.
+        stopped: returns whether the session must end.
 
     """
 
@@ -69,7 +69,7 @@ class Lookout:
 
     @property
     def found(self) -> tuple[str, ...]:
-        """What has changed so far, a line each, with the time of its being seen."""
+        """The changes so far, one line each, with the event after which they were seen."""
         more = (f"and {self._left_out} more: see events.jsonl",) if self._left_out else ()
         return (*self._lines, *more)
 
@@ -84,22 +84,22 @@ class Lookout:
             self._looking.__exit__()
 
     def begin(self) -> None:
-        """Begin the first look; a further call does nothing."""
+        """Start the first observation; a further call does nothing."""
         if self._looking is None and not self._trouble:
             self._looking = self._start()
 
     def look(self, when: str) -> bool:
-        """Look, tell what has changed since the last time, and return whether anything has.
+        """Observe, log the changes since the last observation, and return whether there are any.
 
         Arguments:
-            when: what has happened since then.
+            when: the event since the last observation, in words.
 
         """
         from ralph_wrap.state import landings  # noqa: PLC0415 -- see begin
         from ralph_wrap.worktree.leaks.compare import changed_keys, compare  # noqa: PLC0415
 
         run = self._root / ".ralph" / "run"
-        for _ in range(_LOOKS):  # one that saw files on their way is not what anybody has made of them
+        for _ in range(_LOOKS):  # an observation during a landing may see half of its changes
             landed, moving = landings.read(run), landings.is_moving(run)
             self._looking = self._start()
             now = self._finish()
@@ -116,7 +116,7 @@ class Lookout:
         return bool(changes)
 
     def _start(self) -> Looking | None:
-        # Loaded while git checks files out: see begin.
+        # Imported while git checks out files: see the module's docstring.
         from ralph_wrap.worktree.leaks.observation import Looking, Place  # noqa: PLC0415
 
         try:
@@ -134,7 +134,7 @@ class Lookout:
             deadline = time.monotonic() + _PATIENCE
             while not looking.is_done(_STEP):
                 if self._stopped():
-                    if self._seen is None:  # no agent will be started
+                    if self._seen is None:  # no agent will start
                         return None
                     deadline = min(deadline, time.monotonic() + _IN_A_HURRY)
                 if time.monotonic() >= deadline:
@@ -142,18 +142,18 @@ class Lookout:
                     return None
             try:
                 return looking.result()
-            except Exception as error:  # noqa: BLE001 -- whoever only looks must not end a session
+            except Exception as error:  # noqa: BLE001 -- an observation must not end a session
                 self._give_up(str(error))
         return None
 
     def _give_up(self, reason: str) -> None:
-        """Tell, once for the same reason, that one look could not be had."""
+        """Log a warning, once for each reason, that an observation failed."""
         if reason != self._trouble:
             self._trouble = reason
             self._told.warning(
                 "leak.unknown",
-                f"changes outside the worktree cannot be seen: {reason}",
-                f"git -C {shlex.quote(str(self._root))} status",
+                f"cannot look for changes outside the worktree: {reason}",
+                f"to see the cause: git -C {shlex.quote(str(self._root))} status",
             )
 
     def _tell(self, when: str, changes: list[str]) -> None:
@@ -164,7 +164,7 @@ class Lookout:
         self._told.warning(
             "leak.found",
             f"changed outside the worktree {when}: {', '.join(named)}",
-            f"made by the agent or by anybody else: git -C {root} status; git -C {root} diff HEAD",
+            f"made by the agent or another program: git -C {root} status; git -C {root} diff HEAD",
             changes=named,
         )
         lines = [f"{when}: {change}" for change in named]

@@ -1,24 +1,24 @@
-"""What is outside a session's workspace, and what of it has changed between two looks.
+"""An observation of the files and refs outside a session's workspace.
 
-Looked at are, of the checkout at the project root: the files that git does not ignore, the index, HEAD; of
-the repository: branches, tags and other refs, the stash, ``config``, ``hooks`` and ``info``. Of a file that
-has changed already a further change is seen by its size, times and inode. Nothing is written, and git's index
-is not refreshed.
+In the checkout at the project root it has the files that git does not ignore, the index, and HEAD. In the
+repository it has branches, tags and other refs, the stash, ``config``, ``hooks`` and ``info``. For a file
+that differs from HEAD it has size, times and inode, which show a further change. It writes nothing, and does
+not refresh git's index.
 
-Left out is what sessions and other commands of ours do there, however many of them at once:
+It leaves out the changes that sessions and other commands of ours make:
 
-- refs under ``ralph/``, and branches that are checked out in worktrees of ours;
-- branches that ``ralph-wrap merge`` has moved (see ``landings``), with the checkout that moved along;
-- ``.ralph/worktrees`` and ``.ralph/run``, and the line in an ignore file that hides the first;
-- what ``worktree create`` adds to ``config`` (see ``managed.git_config``);
+- refs under ``ralph/``, and branches that are checked out in our worktrees;
+- branches that ``ralph-wrap merge`` has moved (see ``landings``), with their checkout;
+- ``.ralph/worktrees`` and ``.ralph/run``, and the line in an ignore file for the first;
+- the lines that ``worktree create`` adds to ``config`` (see ``managed.git_config``).
 
-and what others do all the time that takes no work from anybody:
+It also leaves out frequent changes of other programs that do no harm:
 
-- remote branches: editors fetch in the background, and what a fetch moves is a copy of something elsewhere;
+- remote branches: editors fetch in the background, and a fetch only moves copies;
 - the upstream of a session's branch in ``config``, which ``git push -u`` writes;
-- what ``git gc`` does: refs are known by name and not by file, ``info/refs`` is a list of them.
+- the changes of ``git gc``: refs are compared by name and not by file, and ``info/refs`` only lists them.
 
-Files that git ignores, and those that it was told to overlook (assume-unchanged), are not looked at.
+It does not see files that git ignores, or that are marked assume-unchanged.
 """
 
 from __future__ import annotations
@@ -41,27 +41,27 @@ if TYPE_CHECKING:
     from ralph_wrap.git import Git
 
 IGNORE = ".gitignore"
-"""The file that a session may add a line to."""
+"""The file to which a session may add a line."""
 
 BRANCHES = "refs/heads/"
-"""What names of branches begin with."""
+"""The start of the full name of a branch."""
 
 CONFIGURATIONS = ("config", "config.worktree")
 """Files that git reads as its configuration."""
 
-_LOOKED_AT = 10_000  # changed and untracked files, at most, in which a further change is looked for
-_LARGEST = 1 << 20  # bytes; a larger hook is known by its size and times
+_LOOKED_AT = 10_000  # the maximum number of changed and untracked files whose size and times are read
+_LARGEST = 1 << 20  # bytes; of a larger hook only size and times are compared
 _OUR_FILES = (".ralph/worktrees/", ".ralph/run/")
-_TEMPORARY = ("..gitignore.", "..exclude.")  # beside an ignore file that is being replaced (files.replace)
+_TEMPORARY = ("..gitignore.", "..exclude.")  # temporary files beside an ignore file (files.replace)
 _STASH = "refs/stash"
 _FREE = ("refs/heads/ralph/", "refs/ralph/", "refs/remotes/", "refs/prefetch/")
 
 
 class Place(NamedTuple):
-    """What is looked at.
+    """The observed checkout and repository.
 
     Attributes:
-        where: git in the checkout at the project root, whatever its ``.git`` says later.
+        where: git in the checkout at the project root, even if an agent changes its ``.git`` later.
         workspace: the session's worktree.
         branch: full name of the session's branch.
 
@@ -76,17 +76,17 @@ class Place(NamedTuple):
         """Return the place around a session's worktree.
 
         Arguments:
-            workspace: the session's worktree, which need not be there yet.
+            workspace: the session's worktree, which may not exist yet.
             branch: short name of its branch.
 
         Raises:
-            OSError: the root is no checkout.
+            OSError: the root is not a checkout.
 
         """
         git_dir = root / ".git"
         if not git_dir.is_dir():
             git_dir = root / git.text(files.read(git_dir)).removeprefix("gitdir: ").rstrip("\n")
-        # With both named, core.bare and core.worktree that somebody sets blind nobody.
+        # With git_dir and work_tree given, core.bare and core.worktree of an agent cannot hide changes.
         fixed = where._replace(
             cwd=root, git_dir=git_dir.resolve(), common_dir=common_dir, work_tree=root, config=()
         )
@@ -97,8 +97,8 @@ class Entry(NamedTuple):
     """A file that differs between HEAD, index and disk.
 
     Attributes:
-        state: what git says of it.
-        disk: what changes when the file does; empty if it is not there.
+        state: its state as ``git status`` prints it.
+        disk: values that change with the file; empty if it does not exist.
 
     """
 
@@ -107,17 +107,17 @@ class Entry(NamedTuple):
 
 
 class Outside(NamedTuple):
-    """What was there at one look.
+    """The result of one observation.
 
     Attributes:
         entries: files that differ from HEAD, by path.
         ignore: the lines of ``.gitignore``, without ours.
-        head: the branch of the checkout, full name; the commit, if it is on none.
-        commit: of HEAD; empty before the first one.
-        refs: name and object id.
-        stash: which there are.
-        kept: files of the repository, by name, with what changes when they do.
-        held: branches that are checked out in worktrees of ours.
+        head: the full name of the checkout's branch, or the commit of a detached HEAD.
+        commit: the commit of HEAD; empty before the first one.
+        refs: names and object ids of refs.
+        stash: a value that changes with the stash.
+        kept: files of the repository by name, each with a value that changes with the file.
+        held: branches that are checked out in our worktrees.
 
     """
 
@@ -132,10 +132,10 @@ class Outside(NamedTuple):
 
 
 class Looking:
-    """A look that has begun; git works on it while something else is done. It ends with the context.
+    """An observation in progress; git works in the background until the end of the context.
 
     Raises:
-        OSError: git cannot be started.
+        OSError: git cannot start.
 
     """
 
@@ -156,11 +156,11 @@ class Looking:
         self._running.close()
 
     def is_done(self, timeout: float) -> bool:
-        """Wait for its end for so many seconds, and tell whether it came."""
+        """Wait *timeout* seconds at most, and return whether git is done."""
         return self._status.ended(timeout) and self._refs.ended(timeout)
 
     def result(self) -> Outside:
-        """Wait for its end, and return what was seen.
+        """Wait for git, and return the result.
 
         Raises:
             GitError: git cannot read the repository.
@@ -169,7 +169,7 @@ class Looking:
         entries = git.parse_entries(git.finish(self._status, "status").stdout)
         listed = git.finish(self._refs, "for-each-ref").stdout
         where = self._place.where
-        # A worktree may have come or gone while git looked.
+        # A worktree may have been added or removed meanwhile.
         ours = {**self._ours, **_our_worktrees(self._place)}
         head = git.text(_content(_git_dir(where) / "HEAD").partition(b" ")[2]).strip()
         refs, current = _parse_refs(listed)
@@ -198,9 +198,9 @@ def _common_dir(where: Git) -> Path:
 
 
 def _our_worktrees(place: Place) -> dict[Path, str]:
-    """Return directories and HEADs of the worktrees that ralph-wrap has made, but for the session's own.
+    """Return directories and HEADs of the worktrees that ralph-wrap made, without the session's own.
 
-    What is on the session's own was chosen by its agent, and may be anybody's branch.
+    The agent chooses the branch of the session's worktree, which may be a branch of the user.
     """
     found = {}
     for registration in _listed(_common_dir(place.where) / "worktrees"):
@@ -223,7 +223,7 @@ def _listed(directory: Path) -> list[Path]:
 
 
 def _parse_refs(output: bytes) -> tuple[dict[str, str], str]:
-    """Return name and object id of each ref, and the name of the branch that is checked out."""
+    """Return name and object id of each ref, and the name of the checked out branch."""
     refs, current = {}, ""
     for line in git.lines(output):
         oid, _, name = line.partition("refs/")
@@ -249,7 +249,7 @@ def _disk(path: str) -> tuple[int, ...]:
         found = os.lstat(path)
     except OSError:
         return ()
-    if stat.S_ISDIR(found.st_mode):  # a repository: what is in it is its own
+    if stat.S_ISDIR(found.st_mode):  # a nested repository, whose files are not observed
         return (stat.S_IFDIR,)
     return (found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
 
@@ -273,7 +273,7 @@ def _kept(where: Git) -> Iterator[tuple[str, bytes]]:
 
 
 def _content(path: Path) -> bytes:
-    """Return what changes when a file does: its mode, a blank, its text; nothing if it is not there."""
+    """Return a value that changes with a file: its mode, a blank, its content; nothing if it is missing."""
     try:
         found = path.lstat()
         if stat.S_ISREG(found.st_mode) and found.st_size <= _LARGEST:

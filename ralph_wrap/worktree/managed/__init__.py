@@ -1,1 +1,1 @@
-"""Worktrees for other programs; each bears our mark."""
+"""Worktrees for other programs; each has our mark."""

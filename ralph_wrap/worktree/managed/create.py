@@ -1,4 +1,4 @@
-"""Make a worktree that is no session's: for other programs, and for whoever enters one."""
+"""Make a worktree without a session of ours: for other programs, and for agents that enter one."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ def make(
     stopped: Callable[[], bool] = lambda: False,
     progress: Callable[[str], None] = lambda _: None,
 ) -> LinkedWorktree:
-    """Make a worktree that bears a mark.
+    """Make a worktree with a mark.
 
     Arguments:
         path: the new directory; it must not exist.
-        mark: what it is made for; whether its branch was created is found out.
-        continued: if the branch exists, go on with it.
-        hooks_off: no git hook runs for whoever works in it.
-        layout: what of the repository it holds.
-        stopped: tells that a signal came; the checkout is then cut short.
-        progress: told how far a checkout is that takes a second or more.
+        mark: its mark; this function sets ``branch_created`` itself.
+        continued: check out the branch if it exists.
+        hooks_off: switch off git hooks in it.
+        layout: the part of the repository that it holds.
+        stopped: returns whether a signal has come, which interrupts the checkout.
+        progress: called with the progress of a checkout that takes a second or more.
 
     Raises:
-        IsolationError: it cannot be had; nothing is left of the attempt.
+        IsolationError: it cannot be made; nothing is left of the attempt.
         BranchBusyError: the branch is checked out in another worktree.
-        RefusedError: it cannot have the configuration of its own that it needs.
-        ConflictError: somebody else holds the lock of the configuration.
+        RefusedError: it needs its own git configuration, which is not possible here.
+        ConflictError: another process holds the lock of the configuration.
         StoppedError: a signal came; nothing is left of the attempt.
 
     """
@@ -88,7 +88,7 @@ def make(
         )
     except BaseException:
         if configured:
-            # Not instead of the reason: the next one that is made or removed tidies, too.
+            # An error here must not hide the first one. The next creation or removal tidies, too.
             with contextlib.suppress(RalphError, OSError), repository_lock(repository.common_dir):
                 tidy_hooks(repository.common_dir)
         raise

@@ -1,4 +1,4 @@
-"""Find a worktree that bears our mark, by its directory; whatever else is there is named, and not touched."""
+"""Find a worktree with our mark by its directory; anything else is an error that names it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.ownership import Owner
 
 OURS = "ralph-wrap"
-"""How the reason of every registration begins that we lock."""
+"""The start of the lock reason in each registration that we lock."""
 
 LOCKED = f"{OURS} worktree "
-"""The same of those that bear a mark; a session's worktree does not, whatever an agent writes."""
+"""The start of the lock reason of worktrees with a mark; that of a session's worktree differs."""
 
 _SESSION = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{4}")
 
@@ -27,17 +27,17 @@ def find(common_dir: Path, path: Path) -> tuple[LinkedWorktree, Mark]:
     """Return the worktree in a directory, and its mark.
 
     Arguments:
-        common_dir: of the repository that it has to belong to.
-        path: the directory, absolute.
+        common_dir: the common directory of its repository.
+        path: the absolute path of the directory.
 
     Raises:
         NotFoundError: there is no worktree.
-        NotOursError: it is the main checkout, belongs to another repository, or bears no mark.
-        ConflictError: somebody else has locked it.
+        NotOursError: it is the main checkout, belongs to another repository, or has no mark.
+        ConflictError: a user or another program has locked it (``git worktree lock``).
 
     """
     if not os.path.lexists(path):
-        raise NotFoundError(f"{path} is not there", "ralph-wrap worktree list")
+        raise NotFoundError(f"{path} does not exist", "ralph-wrap worktree list")
     path = _real(path)
     pointer = path / ".git"
     if pointer.is_dir() and not pointer.is_symlink():
@@ -50,12 +50,12 @@ def find(common_dir: Path, path: Path) -> tuple[LinkedWorktree, Mark]:
     if registration == common_dir:  # git init --separate-git-dir
         raise NotOursError(f"{path} is a main checkout, no worktree", "ralph-wrap worktree list")
     if registration.parent != common_dir / "worktrees":
-        raise NotOursError(f"{path} belongs to another repository", "call it there")
+        raise NotOursError(f"{path} belongs to another repository", "run the command in the other repository")
     mark = read_mark(registration)
-    if mark is None or _SESSION.fullmatch(registration.name):  # whose agent can write marks
+    if mark is None or _SESSION.fullmatch(registration.name):  # a session's agent can write marks
         raise NotOursError(
             f"{path} was not made by ralph-wrap worktree",
-            "of a session: ralph-wrap rm; else: git worktree remove",
+            f"for a session's: ralph-wrap rm ID; else: git worktree remove {shlex.quote(str(path))}",
         )
     locked = registration / "locked"
     if locked.exists() and not git.text(files.read(locked)).startswith(LOCKED):
@@ -77,10 +77,10 @@ def find(common_dir: Path, path: Path) -> tuple[LinkedWorktree, Mark]:
 
 
 def holds_its_branch(worktree: LinkedWorktree) -> bool:
-    """Tell whether a worktree has the branch checked out that its mark names.
+    """Return whether a worktree has the branch of its mark checked out.
 
-    The mark is a file that whoever works there can write, and a branch can be renamed: any other branch of
-    that name is not ours to delete.
+    An agent in the worktree can write the mark, and a user can rename a branch. We must not delete another
+    branch that has this name.
     """
     try:
         head = git.text(files.read(worktree.registration / "HEAD"))
@@ -90,16 +90,16 @@ def holds_its_branch(worktree: LinkedWorktree) -> bool:
 
 
 def _real(path: Path) -> Path:
-    """Resolve what somebody else may have written: ``Path.resolve()`` breaks on a loop of symlinks."""
+    """Resolve a path that an agent may have written: ``Path.resolve()`` raises for a loop of symlinks."""
     return Path(os.path.realpath(path))
 
 
 def directory_of(registration: Path, worktrees: Path) -> Path:
-    """Return where a worktree is, also where the project is mounted under another path than it was made at.
+    """Return the directory of a worktree, even if the project is now mounted under another path.
 
     Arguments:
         registration: ``.git/worktrees/<name>``.
-        worktrees: where ours are.
+        worktrees: the directory of our worktrees.
 
     """
     named = Path(git.text(files.read(registration / "gitdir")).removesuffix("\n")).parent

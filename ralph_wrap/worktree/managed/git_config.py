@@ -1,12 +1,12 @@
-"""Give one worktree a configuration of its own, for whoever works there: hooks off, a part of the files.
+"""Give one worktree its own git configuration, for example to switch off hooks, or for a sparse checkout.
 
-Git reads a worktree's own configuration (``config.worktree`` in its registration) only where the shared one
-says so (git-worktree(1): CONFIGURATION FILE). So a few lines are added to the shared configuration with the
-first such worktree, and taken away, byte for byte, with the last one. Nothing else is ever changed in it.
+Git reads the configuration of a worktree (``config.worktree`` in its registration) only if the shared
+configuration enables it (git-worktree(1): CONFIGURATION FILE). So the first such worktree adds a few lines to
+the shared configuration, and the last one removes them, byte for byte. We never change anything else in it.
 
-Both happen under git's own lock of that file. Where the extension would change what others see, because
-``core.bare`` or ``core.worktree`` stand in the shared file, or because a file of a worktree's own
-configuration lies about that nobody reads so far, nothing is done.
+Both changes happen under git's own lock of this file. They are refused if they would affect other worktrees.
+This is so if the shared file has ``core.bare`` or ``core.worktree``. It is also so if a worktree has a
+``config.worktree`` that git does not read yet.
 """
 
 from __future__ import annotations
@@ -39,32 +39,30 @@ _BLOCK_AFTER_NO_NEWLINE = (
     + _SECTION
 )
 HOOKS_OFF = ("hooksPath", "/dev/null")
-"""Key below ``core``, and value."""
+"""A key below ``core``, and its value."""
 _OWN_FILE = "config.worktree"
-_OURS = re.compile(  # also without what somebody has changed since
+_OURS = re.compile(  # it also matches after a user has changed the lines
     rb"# ralph-wrap: for worktrees without hooks, goes with the last of them"
     rb"(?P<broken>, and so does the line break)?\r?\n"
     rb"(?:(?P<header>\[extensions\]\r?\n)(?:\tworktreeConfig = true(?:\r?\n|\Z))?)?"
 )
-_HOLDER = b"ralph-wrap\n"  # in the lock; git looks at nothing but its being there
+_HOLDER = b"ralph-wrap\n"  # content of the lock; git only checks that the file exists
 _PATIENCE = 5.0  # seconds to wait for git's lock; git itself does not wait
 _PAUSE = 0.02  # seconds between two tries
 
 
 def require_configurable(where: Git, repository: Repository) -> None:
-    """Make sure that one worktree can have a configuration of its own without harm to the others.
+    """Check that one worktree can have its own configuration without an effect on other worktrees.
 
     Raises:
-        RefusedError: they cannot.
+        RefusedError: other worktrees would change.
         OSError: the repository cannot be locked.
 
     """
-    instead = "--hooks on, without --sparse and --link, needs none"
+    instead = "use --hooks on, without --sparse and --link"
     if repository.git_version < _OLDEST:
-        raise RefusedError(
-            "git before 2.20 cannot configure one worktree alone, to switch hooks off in it", instead
-        )
-    with repository_lock(repository.common_dir):  # whoever configures one has not done half of it
+        raise RefusedError("git before 2.20 cannot switch off hooks in one worktree alone", instead)
+    with repository_lock(repository.common_dir):  # no other process is half-way through configure
         _require_harmless(where, repository.common_dir, instead)
 
 
@@ -74,45 +72,47 @@ def _require_harmless(where: Git, common_dir: Path, instead: str) -> None:
     shared = common_dir / "config"
     bare = git.run(where, "config", "--file", shared, "--bool", "--get", "core.bare", accept=(0, 1, 128))
     if bare.stdout.strip() == b"true":
-        raise RefusedError("core.bare stands in the shared configuration, which others would lose", instead)
+        raise RefusedError(
+            "the shared configuration has core.bare, which other worktrees would lose", instead
+        )
     if git.run(where, "config", "--file", shared, "--get", "core.worktree", accept=(0, 1)).status == 0:
         raise RefusedError(
-            "core.worktree stands in the shared configuration: all worktrees would get it", instead
+            "the shared configuration has core.worktree, which all worktrees would get", instead
         )
     ours = {registration for registration, mark in marked(common_dir).items() if mark.configured}
     if there := [path for path in _own_configurations(common_dir) if path.parent not in ours]:
-        raise RefusedError(f"{there[0]}, which git does not read so far, would come into force", instead)
+        raise RefusedError(f"git does not read {there[0]} now, but would read it afterwards", instead)
 
 
 def configure(where: Git, worktree: LinkedWorktree, core: Collection[tuple[str, str]]) -> None:
-    """Give a worktree that is being made a configuration of its own; the repository's lock is held.
+    """Give a new worktree its own configuration; the caller holds the repository's lock.
 
     Arguments:
-        core: keys below ``core``, and values.
+        core: keys below ``core``, with values.
 
     Raises:
-        ConflictError: somebody else holds the lock of the configuration.
-        OSError: it cannot be written.
+        ConflictError: another process holds the lock of the configuration.
+        OSError: a file cannot be written.
 
     """
     if not _is_extended(where, worktree.common_dir):
         with _locked(worktree.common_dir) as (before, replace):
             replace(before + (_BLOCK if before.endswith(b"\n") or not before else _BLOCK_AFTER_NO_NEWLINE))
-    # Last: killed before it, there is no such file that nobody reads.
-    # What git has copied from the main checkout's (git-worktree(1): add) stays in force.
+    # Last, because a kill before it must not leave a file that git does not read yet.
+    # The values that git copied from the main checkout (git-worktree(1): add) stay in force.
     for key, value in core:
         git.run(where, "config", "--file", worktree.registration / _OWN_FILE, f"core.{key}", value)
 
 
 def tidy_hooks(common_dir: Path) -> None:
-    """Take our lines out of the shared configuration if nobody needs them; the repository's lock is held.
+    """Remove our lines from the shared configuration if no worktree needs them.
 
-    Whoever has a worktree's own configuration needs them by now, whoever wrote it: ``git sparse-checkout``,
-    for one, does.
+    The caller holds the repository's lock. Any worktree with its own configuration needs the lines, even if
+    ``git sparse-checkout`` wrote this configuration, for example.
 
     Raises:
-        ConflictError: somebody else holds the lock of the configuration.
-        OSError: the same, or it cannot be read or written.
+        ConflictError: another process holds the lock of the configuration.
+        OSError: the configuration cannot be locked, read or written.
 
     """
     if any(mark.configured for mark in marked(common_dir).values()) or _own_configurations(common_dir):
@@ -126,12 +126,12 @@ def tidy_hooks(common_dir: Path) -> None:
 
 
 def without_ours(content: bytes) -> bytes:
-    """Return the configuration without our lines, and with what others have added to them."""
+    """Return the configuration without our lines; lines that other programs added to them stay."""
     while found := _OURS.search(content):
         head, tail = content[: found.start()], content[found.end() :]
         if found["broken"]:
             head = head.removesuffix(b"\n")
-            if tail:  # somebody has added to it
+            if tail:  # another program has added lines
                 head += b"\n"
         if found["header"] and _begins_with_a_key(tail):
             head += found["header"]
@@ -146,7 +146,7 @@ def _begins_with_a_key(tail: bytes) -> bool:
 
 
 def _own_configurations(common_dir: Path) -> list[Path]:
-    """Return the files that are read only with the extension (git-worktree(1): CONFIGURATION FILE)."""
+    """Return the files that git reads only with the extension (git-worktree(1): CONFIGURATION FILE)."""
     places = (common_dir / _OWN_FILE, *common_dir.glob(f"worktrees/*/{_OWN_FILE}"))
     return [path for path in places if os.path.lexists(path)]
 
@@ -157,12 +157,12 @@ def _is_extended(where: Git, common_dir: Path) -> bool:
 
 
 def _shared(common_dir: Path) -> Path:
-    return (common_dir / "config").resolve()  # git, too, replaces what a symlink names
+    return (common_dir / "config").resolve()  # git also replaces the target of a symlink
 
 
 @contextlib.contextmanager
 def _locked(common_dir: Path) -> Iterator[tuple[bytes, Callable[[bytes], object]]]:
-    """Hold git's lock of the shared configuration; yield its content, and what replaces it."""
+    """Hold git's lock of the shared configuration; yield its content, and a function that replaces it."""
     path = _shared(common_dir)
     lock = path.with_name(f"{path.name}.lock")
     deadline = time.monotonic() + _PATIENCE
@@ -180,7 +180,8 @@ def _locked(common_dir: Path) -> Iterator[tuple[bytes, Callable[[bytes], object]
                 continue
             if time.monotonic() >= deadline:
                 raise ConflictError(
-                    f"{lock} is there: somebody changes the configuration", f"if nobody does: rm {lock}"
+                    f"{lock} exists: another process changes the configuration",
+                    f"if no git is running: rm {lock}",
                 ) from None
             time.sleep(_PAUSE)
     try:
@@ -190,7 +191,7 @@ def _locked(common_dir: Path) -> Iterator[tuple[bytes, Callable[[bytes], object]
 
 
 def _is_left(lock: Path) -> bool:
-    """Tell whether a lock is one of ours: who made it is dead, since we hold the lock of the repository."""
+    """Return whether a lock file is ours. Its process is dead, since we hold the repository's lock."""
     try:
         return files.read(lock) == _HOLDER
     except OSError:

@@ -1,4 +1,4 @@
-"""Who made a worktree, and for what: a file in its registration, which goes with it, wherever it is moved."""
+"""The mark of a managed worktree: a file in its registration, which stays with it after a move."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _VERSION = 1
 
 
 class Mark(NamedTuple):
-    """What is known of a worktree that is not a session's.
+    """The facts about a worktree that belongs to no session of ours.
 
     Attributes:
-        branch: what was checked out in it.
-        base: the commit that it started from.
+        branch: the branch that was checked out in it.
+        base: the commit from which it started.
         branch_created: the branch did not exist before.
-        origin: the branch of the checkout that it was made from; ``None`` for a detached HEAD.
-        configured: it has a configuration of its own, made by us.
-        session: who has entered it; ``None`` for a worktree that nobody enters.
-        original_cwd: the directory that it was entered from.
-        tmux_session: the name of the tmux session that works in it.
-        file_mode: the repository's file system knows executable files.
-        symlinks: the same of symlinks.
+        origin: the branch of the checkout in which it was made; ``None`` for a detached HEAD.
+        configured: we gave it its own git configuration.
+        session: the name of the session that has entered it; ``None`` without one.
+        original_cwd: the working directory from which the session entered it.
+        tmux_session: the name of its tmux session.
+        file_mode: the repository's file system supports executable files.
+        symlinks: the repository's file system supports symlinks.
 
     """
 
@@ -47,7 +47,7 @@ def write_mark(registration: Path, mark: Mark) -> None:
     """Write the mark of a worktree.
 
     Raises:
-        OSError: it is as it was before.
+        OSError: it cannot be written, and is unchanged.
 
     """
     content = json.dumps({"version": _VERSION, **mark._asdict()}, indent=1).encode() + b"\n"
@@ -55,7 +55,7 @@ def write_mark(registration: Path, mark: Mark) -> None:
 
 
 def read_mark(registration: Path) -> Mark | None:
-    """Return the mark of a worktree, ``None`` if there is none that can be understood."""
+    """Return the mark of a worktree, ``None`` without a valid one."""
     try:
         loaded = json.loads(files.read(registration / _FILE))
         return _checked(loaded)
@@ -78,6 +78,6 @@ def _checked(loaded: dict[str, Any]) -> Mark:
 
 
 def marked(common_dir: Path) -> dict[Path, Mark]:
-    """Return the registrations of a repository that bear a mark."""
+    """Return the registrations of a repository that have a mark."""
     found = {path: read_mark(path) for path in sorted(common_dir.glob("worktrees/*")) if path.is_dir()}
     return {path: mark for path, mark in found.items() if mark is not None}

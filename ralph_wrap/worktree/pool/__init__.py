@@ -1,1 +1,1 @@
-"""Warm worktrees, which wait for a session."""
+"""Warm worktrees, which are checked out in advance for later sessions."""

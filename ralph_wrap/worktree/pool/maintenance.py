@@ -1,6 +1,6 @@
-"""Keep warm worktrees in stock: make them, hand on directories from one to the next, remove them.
+"""Maintain the pool: make warm worktrees, move kept directories into them, and remove them.
 
-Nobody else does so at the same time: whoever calls this holds the lock on the pool. Sessions take warm
+The caller holds the lock on the pool, so no other process does so at the same time. Sessions may take warm
 worktrees meanwhile, under the repository's lock.
 """
 
@@ -40,20 +40,20 @@ if TYPE_CHECKING:
     from ralph_wrap.git import Git, Repository
     from ralph_wrap.worktree.save.result import Losses
 
-_KEPT = Path("kept")  # in the pool: directories of sessions' worktrees, by session
-_BEGUN = "ralph-wrap-begun"  # in the registration of an unfinished one: an index of what is to be checked out
+_KEPT = Path("kept")  # in the pool: directories from worktrees of sessions, by session
+_BEGUN = "ralph-wrap-begun"  # in the registration of an unfinished one: an index of its commit
 _AS_THEY_ARE = (*("-c", "core.logAllRefUpdates=false"), *("-c", "core.ignoreStat=false"))
 _ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-_AT_ONCE = 64  # files that a checkout may have been writing; it is one for each worker
+_AT_ONCE = 64  # files that a checkout may write at once, one for each worker
 _REFS = "refs/ralph/pool/"
-_HOUR = 3600.0  # seconds; at low priority a large checkout may have to wait for others
+_HOUR = 3600.0  # seconds; at low priority a large checkout may wait for other processes
 
 
 def make(where: Git, repository: Repository, pool: Path, commit: str) -> Warm:
-    """Register a new warm worktree; nothing is checked out yet.
+    """Register a new warm worktree without a checkout.
 
     Raises:
-        GitError: git refuses.
+        GitError: git failed.
         OSError: the pool or the repository cannot be written.
 
     """
@@ -62,7 +62,8 @@ def make(where: Git, repository: Repository, pool: Path, commit: str) -> Warm:
         path.mkdir()
         try:
             made = Warm(path, add(where, path, REASON, "--detach", path, commit), None)
-            # Beforehand: on a full disk nothing could be compared any more, and the disk would stay full.
+            # Before the checkout: on a full disk git could write no index, so give_up could not compare the
+            # files, and the disk would stay full.
             git.run(_begun(made, made.git(where, repository)), "read-tree", commit)
         except (GitError, OSError):
             with contextlib.suppress(OSError):
@@ -73,16 +74,16 @@ def make(where: Git, repository: Repository, pool: Path, commit: str) -> Warm:
 
 
 def _begun(warm: Warm, here: Git) -> Git:
-    """Return git with an index of its own, which knows what is to be checked out."""
+    """Return git with the separate index of the commit to check out."""
     return here._replace(index_file=warm.registration / _BEGUN)
 
 
 def check_out(warm: Warm, where: Git, repository: Repository, commit: str) -> Warm:
-    """Check out a new worktree at low priority, and call it ready.
+    """Check out a new worktree at low priority, and mark it ready.
 
     Raises:
-        GitError: git fails, or does not end.
-        OSError: it cannot be written.
+        GitError: git failed, or did not end in time.
+        OSError: a file cannot be written.
 
     """
     here = warm.git(where, repository)
@@ -91,28 +92,28 @@ def check_out(warm: Warm, where: Git, repository: Repository, commit: str) -> Wa
     ) as running:
         running.give_way()
         git.finish(running, "reset --hard", patience=_HOUR)
-    # A session's reflog begins with the session; and any line that comes here later tells that somebody
-    # works in it.
+    # A session's reflog must start with the session. And any later line in this one shows a git command of
+    # another process.
     (warm.registration / _BEGUN).unlink(missing_ok=True)
     (warm.registration / "logs" / "HEAD").unlink(missing_ok=True)
     (warm.registration / "ORIG_HEAD").unlink(missing_ok=True)
-    files.sync_file_system(warm.path)  # after a power failure the index would vouch for empty files
+    files.sync_file_system(warm.path)  # otherwise a power failure may leave empty files that match the index
     files.replace(warm.registration / READY, ready(warm.registration, commit, here))
     return warm._replace(commit=commit)
 
 
 def give_up(unfinished: Warm, where: Git, repository: Repository, trash: Path, name: str) -> None:
-    """Remove a worktree whose checkout was cut short, and in which nobody has worked.
+    """Remove a worktree with an interrupted checkout, if no process has worked in it.
 
     Arguments:
-        unfinished: one that was never ready.
-        trash: directory on the worktree's file system.
-        name: of the directory in the trash, formed like the id of a session.
+        unfinished: a worktree that was never ready.
+        trash: a directory on the worktree's file system.
+        name: the name of its directory in the trash, in the form of a session id.
 
     Raises:
-        RefusedError: it holds something else than a part of its commit.
-        GitError: it cannot be told.
-        OSError: the same, or it cannot be removed.
+        RefusedError: it holds other files than a part of its commit.
+        GitError: git failed.
+        OSError: it cannot be read or removed.
 
     """
     here = unfinished.git(where, repository)
@@ -130,16 +131,18 @@ def give_up(unfinished: Warm, where: Git, repository: Repository, trash: Path, n
 
 
 def _work_in(unfinished: Warm, here: Git) -> str | None:
-    """Say what there is in a worktree that no checkout of its commit has left there."""
+    """Return a description of a change that the checkout of the commit did not make, ``None`` without one."""
     registration = unfinished.registration
     log = registration / "logs" / "HEAD"
     commit = git.text(files.read(registration / "HEAD")).strip()
     moves = [line.split()[:2] for line in files.read(log).splitlines()] if log.is_file() else []
     made = [b"0" * len(commit), commit.encode()]  # the only entry of `git worktree add`
     if not _ID.fullmatch(commit) or any(move != made for move in moves):
-        return "somebody has worked in it"
+        return "a process has worked in it"
     scratch = _begun(unfinished, here)
-    if not (registration / _BEGUN).is_file():  # whoever made it was killed before, or behind it
+    if not (
+        registration / _BEGUN
+    ).is_file():  # its process was killed before it made this index, or after it deleted it
         git.run(scratch, "read-tree", commit)
     with git.start_status(scratch) as asking:
         status = git.parse_status(git.finish(asking, "status").stdout)
@@ -153,7 +156,7 @@ def _work_in(unfinished: Warm, here: Git) -> str | None:
 
 
 def _is_begun(path: Path, here: Git, blob: str) -> bool:
-    """Tell whether a file is the beginning of what git was writing when it was killed."""
+    """Return whether a file has the beginning of a blob, as a killed git leaves it."""
     try:
         content = files.read(path)
     except OSError:
@@ -162,16 +165,16 @@ def _is_begun(path: Path, here: Git, blob: str) -> bool:
 
 
 def keep(leaving: Path, pool: Path, session: str, names: Iterable[str], ignored: Iterable[str]) -> None:
-    """Move directories that git ignores out of a session's worktree, for warm ones to have.
+    """Move ignored directories out of a session's worktree, for later warm worktrees.
 
     Arguments:
         leaving: the worktree's directory; its registration is gone.
-        session: whose it was.
+        session: the id of the session.
         names: directories below the top level.
-        ignored: what git ignores there; a whole directory ends with a slash.
+        ignored: ignored paths of the worktree; a whole directory ends with a slash.
 
     Raises:
-        OSError: one cannot be moved.
+        OSError: a directory cannot be moved.
 
     """
     if any(place.is_symlink() for place in (pool, pool / _KEPT, pool / _KEPT / session)):
@@ -189,7 +192,7 @@ def keep(leaving: Path, pool: Path, session: str, names: Iterable[str], ignored:
 
 
 def kept(pool: Path) -> list[Path]:
-    """Return the directories that hold what was kept, one of each session, the newest first."""
+    """Return the directories with kept directories, one for each session, newest first."""
     if (pool / _KEPT).is_symlink():
         return []
     found = [path for path in (pool / _KEPT).glob("*") if NAME.fullmatch(path.name)]
@@ -197,29 +200,29 @@ def kept(pool: Path) -> list[Path]:
 
 
 def discard_kept(source: Path, aside: Path) -> None:
-    """Delete what was kept of a session.
+    """Delete the kept directories of a session.
 
     Arguments:
         source: one of :func:`kept`.
-        aside: its place in the trash.
+        aside: its path in the trash.
 
     """
     discard(source, aside, lambda read: read(TOKEN) == source.name)
 
 
 def give(warm: Warm, where: Git, repository: Repository, source: Path, names: Iterable[str]) -> None:
-    """Move what was kept of a session into a warm worktree that has nothing in those places.
+    """Move the kept directories of a session into a warm worktree that lacks them.
 
-    Under the repository's lock, so that no session takes it meanwhile.
+    The caller holds the repository's lock, so that no session takes the worktree meanwhile.
 
     Arguments:
-        warm: one that is ready.
+        warm: a worktree that is ready.
         source: one of :func:`kept`.
         names: directories below the top level.
 
     Raises:
-        GitError: git cannot tell what it ignores.
-        OSError: something cannot be moved.
+        GitError: git failed.
+        OSError: a directory cannot be moved.
 
     """
     here = warm.git(where, repository)
@@ -238,18 +241,18 @@ def give(warm: Warm, where: Git, repository: Repository, source: Path, names: It
 def remove(
     warm: Warm, where: Git, repository: Repository, trash: Path, name: str, keep: Collection[str]
 ) -> None:
-    """Remove a warm worktree in which nobody has worked.
+    """Remove a warm worktree in which no process has worked.
 
     Arguments:
-        warm: one that is ready.
-        trash: directory on the worktree's file system.
-        name: of the directory in the trash, formed like the id of a session.
+        warm: a worktree that is ready.
+        trash: a directory on the worktree's file system.
+        name: the name of its directory in the trash, in the form of a session id.
         keep: ignored directories that may be in it.
 
     Raises:
-        RefusedError: it holds something, or a session has just taken it.
-        GitError: it cannot be told.
-        OSError: the same.
+        RefusedError: it holds work, or a session has just taken it.
+        GitError: git failed.
+        OSError: it cannot be read or removed.
 
     """
     tree = LinkedWorktree(
@@ -267,7 +270,7 @@ def remove(
         if not found.none or not {*found.ignored} <= {f"{path}/" for path in keep}:
             raise RefusedError("; ".join(found.lines()))
 
-    # Its own commit may be on no branch any more, but nobody has made it here.
+    # Its commit may be on no branch any more, but the commit was not made here, so this ref stands in.
     ref = f"{_REFS}{warm.path.name}"
     git.create_ref(where, ref, str(warm.commit), REASON)
     try:
@@ -277,10 +280,10 @@ def remove(
 
 
 def drop_refs(where: Git) -> None:
-    """Delete what a removal that was killed has left of its ref.
+    """Delete the refs of killed removals.
 
     Raises:
-        GitError: it cannot be deleted.
+        GitError: a ref cannot be deleted.
 
     """
     for ref, commit in git.refs(where, _REFS).items():
@@ -288,12 +291,12 @@ def drop_refs(where: Git) -> None:
 
 
 def tidy(common_dir: Path, pool: Path, trash: Path) -> list[Path]:
-    """Undo what was killed half-way, and return directories that nobody here has made.
+    """Undo steps that were killed half-way, and return directories that ralph-wrap did not make.
 
-    The repository's lock is held, and nobody else fills or empties the pool.
+    The caller holds the repository's lock and the pool's lock.
 
     Raises:
-        OSError: something cannot be read or moved.
+        OSError: a file cannot be read or moved.
 
     """
     _bring_back(common_dir, pool, trash)
@@ -305,21 +308,21 @@ def tidy(common_dir: Path, pool: Path, trash: Path) -> list[Path]:
             for temporary in files.temporaries(warm.registration / name):
                 temporary.unlink()
         back = os.fsencode(warm.path / ".git") + b"\n"
-        if files.read(warm.registration / "gitdir") != back:  # made where the project is mounted elsewhere
+        if files.read(warm.registration / "gitdir") != back:  # made under the path of another mount
             files.replace(warm.registration / "gitdir", back)
     whole = {warm.path for warm in in_pool(common_dir, pool)}
     named = {pool / path.name for path in common_dir.glob("worktrees/warm-*") if _is_of(path, pool)}
     there = {path for path in pool.glob("warm-*") if is_warm(path)}
     for path in sorted((named | there) - whole):
         take_apart(common_dir / "worktrees" / path.name, path, REASON, None)
-    # Of a session that was killed when it took one, a sweep takes care.
+    # A sweep completes the sessions that were killed while they took a worktree.
     taken = {path for path in there - whole if (common_dir / "worktrees" / path.name / "gitdir").is_file()}
     kept_by_others = {*(pool / _KEPT).glob("*/*")} - {path for one in kept(pool) for path in one.iterdir()}
     return sorted(path for path in (there - whole - taken) | kept_by_others if os.path.lexists(path))
 
 
 def _is_of(registration: Path, pool: Path) -> bool:
-    """Tell whether a registration is of a pool, or of one that was killed while it was made."""
+    """Return whether a registration belongs to a pool; it may be half made after a kill."""
     try:
         back = files.read(registration / "gitdir")
     except OSError:
@@ -328,7 +331,7 @@ def _is_of(registration: Path, pool: Path) -> bool:
 
 
 def _bring_back(common_dir: Path, pool: Path, trash: Path) -> None:
-    """Put back what was killed on its way out, or give it up if its registration is not whole any more."""
+    """Put back worktrees whose removal was killed; discard those whose registration is incomplete."""
     for leaving in sorted(trash.glob(f"*{LEAVING_SUFFIX}")):
         try:
             pointer = files.read(leaving / ".git")
