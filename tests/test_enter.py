@@ -73,7 +73,7 @@ def test_a_second_enter_is_a_conflict(repo: Repo) -> None:
     entered(repo)
     status, error = answered(repo, "enter", "other")
     assert (status, error["code"]) == (6, "conflict")
-    assert "ralph/try already" in error["message"]
+    assert "is already in" in error["message"]
     assert answered(repo, "enter", "other", RALPH_SESSION_ID="s2")[0] == 0
 
 

@@ -80,7 +80,7 @@ DIRTY = {
     "a file in the way": ("mkdir new; echo mine >new/a", "would be overwritten: new/a"),
     "an ignored file in the way": (
         "mkdir new; echo '*' >new/.gitignore; echo mine >new/a",
-        "not know: new/a",
+        "would be overwritten: new/a",
     ),
     "a file above in the way": ("echo mine >new", "would be overwritten: new"),
     "a link above in the way": ("mkdir x; ln -s x new", "would be overwritten: new"),

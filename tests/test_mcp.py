@@ -193,7 +193,7 @@ def test_mistaken_calls(repo: Repo) -> None:
         inside.write("new")
         before = state(repo)
         assert agent.fail("enter_worktree", name="other") == (
-            f"conflict: session {_session(repo)} is in {inside.path} on ralph/try already",
+            f"conflict: session {_session(repo)} is already in {inside.path} on ralph/try",
             'hint: exit_worktree with action "keep"',
         )
         mistakes: list[tuple[dict[str, Any], str]] = [
