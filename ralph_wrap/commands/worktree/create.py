@@ -1,9 +1,9 @@
 """Make a worktree for another program, on a new branch that is named after a task.
 
 All checks come before the first change. Then it makes, in this order: our own directory, the ignore rule,
-branch and worktree in one transaction (``worktree.managed.create``), and copies of ignored files. It looks for a free
-name first, and git claims the name. If another process takes it first, it tries the next number. It only
-reads the caller's checkout.
+branch and worktree in one transaction (``worktree.managed.create``), and copies of ignored files. It looks
+for a free name first, and git claims the name. If another process takes it first, it tries the next number.
+It only reads the caller's checkout.
 """
 
 from __future__ import annotations

@@ -259,17 +259,17 @@ def _take_back(directory: Path, repository: Path) -> None:
 
 
 def is_repository(place: Path) -> bool:
-    """Tell whether a directory is a repository, and no symlink leads to it."""
+    """Return whether a directory is a repository, and no symlink leads to it."""
     objects = place / "objects"
     return (place / "HEAD").is_file() and objects.is_dir() and objects.resolve() == objects
 
 
 def _record_cloned(here: Git, repository: Path) -> None:
-    """Write down which commits a repository was cloned with.
+    """Record the commits with which a repository was cloned.
 
     Raises:
-        GitError: that cannot be told.
-        OSError: it cannot be written.
+        GitError: git cannot list the refs.
+        OSError: the file cannot be written.
 
     """
     found = {*git.refs(here).values()}
