@@ -42,26 +42,12 @@ BANNED_PARAMETERS = frozenset({"here", "one", "place", "told", "where"})
 
 NOT_YET: frozenset[str] = frozenset(
     {
-        "ralph_wrap",
-        "ralph_wrap/commands",
-        "ralph_wrap/commands/doctor",
-        "ralph_wrap/commands/drop",
-        "ralph_wrap/commands/merge",
-        "ralph_wrap/commands/pull_request",
-        "ralph_wrap/commands/worktree",
         "ralph_wrap/config",
-        "ralph_wrap/interfaces/api",
         "ralph_wrap/interfaces/cli",
-        "ralph_wrap/interfaces/init",
-        "ralph_wrap/interfaces/mcp",
-        "ralph_wrap/interfaces/web",
         "ralph_wrap/state",
         "ralph_wrap/system",
         "ralph_wrap/worktree",
         "ralph_wrap/worktree/create",
-        "ralph_wrap/worktree/leaks",
-        "ralph_wrap/worktree/managed",
-        "ralph_wrap/worktree/pool",
         "ralph_wrap/worktree/save",
         "README.md",
     }
