@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -82,6 +83,14 @@ LOAD_NOTHING = (
     "worktree/save",
 )
 """Folders without a name of their own: importers name the module."""
+FORMS = {
+    "state/ids.py": r"\[0-9a-f\]\{4\}|\{6\}Z|%H%M%SZ",
+    "git/oid.py": r"\{(40|64)\}",
+    "git/pointer.py": r"gitdir: ",
+    "worktree/model.py": r"\[0-9a-f\]\{8\}|\b(land|warm)-",
+}
+"""How agent ids and session ids, object ids, ``.git`` files and names of worktrees are written or recognised:
+what only the code of one module holds."""
 
 LONGEST = 400
 """Lines of a module."""
@@ -103,6 +112,7 @@ class Module(NamedTuple):
         ours: the modules of this package among them, by path.
         lines: how many it has.
         attributes: the names that stand behind a dot in it.
+        texts: its literals, those of bytes too, without docstrings.
 
     """
 
@@ -111,6 +121,7 @@ class Module(NamedTuple):
     ours: frozenset[str]
     lines: int
     attributes: frozenset[str]
+    texts: frozenset[str]
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -134,8 +145,9 @@ def _modules(package: Path = PACKAGE) -> tuple[Module, ...]:
 
 def _read(path: Path, package: Path, paths: dict[str, Path]) -> Module:
     text = path.read_text()
+    tree = ast.parse(text)
     imports, attributes = set(), set()
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             imports |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -148,7 +160,19 @@ def _read(path: Path, package: Path, paths: dict[str, Path]) -> Module:
     found = (paths.get(name) or paths.get(name.rpartition(".")[0]) for name in imports)
     ours = frozenset(one.relative_to(package).as_posix() for one in found if one)
     place = path.relative_to(package).as_posix()
-    return Module(place, frozenset(imports), ours, len(text.splitlines()), frozenset(attributes))
+    lines = len(text.splitlines())
+    return Module(place, frozenset(imports), ours, lines, frozenset(attributes), _texts(tree))
+
+
+def _texts(tree: ast.Module) -> frozenset[str]:
+    nodes = list(ast.walk(tree))
+    prose = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    values = [node.value for node in nodes if isinstance(node, ast.Constant) and id(node) not in prose]
+    return frozenset(
+        value if isinstance(value, str) else value.decode("latin-1")
+        for value in values
+        if isinstance(value, (str, bytes))
+    )
 
 
 def _layer(path: str) -> int:
@@ -310,3 +334,35 @@ def test_a_module_fits_into_a_head() -> None:
 def test_no_module_changes_directory() -> None:
     """Paths are absolute and passed in; the working directory is the user's."""
     assert [module.path for module in _modules() if module.attributes & {"chdir", "fchdir"}] == []
+
+
+@pytest.mark.parametrize(("owner", "form"), FORMS.items())
+def test_a_form_stands_in_one_module(owner: str, form: str) -> None:
+    """Two copies would drift apart; PID 1, which stands alone, has its own."""
+    holding = {
+        module.path
+        for module in _modules()
+        if not _is_below(module.path, "interfaces/init")
+        if any(re.search(form, text) for text in module.texts)
+    }
+    assert holding == {owner}
+
+
+@pytest.mark.parametrize(
+    ("owner", "code"),
+    [
+        ("state/ids.py", 'X = re.compile(r"[0-9a-f]{4}")'),
+        ("state/ids.py", 'X = re.compile(rb"/([0-9a-f]{4})-wip")'),
+        ("state/ids.py", 'X = re.compile(r"\\d{8}T\\d{6}Z-.*")'),
+        ("state/ids.py", 'x = f"{now:%Y%m%dT%H%M%SZ}-{agent_id}"'),
+        ("git/oid.py", 'X = re.compile(rb"(?:[0-9a-f]{40}|[0-9a-f]{64})\\n")'),
+        ("git/pointer.py", 'x = f"gitdir: {registration}"'),
+        ("git/pointer.py", 'x = content.removeprefix(b"gitdir: ")'),
+        ("worktree/model.py", 'x = f"land-{digits}"'),
+        ("worktree/model.py", 'X = {r"warm-[0-9a-f]{8}": "pool"}'),
+    ],
+)
+def test_a_second_copy_of_a_form_is_found(owner: str, code: str) -> None:
+    """However it is quoted; prose about it is none."""
+    assert any(re.search(FORMS[owner], text) for text in _texts(ast.parse(code)))
+    assert _texts(ast.parse(f"def x():\n    {code.partition(' = ')[2]!r}")) == frozenset()

@@ -290,18 +290,6 @@ def test_refs_keep_their_names(repo: Repo) -> None:
     assert git.refs(_git(repo.path), "refs/tags/") == {}
 
 
-def test_agent_ids_are_read_from_refs() -> None:
-    """From branches, saved work and hidden refs, whatever else is there."""
-    names = [
-        *["refs/heads/ralph/a3f2", "refs/heads/ralph/09be-wip", "refs/heads/ralph/feature"],
-        *["refs/heads/ralph/12345", "refs/heads/ralph/ABCD", "refs/heads/ralph/12g4", "refs/heads/ralph/abc"],
-        *["refs/ralph/snapshots/0000/1", "refs/ralph/dropped/ffff", "refs/ralph/dropped/eeee-wip"],
-    ]
-    listing = "".join(f"{name}\n" for name in names).encode()
-    assert git.agent_ids(listing) == {"a3f2", "09be", "0000", "ffff", "eeee"}
-    assert git.agent_ids(b"") == set()
-
-
 def test_commits_are_counted(repo: Repo) -> None:
     """Since a commit; nothing is said where a name means nothing."""
     base = repo.head

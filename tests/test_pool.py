@@ -338,7 +338,7 @@ def test_a_directory_that_git_does_not_know_is_left(project: Repo) -> None:
     (stranger / "mine").write_text("mine\n")
     result = command("pool", "--fill", cwd=project.path)
     assert result.status == 0
-    assert f"{stranger} is not ours" in result.stderr
+    assert f"ralph-wrap did not make {stranger}" in result.stderr
     assert (stranger / "mine").read_text() == "mine\n"
 
 

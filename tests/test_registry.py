@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ralph_wrap.errors import NoIdLeftError
-from ralph_wrap.state import registry
+from ralph_wrap.state import ids, registry
 from ralph_wrap.state.registry import Claim, Record, Registry, Unreadable
 from ralph_wrap.system.liveness import Identity
 
@@ -248,7 +248,7 @@ def test_a_record_is_read_as_it_was_written(home: Registry) -> None:
     assert isinstance(found, Record)
     assert found.extra == {"leader": {"of": ["a", 1]}, "extra": "x"}
     assert json.loads(found.to_json()) == stored
-    assert registry.started(found.session) == NOW
+    assert ids.started(found.session) == NOW
 
 
 def test_names_of_files_survive(home: Registry) -> None:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ralph_wrap import git
 from ralph_wrap.errors import IsolationError
+from ralph_wrap.state.ids import agent_ids_in
 from ralph_wrap.worktree.save import commits, whole
 from tests.support.mounts import needs_mounts
 from tests.support.repo import make_repo
@@ -329,5 +329,5 @@ def test_an_id_whose_branch_appears_after_the_look(repo: Repo, script: Callable[
     with pytest.raises(IsolationError, match="already exists"):
         make_tree(repo)
     assert repo.git("rev-parse", f"ralph/{ID}") == repo.head
-    assert git.agent_ids(f"refs/heads/ralph/{ID}\n".encode()) == {ID}
+    assert agent_ids_in(f"refs/heads/ralph/{ID}\n".encode()) == {ID}
     assert run(repo.path, "-n", "1", "--", script("true")).report["id"] != ID

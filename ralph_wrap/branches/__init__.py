@@ -6,13 +6,14 @@ of branches. Names and ids come from git alone, never from a file.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ralph_wrap import git
 from ralph_wrap.branches.sessions import known
 from ralph_wrap.errors import NotFoundError
+from ralph_wrap.git.oid import is_oid
 from ralph_wrap.state import project
+from ralph_wrap.state.ids import is_agent_id
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,9 +30,6 @@ OURS = f"{HEADS}ralph/"
 
 WIP = "-wip"
 """Suffix of a branch with saved work."""
-
-_ID = re.compile(r"[0-9a-f]{4}")
-_OID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
 class Branch(NamedTuple):
@@ -122,13 +120,13 @@ def read(place: Project, environ: Mapping[str, str]) -> list[Branch]:
 def _saver(name: str) -> str | None:
     """Return the agent id in the name of a branch with saved work, ``None`` for any other branch."""
     stem = name.removeprefix("ralph/").removesuffix(WIP)
-    return stem if name.endswith(WIP) and _ID.fullmatch(stem) else None
+    return stem if name.endswith(WIP) and is_agent_id(stem) else None
 
 
 def _branch(name: str, tips: Mapping[str, str], sessions: Mapping[str, Known]) -> Branch:
     stem = name.removeprefix("ralph/")
     saver = _saver(name)
-    agent_id = saver or (stem if _ID.fullmatch(stem) else None)
+    agent_id = saver or (stem if is_agent_id(stem) else None)
     told = sessions.get(name.removesuffix(WIP) if saver else name)
     base = told.base if told else None
     return Branch(
@@ -138,7 +136,7 @@ def _branch(name: str, tips: Mapping[str, str], sessions: Mapping[str, Known]) -
         saved=tips[name] if saver else tips.get(name + WIP) if agent_id else None,
         record=told.record if told else None,
         verdict=told.verdict if told else None,
-        base=base if base and _OID.fullmatch(base) else None,
+        base=base if base and is_oid(base) else None,
     )
 
 

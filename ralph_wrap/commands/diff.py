@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ralph_wrap import branches, config, git
 from ralph_wrap.errors import NotFoundError, RalphError, UsageError
 from ralph_wrap.git.compare import empty_tree, facts_of, merge_base
+from ralph_wrap.git.oid import is_oid
 from ralph_wrap.state import inventory
 from ralph_wrap.state.inventory import Verdict
 from ralph_wrap.system import files
@@ -26,7 +27,6 @@ SNAPSHOTS = "refs/ralph/snapshots/"
 """The refs of the uncommitted work at the ends of iterations, by agent id and number."""
 
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
-_OID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _LARGEST = 64 << 20  # bytes read of an event log
 
 
@@ -170,5 +170,5 @@ def _kept(log: Path) -> dict[int, tuple[str, bool]]:
             told = json.loads(line)
             if told["event"] == "iteration.kept" and type(told["iteration"]) is int:
                 head = told["head"] if isinstance(told["head"], str) else ""
-                found[told["iteration"]] = (head if _OID.fullmatch(head) else "", bool(told["snapshot"]))
+                found[told["iteration"]] = (head if is_oid(head) else "", bool(told["snapshot"]))
     return found

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import errno
 import os
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import git
@@ -22,6 +21,7 @@ from ralph_wrap.state.registry import Registry
 from ralph_wrap.system import files
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.pool import maintenance
+from ralph_wrap.worktree.trash import new_name
 from ralph_wrap.worktree.warm import holds_nothing, in_pool
 
 if TYPE_CHECKING:
@@ -189,13 +189,13 @@ class Pool(NamedTuple):
 
     def _give_up(self, unfinished: Warm, trash: Path) -> None:
         try:
-            maintenance.give_up(unfinished, self.where, self.repository, trash, _name())
+            maintenance.give_up(unfinished, self.where, self.repository, trash, new_name())
         except (RefusedError, GitError, OSError) as error:
             self._tell_changed(unfinished, str(error))
 
     def _remove(self, one: Warm, trash: Path) -> None:
         try:
-            maintenance.remove(one, self.where, self.repository, trash, _name(), self.settings.pool_keep)
+            maintenance.remove(one, self.where, self.repository, trash, new_name(), self.settings.pool_keep)
         except (RefusedError, GitError, OSError) as error:
             if one.path.is_dir():  # otherwise a session has just taken it
                 self._tell_changed(one, str(error))
@@ -219,9 +219,4 @@ class Pool(NamedTuple):
                 if one.is_untouched():
                     maintenance.give(one, self.where, self.repository, source, names)
         for source in kept:
-            maintenance.discard_kept(source, trash / _name())
-
-
-def _name() -> str:
-    """Return a name for the trash in the form of a session id."""
-    return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{os.urandom(2).hex()}"
+            maintenance.discard_kept(source, trash / new_name())

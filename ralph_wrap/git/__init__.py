@@ -7,7 +7,6 @@ formats. Git prints paths as bytes; they become ``str`` with ``surrogateescape``
 from ralph_wrap.git.command import Git, environment, finish, lines, run, run_again, start, text, with_config
 from ralph_wrap.git.objects import (
     Commit,
-    agent_ids,
     branches_with,
     commit,
     commit_tree,
@@ -69,7 +68,6 @@ __all__ = [
     "WorktreeInfo",
     "add",
     "add_all",
-    "agent_ids",
     "branches_with",
     "commit",
     "commit_tree",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.git.command import Git, lines, run, text
 from ralph_wrap.git.objects import Commit
+from ralph_wrap.git.oid import OID
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 MERGES = (2, 39)
 """The oldest version that merges many pairs of commits without a worktree (``merge-tree --stdin``)."""
 
-_OID = re.compile(rb"(?:[0-9a-f]{40}|[0-9a-f]{64})\n")
+_OID_LINE = re.compile(f"{OID}\n".encode())
 _HEXADECIMAL = b"0123456789abcdef"
 _QUICK = ("-c", "core.looseCompression=0")
 _EXACT = ("--no-renames", "--no-ext-diff", "--no-textconv", "--ignore-submodules=none")
@@ -222,7 +223,7 @@ def parse_patches(output: bytes) -> Iterator[bytes]:
     digest = None
     index = b""
     for line in io.BytesIO(output):
-        if line[:1] in _HEXADECIMAL and _OID.fullmatch(line):
+        if line[:1] in _HEXADECIMAL and _OID_LINE.fullmatch(line):
             if digest is not None:
                 yield digest.digest()
             digest = hashlib.sha256()

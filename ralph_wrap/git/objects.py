@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.git.command import DURABLE, Git, lines, run, text
@@ -41,11 +40,6 @@ def refs(git: Git, *patterns: str) -> dict[str, str]:
     """Return name and object id of every ref that matches (``git for-each-ref``)."""
     answer = run(git, "for-each-ref", "--format=%(objectname) %(refname)", *patterns)
     return {name: oid for oid, _, name in (line.partition(" ") for line in lines(answer.stdout))}
-
-
-def agent_ids(listing: bytes) -> set[str]:
-    """Return the agent ids that appear in the names of branches and of hidden refs."""
-    return {found[1].decode() for found in re.finditer(rb"/([0-9a-f]{4})(?=[-/\n])", listing)}
 
 
 def count_commits(git: Git, base: str, ref: str) -> int | None:

@@ -9,6 +9,7 @@ from ralph_wrap import git
 from ralph_wrap.agents import look_up
 from ralph_wrap.config import Ignore, Isolation
 from ralph_wrap.errors import UsageError
+from ralph_wrap.state.ids import agent_ids_in
 from ralph_wrap.state.project import WORKTREES
 from ralph_wrap.system import privileges
 from ralph_wrap.worktree.ignore import is_hidden
@@ -185,4 +186,4 @@ def taken_ids(place: Project, where: Git, agent_id: str = "") -> set[str]:
             f"refs/ralph/*/{agent_id}*",
             f"refs/ralph/*/{agent_id}/*",
         )
-    return git.agent_ids(git.run(where, "for-each-ref", "--format=%(refname)", *patterns).stdout)
+    return agent_ids_in(git.run(where, "for-each-ref", "--format=%(refname)", *patterns).stdout)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from datetime import datetime
 from enum import Enum
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import git
 from ralph_wrap.errors import NotFoundError, UsageError
-from ralph_wrap.state import project, registry, report
+from ralph_wrap.state import ids, project, registry, report
 from ralph_wrap.state.registry import Record, Unreadable
 from ralph_wrap.system import liveness
 from ralph_wrap.system.liveness import Life
@@ -21,9 +20,6 @@ if TYPE_CHECKING:
 
     from ralph_wrap.state.project import Project
     from ralph_wrap.state.registry import Registry
-
-
-_NAME = re.compile(r"(?P<began>[0-9]{8}T[0-9]{6}Z-)?(?P<id>[0-9a-f]{4})")
 
 
 class Verdict(Enum):
@@ -126,33 +122,33 @@ def find(place: Project, environ: Mapping[str, str], name: str) -> Found:
         NotFoundError: there is no such session.
 
     """
-    parts = check_name(name)
+    agent_id = check_name(name)
     homes = list(project.registries(place, environ))
     for home in homes:
-        found = _unfinished(home, parts["id"])
-        if found is not None and (not parts["began"] or found.name == name):
+        found = _unfinished(home, agent_id)
+        if found is not None and name in {agent_id, found.name}:
             return found
-    records = (path for home in homes for path in home.finished_paths(f"*-{parts['id']}"))
-    fitting = [path for path in records if name in {parts["id"], path.parent.name}]
+    records = (path for home in homes for path in home.finished_paths(f"*-{agent_id}"))
+    fitting = [path for path in records if name in {agent_id, path.parent.name}]
     if not fitting:
         raise NotFoundError(f"there is no session {name} in {place.root}", "ralph-wrap ps --all lists them")
     newest = max(fitting, key=lambda path: path.parent.name)
     home = registry.Registry(newest.parents[2])
     read = registry.read(newest)
     if isinstance(read, Unreadable):
-        return Found(parts["id"], home, None, Verdict.UNKNOWN, read.reason)
-    return Found(parts["id"], home, read, Verdict.FINISHED)
+        return Found(agent_id, home, None, Verdict.UNKNOWN, read.reason)
+    return Found(agent_id, home, read, Verdict.FINISHED)
 
 
-def check_name(name: str) -> re.Match[str]:
-    """Return the parts of what may name a session, and a file.
+def check_name(name: str) -> str:
+    """Return the agent id in what may name a session, and a file.
 
     Raises:
         UsageError: it is neither an agent id nor a session id.
 
     """
-    if parts := _NAME.fullmatch(name):
-        return parts
+    if agent_id := ids.agent_id_of(name):
+        return agent_id
     raise UsageError(
         f"{name} is no session", "an id has four digits of 0-9 and a-f; ralph-wrap ps lists them"
     )
@@ -280,7 +276,7 @@ def _entry(
         verdict=verdict.value,
         agent=found.agent,
         iteration=found.iteration,
-        age=max(0, int((now - registry.started(found.session)).total_seconds())),
+        age=max(0, int((now - ids.started(found.session)).total_seconds())),
         branch=found.branch,
         ahead=ahead,
         workspace=found.workspace,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
+
+from ralph_wrap.state.ids import is_agent_id
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-_ID = re.compile(r"[0-9a-f]{4}")
 _FIRST_PORT = 20_000
 _PORTS = 10  # number of ports of a session
 _RANGES = 4_000
@@ -28,7 +28,7 @@ def port_for(agent_id: str, live: Collection[str]) -> int:
         live: ids of the sessions that are not finished; its own id and invalid ids are ignored.
 
     """
-    others = {other for other in live if other != agent_id and _ID.fullmatch(other)}
+    others = {other for other in live if other != agent_id and is_agent_id(other)}
     taken = {number for other in others for number in _ranges(other)}
     mine = _ranges(agent_id)
     return _FIRST_PORT + _PORTS * next((number for number in mine if number not in taken), mine[0])

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import git
 from ralph_wrap.errors import GitTooOldError, IsolationError, NotARepositoryError, RalphError, UsageError
-from ralph_wrap.git import Git, Repository
+from ralph_wrap.git import Git, Repository, pointer
 from ralph_wrap.state.registry import Claim, Registry
-from ralph_wrap.system import files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -92,13 +91,8 @@ def find(
 
 def _is_checkout_of(directory: Path, common_dir: Path) -> bool:
     """Tell whether a directory is the top level of a checkout of a repository (gitrepository-layout(5))."""
-    pointer = directory / ".git"
-    try:
-        named = git.text(files.read(pointer)).removeprefix("gitdir: ").rstrip("\n")
-    except OSError:
-        return pointer.resolve() == common_dir
-    target = (directory / named).resolve()
-    return common_dir in {target, target.parent.parent}
+    git_dir = pointer.git_dir_of(directory)
+    return common_dir in {git_dir, git_dir.parent.parent}
 
 
 def repository_of(place: Project) -> Repository:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import re
-from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ralph_wrap.state import ids
 from ralph_wrap.system import files
 from ralph_wrap.system.liveness import Identity
 
@@ -18,9 +17,6 @@ if TYPE_CHECKING:
 
 VERSION = 1
 """Version of the record format; a newer ralph-wrap writes a higher one."""
-
-_ID = re.compile(r"[0-9a-f]{4}")
-_SESSION = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{4}")
 
 
 class Record(NamedTuple):
@@ -128,21 +124,12 @@ def _checked(loaded: Any, name: str) -> Record:
         raise TypeError("a field of the wrong type")
     if any(b"\0" in os.fsencode(value) for value, _ in shapes if isinstance(value, str)):
         raise ValueError("a field that no file or process could be named by")
-    if not _ID.fullmatch(record.id) or not _SESSION.fullmatch(record.session):
+    if not ids.is_agent_id(record.id) or not ids.is_session_id(record.session):
         raise ValueError("an id of the wrong form")
     if record.on_dirty not in {"wip", "keep"}:
         raise ValueError("a word that is not known")
     # The lock is found by the id. The lock of another record proves nothing about this one.
     if record.id != name or not record.session.endswith(f"-{name}"):
         raise ValueError("an id that is not its own")
-    started(record.session)  # raises ValueError for a day or an hour that does not exist
+    ids.started(record.session)  # raises ValueError for a day or an hour that does not exist
     return record
-
-
-def started(session: str) -> datetime:
-    """Return the start time of a session, from its id."""
-    # strptime() would load the locale, and slow every start.
-    day, time = session[:8], session[9:15]
-    year, month, date = map(int, (day[:4], day[4:6], day[6:]))
-    hour, minute, second = map(int, (time[:2], time[2:4], time[4:]))
-    return datetime(year, month, date, hour, minute, second, tzinfo=UTC)

@@ -13,12 +13,13 @@ import errno
 import os
 import re
 import time
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ralph_wrap.errors import NoIdLeftError, RalphError
-from ralph_wrap.state.record import VERSION, Record, Unreadable, read, started
+from ralph_wrap.state import ids
+from ralph_wrap.state.record import VERSION, Record, Unreadable, read
 from ralph_wrap.system import files
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ AGENT_LOCK = "agent.lock"
 _IDS = 1 << 16
 _LOOKS = 10
 _PAUSE = 0.01  # seconds between attempts
-_ID = re.compile(r"[0-9a-f]{4}")
 _NAMESPACE = re.compile(r"pid:\[([0-9]{1,20})\]")  # namespaces(7)
 
 
@@ -125,7 +125,7 @@ class Registry(NamedTuple):
         lock = files.try_lock(path.with_suffix(".lock"))
         if lock is None:
             return None
-        session = f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}-{agent_id}"
+        session = ids.session_id(agent_id, now)
         record = complete(Record(id=agent_id, session=session, **identity._asdict(), lock_inode=lock.inode))
         directory = self.sessions / session
         try:
@@ -209,7 +209,7 @@ class Registry(NamedTuple):
 
     def _locks(self) -> list[Path]:
         # Only names of our form: a sweep removes these files, and builds names of directories from them.
-        return [path for path in self.agents.glob("*.lock") if _ID.fullmatch(path.stem)]
+        return [path for path in self.agents.glob("*.lock") if ids.is_agent_id(path.stem)]
 
     def unfinished(self) -> list[Record | Unreadable]:
         """Return the record of every session that is not finished."""
@@ -351,4 +351,4 @@ class Claim:
             self._lock.release(unlink=not self._path.exists())
 
 
-__all__ = ["AGENT_LOCK", "VERSION", "Claim", "Record", "Registry", "Unreadable", "read", "started"]
+__all__ = ["AGENT_LOCK", "VERSION", "Claim", "Record", "Registry", "Unreadable", "read"]

@@ -9,9 +9,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ralph_wrap.errors import RalphError
-from ralph_wrap.state.registry import started
+from ralph_wrap.state.ids import started
 from ralph_wrap.system import files
 from ralph_wrap.system.log import one_line
+from ralph_wrap.system.text import and_more
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -263,8 +264,8 @@ def _next(report: SessionReport, root: Path, typed: Sequence[str] | None) -> Ite
 def _outside(leaks: Sequence[str]) -> Iterator[tuple[str, str]]:
     for line in leaks[:_NAMED]:
         yield "outside", line
-    if len(leaks) > _NAMED:
-        yield "", f"and {len(leaks) - _NAMED} more changes: see report.json"
+    for line in and_more(len(leaks), _NAMED, " changes: see report.json"):
+        yield "", line
 
 
 def ending(report: SessionReport) -> str:

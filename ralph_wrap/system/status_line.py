@@ -11,7 +11,8 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import unicodedata
+
+from ralph_wrap.system.text import cut
 
 _TAKE_AWAY = b"\r\x1b[K"
 _WIDTH = 80  # columns, if the terminal does not report its width
@@ -48,7 +49,7 @@ class LastLine:
             words: printable characters only.
 
         """
-        words = _cut(words, self._columns() - 1) if words and self._may_draw else ""
+        words = cut(words, self._columns() - 1) if words and self._may_draw else ""
         line = words.encode(errors="backslashreplace")
         if line == self._drawn or (not self._drawn and not self._at_start):
             return
@@ -90,14 +91,3 @@ class LastLine:
         with contextlib.suppress(OSError):
             return bool(poll.poll(0)) and bool(os.write(self._descriptor, line))
         return False
-
-
-def _cut(words: str, cells: int) -> str:
-    """Cut a text to a number of terminal cells; in names of files, characters may be two cells wide."""
-    if words.isascii():
-        return words[:cells]
-    for end, letter in enumerate(words):
-        cells -= 0 if unicodedata.combining(letter) else 1 + (unicodedata.east_asian_width(letter) in "WF")
-        if cells < 0:
-            return words[:end]
-    return words

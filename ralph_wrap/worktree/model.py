@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -84,3 +85,34 @@ def _excludes(registration: Path, top: Path) -> tuple[str, ...]:
     if not path.is_file() or not all((top / link).is_symlink() for link in links):
         path = Path(os.devnull)  # whatever the worktree's own configuration says
     return ("-c", f"core.excludesFile={path}")
+
+
+class NameForm(NamedTuple):
+    """The form of the names of one kind of worktree: its directory and its registration have the same name.
+
+    Attributes:
+        kind: the first word of each name.
+
+    """
+
+    kind: str
+
+    @property
+    def pattern(self) -> str:
+        """A pattern of ``fnmatch`` that fits all these names, and some others."""
+        return f"{self.kind}-*"
+
+    def new(self) -> str:
+        """Return a name that no other worktree has."""
+        return f"{self.kind}-{os.urandom(4).hex()}"
+
+    def fits(self, name: str) -> bool:
+        """Return whether a name has this form."""
+        return re.fullmatch(f"{self.kind}-[0-9a-f]{{8}}", name) is not None
+
+
+WARM = NameForm("warm")
+"""The names of worktrees in the pool."""
+
+TEMPORARY = NameForm("land")
+"""The names of temporary worktrees, in which a merge is tried."""

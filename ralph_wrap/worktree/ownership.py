@@ -17,16 +17,17 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import git
+from ralph_wrap.git import pointer
+from ralph_wrap.git.oid import is_oid
 from ralph_wrap.system import files
 from ralph_wrap.system.log import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+    from pathlib import Path
 
     from ralph_wrap.state.registry import Record
 
@@ -34,10 +35,9 @@ MARK = "ralph-wrap-session"
 """The name of the mark in a registration."""
 
 _VERSION = 1
-_LONGEST_POINTER = 4096  # bytes, PATH_MAX
+_LONGEST_LOCK = 4096  # bytes of a reason
 # builtin/worktree.c: what git itself writes while it adds a worktree, before it writes our reason.
 _LOCKS_OF_GIT = ("initializing", "added with --lock")
-_NO_COMMIT = re.compile(r"0{40}|0{64}")  # what it writes to HEAD before it checks out a branch
 
 
 class SessionMark(NamedTuple):
@@ -99,7 +99,7 @@ def read_mark(registration: Path) -> SessionMark | None:
 def lock_of(registration: Path) -> str | None:
     """Return the reason for which a registration is locked, ``None`` if it is not locked."""
     try:
-        return git.text(files.read(registration / "locked", _LONGEST_POINTER)).strip()
+        return git.text(files.read(registration / "locked", _LONGEST_LOCK)).strip()
     except FileNotFoundError:
         return None
     except OSError:
@@ -156,8 +156,13 @@ def is_unfinished(registration: Path, lock: str, branch: str | None) -> bool:
     if not any(registration.iterdir()):  # git makes the directory first, and then the lock
         return True
     head = _head_of(registration)
-    named = branch is None or f"ref: refs/heads/{branch}".startswith(head) or _NO_COMMIT.fullmatch(head)
-    return bool(named) and _is_new(registration, lock)
+    named = branch is None or f"ref: refs/heads/{branch}".startswith(head) or _is_none(head)
+    return named and _is_new(registration, lock)
+
+
+def _is_none(head: str) -> bool:
+    """Tell whether a HEAD names no commit: git writes that before it checks out a branch."""
+    return is_oid(head) and not head.strip("0")
 
 
 def names_directory(registration: Path, path: Path) -> bool:
@@ -167,8 +172,7 @@ def names_directory(registration: Path, path: Path) -> bool:
         OSError: it does not say.
 
     """
-    content = git.text(files.read(registration / "gitdir", _LONGEST_POINTER)).removesuffix("\n")
-    return _real(content) == path / ".git"
+    return pointer.real(pointer.file_named_by(registration)) == path / ".git"
 
 
 def others_naming(registration: Path, path: Path) -> list[Path]:
@@ -177,7 +181,7 @@ def others_naming(registration: Path, path: Path) -> list[Path]:
     Git commands take a path, and the first registration that names it.
     """
     found = []
-    for other in sorted(registration.parent.glob("*/gitdir")):
+    for other in sorted(registration.parent.glob(f"*/{pointer.BACK}")):
         with contextlib.suppress(OSError):
             if other.parent != registration and names_directory(other.parent, path):
                 found.append(other.parent)
@@ -196,22 +200,9 @@ def names_registration(directory: Path, registration: Path, *, path: Path | None
     if directory.is_symlink():
         return False
     try:
-        content = git.text(files.read(directory / ".git", _LONGEST_POINTER))
+        return pointer.read(directory, path) == registration
     except OSError:
         return False
-    return points_to(content, path or directory, registration)
-
-
-def points_to(content: str, path: Path, registration: Path) -> bool:
-    """Tell whether what a ``.git`` file says names a registration.
-
-    Arguments:
-        content: of the file.
-        path: where its directory belongs: the file holds a relative path.
-        registration: the one.
-
-    """
-    return _real(path, content.removeprefix("gitdir: ").rstrip("\n")) == registration
 
 
 def is_begun(directory: Path, pointers: Collection[bytes]) -> bool:
@@ -224,13 +215,13 @@ def is_begun(directory: Path, pointers: Collection[bytes]) -> bool:
     """
     if directory.is_symlink() or not directory.is_dir() or os.path.ismount(directory):
         return False
-    pointer = directory / ".git"
-    if not {*directory.iterdir()} <= {pointer, *files.temporaries(pointer)}:
+    own = directory / ".git"
+    if not {*directory.iterdir()} <= {own, *files.temporaries(own)}:
         return False
-    if not os.path.lexists(pointer):
+    if not os.path.lexists(own):
         return True
     try:
-        content = files.read(pointer)
+        content = files.read(own)
     except OSError:
         return False
     return any(whole.startswith(content) for whole in pointers)
@@ -243,11 +234,11 @@ def describe(path: Path) -> str:
     if not os.path.lexists(path):
         return f"nothing is at {path}"
     try:
-        content = git.text(files.read(path / ".git", _LONGEST_POINTER)).strip()
+        content = git.text(files.read(path / ".git", pointer.LONGEST)).strip()
     except OSError:
         content = ""
-    if content.startswith("gitdir: "):
-        return one_line(f"{path} is the worktree of {content.removeprefix('gitdir: ')}")
+    if named := pointer.target(content):
+        return one_line(f"{path} is the worktree of {named}")
     return f"{path} holds something else"
 
 
@@ -264,8 +255,3 @@ def _head_of(registration: Path) -> str:
         return git.text(files.read(registration / "HEAD")).strip()
     except OSError:
         return ""
-
-
-def _real(*parts: str | Path) -> Path:
-    """Resolve what an agent may have written: ``Path.resolve()`` breaks on NUL and on a loop of symlinks."""
-    return Path(os.path.realpath(Path(*(str(part).replace("\0", "?") for part in parts))))

@@ -26,16 +26,17 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap import git
 from ralph_wrap.errors import RefusedError
+from ralph_wrap.git import pointer
 from ralph_wrap.system import files
 from ralph_wrap.worktree import ownership
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.managed.find import directory_of
 from ralph_wrap.worktree.managed.metadata import marked
-from ralph_wrap.worktree.model import LinkedWorktree
+from ralph_wrap.worktree.model import WARM, LinkedWorktree
 from ralph_wrap.worktree.ownership import Owner, SessionMark, session_lock
 from ralph_wrap.worktree.register import pointers_to
 from ralph_wrap.worktree.remove import LEAVING, is_half_dropped, leaving_places
-from ralph_wrap.worktree.trash import NAME, discard_worktree
+from ralph_wrap.worktree.trash import discard_worktree, is_name
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from ralph_wrap.git import Repository
     from ralph_wrap.state.registry import Record
 
-_TAIL = 4  # parts of a path: .ralph/worktrees/<session>/.git
+_TAIL = 3  # parts of a path: .ralph/worktrees/<session>
 
 
 def adopt(repository: Repository, record: Record, *, path: Path, trash: Path) -> LinkedWorktree | None:
@@ -103,7 +104,7 @@ def adopt(repository: Repository, record: Record, *, path: Path, trash: Path) ->
 def _begun_to_take(registrations: Path, path: Path, record: Record) -> Path | None:
     """Return the registration of a warm worktree that the session had begun to take."""
     mark = SessionMark(record.session, str(record.branch))
-    for registration in sorted(registrations.glob("warm-*")):
+    for registration in sorted(registrations.glob(WARM.pattern)):
         if ownership.read_mark(registration) == mark or (
             not record.marked and _names(registration, path) and _is_locked_by_us(registration, record)
         ):
@@ -138,15 +139,16 @@ def _is_sessions(registration: Path, path: Path, leaving: Path | None, record: R
     if not ownership.belongs_to(registration, record):
         return False
     try:
-        content = files.read(registration / "gitdir")
+        content = files.read(registration / pointer.BACK)
     except FileNotFoundError:
         return False
     directory = leaving or path
-    tail = os.fsencode("/" + "/".join((path / ".git").parts[-_TAIL:]) + "\n")
-    if content.endswith(tail) and ownership.names_registration(directory, registration, path=path):
-        ours = os.fsencode(path / ".git") + b"\n"
+    if pointer.is_below_some_mount(content, path, _TAIL) and ownership.names_registration(
+        directory, registration, path=path
+    ):
+        ours = pointer.back_to(path)
         if content != ours:
-            files.replace(registration / "gitdir", ours)
+            files.replace(registration / pointer.BACK, ours)
         return True
     if not os.path.lexists(directory) or _is_hollow(registration, path):
         return True
@@ -191,7 +193,7 @@ def _is_half_dropped(registration: Path, path: Path, record: Record) -> bool:
     foreign_lock = lock is not None and not ownership.is_locked_for(
         registration, session_lock(record.session)
     )
-    foreign_path = (registration / "gitdir").exists() and not _names(registration, path)
+    foreign_path = (registration / pointer.BACK).exists() and not _names(registration, path)
     return not foreign_lock and not foreign_path
 
 
@@ -216,7 +218,7 @@ def bring_back(common_dir: Path, worktrees: Path, trash: Path) -> None:
             except OSError:
                 continue
             path = directory_of(registration, worktrees)
-            if not NAME.fullmatch(name):
+            if not is_name(name):
                 continue
             if leaving := _leaving(path, trash / name, registration):
                 leaving.rename(path)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ralph_wrap import git
+from ralph_wrap.git import pointer
 from ralph_wrap.system import files
 from ralph_wrap.worktree.ownership import SessionMark, write_mark
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ralph_wrap.git import Git
 
 
@@ -30,21 +32,20 @@ def add(where: Git, path: Path, reason: str, *what: str | Path, mark: SessionMar
 
     """
     git.run_again(where, "worktree", "add", "--no-checkout", "--lock", *what, config=git.ABSOLUTE_POINTERS)
-    pointer = path / ".git"
-    registration = Path(git.text(files.read(pointer)).removeprefix("gitdir: ").rstrip("\n")).resolve()
+    registration = pointer.read(path)
     if mark is not None:
         write_mark(registration, mark)
     # `worktree add --reason` is younger than --lock; the file is documented (gitrepository-layout(5)).
     files.replace(registration / "locked", os.fsencode(f"{reason}\n"), sync=False)
-    files.replace(pointer, pointer_to(registration, path), sync=False)
+    files.replace(path / ".git", pointer_to(registration, path), sync=False)
     return registration
 
 
 def pointers_to(registration: Path, path: Path) -> tuple[bytes, bytes]:
     """Return what the ``.git`` file of a new worktree may say: what git has written, and what we write."""
-    return os.fsencode(f"gitdir: {registration}\n"), pointer_to(registration, path)
+    return pointer.pointing_to(registration), pointer_to(registration, path)
 
 
 def pointer_to(registration: Path, path: Path) -> bytes:
     """Return what the ``.git`` file of a worktree says, wherever the project is mounted."""
-    return os.fsencode(f"gitdir: {os.path.relpath(registration, path)}\n")
+    return pointer.pointing_to(os.path.relpath(registration, path))

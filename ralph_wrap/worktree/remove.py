@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import git
 from ralph_wrap.errors import GitError, RefusedError
+from ralph_wrap.git import pointer
 from ralph_wrap.system import directory_users, files
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.ownership import (
@@ -265,7 +266,7 @@ def _is_ours(worktree: LinkedWorktree) -> bool:
     try:
         # Refs are written where this file leads, whatever GIT_COMMON_DIR says. Without it they are written
         # into the registration: what is saved there goes with it.
-        common = git.text(files.read(registration / "commondir")).removesuffix("\n")
+        common_dir = pointer.common_dir_of(registration)
         named = names_directory(registration, worktree.path)
     except OSError:
         return False
@@ -275,7 +276,7 @@ def _is_ours(worktree: LinkedWorktree) -> bool:
         and read_mark(registration) == worktree.owner.mark
         and names_registration(worktree.path, registration)
         and registration.parent == worktree.common_dir / "worktrees"
-        and (registration / common).resolve() == worktree.common_dir
+        and common_dir == worktree.common_dir
         and not is_replaced(registration)
     )
 
@@ -359,7 +360,7 @@ def is_half_dropped(registration: Path, *, marked: bool) -> bool:
         marked: it had the mark of a session.
 
     """
-    names = ("HEAD", "commondir", "gitdir", "index", *((MARK,) if marked else ()))
+    names = ("HEAD", "commondir", pointer.BACK, "index", *((MARK,) if marked else ()))
     whole = all((registration / name).exists() for name in names)
     return not whole or (registration / _DROPPED).exists()
 

@@ -15,22 +15,22 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import re
 import select
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import git
 from ralph_wrap.errors import GitError, RalphError, StoppedError
+from ralph_wrap.git import pointer
 from ralph_wrap.system import directory_users, files
 from ralph_wrap.worktree.layout import SPARSE, cone
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.managed.find import OURS
+from ralph_wrap.worktree.model import TEMPORARY
 from ralph_wrap.worktree.ownership import is_begun, is_locked_for, is_unfinished
 from ralph_wrap.worktree.recover import take_apart
 from ralph_wrap.worktree.register import add, pointers_to
-from ralph_wrap.worktree.trash import discard, discard_worktree
+from ralph_wrap.worktree.trash import discard, discard_worktree, new_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,7 +43,7 @@ REASON = f"{OURS} merge"
 """Why the registration is locked."""
 
 _PLACE = "landing"
-_NAME = re.compile(r"land-[0-9a-f]{8}")
+_TAIL = 4  # parts of a path: .ralph/run/landing/<name>
 _TICK = 200  # milliseconds between two looks at a lock that somebody else holds
 
 
@@ -112,7 +112,7 @@ def _lock(repository: Repository) -> Path:
 
 def is_left(home: Registry) -> bool:
     """Tell whether there is a temporary worktree, somebody's or nobody's."""
-    return any((home.directory / _PLACE).glob("land-*"))
+    return any((home.directory / _PLACE).glob(TEMPORARY.pattern))
 
 
 @contextlib.contextmanager
@@ -154,10 +154,11 @@ def tidy(repository: Repository, home: Registry) -> None:
     place = home.directory / _PLACE
     if place.is_symlink():
         raise OSError(errno.ELOOP, "it is a symlink", os.fspath(place))
-    registered = {path.name for path in repository.common_dir.glob("worktrees/land-*") if _is_of(path, place)}
-    there = {path.name for path in place.glob("land-*") if not path.is_symlink()}
+    registrations = repository.common_dir.glob(f"worktrees/{TEMPORARY.pattern}")
+    registered = {path.name for path in registrations if _is_of(path, place)}
+    there = {path.name for path in place.glob(TEMPORARY.pattern) if not path.is_symlink()}
     for name in sorted(registered | there):
-        if _NAME.fullmatch(name) and not directory_users.occupants(place / name):
+        if TEMPORARY.fits(name) and not directory_users.occupants(place / name):
             _remove(repository, home, place / name)
 
 
@@ -165,18 +166,15 @@ def _is_of(registration: Path, place: Path) -> bool:
     """Tell whether a registration is of this project: others may share the repository."""
     path = place / registration.name
     try:
-        back = files.read(registration / "gitdir")
+        back = files.read(registration / pointer.BACK)
     except OSError:  # killed in the middle of `git worktree add`
         return path.is_dir()
     # Made where the project is mounted elsewhere, it bears another path, but its directory is here.
-    tail = os.fsencode(Path(*path.parts[-4:], ".git"))
-    return back == os.fsencode(path / ".git") + b"\n" or (
-        back.endswith(b"/" + tail + b"\n") and path.is_dir()
-    )
+    return back == pointer.back_to(path) or (pointer.is_below_some_mount(back, path, _TAIL) and path.is_dir())
 
 
 def _make(where: Git, repository: Repository, home: Registry, commit: str, *, whole: bool) -> Trial:
-    path = home.directory / _PLACE / f"land-{os.urandom(4).hex()}"
+    path = home.directory / _PLACE / TEMPORARY.new()
     path.parent.mkdir(exist_ok=True)
     sparse = () if whole else SPARSE
     try:
@@ -213,9 +211,9 @@ def _remove(repository: Repository, home: Registry, path: Path) -> None:
         if not (registration / "index").exists() and is_begun(path, pointers_to(registration, path)):
             take_apart(registration, path, REASON, None)
         else:
-            discard_worktree(path, _aside(home.trash), registration, path)
+            discard_worktree(path, home.trash / new_name(), registration, path)
         if registration.is_dir():
-            discard(registration, _aside(home.trash), lambda read: read("locked").startswith(REASON))
+            discard(registration, home.trash / new_name(), lambda read: read("locked").startswith(REASON))
         with contextlib.suppress(OSError):
             registration.parent.rmdir()  # git leaves none of these behind either
 
@@ -225,10 +223,6 @@ def _is_ours(registration: Path, place: Path) -> bool:
     if registration.is_symlink() or not registration.is_dir() or not _is_of(registration, place):
         return False
     return is_locked_for(registration, REASON) or is_unfinished(registration, REASON, None)
-
-
-def _aside(trash: Path) -> Path:
-    return trash / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{os.urandom(2).hex()}"
 
 
 def _unusable(path: Path, error: OSError) -> RalphError:

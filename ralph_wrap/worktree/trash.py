@@ -14,21 +14,20 @@ import contextlib
 import errno
 import fcntl
 import os
-import re
 import stat
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import git
+from ralph_wrap.git import pointer
+from ralph_wrap.state import ids
 from ralph_wrap.system import delete_tree, process
-from ralph_wrap.worktree.ownership import points_to
+from ralph_wrap.worktree.model import TEMPORARY, WARM
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-NAME = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{4}")
-"""The names of directories in the trash: ids of sessions, or names that are formed like one."""
 
 LEAVING_SUFFIX = ".leaving"
 """What ends so may still come back: its registration is not dropped yet."""
@@ -38,7 +37,7 @@ TOKEN = ".ralph-wrap-trash"  # noqa: S105 -- no password
 
 _LARGEST = 4096  # bytes of a token, or of a ``.git`` file
 _AT_ONCE = 32  # directories that one deletion is given: each takes two descriptors
-_EARLIER = {r"warm-[0-9a-f]{8}": "pool", r"land-[0-9a-f]{8}": "landing"}
+_EARLIER = {WARM: "pool", TEMPORARY: "landing"}
 
 
 class Emptied(NamedTuple):
@@ -60,6 +59,16 @@ class _Entry(NamedTuple):
     parent: int
     directory: int
     name: str
+
+
+def new_name() -> str:
+    """Return a name for a directory in the trash that is no session's: it has the form of a session id."""
+    return ids.session_id(os.urandom(2).hex(), datetime.now(UTC))
+
+
+def is_name(name: str) -> bool:
+    """Tell whether a directory in the trash can be ours by its name, a session id or :func:`new_name`."""
+    return ids.is_session_id(name)
 
 
 def discard(directory: Path, aside: Path, is_ours: Callable[[Callable[[str], str]], bool]) -> None:
@@ -91,7 +100,7 @@ def discard_worktree(directory: Path, aside: Path, registration: Path, path: Pat
         path: where it was before it was moved aside.
 
     """
-    discard(directory, aside, lambda read: points_to(read(".git"), path, registration))
+    discard(directory, aside, lambda read: pointer.git_dir_in(read(".git"), path) == registration)
 
 
 def vouch(directory: Path) -> None:
@@ -125,7 +134,7 @@ def empty_trash(trash: Path) -> Emptied:
     """
     if trash.is_symlink():
         raise OSError(errno.ELOOP, "the trash is a symlink", str(trash))
-    found = sorted([*(path for path in trash.iterdir() if NAME.fullmatch(path.name)), *_set_aside_in(trash)])
+    found = sorted([*(path for path in trash.iterdir() if is_name(path.name)), *_set_aside_in(trash)])
     resumed: list[Path] = []
     foreign: list[Path] = []
     for begin in range(0, len(found), _AT_ONCE):
@@ -149,13 +158,13 @@ def _look(path: Path, trash: Path, stack: contextlib.ExitStack, foreign: list[Pa
         try:
             entry = _open(path, tried)
         except OSError:
-            foreign += [path] if NAME.fullmatch(path.name) and os.path.lexists(path) else []
+            foreign += [path] if is_name(path.name) and os.path.lexists(path) else []
             return None
         if _read(entry, TOKEN) == path.name or _is_of_earlier_version(entry, trash):
             fcntl.flock(entry.directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
             stack.push(tried.pop_all())
             return entry
-        if NAME.fullmatch(path.name):
+        if is_name(path.name):
             try:
                 os.rmdir(path.name, dir_fd=entry.parent)  # empty: its deletion was killed at the last step
             except OSError:
@@ -219,11 +228,11 @@ def _is_of_earlier_version(entry: _Entry, trash: Path) -> bool:
     was made for the pool or for a merge. Git has forgotten that.
     """
     name = _read(entry, ".git").rpartition("/")[2]
-    place = next((run for pattern, run in _EARLIER.items() if re.fullmatch(pattern, name)), None)
+    place = next((run for form, run in _EARLIER.items() if form.fits(name)), None)
     if place is None and name != entry.name:
         return False
     worktree = trash.parent / (place or "../worktrees") / name
-    registration = Path(os.path.realpath(worktree / _read(entry, ".git").removeprefix("gitdir: ")))
+    registration = pointer.git_dir_in(_read(entry, ".git"), worktree)
     return registration.name == name and not os.path.lexists(registration)
 
 

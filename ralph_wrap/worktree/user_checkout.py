@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import merge as merging
 from ralph_wrap.system import files
+from ralph_wrap.system.text import named
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -43,8 +44,7 @@ class Checkout(NamedTuple):
 
 def names(paths: Sequence[str]) -> str:
     """Return the first few of some paths, and how many more there are."""
-    more = f" and {len(paths) - NAMED} more" if len(paths) > NAMED else ""
-    return ", ".join(paths[:NAMED]) + more
+    return named(paths, NAMED)
 
 
 def in_the_way(top: Path, changes: Sequence[Moved]) -> Iterator[str]:

@@ -26,7 +26,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import git
 from ralph_wrap.errors import GitError, RefusedError
+from ralph_wrap.git import pointer
+from ralph_wrap.git.oid import OID
 from ralph_wrap.system import directory_users, files
+from ralph_wrap.worktree.model import WARM
 from ralph_wrap.worktree.ownership import (
     MARK,
     Owner,
@@ -50,11 +53,12 @@ Its next line identifies the index, if git checks every file that the index list
 REASON = "ralph-wrap pool"
 """The reason of the lock on its registration."""
 
-_NAME = re.compile(r"warm-[0-9a-f]{8}")
 _HIDDEN = rb"(?:\A|\0)[a-zS] "  # assume-unchanged, skip-worktree: git does not check the file
 _SUBMODULE = rb"(?:\A|\0). 160000 [0-9a-f]+ \d\t([^\0]+)"  # git does not check files below it
+_READY = re.compile(f"({OID})\n(.+\n)?".encode())
+_TAIL = 4  # parts of a path: .ralph/run/pool/<name>
 _LOOKS = 2  # warm worktrees that a session checks before it makes a new one
-_REGISTERED = {"HEAD", "commondir", "gitdir", "index", "locked", "logs", "refs", READY} | {
+_REGISTERED = {"HEAD", "commondir", pointer.BACK, "index", "locked", "logs", "refs", READY} | {
     *("config.worktree", "info")  # copied by `git worktree add` from a sparse checkout
 }
 
@@ -130,7 +134,7 @@ class Warm(NamedTuple):
             files.replace(self.registration / "HEAD", f"{self.commit}\n".encode(), sync=False)
             files.replace(self.registration / "locked", f"{REASON}\n".encode(), sync=False)
             files.replace(self.path / ".git", pointer_to(self.registration, self.path), sync=False)
-            files.replace(self.registration / "gitdir", _back_to(self.path), sync=False)
+            files.replace(self.registration / pointer.BACK, pointer.back_to(self.path), sync=False)
             (self.registration / MARK).unlink(missing_ok=True)
 
 
@@ -147,18 +151,15 @@ def settle(registration: Path) -> None:
     (registration / READY).unlink()
 
 
-def _back_to(path: Path) -> bytes:
-    return os.fsencode(path / ".git") + b"\n"
-
-
 def is_warm(registration: Path) -> bool:
     """Return whether a registration has the name of a warm worktree."""
-    return _NAME.fullmatch(registration.name) is not None
+    return WARM.fits(registration.name)
 
 
 def in_pool(common_dir: Path, pool: Path) -> list[Warm]:
     """Return the warm worktrees of a pool, unfinished ones included."""
-    found = (Warm(pool / path.name, path, None) for path in sorted(common_dir.glob("worktrees/warm-*")))
+    registrations = sorted(common_dir.glob(f"worktrees/{WARM.pattern}"))
+    found = (Warm(pool / path.name, path, None) for path in registrations)
     return [warm._replace(commit=taken_at(warm.registration)) for warm in found if _is_whole(warm)]
 
 
@@ -168,10 +169,9 @@ def _is_whole(warm: Warm) -> bool:
         return False
     if read_mark(warm.registration) is not None:  # a session has begun to take it
         return False
-    tail = os.fsencode("/" + "/".join((*warm.path.parts[-4:], ".git")) + "\n")
     try:
         return (
-            files.read(warm.registration / "gitdir").endswith(tail)
+            pointer.is_below_some_mount(files.read(warm.registration / pointer.BACK), warm.path, _TAIL)
             and files.read(warm.path / ".git") == pointer_to(warm.registration, warm.path)
             and (warm.registration / "commondir").is_file()
         )
@@ -182,7 +182,7 @@ def _is_whole(warm: Warm) -> bool:
 def taken_at(registration: Path) -> str | None:
     """Return the commit of the warm checkout; ``None`` after a session has checked out its own commit."""
     try:
-        found = re.fullmatch(rb"([0-9a-f]{40}|[0-9a-f]{64})\n(.+\n)?", files.read(registration / READY))
+        found = _READY.fullmatch(files.read(registration / READY))
     except OSError:
         return None
     return found[1].decode() if found else None
@@ -322,7 +322,7 @@ def complete(registration: Path, pool: Path, path: Path, branch: str, owner: Own
         names_registration(directory, registration) or names_registration(directory, final, path=path)
     ):
         raise RefusedError(f"its worktree was moved or replaced: {describe(directory)}", "git worktree list")
-    files.replace(registration / "gitdir", _back_to(path), sync=False)
+    files.replace(registration / pointer.BACK, pointer.back_to(path), sync=False)
     files.replace(registration / "locked", os.fsencode(f"{owner.lock}\n"), sync=False)
     files.replace(registration / "HEAD", os.fsencode(f"ref: refs/heads/{branch}\n"), sync=False)
     if waits:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import branches, git
@@ -10,6 +9,7 @@ from ralph_wrap.branches import HEADS, WIP, Branch
 from ralph_wrap.errors import ConflictError, GitError, NotFoundError, RalphError
 from ralph_wrap.git.transaction import RefChange, change_refs, ref_times
 from ralph_wrap.state import inventory, project
+from ralph_wrap.state.ids import is_agent_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -23,7 +23,6 @@ DROPPED = "refs/ralph/dropped/"
 SNAPSHOTS = "refs/ralph/snapshots/"
 """The refs of commits that no branch holds, by agent id."""
 
-_ID = re.compile(r"[0-9a-f]{4}")
 _REASON = "ralph-wrap: dropped"
 
 
@@ -137,7 +136,7 @@ def expire(place: Project, environ: Mapping[str, str], keep: float, now: float) 
     }  # snapshots may belong to these sessions
     for stem in stems - left:
         names = {f"{branches.OURS}{stem}", f"{branches.OURS}{stem}{WIP}"}
-        if _ID.fullmatch(stem) and not names & there.keys():
+        if is_agent_id(stem) and not names & there.keys():
             old |= git.refs(where, f"{SNAPSHOTS}{stem}/")
     change_refs(
         where, [RefChange(ref, tip, None) for ref, tip in old.items()], "ralph-wrap: expired", int(now)
@@ -162,7 +161,7 @@ def restore(place: Project, environ: Mapping[str, str], name: str, now: float) -
     where = place.git(environ)
     stem = name.removeprefix(HEADS).removeprefix("ralph/")
     there = git.refs(where, DROPPED, branches.OURS)
-    wanted = [stem, *([f"{stem}{WIP}"] if _ID.fullmatch(stem) else [])]
+    wanted = [stem, *([f"{stem}{WIP}"] if is_agent_id(stem) else [])]
     found = {one: there[DROPPED + one] for one in wanted if DROPPED + one in there}
     for one in dict.fromkeys([stem, *found]):
         if branches.OURS + one in there:
@@ -185,7 +184,7 @@ def restore(place: Project, environ: Mapping[str, str], name: str, now: float) -
         raise ConflictError(f"cannot restore ralph/{stem}: {error.message}", "try again") from None
     saved = f"{stem}{WIP}"
     return Restored(
-        id=stem if _ID.fullmatch(stem) else None,
+        id=stem if is_agent_id(stem) else None,
         branch=f"ralph/{stem}" if stem in found else None,
         tip=found.get(stem),
         saved=f"ralph/{saved}" if saved in found else None,

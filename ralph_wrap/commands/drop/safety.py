@@ -14,6 +14,7 @@ from ralph_wrap.errors import ConflictError, NotFoundError, RalphError
 from ralph_wrap.git.compare import commits_nowhere_else, entries, facts_of
 from ralph_wrap.state import project
 from ralph_wrap.system import files
+from ralph_wrap.system.text import some
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -126,9 +127,11 @@ class Judge:
                 commits = commits_nowhere_else(self._where, one.tip)
             else:
                 commits = git.commits_without(self._where, [one.tip], self._main.tip)
-            found += _some([f"{commit.id[:12]} {commit.subject}" for commit in commits], "commits")
+            found += some([f"{commit.id[:12]} {commit.subject}" for commit in commits], _NAMED, " commits")
         if one.saved and not self._saved_elsewhere(one):
-            found += [f"{line} in {one.saved_name}" for line in _some(self._saved_paths(one.saved), "paths")]
+            found += [
+                f"{line} in {one.saved_name}" for line in some(self._saved_paths(one.saved), _NAMED, " paths")
+            ]
         return tuple(found)
 
     def _saved_elsewhere(self, one: Branch) -> bool:
@@ -185,8 +188,3 @@ def _ended(one: Branch) -> float:
         return datetime.fromisoformat(str((one.record or {}).get("ended"))).timestamp()
     except (ValueError, OverflowError, OSError):  # an agent may have changed the record
         return 0.0
-
-
-def _some(lines: Sequence[str], nouns: str) -> list[str]:
-    more = len(lines) - _NAMED
-    return [*lines[:_NAMED], *([f"and {more} more {nouns}"] if more > 0 else [])]

@@ -25,7 +25,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
-import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -36,8 +35,10 @@ from ralph_wrap.branches import HEADS
 from ralph_wrap.commands.merge.target import Target, checkouts_of
 from ralph_wrap.errors import ConflictError, GitError, RalphError
 from ralph_wrap.git import merge as merging
+from ralph_wrap.git.oid import is_oid
 from ralph_wrap.state import landings
 from ralph_wrap.system import files
+from ralph_wrap.worktree.model import TEMPORARY
 from ralph_wrap.worktree.ownership import is_locked_for
 from ralph_wrap.worktree.temporary import REASON
 from ralph_wrap.worktree.user_checkout import names, put_back
@@ -55,8 +56,6 @@ VERSION = 1
 """The version of the note's format."""
 
 _NOTE = landings.IN_PROGRESS
-_OID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-_SCRATCH = re.compile(r"land-[0-9a-f]{8}")
 _PATIENCE = 60.0  # seconds
 _NO_LINKS = {errno.EPERM, errno.EXDEV, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK}
 
@@ -254,7 +253,7 @@ def _read_note(note: Path, where: Git) -> tuple[Step, str]:
     name = str(loaded["scratch"])
     if loaded["version"] != VERSION or not step.ref.startswith(HEADS):
         raise ValueError(note)
-    if not all(_OID.fullmatch(oid) for oid in (step.old, step.new)) or not _SCRATCH.fullmatch(name):
+    if not all(is_oid(oid) for oid in (step.old, step.new)) or not TEMPORARY.fits(name):
         raise ValueError(note)
     if {*git.existing_commits(where, (step.old, step.new))} != {step.old, step.new}:
         raise ValueError(note)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import re
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,7 +11,9 @@ from ralph_wrap import branches, git
 from ralph_wrap.branches import HEADS
 from ralph_wrap.errors import ConflictError, NotFoundError
 from ralph_wrap.git import merge as merging
+from ralph_wrap.git import pointer
 from ralph_wrap.state import project
+from ralph_wrap.state.ids import is_session_id
 from ralph_wrap.system import files
 from ralph_wrap.worktree.ignore import appended
 from ralph_wrap.worktree.user_checkout import Checkout, in_the_way, names
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from ralph_wrap.state.project import Project
 
 _IGNORE = ".gitignore"
-_SESSION = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{4}")
 
 
 class Target(NamedTuple):
@@ -86,7 +85,7 @@ def checkouts_of(where: Git, repository: Repository, target: Target) -> list[Che
                 f"{target.name} is checked out at {info.path}, which is not accessible here",
                 f"land it there; if it no longer exists: git worktree remove {shlex.quote(str(info.path))}",
             )
-        if info.path.parent.parts[-2:] == (".ralph", "worktrees") and _SESSION.fullmatch(info.path.name):
+        if info.path.parent.parts[-2:] == (".ralph", "worktrees") and is_session_id(info.path.name):
             raise ConflictError(
                 f"{target.name} is checked out in the worktree of a session, {info.path}",
                 f"ralph-wrap stop {info.path.name}, or, if it has ended: ralph-wrap rm {info.path.name}",
@@ -101,33 +100,22 @@ def checkouts_of(where: Git, repository: Repository, target: Target) -> list[Che
 def _main_path(repository: Repository, listed: Path) -> Path:
     """Return the path of the main checkout; git lists another one if the repository is outside of it."""
     for path in (listed, repository.root):
-        try:
-            if (path / ".git").resolve() == repository.common_dir:
-                return path
-            named = git.text(files.read(path / ".git")).removeprefix("gitdir: ").rstrip("\n")
-        except OSError:
-            continue
-        if (path / named).resolve() == repository.common_dir:
+        if pointer.git_dir_of(path) == repository.common_dir:
             return path
     return listed
 
 
 def _leads_to(path: Path, git_dir: Path) -> bool:
     """Return whether a directory is still the checkout with this git directory."""
-    place = path / ".git"
-    try:
-        named = git.text(files.read(place)).removeprefix("gitdir: ").rstrip("\n")
-    except OSError:
-        return place.resolve() == git_dir.resolve()
-    return (path / named).resolve() == git_dir.resolve()
+    return pointer.git_dir_of(path) == git_dir.resolve()
 
 
 def _registration(common_dir: Path, path: Path) -> Path | None:
     """Return the registration that names a linked worktree."""
-    ours = os.fsencode(path / ".git") + b"\n"
+    ours = pointer.back_to(path)
     for registration in sorted(common_dir.glob("worktrees/*")):
         try:
-            if files.read(registration / "gitdir") == ours:
+            if files.read(registration / pointer.BACK) == ours:
                 return registration
         except OSError:
             continue

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ralph_wrap import git
 from ralph_wrap.errors import ConflictError
 from ralph_wrap.git import merge as merging
+from ralph_wrap.system.text import some
 
 if TYPE_CHECKING:
     from ralph_wrap.branches import Branch
@@ -87,7 +88,5 @@ def _message(branch: Branch, target: Target, into_main: bool) -> str:
 def _list(here: Git, branch: Branch, tip: str) -> str:
     commits = git.commits_without(here, [branch.tip], tip)[::-1]
     counted = f"{len(commits)} commit{'' if len(commits) == 1 else 's'}"
-    rows = [f"* {commit.subject} ({commit.id[:12]})" for commit in commits[:_LISTED]]
-    if len(commits) > _LISTED:
-        rows.append(f"* and {len(commits) - _LISTED} more")
-    return "\n".join((f"Squash branch '{branch.name}': {counted}", "", *rows, ""))
+    rows = some([f"{commit.subject} ({commit.id[:12]})" for commit in commits], _LISTED)
+    return "\n".join((f"Squash branch '{branch.name}': {counted}", "", *(f"* {row}" for row in rows), ""))

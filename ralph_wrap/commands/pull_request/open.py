@@ -18,6 +18,7 @@ from ralph_wrap.commands.pull_request import github
 from ralph_wrap.errors import ConflictError, RalphError, UsageError
 from ralph_wrap.state import project
 from ralph_wrap.system.log import one_line
+from ralph_wrap.system.text import and_more
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -226,7 +227,7 @@ def body_of(one: Branch, commits: Sequence[Commit]) -> str:
 
     """
     rows = [f"    {commit.id[:_SHOWN]} {_line(commit)}".rstrip() for commit in commits[:_MOST]]
-    more = f"… and {len(commits) - _MOST} more." if len(commits) > _MOST else ""
+    more = "".join(f"… {line}." for line in and_more(len(commits), _MOST))
     saved = f"Uncommitted work is on `{one.saved_name}`, not in this branch." if one.saved_name else ""
     blocks = ("Commits, oldest first:", "\n".join(rows), more, _ended(one.record or {}), saved)
     return "\n\n".join(filter(None, blocks)) + "\n"

@@ -14,14 +14,15 @@ from ralph_wrap import git
 from ralph_wrap.commands.worktree.prepare import home_of, recover
 from ralph_wrap.errors import GitError, RalphError, RefusedError
 from ralph_wrap.state import project
+from ralph_wrap.system.text import and_more
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.managed.find import find, holds_its_branch
 from ralph_wrap.worktree.managed.git_config import tidy_hooks
 from ralph_wrap.worktree.remove import remove
+from ralph_wrap.worktree.trash import new_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime
     from pathlib import Path
 
     from ralph_wrap.git import Git
@@ -49,7 +50,6 @@ def cleanup(
     cwd: Path,
     keep_branch: bool,
     force: bool,
-    now: datetime,
     told: Log,
 ) -> Cleaned:
     """Remove a worktree that ralph-wrap made.
@@ -59,7 +59,6 @@ def cleanup(
         cwd: the caller's working directory.
         keep_branch: keep its branch.
         force: remove it even if work would be lost.
-        now: the time for its name in the trash.
 
     Raises:
         NotFoundError: there is no worktree at the path.
@@ -86,8 +85,7 @@ def cleanup(
         if force or (found.none and not alone):
             return
         lines = [*found.lines(), *(_named(tree, commit) for commit in alone[:_SHOWN])]
-        if len(alone) > _SHOWN:
-            lines.append(f"and {len(alone) - _SHOWN} more commits")
+        lines += and_more(len(alone), _SHOWN, " commits")
         instead = "--keep-branch keeps the commits; " if found.none else ""
         raise RefusedError(
             f"{tree.path} stays, this would be lost: {'; '.join(lines)}",
@@ -95,9 +93,8 @@ def cleanup(
         )
 
     trash = home_of(place).trash
-    name = f"{now:%Y%m%dT%H%M%SZ}-{os.urandom(2).hex()}"
     try:
-        found = remove(tree, where, trash, name, check=check)
+        found = remove(tree, where, trash, new_name(), check=check)
     except OSError as error:
         raise RalphError(
             f"{tree.path} stays: {error.strerror}: {os.fsdecode(error.filename or '')}"

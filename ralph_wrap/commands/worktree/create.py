@@ -21,6 +21,7 @@ from ralph_wrap.session.preflight import layout_of
 from ralph_wrap.state import project
 from ralph_wrap.state.project import WORKTREES
 from ralph_wrap.system import files
+from ralph_wrap.system.text import named
 from ralph_wrap.worktree.create.report_copies import provide
 from ralph_wrap.worktree.ignore import RULE, appended, ensure_ignored
 from ralph_wrap.worktree.layout import EVERYTHING
@@ -173,11 +174,9 @@ def _warn_of_changes(where: Git, repository: Repository, told: Log) -> None:
     if _GITIGNORE in changed and _is_only_the_rule(where, repository):
         changed.remove(_GITIGNORE)
     if changed:
-        more = f" and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
         told.warning(
             "changes.left",
-            f"uncommitted work in {repository.root} is not in the new worktree:"
-            f" {', '.join(changed[:_NAMED])}{more}",
+            f"uncommitted work in {repository.root} is not in the new worktree: {named(changed, _NAMED)}",
             "it stays where it is; commit all files that the new worktree needs",
         )
 

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import time
-from datetime import UTC, datetime
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import git
+from ralph_wrap.branches import WIP
 from ralph_wrap.commands.worktree.prepare import home_of, recover
 from ralph_wrap.errors import (
     ConflictError,
@@ -26,7 +25,9 @@ from ralph_wrap.errors import (
     UsageError,
 )
 from ralph_wrap.state import project
+from ralph_wrap.state.ids import is_agent_id
 from ralph_wrap.system import directory_users, process_tree, tmux
+from ralph_wrap.system.text import and_more
 from ralph_wrap.worktree.create.report_copies import provide
 from ralph_wrap.worktree.ignore import ensure_ignored
 from ralph_wrap.worktree.lock import repository_lock
@@ -34,6 +35,7 @@ from ralph_wrap.worktree.managed.create import make
 from ralph_wrap.worktree.managed.find import directory_of, find, holds_its_branch
 from ralph_wrap.worktree.managed.metadata import Mark, marked, write_mark
 from ralph_wrap.worktree.remove import remove
+from ralph_wrap.worktree.trash import new_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -47,7 +49,6 @@ if TYPE_CHECKING:
     from ralph_wrap.worktree.save.result import Losses
 
 _LONGEST = 100  # characters of a name
-_AGENT = re.compile(r"[0-9a-f]{4}(-wip)?")
 _LAST_BREATH = 2.0  # seconds for the processes of a tmux session to end
 _TICK = 0.02  # seconds between two looks
 _SHOWN = 20  # commits that a refusal lists
@@ -236,9 +237,14 @@ def _checked(where: Git, name: str) -> str:
             f"{name!r} cannot name a worktree",
             f"letters, digits, '-', '_' and single '.', no '/', at most {_LONGEST} characters",
         )
-    if _AGENT.fullmatch(name):
+    if _is_of_an_agent(name):
         raise UsageError(f"{name} is reserved for the branch of an agent", "choose another name")
     return name
+
+
+def _is_of_an_agent(name: str) -> bool:
+    """Tell whether what follows ``ralph/`` in a branch's name is an agent's id, or names its saved work."""
+    return is_agent_id(name.removesuffix(WIP))
 
 
 def entered(place: Project, repository: Repository, session: str) -> tuple[Path, Mark] | None:
@@ -254,7 +260,7 @@ def entered(place: Project, repository: Repository, session: str) -> tuple[Path,
     for registration, mark in marked(repository.common_dir).items():
         name = mark.branch.removeprefix("ralph/")
         # An agent can write a mark, so its branch must be one that ``enter`` could have made.
-        if mark.session == session and mark.branch.startswith("ralph/") and not _AGENT.fullmatch(name):
+        if mark.session == session and mark.branch.startswith("ralph/") and not _is_of_an_agent(name):
             return directory_of(registration, place.root / project.WORKTREES), mark
     return None
 
@@ -276,8 +282,7 @@ def _require_no_loss(where: Git, tree: LinkedWorktree, mark: Mark, found: Losses
         others = [name for name in git.branches_with(where, commit.id) if name != mark.branch]
         held = f" (also on {', '.join(others)})" if others else ""
         lines.append(f"commit not on {_name(mark)}: {commit.id[:12]} {commit.subject}{held}")
-    if len(alone) > _SHOWN:
-        lines.append(f"and {len(alone) - _SHOWN} more commits")
+    lines += and_more(len(alone), _SHOWN, " commits")
     if alone or not found.none:
         raise RefusedError(
             f"{tree.path} would be lost with: {'; '.join(lines)}",
@@ -307,7 +312,7 @@ def _remove(
     """Remove a worktree, and its branch if it is still at the commit that was checked."""
     home = home_of(place)
     where = place.git(environ)._replace(cwd=tree.common_dir)
-    aside = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{os.urandom(2).hex()}"
+    aside = new_name()
     found = remove(
         tree, where, home.trash, aside, check=check, visitors=frozenset(process_tree.ancestors(os.getpid()))
     )

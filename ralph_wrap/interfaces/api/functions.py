@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +27,7 @@ from ralph_wrap.worktree.managed.git_config import tidy_hooks
 from ralph_wrap.worktree.managed.metadata import Mark
 from ralph_wrap.worktree.remove import remove as remove_tree
 from ralph_wrap.worktree.save.result import Losses
+from ralph_wrap.worktree.trash import new_name
 
 if TYPE_CHECKING:
     from ralph_wrap.git import Git, WorktreeInfo
@@ -193,8 +193,7 @@ def remove(site: Site, path: Path, *, force: bool) -> None:
     home = Registry(site.place.root / project.RUN)
     home.prepare()
     where = site.where._replace(cwd=tree.common_dir)  # the checkout may be the worktree to remove
-    name = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{os.urandom(2).hex()}"
-    remove_tree(tree, where, home.trash, name, check=check)
+    remove_tree(tree, where, home.trash, new_name(), check=check)
     if mark.configured:
         with repository_lock(tree.common_dir):
             tidy_hooks(tree.common_dir)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,13 +10,12 @@ from ralph_wrap import git
 from ralph_wrap.errors import BranchBusyError, ConflictError, RalphError
 from ralph_wrap.interfaces.api.location import real
 from ralph_wrap.state import project
+from ralph_wrap.state.ids import is_session_id
 from ralph_wrap.worktree.managed.metadata import marked
 
 if TYPE_CHECKING:
     from ralph_wrap.git import WorktreeInfo
     from ralph_wrap.interfaces.api.location import Site
-
-_OF_A_SESSION = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{4}")
 
 
 def find(site: Site, branch: str, path: Path, *, exact: bool) -> Path | None:
@@ -60,8 +58,8 @@ def find(site: Site, branch: str, path: Path, *, exact: bool) -> Path | None:
 def _is_not_for_us(site: Site, holder: WorktreeInfo) -> bool:
     """Return whether a worktree belongs to a session, or is the checkout of the caller."""
     place = site.place
-    session = _OF_A_SESSION.fullmatch(holder.path.name) and holder.path.parent.name == project.WORKTREES.name
-    return bool(session) or (real(holder.path) == place.checkout and place.root == place.checkout)
+    session = is_session_id(holder.path.name) and holder.path.parent.name == project.WORKTREES.name
+    return session or (real(holder.path) == place.checkout and place.root == place.checkout)
 
 
 def _require_whole(site: Site, path: Path) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shutil
 import sys
-import unicodedata
 from typing import TYPE_CHECKING
+
+from ralph_wrap.system.text import cells
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +35,7 @@ def aligned(
             each may become. Where that is not enough, lines are cut.
 
     """
-    widths = [max(map(taken, column)) for column in zip(names, *rows, strict=True)]
+    widths = [max(map(cells, column)) for column in zip(names, *rows, strict=True)]
     for name, least in giving_way if width is not None else ():
         number = names.index(name)
         excess = sum(widths) + len(_GAP) * (len(widths) - 1) - (width or 0)
@@ -46,20 +47,10 @@ def aligned(
     return lines if width is None else [_fitted(line, width).rstrip() for line in lines]
 
 
-def taken(text: str) -> int:
-    """Return how many columns of a terminal a text takes (UAX #11)."""
-    if text.isascii():
-        return len(text)
-    return sum(
-        0 if unicodedata.combining(letter) else 2 if unicodedata.east_asian_width(letter) in "WF" else 1
-        for letter in text
-    )
-
-
 def _fitted(cell: str, width: int) -> str:
-    if taken(cell) > width:
+    if cells(cell) > width:
         cell = cell[:width]
-        while taken(cell) >= width:
+        while cells(cell) >= width:
             cell = cell[:-1]
         cell += "…"
-    return cell + " " * (width - taken(cell))
+    return cell + " " * (width - cells(cell))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -134,7 +133,6 @@ def cleanup(
             cwd=_here(Path()),
             keep_branch=keep_branch,
             force=force,
-            now=datetime.now(UTC),
             told=log,
         )
         answer(_TOOL, cleaned._asdict())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,10 +10,11 @@ from ralph_wrap.commands import diff as diffing
 from ralph_wrap.config import of_project
 from ralph_wrap.errors import GitError, NotFoundError, UsageError
 from ralph_wrap.git import compare, patch
+from ralph_wrap.git.oid import is_oid
 from ralph_wrap.interfaces.web import diff_view, tail, timeline
 from ralph_wrap.interfaces.web.conflict_matrix import matrix
 from ralph_wrap.interfaces.web.table import Listing, listing
-from ralph_wrap.state import inventory, project, registry, report
+from ralph_wrap.state import ids, inventory, project, report
 from ralph_wrap.state.inventory import Verdict
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ _PATIENCE = 0.4  # seconds that a page waits for its rows; slower rows come with
 _COMMITS = 100  # on a page
 _TAIL = 12  # lines of output of each live session
 _LONG_TAIL = 200  # lines of output on the page of a session
-_OID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
 class Site(NamedTuple):
@@ -101,7 +100,7 @@ def lives(site: Site) -> list[Live]:
     for one in inventory.unfinished(site.place, site.environ):
         age, output = None, ""
         if one.record is not None and one.directory is not None:
-            age = max(0, int((now - registry.started(one.record.session)).total_seconds()))
+            age = max(0, int((now - ids.started(one.record.session)).total_seconds()))
             output = tail.output(one.directory, _TAIL)
         found.append(Live(one, age, output))
     return sorted(found, key=lambda live: live.found.name, reverse=True)
@@ -290,7 +289,7 @@ def _commit(site: Site, oid: str) -> LogEntry:
 
 def _commits_of(site: Site, name: str | None, base: str | None) -> list[LogEntry]:
     """Return the commits on a session's branch; an agent may have changed the record and the branch."""
-    if name is None or base is None or not _OID.fullmatch(base) or site.place.repository is None:
+    if name is None or base is None or not is_oid(base) or site.place.repository is None:
         return []
     ref = f"{branches.HEADS}{name}"
     tip = git.refs(site.git, ref).get(ref)  # the ref is a pattern for git, and may match others
@@ -302,7 +301,7 @@ def _commits_of(site: Site, name: str | None, base: str | None) -> list[LogEntry
 
 def _oid(query: Mapping[str, str], word: str) -> str:
     oid = query.get(word, "")
-    if not _OID.fullmatch(oid):
+    if not is_oid(oid):
         raise UsageError(f"{word}: not an object id", "open the commit from the page of its branch")
     return oid
 

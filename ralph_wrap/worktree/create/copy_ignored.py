@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ralph_wrap import git
 from ralph_wrap.errors import StoppedError
 from ralph_wrap.system import files
+from ralph_wrap.system.text import named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -136,8 +137,7 @@ def copy_ignored(
 
 def _line(paths: Sequence[str], why: str, hint: str) -> Iterator[tuple[str, str]]:
     if paths:
-        more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
-        yield f"not copied into the worktree: {', '.join(paths[:_NAMED])}{more} ({why})", hint
+        yield f"not copied into the worktree: {named(paths, _NAMED)} ({why})", hint
 
 
 def _matching(tree: LinkedWorktree, where: Git, rows: bytes) -> list[str]:

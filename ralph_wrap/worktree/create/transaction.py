@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap import git
 from ralph_wrap.errors import BranchBusyError, GitError, IsolationError, StoppedError
+from ralph_wrap.git import pointer
 from ralph_wrap.system import files
 from ralph_wrap.worktree.layout import EVERYTHING, SPARSE, Layout, is_sparse, link, prepare
 from ralph_wrap.worktree.lock import repository_lock
@@ -251,7 +252,7 @@ def _sync_names(worktree: LinkedWorktree) -> None:
     """Have on the disk what says whose worktree it is; git syncs none of it, and power may fail."""
     registration = worktree.registration
     marks = (MARK,) if worktree.owner and worktree.owner.mark else ()
-    named = (registration / name for name in ("HEAD", "commondir", "gitdir", "locked", *marks))
+    named = (registration / name for name in ("HEAD", "commondir", pointer.BACK, "locked", *marks))
     files.fsync(worktree.path / ".git", worktree.path, worktree.path.parent)
     files.fsync(*named, registration, registration.parent)
 

@@ -17,6 +17,8 @@ import shlex
 import time
 from typing import TYPE_CHECKING, Self
 
+from ralph_wrap.system.text import and_more, some
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -70,8 +72,7 @@ class Lookout:
     @property
     def found(self) -> tuple[str, ...]:
         """The changes so far, one line each, with the event after which they were seen."""
-        more = (f"and {self._left_out} more: see events.jsonl",) if self._left_out else ()
-        return (*self._lines, *more)
+        return (*self._lines, *and_more(self._left_out, 0, ": see events.jsonl"))
 
     def __enter__(self) -> Self:
         return self
@@ -157,9 +158,7 @@ class Lookout:
             )
 
     def _tell(self, when: str, changes: list[str]) -> None:
-        named = changes[:_NAMED]
-        if len(changes) > _NAMED:
-            named.append(f"and {len(changes) - _NAMED} more")
+        named = some(changes, _NAMED)
         root = shlex.quote(str(self._root))
         self._told.warning(
             "leak.found",

@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from ralph_wrap import git
+from ralph_wrap.git import pointer
 from ralph_wrap.system import files
 from ralph_wrap.worktree.ignore import RULE
 from ralph_wrap.worktree.managed.git_config import without_ours
@@ -84,12 +85,9 @@ class Place(NamedTuple):
 
         """
         git_dir = root / ".git"
-        if not git_dir.is_dir():
-            git_dir = root / git.text(files.read(git_dir)).removeprefix("gitdir: ").rstrip("\n")
+        git_dir = git_dir.resolve() if git_dir.is_dir() else pointer.read(root)
         # With git_dir and work_tree given, core.bare and core.worktree of an agent cannot hide changes.
-        fixed = where._replace(
-            cwd=root, git_dir=git_dir.resolve(), common_dir=common_dir, work_tree=root, config=()
-        )
+        fixed = where._replace(cwd=root, git_dir=git_dir, common_dir=common_dir, work_tree=root, config=())
         return cls(fixed, workspace, f"{BRANCHES}{branch}")
 
 
@@ -205,13 +203,13 @@ def _our_worktrees(place: Place) -> dict[Path, str]:
     found = {}
     for registration in _listed(_common_dir(place.where) / "worktrees"):
         try:
-            pointer = Path(git.text(files.read(registration / "gitdir")).rstrip("\n"))
+            named = pointer.file_named_by(registration)
             head = git.text(files.read(registration / "HEAD")).strip()
         except OSError:
             continue
-        ours = any(f"/{part}" in os.fspath(pointer) for part in _OUR_FILES) or read_mark(registration)
-        if ours and pointer.parent.name != place.workspace.name:
-            found[pointer.parent] = head.removeprefix("ref: ")
+        ours = any(f"/{part}" in os.fspath(named) for part in _OUR_FILES) or read_mark(registration)
+        if ours and named.parent.name != place.workspace.name:
+            found[named.parent] = head.removeprefix("ref: ")
     return found
 
 

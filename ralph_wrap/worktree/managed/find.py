@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 from pathlib import Path
 
 from ralph_wrap import git
 from ralph_wrap.errors import ConflictError, NotFoundError, NotOursError
+from ralph_wrap.git import pointer
+from ralph_wrap.state.ids import is_session_id
 from ralph_wrap.system import files
 from ralph_wrap.worktree.managed.metadata import Mark, read_mark
 from ralph_wrap.worktree.model import LinkedWorktree
@@ -19,8 +20,6 @@ OURS = "ralph-wrap"
 
 LOCKED = f"{OURS} worktree "
 """The start of the lock reason of worktrees with a mark; that of a session's worktree differs."""
-
-_SESSION = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{4}")
 
 
 def find(common_dir: Path, path: Path) -> tuple[LinkedWorktree, Mark]:
@@ -38,21 +37,19 @@ def find(common_dir: Path, path: Path) -> tuple[LinkedWorktree, Mark]:
     """
     if not os.path.lexists(path):
         raise NotFoundError(f"{path} does not exist", "ralph-wrap worktree list")
-    path = _real(path)
-    pointer = path / ".git"
-    if pointer.is_dir() and not pointer.is_symlink():
+    path = pointer.real(path)
+    if (path / ".git").is_dir() and not (path / ".git").is_symlink():
         raise NotOursError(f"{path} is a main checkout, no worktree", "ralph-wrap worktree list")
     try:
-        content = git.text(files.read(pointer))
+        registration = pointer.read(path)
     except OSError:
         raise NotFoundError(f"{path} is not a worktree", "ralph-wrap worktree list") from None
-    registration = _real(path / content.removeprefix("gitdir: ").rstrip("\n").replace("\0", "?"))
     if registration == common_dir:  # git init --separate-git-dir
         raise NotOursError(f"{path} is a main checkout, no worktree", "ralph-wrap worktree list")
     if registration.parent != common_dir / "worktrees":
         raise NotOursError(f"{path} belongs to another repository", "run the command in the other repository")
     mark = read_mark(registration)
-    if mark is None or _SESSION.fullmatch(registration.name):  # a session's agent can write marks
+    if mark is None or is_session_id(registration.name):  # a session's agent can write marks
         raise NotOursError(
             f"{path} was not made by ralph-wrap worktree",
             f"for a session's: ralph-wrap rm ID; else: git worktree remove {shlex.quote(str(path))}",
@@ -89,11 +86,6 @@ def holds_its_branch(worktree: LinkedWorktree) -> bool:
     return head == f"ref: refs/heads/{worktree.branch}\n"
 
 
-def _real(path: Path) -> Path:
-    """Resolve a path that an agent may have written: ``Path.resolve()`` raises for a loop of symlinks."""
-    return Path(os.path.realpath(path))
-
-
 def directory_of(registration: Path, worktrees: Path) -> Path:
     """Return the directory of a worktree, even if the project is now mounted under another path.
 
@@ -102,5 +94,5 @@ def directory_of(registration: Path, worktrees: Path) -> Path:
         worktrees: the directory of our worktrees.
 
     """
-    named = Path(git.text(files.read(registration / "gitdir")).removesuffix("\n")).parent
+    named = pointer.file_named_by(registration).parent
     return named if os.path.lexists(named) else worktrees / named.name

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ralph_wrap import git
 from ralph_wrap.errors import GitError, RefusedError
+from ralph_wrap.git import pointer
+from ralph_wrap.git.oid import is_oid
 from ralph_wrap.system import files
 from ralph_wrap.worktree.lock import repository_lock
-from ralph_wrap.worktree.model import LinkedWorktree
+from ralph_wrap.worktree.model import WARM, LinkedWorktree
 from ralph_wrap.worktree.ownership import MARK, Owner, is_locked_for, others_naming
 from ralph_wrap.worktree.recover import take_apart
 from ralph_wrap.worktree.register import add, pointer_to
@@ -25,10 +26,10 @@ from ralph_wrap.worktree.remove import LEAVING, is_half_dropped
 from ralph_wrap.worktree.remove import remove as remove_worktree
 from ralph_wrap.worktree.trash import (
     LEAVING_SUFFIX,
-    NAME,
     TOKEN,
     discard,
     discard_worktree,
+    is_name,
     is_vouched_for,
     vouch,
 )
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 _KEPT = Path("kept")  # in the pool: directories from worktrees of sessions, by session
 _BEGUN = "ralph-wrap-begun"  # in the registration of an unfinished one: an index of its commit
 _AS_THEY_ARE = (*("-c", "core.logAllRefUpdates=false"), *("-c", "core.ignoreStat=false"))
-_ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _AT_ONCE = 64  # files that a checkout may write at once, one for each worker
 _REFS = "refs/ralph/pool/"
 _HOUR = 3600.0  # seconds; at low priority a large checkout may wait for other processes
@@ -57,7 +57,7 @@ def make(where: Git, repository: Repository, pool: Path, commit: str) -> Warm:
         OSError: the pool or the repository cannot be written.
 
     """
-    path = pool / f"warm-{os.urandom(4).hex()}"
+    path = pool / WARM.new()
     with repository_lock(repository.common_dir):
         path.mkdir()
         try:
@@ -137,7 +137,7 @@ def _work_in(unfinished: Warm, here: Git) -> str | None:
     commit = git.text(files.read(registration / "HEAD")).strip()
     moves = [line.split()[:2] for line in files.read(log).splitlines()] if log.is_file() else []
     made = [b"0" * len(commit), commit.encode()]  # the only entry of `git worktree add`
-    if not _ID.fullmatch(commit) or any(move != made for move in moves):
+    if not is_oid(commit) or any(move != made for move in moves):
         return "a process has worked in it"
     scratch = _begun(unfinished, here)
     if not (
@@ -195,7 +195,7 @@ def kept(pool: Path) -> list[Path]:
     """Return the directories with kept directories, one for each session, newest first."""
     if (pool / _KEPT).is_symlink():
         return []
-    found = [path for path in (pool / _KEPT).glob("*") if NAME.fullmatch(path.name)]
+    found = [path for path in (pool / _KEPT).glob("*") if is_name(path.name)]
     return sorted((path for path in found if is_vouched_for(path)), reverse=True)
 
 
@@ -304,19 +304,20 @@ def tidy(common_dir: Path, pool: Path, trash: Path) -> list[Path]:
         (warm.registration / LEAVING).unlink(missing_ok=True)
         for scratch in warm.registration.glob("ralph-wrap-????????"):
             shutil.rmtree(scratch)
-        for name in ("gitdir", "locked", READY, LEAVING, MARK):
+        for name in (pointer.BACK, "locked", READY, LEAVING, MARK):
             for temporary in files.temporaries(warm.registration / name):
                 temporary.unlink()
-        back = os.fsencode(warm.path / ".git") + b"\n"
-        if files.read(warm.registration / "gitdir") != back:  # made under the path of another mount
-            files.replace(warm.registration / "gitdir", back)
+        back = pointer.back_to(warm.path)
+        if files.read(warm.registration / pointer.BACK) != back:  # made under the path of another mount
+            files.replace(warm.registration / pointer.BACK, back)
     whole = {warm.path for warm in in_pool(common_dir, pool)}
-    named = {pool / path.name for path in common_dir.glob("worktrees/warm-*") if _is_of(path, pool)}
-    there = {path for path in pool.glob("warm-*") if is_warm(path)}
+    named = {pool / path.name for path in common_dir.glob(f"worktrees/{WARM.pattern}") if _is_of(path, pool)}
+    there = {path for path in pool.glob(WARM.pattern) if is_warm(path)}
     for path in sorted((named | there) - whole):
         take_apart(common_dir / "worktrees" / path.name, path, REASON, None)
     # A sweep completes the sessions that were killed while they took a worktree.
-    taken = {path for path in there - whole if (common_dir / "worktrees" / path.name / "gitdir").is_file()}
+    registrations = common_dir / "worktrees"
+    taken = {path for path in there - whole if (registrations / path.name / pointer.BACK).is_file()}
     kept_by_others = {*(pool / _KEPT).glob("*/*")} - {path for one in kept(pool) for path in one.iterdir()}
     return sorted(path for path in (there - whole - taken) | kept_by_others if os.path.lexists(path))
 
@@ -324,24 +325,24 @@ def tidy(common_dir: Path, pool: Path, trash: Path) -> list[Path]:
 def _is_of(registration: Path, pool: Path) -> bool:
     """Return whether a registration belongs to a pool; it may be half made after a kill."""
     try:
-        back = files.read(registration / "gitdir")
+        back = files.read(registration / pointer.BACK)
     except OSError:
         return is_warm(registration) and (pool / registration.name).is_dir()
-    return is_warm(registration) and back == os.fsencode(pool / registration.name / ".git") + b"\n"
+    return is_warm(registration) and back == pointer.back_to(pool / registration.name)
 
 
 def _bring_back(common_dir: Path, pool: Path, trash: Path) -> None:
     """Put back worktrees whose removal was killed; discard those whose registration is incomplete."""
     for leaving in sorted(trash.glob(f"*{LEAVING_SUFFIX}")):
         try:
-            pointer = files.read(leaving / ".git")
+            content = files.read(leaving / ".git")
         except OSError:
             continue
-        name = Path(git.text(pointer).rstrip("\n")).name
+        name = Path(git.text(content).rstrip("\n")).name
         registration, path = common_dir / "worktrees" / name, pool / name
-        if not is_warm(registration) or pointer != pointer_to(registration, path):
+        if not is_warm(registration) or content != pointer_to(registration, path):
             continue
-        if leaving.is_symlink() or not NAME.fullmatch(leaving.stem) or os.path.lexists(path):
+        if leaving.is_symlink() or not is_name(leaving.stem) or os.path.lexists(path):
             continue
         if is_half_dropped(registration, marked=False):
             shutil.rmtree(registration, ignore_errors=True)

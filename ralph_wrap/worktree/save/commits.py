@@ -7,11 +7,11 @@ or snapshot holds gets a ref ``refs/ralph/snapshots/<id>/commit-<n>``.
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ralph_wrap import git
+from ralph_wrap.git.oid import oids_in
 from ralph_wrap.system import files
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def _named_objects(registration: Path, here: Git, problems: list[str]) -> set[st
             problems.append(f"{path} is too large to look for commits in it")
             continue
         content = files.read(path, _LARGEST)
-        found |= {git.text(oid) for oid in re.findall(rb"\b(?:[0-9a-f]{64}|[0-9a-f]{40})\b", content)}
+        found |= oids_in(content)
     if (registration / "reftable").exists():
         found |= set(git.lines(git.run(here, "reflog", "--format=%H", "HEAD", accept=(0, 128)).stdout))
     return {oid for oid in found if oid.strip("0")}

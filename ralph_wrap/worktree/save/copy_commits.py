@@ -7,11 +7,11 @@ git, and writes more than refs. A pack is made of what the other side lacks, and
 from __future__ import annotations
 
 import os
-import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import git
 from ralph_wrap.errors import GitError
+from ralph_wrap.git.oid import is_oid
 from ralph_wrap.system import files
 from ralph_wrap.worktree.create.submodules import CLONED, is_repository
 from ralph_wrap.worktree.save.commits import unheld
@@ -132,7 +132,7 @@ def _recorded(repository: Path) -> set[str]:
     except FileNotFoundError:
         return set()
     # Whole ids only: git would take the beginning of one for any commit that begins so.
-    return {git.text(oid) for oid in re.findall(rb"(?m)^(?:[0-9a-f]{64}|[0-9a-f]{40})$", content)}
+    return {line for line in git.lines(content) if is_oid(line)}
 
 
 def _shallow(git_dir: Path) -> set[bytes]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import git
 from ralph_wrap.errors import GitError
-from ralph_wrap.system import files
+from ralph_wrap.git import pointer
 from ralph_wrap.worktree.model import LinkedWorktree
 
 if TYPE_CHECKING:
@@ -105,11 +105,10 @@ def _pointers(above: LinkedWorktree, where: Git, place: Path) -> list[tuple[str,
         ):
             continue
         try:
-            content = git.text(files.read(directory / ".git"))
+            # Relative to where it belongs: it leads nowhere else while it is in the trash.
+            pointed = pointer.read(directory, above.path / path)
         except OSError:
             continue
-        # Relative to where it belongs: it leads nowhere else while it is in the trash.
-        pointed = (above.path / path / content.removeprefix("gitdir: ").rstrip("\n")).resolve()
         found.append((git.text(oid), path, pointed))
     return found
 

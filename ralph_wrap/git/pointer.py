@@ -1,0 +1,113 @@
+"""How a worktree and its registration name each other (gitrepository-layout(5)).
+
+The ``.git`` file of a worktree, and of a submodule, holds ``gitdir: `` and the path of its git directory. A
+relative path starts at the directory of the file. The file ``gitdir`` of a registration holds the path to
+the ``.git`` file. An agent can write to both, so what they hold may be anything.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ralph_wrap.git.command import text
+from ralph_wrap.system import files
+
+BACK = "gitdir"
+"""The file of a registration that names the worktree."""
+
+LONGEST = 4096
+"""Bytes of either file, PATH_MAX."""
+
+_BEGIN = "gitdir: "
+
+
+# The .git file of a directory
+
+
+def pointing_to(git_dir: str | Path) -> bytes:
+    """Return the content of a ``.git`` file that names a git directory."""
+    return os.fsencode(f"{_BEGIN}{git_dir}\n")
+
+
+def target(content: str) -> str | None:
+    """Return the path that a ``.git`` file holds, ``None`` if this is not the content of one."""
+    return content.removeprefix(_BEGIN).rstrip("\n") if content.startswith(_BEGIN) else None
+
+
+def git_dir_in(content: str, directory: Path) -> Path:
+    """Return the git directory that a ``.git`` file names; symlinks are resolved.
+
+    Arguments:
+        content: of the file.
+        directory: where the file belongs, if not where it is.
+
+    """
+    return real(directory / content.removeprefix(_BEGIN).rstrip("\n"))
+
+
+def read(directory: Path, belongs: Path | None = None) -> Path:
+    """Return the git directory that the ``.git`` file of a directory names; symlinks are resolved.
+
+    Arguments:
+        directory: the directory.
+        belongs: where it belongs, if it has been moved.
+
+    Raises:
+        OSError: there is no such file.
+
+    """
+    return git_dir_in(text(files.read(directory / ".git", LONGEST)), belongs or directory)
+
+
+def git_dir_of(checkout: Path) -> Path:
+    """Return the git directory of a checkout: what its ``.git`` file names, else ``.git`` itself."""
+    try:
+        return read(checkout)
+    except OSError:
+        return real(checkout / ".git")
+
+
+# The files of a registration
+
+
+def back_to(directory: Path) -> bytes:
+    """Return the content of the file in a registration that names a directory."""
+    return os.fsencode(directory / ".git") + b"\n"
+
+
+def file_named_by(registration: Path) -> Path:
+    """Return the ``.git`` file that a registration names.
+
+    Raises:
+        OSError: it does not say.
+
+    """
+    return Path(text(files.read(registration / BACK, LONGEST)).removesuffix("\n"))
+
+
+def is_below_some_mount(content: bytes, directory: Path, parts: int) -> bool:
+    """Tell whether a registration names a directory, perhaps under the path of another mount.
+
+    Arguments:
+        content: of the file in the registration.
+        directory: the directory.
+        parts: how many names at the end of its path are the same at every mount.
+
+    """
+    return content.endswith(b"/" + back_to(Path(*directory.parts[-parts:])))
+
+
+def common_dir_of(registration: Path) -> Path:
+    """Return the repository that a registration says it belongs to.
+
+    Raises:
+        OSError: it does not say.
+
+    """
+    return real(registration / text(files.read(registration / "commondir")).removesuffix("\n"))
+
+
+def real(path: Path) -> Path:
+    """Resolve what an agent may have written: ``Path.resolve()`` breaks on NUL and on a loop of symlinks."""
+    return Path(os.path.realpath(os.fspath(path).replace("\0", "?")))

@@ -1,0 +1,56 @@
+"""The ids of agents and of sessions: what they look like, and what they tell.
+
+An agent id (``3f9a``) names an agent among those of a project. A session id (``20260714T093005Z-3f9a``) is
+the second in which the session began, and the id of its agent. PID 1 has a copy of both forms: it imports
+nothing from here.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+_AGENT = "[0-9a-f]{4}"
+_AGENT_ID = re.compile(_AGENT)
+_SESSION_ID = re.compile(f"[0-9]{{8}}T[0-9]{{6}}Z-({_AGENT})")  # \d would take the digits of any script
+_IN_A_REF = re.compile(f"/({_AGENT})(?=[-/\n])".encode())
+
+
+def is_agent_id(text: str) -> bool:
+    """Tell whether a text has the form of an agent id."""
+    return _AGENT_ID.fullmatch(text) is not None
+
+
+def is_session_id(text: str) -> bool:
+    """Tell whether a text has the form of a session id."""
+    return _SESSION_ID.fullmatch(text) is not None
+
+
+def agent_id_of(text: str) -> str | None:
+    """Return the agent id that an agent id or a session id names, ``None`` if the text is neither."""
+    found = _SESSION_ID.fullmatch(text)
+    return found[1] if found else text if is_agent_id(text) else None
+
+
+def agent_ids_in(listing: bytes) -> set[str]:
+    """Return the agent ids in names of refs: of branches and of hidden refs."""
+    return {found[1].decode() for found in _IN_A_REF.finditer(listing)}
+
+
+def session_id(agent_id: str, now: datetime) -> str:
+    """Return the id of a session of an agent that begins now."""
+    return f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}-{agent_id}"
+
+
+def started(session: str) -> datetime:
+    """Return when a session began.
+
+    Raises:
+        ValueError: there is no such day or hour.
+
+    """
+    # Not by strptime(), which loads the locale: every start would wait for that.
+    day, time = session[:8], session[9:15]
+    year, month, date = map(int, (day[:4], day[4:6], day[6:]))
+    hour, minute, second = map(int, (time[:2], time[2:4], time[4:]))
+    return datetime(year, month, date, hour, minute, second, tzinfo=UTC)
