@@ -6,16 +6,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import typer
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.main import get_command
 
 from ralph_wrap import config
+from ralph_wrap.config.table import TYPED
 from ralph_wrap.interfaces.cli import fast_parser
 from ralph_wrap.interfaces.cli.app import app
+from tests.test_config import VALUES, WRONG
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 _RUN: Any = get_command(app).commands["run"]  # type: ignore[attr-defined]
 _OPTIONS = {name: option for option in _RUN.params for name in option.opts if name.startswith("-")}
@@ -23,10 +26,12 @@ _TYPED = st.sampled_from([*_OPTIONS, "--help", "-h", "--", "-", "-n5", "-x", "--
 _WORD = st.one_of(_TYPED, st.sampled_from(["agent.sh", "5", "", "-1", "a b", "--max-iter", "=", "ä"]))
 
 
-def _by_typer(arguments: Sequence[str]) -> fast_parser.Typed | None:
-    """Return what Typer reads, ``None`` if it refuses that or shows the help."""
+def _by_typer(arguments: Sequence[str]) -> fast_parser.Typed | str | None:
+    """Return what Typer reads, what is wrong with a value, or ``None`` for other mistakes and the help."""
     try:
         context = _RUN.make_context("run", [*arguments])
+    except typer.BadParameter as error:
+        return error.message
     except Exception:  # noqa: BLE001 -- whatever it says, it is no session
         return None
     values = dict(context.params)
@@ -42,17 +47,36 @@ def _flag(value: Any) -> str:
     return "on" if value is True else str(value)
 
 
+def _wrong(read: fast_parser.Typed) -> Iterator[str]:
+    """Yield what is wrong with the values that the quick one passes on, by the table of options."""
+    for name, text in read.flags.items():
+        try:
+            config.ROWS[name].kind.read(text)
+        except ValueError as error:
+            yield str(error)
+
+
 @given(st.lists(_WORD, max_size=7))
 def test_both_read_the_same(words: list[str]) -> None:
-    """Whatever is typed: what the quick one reads, Typer reads as well."""
+    """Whatever is typed: what the quick one reads, Typer reads as well, or refuses for the same reason."""
     read = fast_parser.read(["run", *words], {})
-    assert read is None or read == _by_typer(words)
+    if read is not None:
+        expected: tuple[object, ...] = tuple(_wrong(read)) or (read,)
+        assert _by_typer(words) in expected
+
+
+@pytest.mark.parametrize("option", WRONG)
+def test_typer_names_the_form_of_a_value(option: str) -> None:
+    """In the words that every other source has."""
+    text, reason = WRONG[option]
+    if not config.ROWS[option].is_switch:
+        assert _by_typer([f"{config.ROWS[option].word}={text}", "agent"]) == reason
 
 
 @pytest.mark.parametrize("option", _OPTIONS.values(), ids=lambda option: option.name)
 def test_every_option_is_known(option: Any) -> None:
     """In each of its spellings."""
-    value = [] if option.is_flag else ["./value"]
+    value = [] if option.is_flag else [VALUES[option.name][0] if option.name in VALUES else "./value"]
     for name in option.opts:
         read = fast_parser.read(["run", name, *value, "--", "agent"], {})
         assert read is not None, name
@@ -68,8 +92,10 @@ def test_spawn_has_the_same_options() -> None:
 
 
 def test_every_option_of_the_configuration_is_an_option() -> None:
-    """And nothing else but the project, a job that names several of them, and the help."""
-    assert {option.name for option in _OPTIONS.values()} == {"project", "job", *config.OPTIONS}
+    """Each row of the table that can be typed, and nothing else."""
+    assert {option.name for option in _OPTIONS.values()} == {
+        row.name for row in config.ROWS.values() if TYPED in row.where
+    }
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from ralph_wrap import config
 from ralph_wrap.agents import NAMES, known
 from ralph_wrap.config import Settings
+from ralph_wrap.config.parsers import FLAG
+from ralph_wrap.config.table import TYPED
 from ralph_wrap.errors import AgentError, AgentNotFoundError, RalphError, UsageError
 from ralph_wrap.loop.policy import CUT_SHORT
 from tests.support.sessions import command, run
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 TESTS = Path(__file__).parent
 README = (Path(__file__).parent.parent / "README.md").read_text()
+TYPED_ROWS = [row for row in Settings.options if TYPED in row.where]
 
 
 def _rows(heading: str) -> list[list[str]]:
@@ -59,29 +62,23 @@ def test_the_options_exist(repo: Repo) -> None:
 def test_every_option_is_in_the_help(repo: Repo) -> None:
     """What the configuration knows can be typed."""
     shown = command("run", "--help", cwd=repo.path, env={"COLUMNS": "200"}).stdout.decode()
-    assert [name for name in config.OPTIONS if f"--{name.replace('_', '-')} " not in shown] == []
+    assert [row.word for row in TYPED_ROWS if f"{row.word} " not in shown] == []
 
 
 def test_the_help_shows_each_default(repo: Repo) -> None:
     """Read as if it was typed, it is the default; switches and what is off by being absent show none."""
     shown = command("run", "--help", cwd=repo.path, env={"COLUMNS": "250"}).stdout.decode()
     lines = dict(re.findall(r"^\W+--([a-z-]+)(.*)$", shown, re.MULTILINE))
-    defaults = Settings._field_defaults
-    told = {name: _default_told(lines[name.replace("_", "-")]) for name in config.OPTIONS}
-    nothing = {name for name, default in defaults.items() if default in {None, "", 0.0, ()}} - {
-        "hooks",
-        "preamble",
-        "background",
-        "typed",
-        "agents",
-        *config.FILE_ONLY,
-    }
+    told = {row: _default_told(lines[row.word.removeprefix("--")]) for row in TYPED_ROWS}
     described = {"prompt_file": "PROMPT.md if there", "branch": "ralph/<id>"}
-    assert {name: told.pop(name) for name in nothing} == {name: described.get(name) for name in nothing}
-    for name, text in told.items():
-        assert text is not None, name
-        typed = config.load(repo.path, repo.path, repo.path, {name: text}, {}, ())
-        assert getattr(typed, name) == defaults[name]
+    nothing = {None, "", 0, ()}
+    for row, text in told.items():
+        if row.is_switch or (row.default in nothing and row.kind is not FLAG):
+            assert text == described.get(row.name), row.name
+        else:
+            assert text is not None, row.name
+            typed = config.load(repo.path, repo.path, repo.path, {row.name: text}, {}, ())
+            assert getattr(typed, row.name) == row.default
 
 
 def _default_told(line: str) -> str | None:

@@ -2,52 +2,24 @@
 
 from __future__ import annotations
 
-import os
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ralph_wrap.config.parsers import FILE_ONLY, READERS, duration
-from ralph_wrap.config.settings import (
-    COMMANDS,
-    AgentTable,
-    Ignore,
-    Isolation,
-    OnDirty,
-    OnLeak,
-    Orphans,
-    Settings,
-    Submodules,
-)
+from ralph_wrap.config import file
+from ralph_wrap.config.file import CONFIG, KEYS
+from ralph_wrap.config.options import COMMANDS, JOB, ROWS, Settings
+from ralph_wrap.config.parsers import duration, nearest
+from ralph_wrap.config.settings import Ignore, Isolation, OnDirty, OnLeak, Orphans, Submodules
+from ralph_wrap.config.table import ENVIRONMENT, KEY, PREFIX, TYPED, Option
 from ralph_wrap.errors import UsageError
-from ralph_wrap.system import files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-CONFIG = Path(".ralph/config.toml")
-"""The configuration file, below the project root."""
-
 PROMPT = Path("PROMPT.md")
 """The default prompt file, below the project root."""
 
-
-LISTS = ("sparse", "link")
-"""Options that can be given several times; one path a line, where they are one text."""
-SWITCHES = ("keep_worktree", "drop_empty", "raw")
-"""Options that take no value."""
-OPTIONS = tuple(name for name in READERS if name != "job")
-"""Every setting that is also ``RALPH_WRAP_<OPTION>`` and a key of the file; a job stands for several."""
-KEYS = (*OPTIONS, *FILE_ONLY, "agents")
-"""Everything that can stand in the configuration file."""
-_PREFIX = "RALPH_WRAP_"
-_OTHERS = ("project", "stop_timeout")  # variables that are read elsewhere
 _OWN = "OWN_COMMAND"  # set for git commands of ours, and so for whatever those start
-OF_A_WORKTREE = (
-    *("base", "branch", "sparse", "link"),
-    *("on_leak", "on_dirty", "keep_worktree", "drop_empty", "ignore"),
-)
-"""Options that change nothing where there is none."""
 
 
 def load(
@@ -72,14 +44,30 @@ def load(
         UsageError: a value is wrong; the message names where it stands.
 
     """
+    values, _ = merge(root, cwd, flags, environ, command)
+    return Settings(project=project, command=command, **values)
+
+
+def merge(
+    root: Path,
+    cwd: Path,
+    flags: Mapping[str, str | None],
+    environ: Mapping[str, str],
+    command: tuple[str, ...],
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the settings that any source gives, and for each the source that it comes from.
+
+    Arguments and errors are those of :func:`load`. A source is a place of the table, or ``job FILE``.
+    """
     values: dict[str, Any] = {}
+    sources: dict[str, str] = {}
     for source, (given, directory) in {
-        "file": (_from_file(root / CONFIG), root),
-        "environment": (_from_environment(environ), cwd),
-        "flags": (_from_flags(flags), cwd),
+        KEY: (file.read(root), root),
+        ENVIRONMENT: (_from_environment(environ), cwd),
+        TYPED: (_from_flags(flags), cwd),
     }.items():
-        _read_job(given, directory)
-        if command and source != "flags":
+        of_job = _read_job(given, directory)
+        if command and source != TYPED:
             given.pop("agent", None)  # a command that was typed beats an agent that was not
         # The two ways to give a prompt are one choice: a stronger source replaces both.
         if given.keys() & {"prompt", "prompt_file"}:
@@ -90,11 +78,12 @@ def load(
         if "prompt_file" in given:
             given["prompt_file"] = directory / given["prompt_file"]
         values |= given
+        sources |= dict.fromkeys(given, source) | of_job
     if "prompt" not in values and "prompt_file" not in values and (root / PROMPT).is_file():
         values["prompt_file"] = root / PROMPT
     if "prompt_file" in values:
         _check_readable(values["prompt_file"])
-    return Settings(project=project, command=command, **values)
+    return values, sources
 
 
 def of_project(root: Path) -> Settings:
@@ -107,20 +96,27 @@ def of_project(root: Path) -> Settings:
         UsageError: something in the configuration file is wrong.
 
     """
-    return Settings(project=root, command=(), **_from_file(root / CONFIG))
+    return Settings(project=root, command=(), **file.read(root))
 
 
-def _read_job(given: dict[str, Any], directory: Path) -> None:
-    """Add what stands in the job that options name, if they name one; what stands beside it beats it."""
+def _read_job(given: dict[str, Any], directory: Path) -> dict[str, str]:
+    """Add what stands in the job that options name, if they name one; what stands beside it beats it.
+
+    Returns:
+        The source of each setting that was added.
+
+    """
     if (path := given.pop("job", None)) is None:
-        return
+        return {}
     from ralph_wrap.config import job as jobs  # noqa: PLC0415 -- seldom needed
 
     job = jobs.read(path if str(path) == "-" else directory / path)
     if given.keys() & {"prompt", "prompt_file"}:
         job.pop("prompt")
-    for name, value in job.items():
-        given.setdefault(name, _read(name, value, f"job {path}"))
+    source = f"job {path}"
+    added = {name: value for name, value in job.items() if name not in given}
+    given |= {name: _read(ROWS[name], value, source) for name, value in added.items()}
+    return dict.fromkeys(added, source)
 
 
 def _check_readable(path: Path) -> None:
@@ -134,9 +130,7 @@ def _check_readable(path: Path) -> None:
 
 def _from_flags(flags: Mapping[str, str | None]) -> dict[str, Any]:
     return {
-        name: _read(name, value, f"--{name.replace('_', '-')}")
-        for name, value in flags.items()
-        if value is not None
+        name: _read(ROWS[name], value, ROWS[name].word) for name, value in flags.items() if value is not None
     }
 
 
@@ -147,101 +141,34 @@ def unknown_variables(environ: Mapping[str, str]) -> dict[str, str | None]:
         environ: our environment.
 
     """
-    known = [name.upper() for name in (*READERS, *_OTHERS)]
-    ours = {
-        name.removeprefix(_PREFIX) for name, value in environ.items() if value and name.startswith(_PREFIX)
-    }
-    unknown = sorted(ours - {*known, _OWN})
-    if not unknown:
-        return {}
-    import difflib  # noqa: PLC0415 -- seldom needed, and every start would wait for it
-
-    nearest = {name: difflib.get_close_matches(name, known, 1) for name in unknown}
-    return {_PREFIX + name: _PREFIX + near[0] if near else None for name, near in nearest.items()}
+    known = [variable.removeprefix(PREFIX) for row in ROWS.values() for variable in row.variables]
+    ours = {name.removeprefix(PREFIX) for name, value in environ.items() if value and name.startswith(PREFIX)}
+    near = {name: nearest(name, known) for name in sorted(ours - {*known, _OWN})}
+    return {PREFIX + name: found and PREFIX + found for name, found in near.items()}
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
-    names = {f"{_PREFIX}{name.upper()}": name for name in READERS} | {"RALPH_KEEP_WORKTREES": "keep_worktree"}
     return {
-        name: _read(name, environ[variable], variable)
-        for variable, name in names.items()
+        row.name: _read(row, environ[variable], variable)
+        for row in (*Settings.options, JOB)
+        for variable in row.variables
         if environ.get(variable)
     }
 
 
-def _from_file(path: Path) -> dict[str, Any]:
+def _read(row: Option, value: str, place: str) -> Any:
     try:
-        content = files.read(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return {}
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", "chmod or remove it") from None
-    import tomllib  # noqa: PLC0415 -- few projects have the file, and every start would wait for it
-
-    try:
-        table = tomllib.loads(content.decode())
-    except (ValueError, RecursionError) as error:  # not UTF-8, or not TOML, which names line and column
-        raise UsageError(f"{path} is not valid TOML: {error}", "see https://toml.io") from None
-    values: dict[str, Any] = {}
-    for key, value in table.items():
-        place = f"{path}, line {_line_of(key, content)}, key {key}"
-        if key not in KEYS:
-            raise UsageError(f"{place}: unknown key", f"known: {', '.join(KEYS)}")
-        if key == "agents":
-            values[key] = _read_agents(value, path, content)
-            continue
-        if (
-            key in {*LISTS, "copy", "pool_keep"}
-            and isinstance(value, list)
-            and all(isinstance(one, str) for one in value)
-        ):
-            value = "\n".join(value)  # noqa: PLW2901 -- as it would stand in the environment
-        if key in COMMANDS and isinstance(value, int | float | list):
-            raise UsageError(f"{place}: a command is one text", f'{key} = "npm ci", which sh runs')
-        if not isinstance(value, str | int | float):
-            raise UsageError(f"{place}: a single value is expected", _help(key))
-        values[key] = _read(key, str(value), place)
-    return values
-
-
-def _read_agents(tables: Any, path: Path, content: bytes) -> tuple[tuple[str, AgentTable], ...]:
-    from ralph_wrap.config import agent_tables  # noqa: PLC0415 -- few projects have any
-
-    try:
-        return agent_tables.read(tables)
+        return row.kind.read(value)
     except ValueError as error:
-        where, _, what = str(error).partition(":")
-        line = _line_of(".".join(where.split(".")[:2]), content)
-        raise UsageError(f"{path}, line {line}, key {where}:{what}", "see the README, Agents") from None
-
-
-def _line_of(key: str, content: bytes) -> int:
-    pattern = re.compile(rb"\s*\[?\[?[\"']?" + re.escape(os.fsencode(key)) + rb"[\"']?\s*[=.\]]")
-    lines = content.splitlines()
-    return next((number for number, line in enumerate(lines, 1) if pattern.match(line)), 1)
-
-
-def _read(name: str, value: str, place: str) -> Any:
-    try:
-        return (READERS | FILE_ONLY)[name](value)
-    except ValueError as error:
-        raise UsageError(f"{place}: {error}", _help(name)) from None
-
-
-def _help(name: str) -> str:
-    return f"see the README for {name}" if name in FILE_ONLY else "see ralph-wrap run --help"
+        raise UsageError(f"{place}: {error}", "see ralph-wrap run --help") from None
 
 
 __all__ = [
     "COMMANDS",
     "CONFIG",
-    "FILE_ONLY",
     "KEYS",
-    "LISTS",
-    "OF_A_WORKTREE",
-    "OPTIONS",
     "PROMPT",
-    "SWITCHES",
+    "ROWS",
     "Ignore",
     "Isolation",
     "OnDirty",
@@ -251,6 +178,7 @@ __all__ = [
     "Submodules",
     "duration",
     "load",
+    "merge",
     "of_project",
     "unknown_variables",
 ]

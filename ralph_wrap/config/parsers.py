@@ -1,4 +1,4 @@
-"""How each setting is read from text: the same wherever it stands."""
+"""The kinds of values that options have, and how each is read from text: the same in every source."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from enum import Enum
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ralph_wrap.config.settings import Ignore, Isolation, OnDirty, OnLeak, Orphans, Submodules
-
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 
 _UNITS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -44,20 +42,23 @@ def _dollars(value: str) -> float:
     return float(value)
 
 
+FLAG_WORDS = {
+    "1": True,
+    "true": True,
+    "yes": True,
+    "on": True,
+    "0": False,
+    "false": False,
+    "no": False,
+    "off": False,
+}
+"""What on and off can be called."""
+
+
 def _flag(value: str) -> bool:
-    meaning = {
-        "1": True,
-        "true": True,
-        "yes": True,
-        "on": True,
-        "0": False,
-        "false": False,
-        "no": False,
-        "off": False,
-    }
-    if value.lower() not in meaning:
+    if value.lower() not in FLAG_WORDS:
         raise ValueError(f"{value!r} is neither on nor off")
-    return meaning[value.lower()]
+    return FLAG_WORDS[value.lower()]
 
 
 def _text(value: str) -> str:
@@ -97,61 +98,96 @@ def _places(value: str) -> tuple[str, ...]:
 _Choice = TypeVar("_Choice", bound=Enum)
 
 
-def _choice(kind: type[_Choice]) -> Callable[[str], _Choice]:
+class Kind:
+    """What the value of an option can be.
+
+    Attributes:
+        name: what the schema calls it.
+        read: makes a value of text; raises :class:`ValueError` for a wrong one.
+        metavar: stands for a value in the help.
+        choices: the words to choose from; empty if there are others.
+        several: the value is a list, which text has on a line each.
+
+    """
+
+    __slots__ = ("choices", "metavar", "name", "read", "several")
+
+    def __init__(
+        self,
+        name: str,
+        read: Callable[[str], Any],
+        metavar: str,
+        *,
+        choices: tuple[str, ...] = (),
+        several: bool = False,
+    ) -> None:
+        self.name, self.read, self.metavar = name, read, metavar
+        self.choices, self.several = choices, several
+
+
+def choice(kind: type[_Choice]) -> Kind:
+    """Return the kind of an option that takes one of several words."""
+    choices = tuple(member.value for member in kind)
+
     def read(value: str) -> _Choice:
         try:
             return kind(value)
         except ValueError:
-            choices = ", ".join(member.value for member in kind)
-            raise ValueError(f"{value!r} is none of {choices}") from None
+            raise ValueError(f"{value!r} is none of {', '.join(choices)}") from None
 
-    return read
+    return Kind("choice", read, "|".join(choices), choices=choices)
 
 
-READERS: dict[str, Callable[[str], Any]] = {
-    "agent": _text,
-    "prompt": _text,
-    "prompt_file": Path,
-    "max_iterations": _count,
-    "max_failures": _count,
-    "max_stalls": _count,
-    "max_time": duration,
-    "max_tokens": _count,
-    "max_cost": _dollars,
-    "iteration_timeout": duration,
-    "idle_timeout": duration,
-    "delay": duration,
-    "grace": duration,
-    "until": _text,
-    "preamble": _flag,
-    "raw": _flag,
-    "on_leak": _choice(OnLeak),
-    "isolation": _choice(Isolation),
-    "base": _text,
-    "branch": _text,
-    "sparse": _paths,
-    "link": _paths,
-    "hooks": _flag,
-    "on_dirty": _choice(OnDirty),
-    "keep_worktree": _flag,
-    "drop_empty": _flag,
-    "ignore": _choice(Ignore),
-    "job": Path,
-}
-FILE_ONLY: dict[str, Callable[[str], Any]] = {
-    "orphans": _choice(Orphans),
-    "copy": _paths,
-    "submodules": _choice(Submodules),
-    "pool": _count,
-    "pool_keep": _places,
-    "commit_each": _flag,
-    "push": _text,
-    "setup": _command,
-    "setup_timeout": duration,
-    "check": _command,
-    "check_timeout": duration,
-    "merge_on_complete": _branch,
-    "main": _text,
-    "keep_dropped": duration,
-    "resume": _flag,
-}
+def nearest(name: str, known: Sequence[str]) -> str | None:
+    """Return the known name that a misspelt one is nearest to, ``None`` if none is near."""
+    import difflib  # noqa: PLC0415 -- for mistakes alone, and every start would wait for it
+
+    return next(iter(difflib.get_close_matches(name, known, 1)), None)
+
+
+def did_you_mean(name: str, known: Sequence[str]) -> str:
+    """Return the question whether a known name is meant, as the end of a message; empty if none is near."""
+    near = nearest(name, known)
+    return f'; did you mean "{near}"?' if near else ""
+
+
+def written(value: Any, kind: Kind) -> str | None:
+    """Return the text that is read as a value; ``None`` if no text is.
+
+    A list has one entry a line, as in the environment.
+    """
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, Enum):
+        return str(value.value)
+    if isinstance(value, tuple):
+        return "\n".join(value)
+    if kind is DURATION:
+        return _span(value)
+    return _number(value) if isinstance(value, float) else str(value)
+
+
+def _span(seconds: float) -> str:
+    units = ("d", "h", "m") if seconds else ()
+    unit = next((unit for unit in units if seconds % _UNITS[unit] == 0), "s")
+    return _number(seconds / _UNITS[unit]) + unit
+
+
+def _number(value: float) -> str:
+    return f"{value:.6f}".rstrip("0").rstrip(".")  # without an exponent, which is not read
+
+
+TEXT = Kind("text", _text, "TEXT")
+FILE = Kind("file", Path, "FILE")
+COUNT = Kind("count", _count, "N")
+DURATION = Kind("duration", duration, "DURATION")
+DOLLARS = Kind("dollars", _dollars, "USD")
+FLAG = Kind("flag", _flag, "off|on", choices=("off", "on"))
+PATHS = Kind("paths", _paths, "PATH", several=True)
+PLACES = Kind("places", _places, "DIR", several=True)
+COMMAND = Kind("command", _command, "COMMAND")
+BRANCH = Kind("branch", _branch, "BRANCH")
+AGENTS = Kind("agents", _text, "TABLE")
+"""Tables, which only the file has: ``agent_tables`` reads them."""

@@ -270,48 +270,42 @@ def test_a_project_that_is_not_there(repo: Repo, tmp_path: Path, by: str, kind: 
     assert place.exists() == (kind == "file")
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("delay = soon\n", " is not valid TOML: Invalid value (at line 1, column 9)"),
-        ("# one\n\ndelay = [\n", " is not valid TOML: Invalid value (at end of document)"),
-        ("a = 1\na = 2\n", " is not valid TOML: Cannot overwrite a value (at line 2, column 6)"),
-        ("max_iterations = 3\nspeed = 9\n", ", line 2, key speed: unknown key"),
-        ("agents = 3\n", ", line 1, key agents: tables are expected: [agents.NAME]"),
-        ("[agents]\nmine = 3\n", ", line 1, key agents.mine: a table is expected: [agents.mine]"),
-        (
-            "\n\n[agents.mine]\ncommand = 'x'\n",
-            ', line 3, key agents.mine.command: a list of words is expected: ["mine", "--fast"]',
-        ),
-        (
-            "[agents.mine]\nspeed = 9\n",
-            ", line 1, key agents.mine.speed: unknown key; known: command, prompt, output, env",
-        ),
-        (
-            "[agents.mine]\ncommand = ['x']\noutput = 'xml'\n",
-            ", line 1, key agents.mine.output: 'xml' is none of text, claude, codex, opencode, gemini",
-        ),
-        (
-            "[agents.mine]\ncommand = ['x']\nprompt = 'argument'\n",
-            ", line 1, key agents.mine.prompt: 'argument' needs {prompt} in the command",
-        ),
-        (
-            "[agents.mine.env]\nGIT_DIR = '/elsewhere'\n",
-            ", line 1, key agents.mine.env: GIT_DIR is not for an agent's table to set",
-        ),
-        ('# x\ndelay = "soon"\n', ", line 2, key delay: 'soon' is no duration (90s, 15m, 2h, 14d)"),
-        ("max_failures = -1\n", ", line 1, key max_failures: '-1' is no whole number of 0 or more"),
-        ("max_failures = 1.5\n", ", line 1, key max_failures: '1.5' is no whole number of 0 or more"),
-        ("until = ['x']\n", ", line 1, key until: a single value is expected"),
-        ("hooks = 3\n", ", line 1, key hooks: '3' is neither on nor off"),
-        ("resume = 3\n", ", line 1, key resume: '3' is neither on nor off"),
-        ('isolation = "maybe"\n', ", line 1, key isolation: 'maybe' is none of prefer, require, off"),
-        ("delay = nan\n", ", line 1, key delay: 'nan' is no duration (90s, 15m, 2h, 14d)"),
-        ("prompt = 2026-01-02\n", ", line 1, key prompt: a single value is expected"),
-        ("max_stalls = true\n", ", line 1, key max_stalls: 'True' is no whole number of 0 or more"),
-        ('"max_stalls" = "x"\n', ", line 1, key max_stalls: 'x' is no whole number of 0 or more"),
-    ],
-)
+WRONG_FILES = {
+    "delay = soon\n": " is not valid TOML: Invalid value (at line 1, column 9)",
+    "# one\n\ndelay = [\n": " is not valid TOML: Invalid value (at end of document)",
+    "a = 1\na = 2\n": " is not valid TOML: Cannot overwrite a value (at line 2, column 6)",
+    "max_iterations = 3\nspeed = 9\n": ':2: unknown key "speed"',
+    "agents = 3\n": ":1: agents: tables are expected: [agents.NAME]",
+    "[agents]\nmine = 3\n": ":2: agents.mine: a table is expected: [agents.mine]",
+    "\n\n[agents.mine]\ncommand = 'x'\n": (
+        ':4: agents.mine.command: a list of words is expected: ["mine", "--fast"]'
+    ),
+    "[agents.mine]\nspeed = 9\n": ':2: unknown key "speed" in [agents.mine]',
+    "[agents.mine]\ncommand = ['x']\noutput = 'xml'\n": (
+        ":3: agents.mine.output: 'xml' is none of text, claude, codex, opencode, gemini"
+    ),
+    "[agents.mine]\ncommand = ['x']\nprompt = 'argument'\n": (
+        ":3: agents.mine.prompt: 'argument' needs {prompt} in the command"
+    ),
+    "[agents.mine.env]\nGIT_DIR = '/elsewhere'\n": (
+        ":2: agents.mine.env: GIT_DIR is not for an agent's table to set"
+    ),
+    '# x\ndelay = "soon"\n': ":2: delay: 'soon' is no duration (90s, 15m, 2h, 14d)",
+    "max_failures = -1\n": ":1: max_failures: '-1' is no whole number of 0 or more",
+    "max_failures = 1.5\n": ":1: max_failures: '1.5' is no whole number of 0 or more",
+    "until = ['x']\n": ":1: until: a single value is expected",
+    "hooks = 3\n": ":1: hooks: '3' is neither on nor off",
+    "resume = 3\n": ":1: resume: '3' is neither on nor off",
+    'isolation = "maybe"\n': ":1: isolation: 'maybe' is none of prefer, require, off",
+    "delay = nan\n": ":1: delay: 'nan' is no duration (90s, 15m, 2h, 14d)",
+    "prompt = 2026-01-02\n": ":1: prompt: a single value is expected",
+    "max_stalls = true\n": ":1: max_stalls: 'True' is no whole number of 0 or more",
+    '"max_stalls" = "x"\n': ":1: max_stalls: 'x' is no whole number of 0 or more",
+}
+"""Configuration files that are refused, with the end of the message."""
+
+
+@pytest.mark.parametrize(("content", "message"), WRONG_FILES.items())
 def test_a_bad_configuration(repo: Repo, content: str, message: str) -> None:
     """File, line and key are named."""
     path = repo.write(".ralph/config.toml", content)

@@ -150,8 +150,9 @@ def _problem(checks: tuple[Check, ...], obstacle: RalphError | None) -> RalphErr
 
 def _load_the_rest() -> None:
     # Only root may be able to read Python's files.
-    ours = ("ralph_wrap.config.agent_tables", *(f"{agents.__name__}.{name}" for name in agents.NAMES))
-    for seldom_used in (*ours, "hashlib", "tempfile", "tomllib", "traceback"):
+    of_config = ("ralph_wrap.config.agent_tables", "ralph_wrap.config.toml_lines")
+    ours = (*of_config, *(f"{agents.__name__}.{name}" for name in agents.NAMES))
+    for seldom_used in (*ours, "difflib", "hashlib", "tempfile", "tomllib", "traceback"):
         import_module(seldom_used)
 
 

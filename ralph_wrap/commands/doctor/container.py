@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap.commands.doctor.result import Check, failed, fine, noted
 from ralph_wrap.config import duration
+from ralph_wrap.config.options import STOP_TIMEOUT
 from ralph_wrap.system import container
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def stop_timeout(root: Path) -> Check:
     init = container.init(root)
     if init is None:
         return fine(name, "no ralph-wrap init is running here", why)
-    given = _option(init.words, "--stop-timeout") or _variable(root, init.pid, "RALPH_WRAP_STOP_TIMEOUT")
+    given = _option(init.words, "--stop-timeout") or _variable(root, init.pid, *STOP_TIMEOUT.variables)
     try:
         seconds = duration(given) if given else _DEFAULT
     except ValueError as error:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ralph_wrap.interfaces.cli.apply import apply
+from ralph_wrap.interfaces.cli.config import config
 from ralph_wrap.interfaces.cli.diff import diff
 from ralph_wrap.interfaces.cli.doctor import doctor
 from ralph_wrap.interfaces.cli.drop import drop, restore
@@ -29,7 +30,6 @@ from ralph_wrap.interfaces.cli.worktree import worktree
 app = typer.Typer(
     name="ralph-wrap",
     help="Run coding agents in a loop, each in its own git worktree, and never lose their work.",
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -52,6 +52,7 @@ app.command(rich_help_panel="Review")(drop)
 app.command(rich_help_panel="Review")(restore)
 app.command(rich_help_panel="Review")(apply)
 app.command(rich_help_panel="Review")(web)
+app.add_typer(config, name="config", rich_help_panel="Loops")
 app.add_typer(worktree, name="worktree", rich_help_panel="Worktrees")
 app.command(rich_help_panel="Worktrees")(pool)
 app.command(rich_help_panel="Worktrees")(mcp)

@@ -74,6 +74,7 @@ _SELDOM_USED = (
     "ralph_wrap.interfaces.cli.merge_on_complete",
     "ralph_wrap.config.agent_tables",
     "ralph_wrap.config.job",
+    "ralph_wrap.config.toml_lines",
     "ralph_wrap.loop",
     "ralph_wrap.loop.setup",
     "ralph_wrap.system.output_relay",

@@ -10,7 +10,7 @@ import typer
 
 from ralph_wrap.errors import RalphError
 from ralph_wrap.interfaces.cli.boundary import become_owner, boundary
-from ralph_wrap.interfaces.cli.run import Directory
+from ralph_wrap.interfaces.cli.options import Directory
 from ralph_wrap.system.log import on_stderr
 
 _SHOWING = ("GIT_PAGER", "GIT_EXTERNAL_DIFF", "GIT_DIFF_OPTS")  # git(1): how the user wants to see it

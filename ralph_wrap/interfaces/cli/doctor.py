@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ralph_wrap.interfaces.cli.boundary import answer, boundary, refuse
-from ralph_wrap.interfaces.cli.run import Directory
+from ralph_wrap.interfaces.cli.options import Directory
 
 if TYPE_CHECKING:
     from ralph_wrap.commands.doctor import Check

@@ -8,19 +8,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import config
+from ralph_wrap.config.options import PROJECT, ROWS
+from ralph_wrap.config.table import TYPED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_PROJECT = "project"
-_NAMES = {f"--{name.replace('_', '-')}": name for name in (_PROJECT, "job", *config.OPTIONS)} | {
-    "-C": _PROJECT,
-    "-a": "agent",
-    "-p": "prompt",
-    "-f": "prompt_file",
-    "-n": "max_iterations",
-}
+_BY_WORD = {word: row for row in ROWS.values() if TYPED in row.where for word in row.words}
 
 
 class Typed(NamedTuple):
@@ -53,14 +47,11 @@ def read(arguments: Sequence[str], environ: Mapping[str, str]) -> Typed | None:
         else:
             option, value = word[:2], word[2:]
             given = value
-        name = _NAMES.get(option)
-        if (
-            name is None
-            or (given and name in config.SWITCHES)
-            or not (given or words or name in config.SWITCHES)
-        ):
+        row = _BY_WORD.get(option)
+        if row is None or (given and row.is_switch) or not (given or words or row.is_switch):
             return None
-        value = value if given else "on" if name in config.SWITCHES else words.pop(0)
-        flags[name] = f"{flags[name]}\n{value}" if name in config.LISTS and name in flags else value
-    project = flags.pop(_PROJECT, "") or environ.get("RALPH_WRAP_PROJECT") or "."
+        value = value if given else "on" if row.is_switch else words.pop(0)
+        is_another = row.kind.several and row.name in flags
+        flags[row.name] = f"{flags[row.name]}\n{value}" if is_another else value
+    project = flags.pop(PROJECT.name, "") or environ.get(*PROJECT.variables) or "."
     return Typed(arguments[0], Path(project), flags, tuple(words))

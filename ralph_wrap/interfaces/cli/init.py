@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from ralph_wrap.config.options import STOP_TIMEOUT
 from ralph_wrap.interfaces import init as pid1
 
 
@@ -15,11 +16,7 @@ def init(
     ] = None,
     stop_timeout: Annotated[
         str,
-        typer.Option(
-            metavar="DURATION",
-            envvar="RALPH_WRAP_STOP_TIMEOUT",
-            help="Wait so long for the sessions to end; less than docker waits.",
-        ),
+        typer.Option(metavar=STOP_TIMEOUT.metavar, envvar=[*STOP_TIMEOUT.variables], help=STOP_TIMEOUT.help),
     ] = pid1.STOP_TIMEOUT,
 ) -> None:
     """Be PID 1 of a container: reap zombies, and end every session before the container ends.

@@ -11,7 +11,7 @@ import typer
 
 from ralph_wrap.errors import UsageError
 from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, refuse
-from ralph_wrap.interfaces.cli.run import Directory
+from ralph_wrap.interfaces.cli.options import Directory
 from ralph_wrap.system.log import on_stderr, one_line
 
 if TYPE_CHECKING:

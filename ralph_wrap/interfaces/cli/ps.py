@@ -12,7 +12,7 @@ import typer
 
 from ralph_wrap.interfaces.cli import table as tables
 from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, remark
-from ralph_wrap.interfaces.cli.run import Directory
+from ralph_wrap.interfaces.cli.options import Directory
 from ralph_wrap.system.log import on_stderr
 
 if TYPE_CHECKING:

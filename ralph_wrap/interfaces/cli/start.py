@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ralph_wrap import config
 from ralph_wrap.agents import with_agent
-from ralph_wrap.config import Isolation, Orphans
+from ralph_wrap.config import Isolation, Orphans, Settings
 from ralph_wrap.errors import RalphError, StoppedError
 from ralph_wrap.interfaces.cli.boundary import become_owner, boundary
 from ralph_wrap.state import project
@@ -24,7 +24,6 @@ from ralph_wrap.system.signals import Signals
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ralph_wrap.config import Settings
     from ralph_wrap.state.project import Project
     from ralph_wrap.system.log import Log
 
@@ -72,9 +71,11 @@ def _warn(settings: Settings, flags: Mapping[str, str | None], environ: Mapping[
     if settings.preamble and settings.prompt is None and settings.prompt_file is None:
         told.warning("option.ignored", "--preamble: no effect without a prompt")
     if settings.isolation is Isolation.OFF:
-        typed = [name for name in config.OF_A_WORKTREE if flags.get(name) is not None]
+        typed = [
+            row.word for row in Settings.options if row.needs_worktree and flags.get(row.name) is not None
+        ]
         if typed:
-            names = ", ".join(f"--{name.replace('_', '-')}" for name in typed)
+            names = ", ".join(typed)
             told.warning(
                 "option.ignored", f"{names}: no effect with isolation off, where there is no worktree"
             )
@@ -141,11 +142,11 @@ def _typed(flags: Mapping[str, str | None], command: Sequence[str]) -> tuple[str
     """Return what can be typed once more to have the same session on a branch that is there."""
     words: list[str] = []
     for name, value in flags.items():
-        option = f"--{name.replace('_', '-')}"
+        row = config.ROWS[name]
         if value is None or name in {"branch", "base"}:
             continue
-        for one in value.split("\n") if name in config.LISTS else [value]:
-            words += [option] if name in config.SWITCHES else [option, one]
+        for entry in value.split("\n") if row.kind.several else [value]:
+            words += [row.word] if row.is_switch else [row.word, entry]
     return (*words, *(("--", *command) if command else ()))
 
 

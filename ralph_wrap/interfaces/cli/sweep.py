@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, refuse, remark
-from ralph_wrap.interfaces.cli.run import Directory
+from ralph_wrap.interfaces.cli.options import Directory
 from ralph_wrap.system.log import on_stderr
 
 

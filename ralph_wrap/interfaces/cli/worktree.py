@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from ralph_wrap.config.options import ROWS
 from ralph_wrap.errors import UsageError
 from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, refuse
 from ralph_wrap.interfaces.cli.enter import enter, leave
-from ralph_wrap.interfaces.cli.run import Directory
+from ralph_wrap.interfaces.cli.options import Directory, declared
 from ralph_wrap.system.log import on_stderr
 
 if TYPE_CHECKING:
@@ -68,12 +69,8 @@ def create(
     hooks: Annotated[
         Literal["off", "on"], typer.Option(metavar="off|on", help="Git hooks in the worktree.")
     ] = "off",
-    sparse: Annotated[
-        list[str] | None, typer.Option(metavar="PATH", help="Check out this directory only. May be repeated.")
-    ] = None,
-    link: Annotated[
-        list[str] | None, typer.Option(metavar="DIR", help="Share this directory. May be repeated.")
-    ] = None,
+    sparse: Annotated[list[str] | None, declared(ROWS["sparse"])] = None,
+    link: Annotated[list[str] | None, declared(ROWS["link"])] = None,
     project: Directory = Path(),
 ) -> None:
     """Make a worktree on a new branch. Prints JSON."""

@@ -1,0 +1,102 @@
+"""``ralph-wrap config show``: each setting in force, and where it comes from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ralph_wrap import config
+from ralph_wrap.config import file, trust
+from ralph_wrap.config.options import Settings
+from ralph_wrap.config.parsers import AGENTS
+from ralph_wrap.config.schema import as_json
+from ralph_wrap.config.table import ENVIRONMENT, KEY, Option
+from ralph_wrap.errors import RalphError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from ralph_wrap.state.project import Project
+
+DEFAULT = "default"
+"""The source of a setting that is given nowhere."""
+
+
+class InForce(NamedTuple):
+    """A setting as a session that starts now would have it.
+
+    Attributes:
+        name: as the configuration file has it; ``agents.NAME`` is the table of one agent.
+        group: the settings that it belongs to.
+        value: as the configuration file may have it; ``None`` is no value.
+        source: ``default``, ``file``, ``environment``, or ``job FILE``.
+        place: the line of the file (``.ralph/config.toml:7``), or the name of the variable.
+        approved: whether the user has approved it; ``None`` if it needs no approval, being no command.
+
+    """
+
+    name: str
+    group: str
+    value: Any
+    source: str
+    place: str | None
+    approved: bool | None
+
+
+def show(project: Project, cwd: Path, environ: Mapping[str, str]) -> list[InForce]:
+    """Return all settings in the order of the table.
+
+    Arguments:
+        project: where a session would start.
+        cwd: what relative paths in the environment are relative to.
+        environ: our environment.
+
+    Raises:
+        UsageError: a value is wrong; the message names where it stands.
+
+    """
+    values, sources = config.merge(project.root, cwd, {}, environ, ())
+    settings = Settings(project=project.root, command=(), **values)
+    approved = bool(settings.commands) and _is_approved(project, settings.commands, environ)
+    text = (project.root / config.CONFIG).read_text(encoding="utf-8") if KEY in sources.values() else ""
+    found = [
+        InForce(
+            row.name,
+            row.group,
+            as_json(getattr(settings, row.name), row.kind),
+            source := sources.get(row.name, DEFAULT),
+            _place(row, source, text, environ),
+            approved if row.name in settings.commands else None,
+        )
+        for row in Settings.options
+        if row.kind is not AGENTS
+    ]
+    return [*found, *_agents(settings, text, approved=approved)]
+
+
+def _agents(settings: Settings, text: str, *, approved: bool) -> Iterator[InForce]:
+    group = config.ROWS["agents"].group
+    for name, table in settings.agents:
+        place = _line(text, ("agents", name))
+        yield InForce(f"agents.{name}", group, table.stated(), KEY, place, approved)
+
+
+def _is_approved(project: Project, commands: Mapping[str, Any], environ: Mapping[str, str]) -> bool:
+    if trust.implied(environ):
+        return True
+    try:
+        return trust.is_approved(project.root, commands, environ)
+    except RalphError:  # approvals would be kept where they do not count
+        return False
+
+
+def _place(row: Option, source: str, text: str, environ: Mapping[str, str]) -> str | None:
+    if source == KEY:
+        return _line(text, (row.name,))
+    if source == ENVIRONMENT:
+        return [variable for variable in row.variables if environ.get(variable)][-1]
+    return None
+
+
+def _line(text: str, keys: tuple[str, ...]) -> str:
+    return f"{config.CONFIG}:{file.line_of(text, keys)}"

@@ -1,0 +1,99 @@
+"""``.ralph/config.toml``: its keys by the table of options, and where a mistake in it stands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ralph_wrap.config.options import ROWS
+from ralph_wrap.config.parsers import AGENTS, COMMAND, did_you_mean
+from ralph_wrap.config.table import KEY, TYPED, Option
+from ralph_wrap.errors import UsageError
+from ralph_wrap.system import files
+
+if TYPE_CHECKING:
+    from ralph_wrap.config.settings import AgentTable
+
+CONFIG = Path(".ralph/config.toml")
+"""The configuration file, below the project root."""
+
+KEYS = tuple(row.name for row in ROWS.values() if KEY in row.where)
+"""Everything that can stand in the configuration file."""
+
+
+def read(root: Path) -> dict[str, Any]:
+    """Return the settings that the configuration file gives.
+
+    Arguments:
+        root: the project root.
+
+    Raises:
+        UsageError: something in the file is wrong; the message names file, line and key.
+
+    """
+    path = root / CONFIG
+    try:
+        content = files.read(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}", "chmod or remove it") from None
+    import tomllib  # noqa: PLC0415 -- few projects have the file, and every start would wait for it
+
+    try:
+        text = content.decode()
+        table = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # not UTF-8, or not TOML, which names line and column
+        raise UsageError(f"{path} is not valid TOML: {error}", "see https://toml.io") from None
+    return {key: _value(key, value, path, text) for key, value in table.items()}
+
+
+def line_of(text: str, keys: tuple[str, ...]) -> int:
+    """Return the line of a key, or of the nearest table around it that has one.
+
+    Arguments:
+        text: valid TOML.
+        keys: the names of the tables, then that of the key.
+
+    """
+    from ralph_wrap.config import toml_lines  # noqa: PLC0415 -- for mistakes, and for config show
+
+    lines = toml_lines.of_keys(text)
+    return next((lines[keys[:end]] for end in range(len(keys), 0, -1) if keys[:end] in lines), 1)
+
+
+def _value(key: str, value: Any, path: Path, text: str) -> Any:
+    row = ROWS.get(key)
+    if row is None or KEY not in row.where:
+        reason = f'unknown key "{key}"{did_you_mean(key, KEYS)}'
+        raise UsageError(f"{path}:{line_of(text, (key,))}: {reason}", f"known: {', '.join(KEYS)}")
+    if row.kind is AGENTS:
+        return _agents(value, path, text)
+    try:
+        return row.kind.read(_as_text(row, value))
+    except ValueError as error:
+        raise UsageError(f"{path}:{line_of(text, (key,))}: {key}: {error}", _help(row)) from None
+
+
+def _as_text(row: Option, value: Any) -> str:
+    """Return a value of the file as it would stand in the environment."""
+    if row.kind.several and isinstance(value, list) and all(isinstance(entry, str) for entry in value):
+        return "\n".join(value)
+    if row.kind is COMMAND and isinstance(value, int | float | list):
+        raise ValueError(f'a command is one text: {row.name} = "npm ci", which sh runs')
+    if not isinstance(value, str | int | float):
+        raise ValueError("a single value is expected")  # noqa: TRY004 -- as all wrong values
+    return str(value)
+
+
+def _agents(tables: Any, path: Path, text: str) -> tuple[tuple[str, AgentTable], ...]:
+    from ralph_wrap.config import agent_tables  # noqa: PLC0415 -- few projects have any
+
+    try:
+        return agent_tables.read(tables)
+    except agent_tables.WrongTableError as error:
+        raise UsageError(f"{path}:{line_of(text, error.keys)}: {error}", error.hint) from None
+
+
+def _help(row: Option) -> str:
+    return "see ralph-wrap run --help" if TYPED in row.where else f"see the README for {row.name}"

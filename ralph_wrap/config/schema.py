@@ -1,0 +1,135 @@
+"""The JSON schema of ``.ralph/config.toml``, made from the table of options, for editors.
+
+It accepts what ``config.file`` accepts: ``max_iterations = 7`` and ``max_iterations = "7"`` are the same.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ralph_wrap.config import agent_tables
+from ralph_wrap.config.options import Settings
+from ralph_wrap.config.parsers import DURATION, FLAG_WORDS, Kind, written
+from ralph_wrap.config.table import KEY, Option
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_DRAFT = "https://json-schema.org/draft/2020-12/schema"
+_SCALAR = ["string", "number", "boolean"]
+_PART = r"[^/\n]+"
+_PLACE = rf"(?!(?:\.git|\.ralph|\.\.?)(?:/|\n|$)){_PART}(?:/(?!\.\.?(?:/|\n|$)){_PART})*/*"
+_PLACES = rf"^(?:{_PLACE})?(?:\n(?:{_PLACE})?)*$"
+_NO_NUL = r"^[^\u0000]*$"
+
+
+def schema() -> dict[str, Any]:
+    """Return the schema (https://json-schema.org/draft/2020-12)."""
+    rows = [row for row in Settings.options if KEY in row.where]
+    return {
+        "$schema": _DRAFT,
+        "title": "The configuration of ralph-wrap: .ralph/config.toml",
+        "type": "object",
+        "properties": {row.name: _property(row) for row in rows},
+        "additionalProperties": False,
+        "not": {"required": ["prompt", "prompt_file"]},
+    }
+
+
+def as_json(value: Any, kind: Kind) -> Any:
+    """Return a value as the configuration file may have it, ``None`` where it would have no key."""
+    if isinstance(value, tuple):
+        return {name: table.stated() for name, table in value} if kind.name == "agents" else [*value]
+    if kind is DURATION or isinstance(value, Enum | Path):
+        return written(value, kind)
+    return value
+
+
+def _property(row: Option) -> dict[str, Any]:
+    form = {"enum": [*row.kind.choices]} if row.kind.name == "choice" else _FORMS[row.kind.name]
+    default = as_json(row.default, row.kind)
+    return {"description": row.help, **form, **({} if default is None else {"default": default})}
+
+
+def _any_case(word: str) -> str:
+    """Return the pattern of a word in small or capital letters: a schema has no flag for that."""
+    return "".join(f"[{c}{c.upper()}]" if c.isalpha() else c for c in word)
+
+
+def _number(pattern: str, **limits: Any) -> dict[str, Any]:
+    """Return the form of a number that may also be a text."""
+    return {"anyOf": [{"type": "number", "minimum": 0, **limits}, {"type": "string", "pattern": pattern}]}
+
+
+def _list(**entry: Any) -> dict[str, Any]:
+    """Return the form of a list, which one text may be, too."""
+    return {"anyOf": [{"type": "array", "items": {"type": "string", **entry}}, {"type": _SCALAR, **entry}]}
+
+
+def _agent_table() -> dict[str, Any]:
+    words = {"type": "string", "pattern": _NO_NUL}
+    name = rf"^(?!{agent_tables.OURS})[^=\u0000]+$"
+    return {
+        "type": "object",
+        "properties": {
+            "command": {
+                "description": "The agent's command.",
+                "type": "array",
+                "prefixItems": [{**words, "minLength": 1}],
+                "items": words,
+                "minItems": 1,
+            },
+            "prompt": {"description": "How it takes the prompt.", "enum": [*agent_tables.PROMPTS]},
+            "output": {"description": "The format of what it prints.", "enum": [*agent_tables.OUTPUTS]},
+            "env": {
+                "description": "Variables that it gets besides.",
+                "type": "object",
+                "propertyNames": {"pattern": name},
+                "additionalProperties": words,
+            },
+        },
+        "additionalProperties": False,
+        "allOf": [_needs(prompt, word) for prompt, word in agent_tables.PLACES.items()],
+    }
+
+
+def _needs(prompt: str, word: str) -> dict[str, Any]:
+    """Return the rule that a command has the word that stands for the prompt."""
+    taken = {"properties": {"prompt": {"const": prompt}}, "required": ["prompt", "command"]}
+    pattern = word.replace("{", r"\{").replace("}", r"\}")
+    return {"if": taken, "then": {"properties": {"command": {"contains": {"pattern": pattern}}}}}
+
+
+_FORMS: Mapping[str, dict[str, Any]] = {
+    "text": {"type": _SCALAR},
+    "file": {"type": _SCALAR},
+    "count": {
+        "anyOf": [
+            {"type": "integer", "minimum": 0, "maximum": 999_999_999},
+            {"type": "string", "pattern": "^[0-9]{1,9}$"},
+        ]
+    },
+    "duration": _number(r"^[0-9]+(?:\.[0-9]+)?(?:ms|s|m|h|d)?$"),
+    "dollars": _number(r"^[0-9]{1,9}(?:\.[0-9]{1,6})?$", exclusiveMaximum=1_000_000_000),
+    "flag": {
+        "anyOf": [
+            {"type": "boolean"},
+            {"enum": [0, 1]},
+            {
+                "type": "string",
+                "pattern": f"^(?:{'|'.join(map(_any_case, FLAG_WORDS))})$",
+            },
+        ]
+    },
+    "paths": _list(),
+    "places": _list(pattern=_PLACES),
+    "command": {"type": "string", "pattern": _NO_NUL},
+    "branch": {"type": ["string", "number"], "not": {"enum": ["True", "False"]}},
+    "agents": {
+        "type": "object",
+        "propertyNames": {"pattern": f"^{agent_tables.NAME}$"},
+        "additionalProperties": _agent_table(),
+    },
+}

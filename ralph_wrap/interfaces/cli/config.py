@@ -1,0 +1,68 @@
+"""``ralph-wrap config``: the settings in force, and the schema of the configuration file."""
+
+from __future__ import annotations
+
+import os
+from json import dumps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ralph_wrap.interfaces.cli import table as tables
+from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary
+from ralph_wrap.interfaces.cli.options import Directory
+from ralph_wrap.system.log import on_stderr
+
+if TYPE_CHECKING:
+    from ralph_wrap.commands.config import InForce
+
+
+def show(
+    project: Directory = Path(),
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Print each setting that a session here would have, and where it comes from. Runs nothing."""
+    from ralph_wrap.commands.config import show as use_case  # noqa: PLC0415
+    from ralph_wrap.state.project import find  # noqa: PLC0415 -- not for --help
+
+    with boundary("config show", json=json):
+        environ = become_owner(project, on_stderr(os.environ))
+        found = use_case(find(project, environ), Path.cwd(), environ)
+        if json:
+            answer("config show", [setting._asdict() for setting in found])
+            return
+        rows = [(setting.name, _value(setting), _source(setting)) for setting in found]
+        names = ("SETTING", "VALUE", "FROM")
+        typer.echo("\n".join(tables.aligned(names, rows, tables.of_terminal(), (("VALUE", 12),))))
+
+
+def schema() -> None:
+    """Print the JSON schema of .ralph/config.toml, for editors."""
+    from ralph_wrap.config.schema import schema as made  # noqa: PLC0415 -- not for --help
+
+    with boundary("config schema", json=False):
+        typer.echo(dumps(made(), indent=2))
+
+
+def _value(setting: InForce) -> str:
+    value = setting.value
+    if value in (None, "", [], {}):
+        return "-"
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return _printable(value if isinstance(value, str) else dumps(value, ensure_ascii=False))
+
+
+def _source(setting: InForce) -> str:
+    verdict = {True: ", approved", False: ", not approved: it does not run", None: ""}[setting.approved]
+    return _printable(setting.place or setting.source) + verdict
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+config = typer.Typer(help="The settings, and where they come from.")
+config.command()(show)
+config.command()(schema)

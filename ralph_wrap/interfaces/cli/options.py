@@ -1,0 +1,103 @@
+"""The table of options as Typer's: a signature, with a type for each kind of value.
+
+A value stays the text that was typed: ``config.load`` reads the text of every source. A type here checks it
+by the same reader, shows its form in the help, and completes it in a shell.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ralph_wrap import agents
+from ralph_wrap.config.options import PROJECT, ROWS
+from ralph_wrap.config.table import TYPED
+from ralph_wrap.errors import RalphError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from ralph_wrap.config.table import Option
+
+
+def declared(row: Option, panel: str | None = None) -> Any:
+    """Return what Typer needs to know of an option, and the panel of the help that shows it."""
+    complete = _agents if row.name == "agent" else _choices(row.kind.choices) if row.kind.choices else None
+    return typer.Option(
+        *row.words,
+        metavar=None if row.is_switch else row.metavar,
+        help=row.full_help,
+        parser=None if row.is_switch else _checked(row),
+        autocompletion=None if row.is_switch else complete,
+        rich_help_panel=panel,
+    )
+
+
+Directory = Annotated[
+    Path,
+    typer.Option(*PROJECT.words, metavar=PROJECT.metavar, envvar=[*PROJECT.variables], help=PROJECT.help),
+]
+"""The type of ``project``, which nearly every command has."""
+
+
+def with_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Give a function, which takes ``**given``, a parameter for each option that can be typed."""
+    signature = inspect.signature(function, eval_str=True)
+    own = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
+    rows = (row for row in ROWS.values() if TYPED in row.where and row is not PROJECT)
+    signature = signature.replace(parameters=[*own, *map(_parameter, rows)])
+    function.__signature__ = signature  # type: ignore[attr-defined]
+    function.__annotations__ = {one.name: one.annotation for one in signature.parameters.values()}
+    return function
+
+
+def flags(given: Mapping[str, Any]) -> dict[str, str | None]:
+    """Return options as they were typed; ``None`` for those that were not."""
+    return {name: _text(value) for name, value in given.items()}
+
+
+def _parameter(row: Option) -> inspect.Parameter:
+    kind: Any = bool if row.is_switch else list[str] if row.kind.several else str
+    panel = f"{row.group.capitalize()} options" if row.group else None
+    annotation = Annotated[kind | None, declared(row, panel)]
+    return inspect.Parameter(row.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
+
+def _text(value: Any) -> str | None:
+    if isinstance(value, list):
+        return "\n".join(value) if value else None
+    return value if value is None or isinstance(value, str) else "on"
+
+
+def _checked(row: Option) -> Callable[[str], str]:
+    def check(text: str) -> str:
+        try:
+            row.kind.read(text)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
+        return text
+
+    return check
+
+
+def _choices(words: tuple[str, ...]) -> Callable[[str], list[str]]:
+    return lambda incomplete: [word for word in words if word.startswith(incomplete)]
+
+
+def _agents(incomplete: str) -> list[str]:
+    """Return the names of agents, known ones and those of the configuration."""
+    return [name for name in sorted({*agents.NAMES, *_configured()}) if name.startswith(incomplete)]
+
+
+def _configured() -> Iterator[str]:
+    from ralph_wrap.config import of_project  # noqa: PLC0415
+    from ralph_wrap.state.project import find  # noqa: PLC0415 -- for completion alone
+
+    with suppress(RalphError, OSError):  # a shell that waits for words has no use for an error
+        root = find(Path(), os.environ).root
+        yield from dict(of_project(root).agents)
