@@ -221,7 +221,7 @@ def test_each_term_has_a_name_or_none() -> None:
         ("names", "call `absent.load`", "see `events.jsonl`"),
         ("names", "call `session.absent.Session`", "call `session.session.Session.run`"),
         ("names", "a `SessionAbsent`", "a `SessionReport`"),
-        ("names", "a line of `ABSENT_WORDS`", "a line of `READERS`"),
+        ("names", "a line of `ABSENT_WORDS`", "a line of `ROWS`"),
     ],
 )
 def test_a_check_can_fail(check: str, wrong: str, right: str) -> None:

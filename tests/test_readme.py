@@ -59,6 +59,15 @@ def test_the_options_exist(repo: Repo) -> None:
             assert f"{name} " in shown, name
 
 
+def test_the_defaults_are_those_of_the_table() -> None:
+    """Of each option in a row, in their order; where there is none, the cell is empty or says so."""
+    words = {word: row for row in TYPED_ROWS for word in row.words}
+    for names, cell, _ in _rows("## `ralph-wrap run`"):
+        rows = [words[word] for word in re.findall(r"`(--?[a-z-]+)", names) if word in words]
+        told = ", ".join(row.default_text for row in rows if row.default_text)
+        assert cell.replace("`", "") in ({told} if told else {"", "none"}), names
+
+
 def test_every_option_is_in_the_help(repo: Repo) -> None:
     """What the configuration knows can be typed."""
     shown = command("run", "--help", cwd=repo.path, env={"COLUMNS": "200"}).stdout.decode()
@@ -90,6 +99,11 @@ def test_the_command_lines_of_agents_are_those_that_are_run() -> None:
     """Each known agent is in the table, with its words."""
     rows = {name.strip("`"): words.strip("`") for name, words, _ in _rows("### Agents")}
     assert rows == {name: " ".join(known(name).command) for name in NAMES}
+
+
+def test_the_help_names_each_agent() -> None:
+    """The table of options stands below the agents, and cannot ask them."""
+    assert config.ROWS["agent"].help.startswith(f"{', '.join(NAMES)}, ")
 
 
 def test_the_agents_of_the_example_are_read(repo: Repo) -> None:

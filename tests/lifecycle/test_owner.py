@@ -135,6 +135,7 @@ def test_no_other_command_loads_anything_after_the_change(project: Project) -> N
         "review",
         f"diff {saved}",
         "trust --show",
+        "config show",
         "stop --all",
         f"merge {landed}",
         f"drop {landed}",
