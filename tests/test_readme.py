@@ -68,6 +68,13 @@ def test_the_defaults_are_those_of_the_table() -> None:
         assert cell.replace("`", "") in ({told} if told else {"", "none"}), names
 
 
+def test_the_options_for_a_worktree_are_those_of_the_table() -> None:
+    """Those that a session without one warns about."""
+    [listed] = re.findall(r"an option for a worktree \(([^)]*)\)", README)
+    words = re.findall(r"`(--[a-z-]+)`", listed)
+    assert sorted(words) == sorted(row.word for row in Settings.options if row.needs_worktree)
+
+
 def test_every_option_is_in_the_help(repo: Repo) -> None:
     """What the configuration knows can be typed."""
     shown = command("run", "--help", cwd=repo.path, env={"COLUMNS": "200"}).stdout.decode()

@@ -153,4 +153,5 @@ class Table:
     def __setattr__(self, name: str, value: Any) -> NoReturn:
         raise AttributeError(f"{name} cannot be changed")
 
-    __delattr__: Any = __setattr__
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"{name} cannot be changed")
