@@ -68,6 +68,14 @@ def test_a_setting_names_its_job(repo: Repo) -> None:
     assert _from(shown["delay"]) == ("1s", "environment", "RALPH_WRAP_DELAY")
 
 
+def test_a_prompt_that_is_replaced_has_no_source(repo: Repo) -> None:
+    """A text takes the place of the file that a weaker source names."""
+    repo.write(".ralph/config.toml", 'prompt_file = "absent.md"\n')
+    shown = _shown(repo, {"RALPH_WRAP_PROMPT": "x"})
+    assert _from(shown["prompt"]) == ("x", "environment", "RALPH_WRAP_PROMPT")
+    assert _from(shown["prompt_file"]) == (None, "default", None)
+
+
 def test_a_command_that_is_not_approved_is_said_to_be_so(repo: Repo) -> None:
     """It is shown, and nothing runs it; the agents of the file are commands, too."""
     repo.write(".ralph/config.toml", 'setup = "touch ran"\n[agents.mine]\ncommand = ["x"]\n')

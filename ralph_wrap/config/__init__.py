@@ -71,8 +71,9 @@ def merge(
             given.pop("agent", None)  # a command that was typed beats an agent that was not
         # The two ways to give a prompt are one choice: a stronger source replaces both.
         if given.keys() & {"prompt", "prompt_file"}:
-            values.pop("prompt", None)
-            values.pop("prompt_file", None)
+            for name in ("prompt", "prompt_file"):
+                values.pop(name, None)
+                sources.pop(name, None)
         if given.keys() >= {"prompt", "prompt_file"}:
             raise UsageError(f"both a prompt and a prompt file are given ({source})", "give one of them")
         if "prompt_file" in given:
