@@ -54,7 +54,7 @@ WORKTREE = (
 
 OWNERS = {
     "subprocess": "system/process",
-    "psutil": "system/liveness",
+    "psutil": "system/process_table",
     "typer": "interfaces/cli",
     "structlog": "system/log",
     "slugify": "commands/worktree",

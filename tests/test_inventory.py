@@ -19,7 +19,7 @@ from ralph_wrap.state import project
 from ralph_wrap.state.inventory import Verdict, classify
 from ralph_wrap.state.registry import Claim, Record, Registry
 from ralph_wrap.state.report import SessionReport
-from ralph_wrap.system import liveness
+from ralph_wrap.system import liveness, process_table
 from ralph_wrap.system.liveness import Identity, myself
 from tests.support.listing import listing
 from tests.support.processes import end_all
@@ -69,10 +69,10 @@ def test_every_record_has_its_verdict(state: str, locked: bool, same_boot: bool,
 def zombie() -> Iterator[Identity]:
     """Yield a process that has ended, and that nobody has waited for."""
     with subprocess.Popen(("sleep", "60")) as process:
-        started = liveness.start_time(process.pid)
+        started = process_table.start_time(process.pid)
         assert started is not None
         process.kill()
-        eventually(lambda: liveness.start_time(process.pid) is None, "its end")
+        eventually(lambda: process_table.start_time(process.pid) is None, "its end")
         yield myself()._replace(pid=process.pid, start_time=started)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ralph_wrap.system import liveness
+from ralph_wrap.system import liveness, process_table
 from ralph_wrap.system.liveness import Life
 from tests.support.wait import eventually
 
@@ -67,7 +67,7 @@ def test_an_owner_is_dead_only_on_proof(
 def child() -> Iterator[liveness.Identity]:
     """Yield the identity of a process that ends with the test."""
     with subprocess.Popen(("sleep", "60")) as process:
-        started = liveness.start_time(process.pid)
+        started = process_table.start_time(process.pid)
         assert started is not None
         yield liveness.myself()._replace(pid=process.pid, start_time=started)
         process.kill()

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from ralph_wrap.system import process_tree
+from ralph_wrap.system import process_table, process_tree
 from ralph_wrap.system.process_tree import Ended, Offspring
 
 SESSION = "check-00000001"
@@ -16,7 +16,7 @@ SESSION = "check-00000001"
 
 def test_a_process_that_shows_no_environment_yet_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the middle of its ``execve(2)`` it has none; a moment later it is known, and ended."""
-    environment_of, looks = process_tree._environment_of, []  # noqa: SLF001
+    environment_of, looks = process_table.environment, []
     with subprocess.Popen(("sleep", "600"), env={**os.environ, "RALPH_SESSION_ID": SESSION}) as process:
 
         def environment(pid: int) -> list[bytes]:
@@ -24,7 +24,7 @@ def test_a_process_that_shows_no_environment_yet_is_waited_for(monkeypatch: pyte
                 looks.append(pid)
             return [b""] if pid == process.pid and len(looks) < 3 else environment_of(pid)
 
-        monkeypatch.setattr(process_tree, "_environment_of", environment)
+        monkeypatch.setattr(process_table, "environment", environment)
         ended = Offspring(whole_process=False, session=SESSION).end(5.0, lambda: False, asked=False)
         assert ended == Ended(1, ())
         # Either end() or Popen collects the process first, so its exit status is not asserted.

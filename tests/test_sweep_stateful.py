@@ -31,7 +31,7 @@ from ralph_wrap.session.preflight import Prospect, planned, taken_ids
 from ralph_wrap.session.workspace import Site
 from ralph_wrap.state import inventory, project
 from ralph_wrap.state.inventory import Verdict
-from ralph_wrap.system import liveness
+from ralph_wrap.system import liveness, process_table
 from ralph_wrap.system.log import Log
 from ralph_wrap.system.process import OWN_COMMAND
 from tests.support.listing import listing
@@ -165,7 +165,7 @@ class Sessions(RuleBasedStateMachine):
         pretended = EVERY_ID - {*taken, free}  # so that it has to pass over all that are taken in truth
         owner = sleeper()
         self.owners.append(owner)
-        started = liveness.start_time(owner.pid)
+        started = process_table.start_time(owner.pid)
         assert started is not None
         identity = liveness.myself()._replace(pid=owner.pid, start_time=started)
         where = self.place.git(self.environ)

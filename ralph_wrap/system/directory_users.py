@@ -6,12 +6,8 @@ import contextlib
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-_WRITING = os.O_WRONLY | os.O_RDWR
+from ralph_wrap.system import process_table
 
 
 def occupants(directory: Path) -> list[tuple[int, str]]:
@@ -20,26 +16,11 @@ def occupants(directory: Path) -> list[tuple[int, str]]:
     Those of other pid namespaces are not seen, nor, unless we are root, those of other users (``proc(5)``).
     """
     found = []
-    for entry in Path("/proc").glob("[0-9]*"):
+    for pid in process_table.pids():
         with contextlib.suppress(OSError):
-            if any(path.is_relative_to(directory) for path in _places(entry)):
-                found.append((int(entry.name), (entry / "comm").read_text(errors="replace").strip()))
+            if any(path.is_relative_to(directory) for path in process_table.places(pid)):
+                found.append((pid, process_table.name(pid)))
     return found
-
-
-def _places(entry: Path) -> Iterator[Path]:
-    yield (entry / "cwd").readlink()
-    for number in os.listdir(entry / "fd"):  # noqa: PTH208 -- thousands of names: no objects are made of them
-        with contextlib.suppress(OSError, IndexError, ValueError):
-            target = (entry / "fd" / number).readlink()
-            if target.is_absolute() and _is_written(entry / "fdinfo" / number):
-                yield target
-
-
-def _is_written(info: Path) -> bool:
-    # proc(5): "flags: " and an octal number
-    flags = next(line for line in info.read_text().splitlines() if line.startswith("flags:"))
-    return bool(int(flags.split()[1], 8) & _WRITING)
 
 
 def mounts_in(directory: Path) -> list[str]:

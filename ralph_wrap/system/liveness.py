@@ -9,6 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from ralph_wrap.system import process_table
+
 _INITIAL_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO, <linux/proc_ns.h>: that of the host
 
 
@@ -25,7 +27,7 @@ class Identity(NamedTuple):
 
     Attributes:
         pid: its number in its own pid namespace.
-        start_time: when it was started (see :func:`start_time`).
+        start_time: when it was started (see :func:`ralph_wrap.system.process_table.start_time`).
         boot_id: the running kernel (``random(4)``: /proc/sys/kernel/random/boot_id).
         pid_namespace: where *pid* means something (``pid_namespaces(7)``).
         host: the host or container name.
@@ -43,7 +45,7 @@ def myself() -> Identity:
     """Return the identity of this process."""
     return Identity(
         pid=os.getpid(),
-        start_time=start_time(os.getpid()) or 0.0,
+        start_time=process_table.start_time(os.getpid()) or 0.0,
         boot_id=boot_id(),
         pid_namespace=pid_namespace(),
         host=host(),
@@ -75,43 +77,13 @@ def is_running(identity: Identity) -> bool:
     """Tell whether a process is seen here, and no zombie: same kernel, same pid namespace, same start."""
     if (identity.boot_id, identity.pid_namespace) != (boot_id(), pid_namespace()):
         return False
-    return start_time(identity.pid) == identity.start_time
-
-
-def start_time(pid: int) -> float | None:
-    """Return when a process of this pid namespace was started; ``None`` if there is none, or a zombie.
-
-    Returns:
-        On Linux seconds since the boot (``proc(5)``: stat, field 22), which no change of the clock moves;
-        elsewhere seconds since the epoch.
-
-    """
-    try:
-        state, *fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return None if Path("/proc/self/stat").exists() else _start_time_by_psutil(pid)
-    return None if state in {b"Z", b"X"} else int(fields[18]) / os.sysconf("SC_CLK_TCK")
-
-
-def _start_time_by_psutil(pid: int) -> float | None:
-    import psutil  # noqa: PLC0415 -- slow, and not needed where there is a /proc
-
-    try:
-        process = psutil.Process(pid)
-        return None if process.status() == psutil.STATUS_ZOMBIE else process.create_time()
-    except psutil.NoSuchProcess:
-        return None
+    return process_table.start_time(identity.pid) == identity.start_time
 
 
 @cache
 def boot_id() -> str:
     """Return what names the running kernel; where there is no such id, its boot time in seconds."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        import psutil  # noqa: PLC0415 -- slow, and Linux does not need it here
-
-        return f"booted-{psutil.boot_time():.0f}"
+    return process_table.boot_id()
 
 
 def host() -> str:

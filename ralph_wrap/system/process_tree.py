@@ -12,9 +12,9 @@ import os
 import signal
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from ralph_wrap.system import process_table
 from ralph_wrap.system.process import OWN_COMMAND
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ _TICK = 0.01  # seconds between looks at a group that was told to end; nothing i
 
 
 _LONGEST_EXECVE = 0.5  # seconds; some programs have no environment at all, so the wait must end
-_KERNEL_THREAD = 0x00200000  # PF_KTHREAD, <linux/sched.h>; proc(5): stat, field 9
 
 
 class Ended(NamedTuple):
@@ -59,7 +58,7 @@ class Offspring:
         self._marks = [f"RALPH_SESSION_ID={session}".encode()]
         if dead:
             self._marks.append(f"{OWN_COMMAND}={session}".encode())
-        self._before = frozenset(_children(os.getpid()))
+        self._before = frozenset(process_table.children(os.getpid()))
         self._kept: frozenset[int] = frozenset()
         self._ours: frozenset[int] = frozenset()
         self._hidden = False  # in the latest look, a process showed nothing to know it by
@@ -82,7 +81,7 @@ class Offspring:
 
     def signal(self, number: int, except_group: int) -> None:
         """Send a signal to all of them but those of a process group, which was sent it already."""
-        for pid in _descendants(self._of_the_agent()):
+        for pid in process_table.descendants(self._of_the_agent()):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 if os.getpgid(pid) != except_group and not self._is_spared(pid):
                     os.kill(pid, number)
@@ -104,7 +103,7 @@ class Offspring:
         execve_done = time.monotonic() + _LONGEST_EXECVE
         while (roots := find()) or (self._hidden and time.monotonic() < execve_done):
             hurry = urgent() or time.monotonic() >= deadline
-            for pid in _descendants(roots):
+            for pid in process_table.descendants(roots):
                 if pid == os.getpid():
                     continue
                 if hurry or (pid not in told and not self._is_spared(pid)):
@@ -123,23 +122,27 @@ class Offspring:
 
     def _find(self) -> Collection[int]:
         if not self._whole_process:
-            ours = ancestors(os.getpid())  # we may be below a dead session's agent
-            environments = {pid: _environment_of(pid) for pid in _pids() if pid not in ours}
+            ours = process_table.ancestors(os.getpid())  # we may be below a dead session's agent
+            environments = {
+                pid: process_table.environment(pid) for pid in process_table.pids() if pid not in ours
+            }
             # In the middle of its execve(2) a process shows no environment: 6 of 1,500 that a shell had just
             # left running in the background were not found.
-            self._hidden = any(_is_program(pid) for pid, found in environments.items() if found == [b""])
+            self._hidden = any(
+                process_table.is_program(pid) for pid, found in environments.items() if found == [b""]
+            )
             return [pid for pid, found in environments.items() if not {*self._marks}.isdisjoint(found)]
-        return [pid for pid in _children(os.getpid()) if pid not in self._before | self._ours]
+        return [pid for pid in process_table.children(os.getpid()) if pid not in self._before | self._ours]
 
     def _of_the_agent(self) -> Collection[int]:
         if not self._kept:
             return self._find()
-        kept = {*_descendants(self._kept)}
+        kept = {*process_table.descendants(self._kept)}
         return [pid for pid in self._find() if pid not in kept]
 
     def _is_spared(self, pid: int) -> bool:
         """Tell whether another session runs this for its own use."""
-        environment = _environment_of(pid)
+        environment = process_table.environment(pid)
         own = any(entry.startswith(f"{OWN_COMMAND}=".encode()) for entry in environment)
         return own and {*self._marks[1:]}.isdisjoint(environment)
 
@@ -153,59 +156,6 @@ def become_subreaper() -> None:
         import ctypes  # noqa: PLC0415 -- not before it is needed: a start waits for it
 
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-
-def _children(pid: int) -> list[int]:
-    """Return the direct children of a process, adopted ones included (``proc(5)``: task/*/children)."""
-    found: list[int] = []
-    with contextlib.suppress(OSError):  # it has ended, which Path.glob() of Python 3.11 raises, too
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            with contextlib.suppress(OSError, ValueError):
-                found += map(int, (task / "children").read_text().split())
-    return found
-
-
-def _descendants(pids: Collection[int]) -> list[int]:
-    """Return the given processes and everything below them, parents first."""
-    found: list[int] = []
-    waiting = list(pids)
-    while waiting:
-        pid = waiting.pop()
-        found.append(pid)
-        waiting += _children(pid)
-    return found
-
-
-def ancestors(pid: int) -> set[int]:
-    """Return the pids of a process and of everything above it (``proc(5)``: stat, field 4)."""
-    found = set()
-    while pid > 0:
-        found.add(pid)
-        try:
-            pid = int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
-        except (OSError, ValueError, IndexError):
-            break
-    return found
-
-
-def _environment_of(pid: int) -> list[bytes]:
-    try:
-        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return []
-
-
-def _is_program(pid: int) -> bool:
-    """Tell whether a process is alive, and no thread of the kernel, which never has an environment."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-    except OSError:
-        return False
-    return fields[0] not in {b"Z", b"X"} and not int(fields[6]) & _KERNEL_THREAD
-
-
-def _pids() -> list[int]:
-    return [int(entry.name) for entry in Path("/proc").glob("[0-9]*")]
 
 
 def _reap(pids: Collection[int]) -> None:

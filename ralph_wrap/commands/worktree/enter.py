@@ -26,7 +26,7 @@ from ralph_wrap.errors import (
 )
 from ralph_wrap.state import project
 from ralph_wrap.state.ids import is_agent_id
-from ralph_wrap.system import directory_users, process_tree, tmux
+from ralph_wrap.system import directory_users, process_table, tmux
 from ralph_wrap.system.text import and_more
 from ralph_wrap.worktree.create.report_copies import provide
 from ralph_wrap.worktree.ignore import ensure_ignored
@@ -293,7 +293,7 @@ def _require_no_loss(where: Git, tree: LinkedWorktree, mark: Mark, found: Losses
 def _wait_until_empty(tree: LinkedWorktree) -> None:
     """Wait until the processes of a killed tmux session have ended; the removal names those that remain."""
     deadline = time.monotonic() + _LAST_BREATH
-    ours = process_tree.ancestors(os.getpid())
+    ours = process_table.ancestors(os.getpid())
     while {pid for pid, _ in directory_users.occupants(tree.path)} - ours and time.monotonic() < deadline:
         time.sleep(_TICK)
 
@@ -314,7 +314,7 @@ def _remove(
     where = place.git(environ)._replace(cwd=tree.common_dir)
     aside = new_name()
     found = remove(
-        tree, where, home.trash, aside, check=check, visitors=frozenset(process_tree.ancestors(os.getpid()))
+        tree, where, home.trash, aside, check=check, visitors=frozenset(process_table.ancestors(os.getpid()))
     )
     ref = f"refs/heads/{tree.branch}"
     with repository_lock(tree.common_dir):

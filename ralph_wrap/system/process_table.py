@@ -1,0 +1,210 @@
+"""What the system tells of processes: read from ``/proc`` (``proc(5)``), by psutil where there is none.
+
+psutil takes as long to load as a git command, and reads a file in more steps. So Linux loads it only to
+measure what sessions use.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+
+    from psutil import Process
+
+PROC = Path("/proc")
+
+_T = TypeVar("_T")
+_KERNEL_THREAD = 0x00200000  # PF_KTHREAD, <linux/sched.h>; proc(5): stat, field 9
+_WRITING = os.O_WRONLY | os.O_RDWR
+
+
+def pids() -> list[int]:
+    """Return the pid of every process of our pid namespace."""
+    if found := [int(entry.name) for entry in PROC.glob("[0-9]*")]:
+        return found
+    import psutil  # noqa: PLC0415 -- see above
+
+    return psutil.pids()
+
+
+def children(pid: int) -> list[int]:
+    """Return the direct children of a process, adopted ones and zombies included."""
+    found: list[int] = []
+    try:
+        # Path.glob() of Python 3.11 raises, too, where the process has ended.
+        for task in (PROC / str(pid) / "task").iterdir():
+            with contextlib.suppress(OSError, ValueError):
+                found += map(int, (task / "children").read_text().split())
+    except OSError:
+        return _ask(pid, lambda process: [child.pid for child in process.children()], found)
+    return found
+
+
+def descendants(pids: Collection[int]) -> list[int]:
+    """Return the given processes and everything below them, parents first."""
+    found: list[int] = []
+    waiting = list(pids)
+    while waiting:
+        pid = waiting.pop()
+        found.append(pid)
+        waiting += children(pid)
+    return found
+
+
+def ancestors(pid: int) -> set[int]:
+    """Return the pids of a process and of everything above it."""
+    found = set()
+    while pid > 0:
+        found.add(pid)
+        try:
+            fields = _stat(pid)
+        except OSError:
+            break
+        pid = int(fields[1]) if fields else _ask(pid, lambda process: process.ppid(), 0)
+    return found
+
+
+def environment(pid: int) -> list[bytes]:
+    """Return the entries of a process's environment; none if it has ended, or is another user's.
+
+    In the middle of its ``execve(2)`` a process of Linux shows one entry, which is empty.
+    """
+    try:
+        return (PROC / str(pid) / "environ").read_bytes().split(b"\0")
+    except OSError:
+        with contextlib.suppress(PermissionError):
+            return _ask(pid, _environment, [])
+        return []
+
+
+def _environment(process: Process) -> list[bytes]:
+    return [os.fsencode(f"{name}={value}") for name, value in process.environ().items()]
+
+
+def is_program(pid: int) -> bool:
+    """Tell whether a process is alive, and no thread of the kernel, which never has an environment."""
+    try:
+        fields = _stat(pid)
+    except OSError:
+        return False
+    if fields:
+        return fields[0] not in {b"Z", b"X"} and not int(fields[6]) & _KERNEL_THREAD
+    return _ask(pid, lambda process: process.status() != "zombie", otherwise=False)
+
+
+def start_time(pid: int) -> float | None:
+    """Return when a process was started; ``None`` if there is none, or a zombie.
+
+    Returns:
+        On Linux seconds since the boot (stat, field 22), which no change of the clock moves;
+        elsewhere seconds since the epoch.
+
+    Raises:
+        OSError: that cannot be told.
+
+    """
+    if fields := _stat(pid):
+        return None if fields[0] in {b"Z", b"X"} else int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    return _ask(
+        pid, lambda process: None if process.status() == "zombie" else process.create_time(), otherwise=None
+    )
+
+
+def boot_id() -> str:
+    """Return what names the running kernel (``random(4)``); elsewhere its boot time in seconds."""
+    try:
+        return (PROC / "sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        import psutil  # noqa: PLC0415 -- see above
+
+        return f"booted-{psutil.boot_time():.0f}"
+
+
+def name(pid: int) -> str:
+    """Return the name of the program that a process runs.
+
+    Raises:
+        OSError: it has ended.
+
+    """
+    if _is_missing():
+        return _ask(pid, lambda process: process.name(), "")
+    return (PROC / str(pid) / "comm").read_text(errors="replace").strip()
+
+
+def places(pid: int) -> Iterator[Path]:
+    """Yield a process's working directory, and the files that it has open for writing.
+
+    Without a ``/proc`` also those that it only reads: psutil knows the difference on Linux alone.
+
+    Raises:
+        OSError: it has ended, or is another user's.
+
+    """
+    process = PROC / str(pid)
+    if _is_missing():
+        yield from _ask(pid, _places, list[Path]())
+        return
+    yield (process / "cwd").readlink()
+    for number in os.listdir(process / "fd"):  # noqa: PTH208 -- thousands of names: no objects are made of them
+        with contextlib.suppress(OSError, IndexError, ValueError):
+            target = (process / "fd" / number).readlink()
+            if target.is_absolute() and _is_written(process / "fdinfo" / number):
+                yield target
+
+
+def _places(process: Process) -> list[Path]:
+    return [Path(process.cwd()), *(Path(file.path) for file in process.open_files())]
+
+
+def _is_written(info: Path) -> bool:
+    # "flags: " and an octal number
+    flags = next(line for line in info.read_text().splitlines() if line.startswith("flags:"))
+    return bool(int(flags.split()[1], 8) & _WRITING)
+
+
+def _stat(pid: int) -> list[bytes]:
+    """Return the fields of ``stat`` from the state on, which is the third; none if there is no such file.
+
+    Raises:
+        OSError: it cannot be read.
+
+    """
+    try:
+        return (PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+def _ask(pid: int, question: Callable[[Process], _T], otherwise: _T) -> _T:
+    """Return what psutil answers where there is no ``/proc``.
+
+    Arguments:
+        pid: of the process.
+        question: what is to be known of it.
+        otherwise: the answer if it has ended, and where there is a ``/proc``.
+
+    Raises:
+        PermissionError: it is another user's.
+
+    """
+    if not _is_missing():
+        return otherwise
+    import psutil  # noqa: PLC0415 -- see above
+
+    try:
+        return question(psutil.Process(pid))
+    except psutil.NoSuchProcess:
+        return otherwise
+    except psutil.AccessDenied as error:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES)) from error
+
+
+def _is_missing() -> bool:
+    return not (PROC / "self" / "stat").exists()

@@ -1,0 +1,128 @@
+"""What the system tells of processes, with a ``/proc`` and without one."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING, NoReturn
+
+import psutil
+import pytest
+
+from ralph_wrap.system import directory_users, liveness, process_table
+from tests.support.wait import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="compares with /proc")
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Iterator[int]:
+    """Yield the pid of a shell whose child writes a file; a session stands in their environment."""
+    script = "cd work; sleep 600 > ../written < ../read & echo; wait"
+    (tmp_path / "work").mkdir()
+    (tmp_path / "read").touch()
+    environ = {**os.environ, "RALPH_SESSION_ID": "check"}
+    with subprocess.Popen(
+        ("sh", "-c", script), cwd=tmp_path, env=environ, stdout=subprocess.PIPE, start_new_session=True
+    ) as shell:
+        assert shell.stdout is not None
+        assert shell.stdout.readline() == b"\n"
+        [child] = process_table.children(shell.pid)
+        eventually(lambda: process_table.name(child) == "sleep", "its execve(2)")
+        yield shell.pid
+        os.killpg(shell.pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def no_proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take ``/proc`` away from the module; psutil, which is asked then, has its own way to know."""
+    monkeypatch.setattr(process_table, "PROC", tmp_path / "absent")
+
+
+def _known(shell: int) -> dict[str, object]:
+    """Return all that is known of a shell and its child."""
+    [child] = process_table.children(shell)
+    return {
+        "children": child,
+        "descendants": process_table.descendants([shell]),
+        "ancestors": process_table.ancestors(child),
+        "environments": [sorted(filter(None, process_table.environment(pid))) for pid in (shell, child)],
+        "is program": [process_table.is_program(pid) for pid in (shell, child)],
+        "names": [process_table.name(pid) for pid in (shell, child)],
+        "directory": next(process_table.places(child)),
+        "is there": {shell, child, os.getpid()} <= {*process_table.pids()},
+    }
+
+
+def test_psutil_says_the_same(tree: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a real tree of processes."""
+    by_proc = _known(tree)
+    monkeypatch.setattr(process_table, "PROC", tmp_path / "absent")
+    assert _known(tree) == by_proc
+    assert by_proc["names"] == ["sh", "sleep"]
+
+
+@pytest.mark.usefixtures("no_proc")
+def test_places_are_found_without_proc(tree: int, tmp_path: Path) -> None:
+    """The working directory, and open files."""
+    [child] = process_table.children(tree)
+    assert {tmp_path / "work", tmp_path / "written"} <= {*process_table.places(child)}
+    assert {child} <= {pid for pid, name in directory_users.occupants(tmp_path) if name == "sleep"}
+
+
+def test_what_is_only_read_is_no_place(tree: int, tmp_path: Path) -> None:
+    """With a ``/proc``, which knows the difference."""
+    [child] = process_table.children(tree)
+    ours = [place for place in process_table.places(child) if place.is_relative_to(tmp_path)]
+    assert ours == [tmp_path / "work", tmp_path / "written"]
+
+
+@pytest.mark.usefixtures("no_proc")
+def test_a_process_is_itself_without_proc(tree: int) -> None:
+    """It started in the past, on a kernel that a boot time names, and a zombie is dead."""
+    me = liveness.myself()
+    started = process_table.start_time(tree)
+    assert started is not None
+    assert me.start_time <= started
+    assert re.fullmatch(r"booted-\d+", process_table.boot_id())
+    with subprocess.Popen("true") as ended:
+        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+        assert process_table.start_time(ended.pid) is None
+        assert not process_table.is_program(ended.pid)
+
+
+@pytest.mark.parametrize("has_proc", [True, False])
+def test_nothing_is_known_of_a_process_that_has_ended(
+    has_proc: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever way it is asked for."""
+    with subprocess.Popen("true") as ended:
+        pass
+    if not has_proc:
+        monkeypatch.setattr(process_table, "PROC", tmp_path / "absent")
+    assert process_table.children(ended.pid) == []
+    assert process_table.ancestors(ended.pid) == {ended.pid}
+    assert process_table.environment(ended.pid) == []
+    assert not process_table.is_program(ended.pid)
+    assert process_table.start_time(ended.pid) is None
+
+
+@pytest.mark.usefixtures("no_proc")
+def test_a_process_of_another_user_is_not_taken_for_dead(tree: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer may be refused: the environment is unknown, and a question about life raises an error."""
+
+    def refuse(_self: psutil.Process) -> NoReturn:
+        raise psutil.AccessDenied(tree)
+
+    for question in ("environ", "status"):
+        monkeypatch.setattr(psutil.Process, question, refuse)
+    assert process_table.environment(tree) == []
+    with pytest.raises(PermissionError):
+        process_table.start_time(tree)
