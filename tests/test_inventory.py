@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import signal
 import subprocess
+import sys
 import time
 from datetime import UTC, datetime, timedelta
 from itertools import product
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 
 AGES = {"2d": timedelta(days=2, hours=1), "3h": timedelta(hours=3, minutes=30), "5m": timedelta(seconds=330)}
 ELSEWHERE = Identity(7, 1.0, "another boot", "pid:[1]", "another host")
-HEADER = "ID  VERDICT  AGENT  ITERATION  AGE  BRANCH  AHEAD  WORKSPACE\n"
+HEADER = "ID  VERDICT  AGENT  ITERATION  AGE  CPU  MEM  BRANCH  AHEAD  WORKSPACE\n"
 HEADER_OF_ALL = HEADER.replace("WORKSPACE", "ENDED BY  STATUS  SAVED  WORKSPACE  KEPT")
 NOT_JSON = "not a record of this version: Expecting value: line 1 column 1 (char 0)"
 
@@ -251,16 +253,26 @@ SHOWN_WITH_FINISHED = "".join(
 )
 
 
+def _without_usage(table: bytes) -> str:
+    """Return a table without CPU and MEM, which only the live session has."""
+    lines = table.decode().splitlines()
+    begin, end = lines[0].index("CPU"), lines[0].index("BRANCH")
+    for line in lines[1:]:
+        form = r"\d+%\s+\d+M\s+" if line.split()[1] == "live" else r"-\s+-\s+"
+        assert re.fullmatch(form, line[begin:end]), line
+    return "".join(f"{line[:begin]}{line[end:]}\n" for line in lines)
+
+
 def test_ps_shows_what_is_not_finished(full: Repo) -> None:
     """One row each, oldest first; nothing that could move a terminal's cursor."""
     result = command("ps", cwd=full.path)
-    assert (result.status, result.stdout.decode(), result.stderr) == (0, SHOWN, "")
+    assert (result.status, _without_usage(result.stdout), result.stderr) == (0, SHOWN, "")
 
 
 def test_ps_all_shows_finished_sessions_too(full: Repo) -> None:
     """In their place by age."""
     result = command("ps", "--all", cwd=full.path)
-    assert (result.status, result.stdout.decode(), result.stderr) == (0, SHOWN_WITH_FINISHED, "")
+    assert (result.status, _without_usage(result.stdout), result.stderr) == (0, SHOWN_WITH_FINISHED, "")
 
 
 def test_ps_fits_into_a_terminal(full: Repo) -> None:
@@ -268,26 +280,29 @@ def test_ps_fits_into_a_terminal(full: Repo) -> None:
     with Terminal(PROGRAM, "ps", cwd=full.path, size=(24, 62)) as terminal:
         assert terminal.finish() == 0
         lines = terminal.words.splitlines()
-    assert lines == [
-        "ID    VERDICT  AGENT         ITERATION  AGE  BRANCH      AHEA…",
-        "dead  unknown  -             -          -    -           -   …",
-        "0b0b  orphan   claude        1          2d   ralph/0b0b  -   …",
-        "a3f2  live     claude        12         3h   ralph/a3f2  2   …",
-        "f0f0  foreign  sh -c 'a??[…  0          5m   -           -   …",
+    assert [line[: lines[0].index("CPU")].rstrip() for line in lines] == [
+        "ID    VERDICT  AGENT         ITERATION  AGE",
+        "dead  unknown  -             -          -",
+        "0b0b  orphan   claude        1          2d",
+        "a3f2  live     claude        12         3h",
+        "f0f0  foreign  sh -c 'a??[…  0          5m",
     ]
+    assert {(len(line), line[-1]) for line in lines} == {(62, "…")}
 
 
 def test_ps_cuts_nothing_in_a_pipe(full: Repo) -> None:
     """Whatever the terminal of whoever started it is like."""
     result = command("ps", cwd=full.path, env={"COLUMNS": "20"})
-    assert result.stdout.decode() == SHOWN
+    assert _without_usage(result.stdout) == SHOWN
 
 
 def _envelope(stdout: bytes) -> dict[str, Any]:
-    """Return what was printed, sessions by id, their ages checked and taken out."""
+    """Return what was printed, sessions by id; their ages and what they use are checked and taken out."""
     envelope: dict[str, Any] = json.loads(stdout)
     for row in envelope["data"]:
         age = row.pop("age")
+        usage = [row.pop(name) for name in ("cpu_seconds", "cpu_percent", "memory_bytes", "processes")]
+        assert all(usage) if row["verdict"] == "live" else usage == [None] * 4
         if row["session"] is not None:
             began = datetime.strptime(row["session"][:16], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
             assert 0 <= (datetime.now(UTC) - began).total_seconds() - age < 60
@@ -404,6 +419,34 @@ def test_a_person_is_told_that_there_is_nothing(
     assert (silent.stdout, silent.stderr) == (out.read_bytes(), "")
 
 
+def test_ps_does_not_guess_what_a_session_of_another_container_uses(
+    repo: Repo, yard: Callable[[Path], Yard]
+) -> None:
+    """It lives, but its pid means another process here."""
+    yard(repo.path).live("a3f2", "5m", **OTHER_CONTAINER)
+    (row,) = json.loads(command("ps", "--json", cwd=repo.path).stdout)["data"]
+    assert (row["verdict"], row["cpu_seconds"], row["memory_bytes"]) == ("live", None, None)
+
+
+@pytest.mark.parametrize("lives", [False, True])
+def test_psutil_is_loaded_for_live_sessions_only(
+    repo: Repo, yard: Callable[[Path], Yard], lives: bool
+) -> None:
+    """Nothing else here needs it."""
+    sessions = yard(repo.path)
+    sessions.finished("e0e0", "2d")
+    if lives:
+        sessions.live("a3f2", "5m")
+    code = (
+        "import atexit, sys; from ralph_wrap.__main__ import main; sys.argv = ['ralph-wrap', 'ps', '--all']\n"
+        "atexit.register(lambda: print('psutil' in sys.modules))\nmain()"
+    )
+    done = subprocess.run(
+        (sys.executable, "-c", code), cwd=repo.path, check=True, capture_output=True, text=True
+    )
+    assert done.stdout.splitlines()[-1] == str(lives)
+
+
 def test_ps_changes_nothing(full: Repo) -> None:
     """Neither records and locks, nor the repository."""
     before = listing(full.path)
@@ -422,7 +465,7 @@ def test_ps_outside_of_a_repository(tmp_path: Path, yard: Callable[[Path], Yard]
         "ID    VERDICT  AGENT   ITERATION  AGE  BRANCH  AHEAD  WORKSPACE\n"
         "a3f2  live     claude  0          2d   -       -      /w\n"
     )
-    assert (result.status, result.stdout.decode(), result.stderr) == (0, table, "")
+    assert (result.status, _without_usage(result.stdout), result.stderr) == (0, table, "")
     result = command("ps", "--all", cwd=empty)
     assert (result.status, result.stdout.decode(), result.stderr) == (0, HEADER_OF_ALL, "")
     assert list(empty.iterdir()) == []
@@ -441,9 +484,7 @@ def test_ps_knows_the_place_for_projects_that_cannot_be_written(repo: Repo) -> N
         "claude",
         "0",
         "2d",
-        "-",
-        "-",
-        "-",
+        *"-----",
     ]
 
 
@@ -461,7 +502,7 @@ def test_a_record_without_its_lock_is_unknown(repo: Repo, yard: Callable[[Path],
     sessions.live("a3f2", "2d")
     (sessions.home.agents / "a3f2.lock").unlink()
     shown = command("ps", cwd=repo.path).stdout.decode().splitlines()
-    assert shown[1].split(maxsplit=7)[::7] == ["a3f2", "its lock cannot be read: no such file"]
+    assert shown[1].split(maxsplit=9)[::9] == ["a3f2", "its lock cannot be read: no such file"]
 
 
 @pytest.mark.parametrize("kind", ["directory", "link"])
@@ -529,7 +570,9 @@ def test_a_session_is_live_until_it_is_killed(
             workspace = str(repo.path / ".ralph" / "worktrees" / session.directory.name)
     finally:
         end_all(tmp_path / "home")
-    assert [live[0], live[1], live[3], *live[5:]] == [
+    assert live[6].endswith("M")
+    assert orphan[5:7] == ["-", "-"]
+    assert [live[0], live[1], live[3], *live[7:]] == [
         *[agent_id, "live", "1", f"ralph/{agent_id}", "0", workspace]
     ]
-    assert [orphan[0], orphan[1], *orphan[5:]] == [agent_id, "orphan", f"ralph/{agent_id}", "0", workspace]
+    assert [orphan[0], orphan[1], *orphan[7:]] == [agent_id, "orphan", f"ralph/{agent_id}", "0", workspace]

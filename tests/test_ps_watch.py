@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from tests.support.repo import Repo
 
-HEADER = "ID  VERDICT  AGENT  ITERATION  AGE  BRANCH  AHEAD  WORKSPACE\n"
+HEADER = "ID  VERDICT  AGENT  ITERATION  AGE  CPU  MEM  BRANCH  AHEAD  WORKSPACE\n"
 CLEAR = b"\x1b[H\x1b[2J"
 
 
@@ -101,7 +101,7 @@ def _tables(terminal: Terminal) -> list[str]:
 
 
 def test_elsewhere_a_table_is_a_change(repo: Repo, home: Registry, tmp_path: Path) -> None:
-    """The first one, and one for each change; growing older is none."""
+    """The first one, and one for each change; growing older is none, nor is the use of a processor."""
     with Watched(repo.path, tmp_path / "out") as watched:
         watched.wait_for(HEADER)
         claim = _claim(home)

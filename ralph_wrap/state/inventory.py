@@ -12,7 +12,7 @@ from ralph_wrap import git
 from ralph_wrap.errors import NotFoundError, UsageError
 from ralph_wrap.state import ids, project, registry, report
 from ralph_wrap.state.registry import Record, Unreadable
-from ralph_wrap.system import liveness
+from ralph_wrap.system import liveness, process_table
 from ralph_wrap.system.liveness import Life
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from ralph_wrap.state.project import Project
     from ralph_wrap.state.registry import Registry
+    from ralph_wrap.system.liveness import Identity
 
 
 class Verdict(Enum):
@@ -50,6 +51,11 @@ class Entry(NamedTuple):
         exit_status: of ``ralph-wrap run``.
         saved: the branch that holds what was uncommitted.
         kept: why its worktree is still there.
+        cpu_seconds: as the next three of :class:`ralph_wrap.system.process_table.Usage`; ``None`` unless the
+            session is live and its processes are seen from here.
+        cpu_percent: the average since the session began.
+        memory_bytes: what its processes hold.
+        processes: how many it has.
 
     """
 
@@ -67,6 +73,10 @@ class Entry(NamedTuple):
     exit_status: int | None = None
     saved: str | None = None
     kept: str | None = None
+    cpu_seconds: float | None = None
+    cpu_percent: float | None = None
+    memory_bytes: int | None = None
+    processes: int | None = None
 
 
 class Found(NamedTuple):
@@ -221,17 +231,30 @@ def sessions(place: Project, environ: Mapping[str, str], now: datetime, *, finis
 
     """
     entries = []
+    owners = {}
     for home in project.registries(place, environ):
         for found in home.unfinished():
             entry = _entry(found, home, place, environ, now)
             # A record that is gone by now was released since it was read: it is among the finished ones.
             if home.has(found.id) and (finished or entry.verdict != Verdict.FINISHED.value):
                 entries.append(_with_end(entry, home))
+                if entry.verdict == Verdict.LIVE.value and isinstance(found, Record):
+                    owners[found.session] = found.owner
         if finished:
             entries += [
                 _with_end(_entry(found, None, place, environ, now), home) for found in home.finished()
             ]
-    return sorted(entries, key=lambda entry: (entry.session or "", entry.id))
+    return sorted(_with_usage(entries, owners), key=lambda entry: (entry.session or "", entry.id))
+
+
+def _with_usage(entries: list[Entry], owners: Mapping[str, Identity]) -> list[Entry]:
+    """Add what the sessions use whose owners are seen from here."""
+    seen = {session: owner.pid for session, owner in owners.items() if liveness.is_running(owner)}
+    used = process_table.usage(seen)
+    return [
+        entry._replace(**used[entry.session]._asdict()) if entry.session in used else entry
+        for entry in entries
+    ]
 
 
 def verdict_on(record: Record, home: Registry) -> Verdict:

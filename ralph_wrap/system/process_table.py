@@ -9,11 +9,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from psutil import Process
 
@@ -22,6 +23,7 @@ PROC = Path("/proc")
 _T = TypeVar("_T")
 _KERNEL_THREAD = 0x00200000  # PF_KTHREAD, <linux/sched.h>; proc(5): stat, field 9
 _WRITING = os.O_WRONLY | os.O_RDWR
+_SHORTEST = 0.01  # seconds that an average is taken over; the kernel counts a start in such steps
 
 
 def pids() -> list[int]:
@@ -167,6 +169,83 @@ def _is_written(info: Path) -> bool:
     # "flags: " and an octal number
     flags = next(line for line in info.read_text().splitlines() if line.startswith("flags:"))
     return bool(int(flags.split()[1], 8) & _WRITING)
+
+
+class Usage(NamedTuple):
+    """What the processes of a session use together.
+
+    Attributes:
+        processes: how many there are now.
+        cpu_seconds: processor time since the session began, that of processes that have ended included.
+        cpu_percent: the same as an average since then; 100 is one processor.
+        memory_bytes: what they hold now. On Linux, memory that several of them share counts once.
+
+    """
+
+    processes: int
+    cpu_seconds: float
+    cpu_percent: float
+    memory_bytes: int
+
+
+def usage(owners: Mapping[str, int]) -> dict[str, Usage]:
+    """Measure what sessions use: the owner, everything below it, and orphans that carry the session's id.
+
+    Arguments:
+        owners: the owner's pid for each session id.
+
+    Returns:
+        What could be measured: no session of another user, unless we are root.
+
+    """
+    marks = {f"RALPH_SESSION_ID={session}".encode(): session for session in owners}
+    carriers: dict[str, set[int]] = {session: set() for session in owners}
+    for pid in pids() if owners else ():
+        for mark in marks.keys() & set(environment(pid)):
+            carriers[marks[mark]].add(pid)
+    measured = {session: _measure(owner, carriers[session]) for session, owner in owners.items()}
+    return {session: found for session, found in measured.items() if found}
+
+
+def _measure(owner: int, carriers: set[int]) -> Usage | None:
+    import psutil  # noqa: PLC0415 -- see above
+
+    try:
+        first = psutil.Process(owner)
+        if os.geteuid() not in {0, first.uids().effective}:
+            return None
+        seconds = max(time.time() - first.create_time(), _SHORTEST)
+        members = {*descendants([owner])}
+        members |= {*descendants(carriers - members)}
+        found = [one for one in map(_cost, members) if one]
+    except psutil.Error:
+        return None
+    cpu = sum(one[0] for one in found)
+    return Usage(len(found), round(cpu, 2), round(100 * cpu / seconds, 1), sum(one[1] for one in found))
+
+
+def _cost(pid: int) -> tuple[float, int] | None:
+    """Return processor time in seconds and memory in bytes of a process; ``None`` if it has ended."""
+    import psutil  # noqa: PLC0415 -- see above
+
+    try:
+        process = psutil.Process(pid)
+        times = process.cpu_times()
+        waited_for = times.children_user + times.children_system
+        return times.user + times.system + waited_for, _memory(process)
+    except psutil.NoSuchProcess:
+        return None
+
+
+def _memory(process: Process) -> int:
+    import psutil  # noqa: PLC0415 -- see above
+
+    # The kernel adds up a process's pages for this: 9 ms a GB. A process that was root once shows no such
+    # sum to its own user (proc(5): dumpable), and other systems know none.
+    try:
+        return process.memory_full_info().pss
+    except (psutil.AccessDenied, AttributeError):
+        return process.memory_info().rss
 
 
 def _stat(pid: int) -> list[bytes]:

@@ -90,7 +90,7 @@ _SELDOM_USED = (
 )
 
 
-def become_owner(project: Path, log: Log) -> dict[str, str]:
+def become_owner(project: Path, log: Log, *later: str) -> dict[str, str]:
     """Give up root if the project is somebody else's, and return the environment to go on with.
 
     What is otherwise loaded when it is needed is loaded before: Python may stand where only root can read.
@@ -98,6 +98,7 @@ def become_owner(project: Path, log: Log) -> dict[str, str]:
     Arguments:
         project: the directory that was named.
         log: what its narration needs is loaded, too.
+        later: modules that this command alone loads afterwards.
 
     Raises:
         RalphError: the change was refused.
@@ -110,7 +111,7 @@ def become_owner(project: Path, log: Log) -> dict[str, str]:
         from ralph_wrap.worktree.loading import load_all  # noqa: PLC0415
 
         log.load()
-        for name in _SELDOM_USED:
+        for name in (*_SELDOM_USED, *later):
             import_module(name)
         load_all()
         for name in agents.NAMES:

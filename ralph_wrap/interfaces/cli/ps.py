@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 
 _CLEAR = "\x1b[H\x1b[2J"  # ECMA-48: CUP, ED
 _EVERY = 2.0  # seconds
+_UNSTEADY: dict[str, Any] = dict.fromkeys(("age", "cpu_seconds", "cpu_percent", "memory_bytes", "processes"))
+"""What always changes, so that a change of it is none."""
+_LATER = ("psutil", "ralph_wrap.system.inotify")
+"""Modules that are loaded once sessions are looked at."""
 _ENDED = ("ENDED BY", "STATUS", "SAVED", "KEPT")
 
 
@@ -34,12 +39,16 @@ def ps(
     """List the sessions of a project.
 
     AHEAD counts the commits on the branch since the session began.
+
+    CPU and MEM are what the processes of a live session use together. CPU is the average since the session
+    began, with --watch the use since the last look; 100% is one processor. MEM counts memory that processes
+    share once on Linux. Both are unknown for a session of another container or user.
     """
-    from ralph_wrap.state import inventory  # noqa: PLC0415 -- loads psutil
+    from ralph_wrap.state import inventory  # noqa: PLC0415 -- not for --help
     from ralph_wrap.state.project import find  # noqa: PLC0415
 
     with boundary("ps", json=json):
-        environ = become_owner(project, on_stderr(os.environ))
+        environ = become_owner(project, on_stderr(os.environ), *_LATER)
 
         def look() -> list[Entry]:
             return inventory.sessions(find(project, environ), environ, datetime.now(UTC), finished=every)
@@ -69,16 +78,36 @@ def _watch(look: Callable[[], list[Entry]], *, json: bool, ended: bool) -> None:
     from ralph_wrap.system.inotify import Watch  # noqa: PLC0415 -- not for one look
 
     in_place, shown = sys.stdout.isatty() and not json, None
+    spent: dict[str | None, tuple[float, float]] = {}
     with Watch(events=0) as clock:
         while True:
             entries = look()
-            ageless = [entry._replace(age=None) for entry in entries]
-            if in_place or ageless != shown:
-                shown = ageless
-                _show(entries, json=json, ended=ended, before=_CLEAR if in_place else "")
+            steady = [entry._replace(**_UNSTEADY) for entry in entries]
+            if in_place or steady != shown:
+                shown = steady
+                current = [_since(spent.get(entry.session), entry) for entry in entries]
+                _show(current, json=json, ended=ended, before=_CLEAR if in_place else "")
                 sys.stdout.flush()
+            now = time.monotonic()
+            spent = {entry.session: (now, entry.cpu_seconds) for entry in entries if entry.cpu_seconds}
             if not clock.wait(_EVERY, reader=sys.stdout.fileno()):
                 return
+
+
+def _since(before: tuple[float, float] | None, entry: Entry) -> Entry:
+    """Return a session with the processor time that it has used since the last look, not on average.
+
+    Arguments:
+        before: the time of that look, and the processor seconds of then; ``None`` if it was not seen.
+        entry: of the session.
+
+    """
+    if before is None or entry.cpu_seconds is None:
+        return entry
+    at, seconds = before
+    # Less than before is what an ended process has used that nobody waited for.
+    used = max(0.0, entry.cpu_seconds - seconds) / (time.monotonic() - at)
+    return entry._replace(cpu_percent=round(100 * used, 1))
 
 
 def table(entries: list[Entry], *, ended: bool = False, width: int | None = None) -> str:
@@ -106,12 +135,22 @@ def _age(seconds: int) -> str:
     return f"{seconds}s"
 
 
+def _size(amount: int) -> str:
+    """Return an amount of memory in powers of 1,024, as top(1) shows it."""
+    for unit, size in (("T", 1 << 40), ("G", 1 << 30)):
+        if amount >= size:
+            return f"{amount / size:.1f}{unit}"
+    return f"{amount >> 20}M"
+
+
 _CELLS: dict[str, Callable[[Entry], object]] = {
     "ID": lambda entry: entry.id,
     "VERDICT": lambda entry: entry.verdict,
     "AGENT": lambda entry: entry.agent,
     "ITERATION": lambda entry: entry.iteration,
     "AGE": lambda entry: None if entry.age is None else _age(entry.age),
+    "CPU": lambda entry: None if entry.cpu_percent is None else f"{entry.cpu_percent:.0f}%",
+    "MEM": lambda entry: None if entry.memory_bytes is None else _size(entry.memory_bytes),
     "BRANCH": lambda entry: entry.branch,
     "AHEAD": lambda entry: entry.ahead,
     "ENDED BY": lambda entry: entry.ended_by,
