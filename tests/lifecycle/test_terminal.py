@@ -182,7 +182,7 @@ def test_a_window_that_changes_its_size_is_told(repo: Repo) -> None:
         "    size = os.get_terminal_size()\n"
         "    print(f'now {size.lines} by {size.columns}', flush=True)\n"
         "signal.signal(signal.SIGWINCH, changed)\n"
-        "print('ready', flush=True)\n"
+        "os.write(1, b'ready\\n')\n"  # print() writes the end of the line by itself if it is not buffered
         "input()\n"
     )
     with Terminal(PROGRAM, "run", "-n", "1", "--", sys.executable, "-c", agent, cwd=repo.path) as terminal:
