@@ -28,11 +28,12 @@ _SHORTEST = 0.01  # seconds that an average is taken over; the kernel counts a s
 
 def pids() -> list[int]:
     """Return the pid of every process of our pid namespace."""
-    if found := [int(entry.name) for entry in PROC.glob("[0-9]*")]:
-        return found
-    import psutil  # noqa: PLC0415 -- see above
+    try:
+        return [int(name) for name in os.listdir(PROC) if name.isdigit()]  # noqa: PTH208 -- hundreds, no objects
+    except FileNotFoundError:
+        import psutil  # noqa: PLC0415 -- see above
 
-    return psutil.pids()
+        return psutil.pids()
 
 
 def children(pid: int) -> list[int]:
@@ -135,9 +136,12 @@ def name(pid: int) -> str:
         OSError: it has ended.
 
     """
-    if _is_missing():
+    try:
+        return (PROC / str(pid) / "comm").read_text(errors="replace").strip()
+    except FileNotFoundError:
+        if not _is_missing():
+            raise
         return _ask(pid, lambda process: process.name(), "")
-    return (PROC / str(pid) / "comm").read_text(errors="replace").strip()
 
 
 def places(pid: int) -> Iterator[Path]:
@@ -150,10 +154,13 @@ def places(pid: int) -> Iterator[Path]:
 
     """
     process = PROC / str(pid)
-    if _is_missing():
+    try:
+        yield (process / "cwd").readlink()
+    except FileNotFoundError:
+        if not _is_missing():  # asked only now: a look at a directory reads hundreds of processes
+            raise
         yield from _ask(pid, _places, list[Path]())
         return
-    yield (process / "cwd").readlink()
     for number in os.listdir(process / "fd"):  # noqa: PTH208 -- thousands of names: no objects are made of them
         with contextlib.suppress(OSError, IndexError, ValueError):
             target = (process / "fd" / number).readlink()
