@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
-from tests.support.preloaded import Preloaded
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+from tests.support.fork_server import ForkServer, server
 
 
 @pytest.fixture(autouse=True)
@@ -19,7 +13,6 @@ def _ended(ended: None) -> None:
 
 
 @pytest.fixture
-def program(tmp_path: Path, _ended: None) -> Iterator[Preloaded]:
+def program() -> ForkServer:
     """Return what runs the commands of a world."""
-    with Preloaded(tmp_path / "output") as loaded:
-        yield loaded
+    return server()

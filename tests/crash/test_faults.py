@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.support.preloaded import Preloaded
+    from tests.support.fork_server import ForkServer
     from tests.support.repo import Repo
     from tests.support.sessions import Result
 
@@ -37,7 +37,7 @@ def _explains(result: Result) -> bool:
 @pytest.mark.parametrize("shard", range(SHARDS))
 @pytest.mark.parametrize(("fault", "kind"), FAULTS)
 def test_a_session_that_meets_a_failing_disk_loses_nothing(
-    tmp_path: Path, home: Path, program: Preloaded, fault: str, kind: str, shard: int
+    tmp_path: Path, home: Path, program: ForkServer, fault: str, kind: str, shard: int
 ) -> None:
     """It, or the next sweep, finishes everything, or the worktree is as it was, and a reason is told."""
     reference = Reference.make(tmp_path, home, program, kind, fault)
@@ -56,7 +56,7 @@ def test_a_session_that_meets_a_failing_disk_loses_nothing(
 @pytest.mark.parametrize("shard", range(SHARDS))
 @pytest.mark.parametrize(("fault", "kind"), FAULTS)
 def test_a_sweep_that_meets_a_failing_disk_loses_nothing(
-    tmp_path: Path, home: Path, program: Preloaded, fault: str, kind: str, shard: int
+    tmp_path: Path, home: Path, program: ForkServer, fault: str, kind: str, shard: int
 ) -> None:
     """The next one finishes the rest, or the worktree is as it was, and a reason is told."""
     reference = Reference.make(tmp_path, home, program, kind, "count")

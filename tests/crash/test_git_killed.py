@@ -20,7 +20,7 @@ from tests.support.shim import deadly_filter, deadly_git
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.preloaded import Preloaded
+    from tests.support.fork_server import ForkServer
     from tests.support.sessions import Result
 
 SHARDS = 2
@@ -41,7 +41,7 @@ class Deadly(NamedTuple):
     env: dict[str, str]
 
     @classmethod
-    def make(cls, tmp_path: Path, home: Path, program: Preloaded, kind: str) -> Deadly:
+    def make(cls, tmp_path: Path, home: Path, program: ForkServer, kind: str) -> Deadly:
         """Make it."""
         driver = deadly_filter(tmp_path / "filter")
 
@@ -77,7 +77,7 @@ def _meet_in_session(deadly: Deadly, directory: Path, fault: str, number: int) -
 @pytest.mark.parametrize("shard", range(SHARDS))
 @pytest.mark.parametrize(("fault", "kind"), WHOLE)
 def test_git_killed_at_any_call_of_a_session_loses_nothing(
-    tmp_path: Path, home: Path, program: Preloaded, fault: str, kind: str, shard: int
+    tmp_path: Path, home: Path, program: ForkServer, fault: str, kind: str, shard: int
 ) -> None:
     """The session ends as it should, or says why not; the work is on its branches or in its worktree."""
     deadly = Deadly.make(tmp_path, home, program, kind)
@@ -87,7 +87,7 @@ def test_git_killed_at_any_call_of_a_session_loses_nothing(
 
 @pytest.mark.parametrize("words", MIDDLES["session"])
 def test_git_killed_in_the_middle_of_a_session_loses_nothing(
-    tmp_path: Path, home: Path, program: Preloaded, words: str
+    tmp_path: Path, home: Path, program: ForkServer, words: str
 ) -> None:
     """The same, with half a registration, half a checkout, half of the files saved."""
     deadly = Deadly.make(tmp_path, home, program, "dirty")
@@ -99,7 +99,7 @@ def test_git_killed_in_the_middle_of_a_session_loses_nothing(
 @pytest.mark.parametrize("shard", range(SHARDS))
 @pytest.mark.parametrize(("fault", "kind"), [*WHOLE, ("git-middle", "dirty")])
 def test_git_killed_at_any_call_of_a_sweep_loses_nothing(
-    tmp_path: Path, home: Path, program: Preloaded, fault: str, kind: str, shard: int
+    tmp_path: Path, home: Path, program: ForkServer, fault: str, kind: str, shard: int
 ) -> None:
     """The next sweep finishes what is left, or the worktree is as it was, and a reason is told."""
     deadly = Deadly.make(tmp_path, home, program, kind)
@@ -129,7 +129,7 @@ def test_git_killed_at_any_call_of_a_sweep_loses_nothing(
 
 @pytest.mark.parametrize("fault", ["git-before", "git-middle", "git-after"])
 def test_a_git_add_that_is_killed_is_done_again(
-    tmp_path: Path, home: Path, program: Preloaded, fault: str
+    tmp_path: Path, home: Path, program: ForkServer, fault: str
 ) -> None:
     """One process out of memory is no reason to keep a worktree."""
     deadly = Deadly.make(tmp_path, home, program, "dirty")
@@ -141,7 +141,7 @@ def test_a_git_add_that_is_killed_is_done_again(
 
 
 @pytest.mark.timeout(300)
-def test_a_half_deleted_registration_is_finished(tmp_path: Path, home: Path, program: Preloaded) -> None:
+def test_a_half_deleted_registration_is_finished(tmp_path: Path, home: Path, program: ForkServer) -> None:
     """Everything dies while ``git worktree remove`` deletes: whichever files are left, nothing else is."""
     reference = Reference.make(tmp_path, home, program, "merge", "kill")
     world = reference.fresh.copy(tmp_path / "world")
@@ -165,7 +165,7 @@ def test_a_half_deleted_registration_is_finished(tmp_path: Path, home: Path, pro
 
 
 @pytest.mark.parametrize("fault", ["git-before", "git-after", "git-middle"])
-def test_git_does_die(tmp_path: Path, home: Path, program: Preloaded, fault: str) -> None:
+def test_git_does_die(tmp_path: Path, home: Path, program: ForkServer, fault: str) -> None:
     """Negative control: whoever runs such a git sees that a signal has ended it."""
     deadly = Deadly.make(tmp_path, home, program, "dirty")
     repo = deadly.reference.fresh.repo

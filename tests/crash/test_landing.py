@@ -5,6 +5,7 @@ After it the target is where it was or where it was to go, and the next merge ha
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,13 +15,15 @@ import pytest
 from tests.crash.points import chosen
 from tests.support.landing import branch, files_of, project_with_files
 from tests.support.repo import Repo
+from tests.support.sessions import Result
 from tests.support.shim import deadly_filter, deadly_git
+from tests.support.wait import CAP
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.preloaded import Preloaded
-    from tests.support.sessions import Result
+    from tests.support.fork_server import ForkServer
+
 
 SHARDS = 2
 MINE = {"mine": b"the user's own\n", "new/mine.log": b"ignored\n"}
@@ -37,10 +40,10 @@ class Yard(NamedTuple):
     """
 
     directory: Path
-    program: Preloaded
+    program: ForkServer
 
     @classmethod
-    def make(cls, directory: Path, program: Preloaded, driver: str) -> Yard:
+    def make(cls, directory: Path, program: ForkServer, driver: str) -> Yard:
         """Make one."""
         directory.mkdir()
         repo = project_with_files(directory / "project")
@@ -77,9 +80,15 @@ class Yard(NamedTuple):
         """Land the branch, or do something else with it, and meet a fault meanwhile."""
         points = self.directory / "points"
         points.unlink(missing_ok=True)
-        return self.program.run(
-            command, "aaaa", cwd=self.repo.path, points=points, fault=fault, number=number, env=env
+        done = self.program.run(
+            command,
+            "aaaa",
+            cwd=self.repo.path,
+            environ={**os.environ, **env},
+            patience=CAP * 3,
+            fault=(points, fault, number),
         )
+        return Result(done.status, done.stdout, done.stderr.decode(errors="replace"), None)
 
     def look(self) -> dict[str, Any]:
         """Return what a user sees."""
@@ -106,7 +115,7 @@ class Reference(NamedTuple):
     points: list[str]
 
     @classmethod
-    def make(cls, tmp_path: Path, program: Preloaded, fault: str) -> Reference:
+    def make(cls, tmp_path: Path, program: ForkServer, fault: str) -> Reference:
         """Make it."""
         fresh = Yard.make(tmp_path / "fresh", program, deadly_filter(tmp_path / "filter"))
         ended = fresh.copy(tmp_path / "ended")
@@ -139,7 +148,7 @@ class Reference(NamedTuple):
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_a_merge_killed_at_any_point_is_undone_or_done(
-    tmp_path: Path, program: Preloaded, shard: int
+    tmp_path: Path, program: ForkServer, shard: int
 ) -> None:
     """Not even git's own locks are left behind."""
     reference = Reference.make(tmp_path, program, "kill")
@@ -154,7 +163,7 @@ def test_a_merge_killed_at_any_point_is_undone_or_done(
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("fault", ["git-before", "git-after"])
-def test_git_killed_at_any_call_of_a_merge(tmp_path: Path, program: Preloaded, fault: str) -> None:
+def test_git_killed_at_any_call_of_a_merge(tmp_path: Path, program: ForkServer, fault: str) -> None:
     """The merge goes on or says why it cannot; the next one does it."""
     reference = Reference.make(tmp_path, program, fault)
     env = {"PATH": deadly_git(tmp_path / "bin")}
@@ -172,7 +181,7 @@ def test_git_killed_at_any_call_of_a_merge(tmp_path: Path, program: Preloaded, f
         reference.check(yard, at)
 
 
-def test_git_killed_in_the_middle_of_a_checkout(tmp_path: Path, program: Preloaded) -> None:
+def test_git_killed_in_the_middle_of_a_checkout(tmp_path: Path, program: ForkServer) -> None:
     """Some files are there, others are gone, the index is the old one: all of it goes back at once."""
     reference = Reference.make(tmp_path, program, "git-before")
     env = {"PATH": deadly_git(tmp_path / "bin")}
@@ -187,7 +196,7 @@ def test_git_killed_in_the_middle_of_a_checkout(tmp_path: Path, program: Preload
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("fault", ["ENOSPC"])
 def test_what_cannot_be_written_is_told_and_nothing_moves(
-    tmp_path: Path, program: Preloaded, fault: str
+    tmp_path: Path, program: ForkServer, fault: str
 ) -> None:
     """At whatever file of ours that is."""
     reference = Reference.make(tmp_path, program, fault)
@@ -201,7 +210,7 @@ def test_what_cannot_be_written_is_told_and_nothing_moves(
         reference.check(yard, at)
 
 
-def test_a_killed_merge_leaves_something(tmp_path: Path, program: Preloaded) -> None:
+def test_a_killed_merge_leaves_something(tmp_path: Path, program: ForkServer) -> None:
     """Negative control: before the next merge, the proof fails."""
     reference = Reference.make(tmp_path, program, "kill")
     number = next(place for place, name in enumerate(reference.points, 1) if " update-ref -m " in name)
@@ -211,7 +220,7 @@ def test_a_killed_merge_leaves_something(tmp_path: Path, program: Preloaded) -> 
     assert yard.remains() != []
 
 
-def _killed_before_the_branch_moves(tmp_path: Path, program: Preloaded) -> tuple[Reference, Yard]:
+def _killed_before_the_branch_moves(tmp_path: Path, program: ForkServer) -> tuple[Reference, Yard]:
     """Return a yard in which files and index are as they were to be, and the branch is not."""
     reference = Reference.make(tmp_path, program, "kill")
     number = next(place for place, name in enumerate(reference.points, 1) if " update-ref -m " in name)
@@ -220,7 +229,7 @@ def _killed_before_the_branch_moves(tmp_path: Path, program: Preloaded) -> tuple
     return reference, yard
 
 
-def test_who_works_on_what_a_killed_merge_has_left_keeps_it(tmp_path: Path, program: Preloaded) -> None:
+def test_who_works_on_what_a_killed_merge_has_left_keeps_it(tmp_path: Path, program: ForkServer) -> None:
     """Nothing goes back then, and it is told; it stands there uncommitted, so nothing lands either."""
     _, yard = _killed_before_the_branch_moves(tmp_path, program)
     yard.repo.write("file.txt", "mine, since then\n")
@@ -230,7 +239,7 @@ def test_who_works_on_what_a_killed_merge_has_left_keeps_it(tmp_path: Path, prog
     assert "was changed meanwhile, and these files stay: file.txt" in second.stderr
 
 
-def test_who_commits_what_a_killed_merge_has_left_has_it(tmp_path: Path, program: Preloaded) -> None:
+def test_who_commits_what_a_killed_merge_has_left_has_it(tmp_path: Path, program: ForkServer) -> None:
     """The branch has moved: nothing goes back under it."""
     reference, yard = _killed_before_the_branch_moves(tmp_path, program)
     yard.repo.git("commit", "-q", "-m", "by hand")
@@ -240,7 +249,7 @@ def test_who_commits_what_a_killed_merge_has_left_has_it(tmp_path: Path, program
     assert yard.remains() == []
 
 
-def test_an_apply_killed_at_any_point_is_done_by_the_next(tmp_path: Path, program: Preloaded) -> None:
+def test_an_apply_killed_at_any_point_is_done_by_the_next(tmp_path: Path, program: ForkServer) -> None:
     """Files that have changed already are as they should be; nothing is staged, and nothing left."""
     fresh = Yard.make(tmp_path / "fresh", program, deadly_filter(tmp_path / "filter"))
     saved: dict[str, str | None] = {"file.txt": "one\nA\n", "saved": "new\n", "run.sh": None}

@@ -13,13 +13,13 @@ from tests.crash.world import WORK, World
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.preloaded import Preloaded
+    from tests.support.fork_server import ForkServer
 
 SHARDS = 8
 """Tests that share the points of one kind of work, so that several cores do."""
 
 
-def _reference(tmp_path: Path, home: Path, program: Preloaded, kind: str) -> tuple[World, World, list[str]]:
+def _reference(tmp_path: Path, home: Path, program: ForkServer, kind: str) -> tuple[World, World, list[str]]:
     """Return a fresh world, one in which a session has ended well, and the points of that session."""
     fresh = World.make(tmp_path / "fresh", home, program, kind)
     ended = fresh.copy(tmp_path / "ended")
@@ -31,7 +31,7 @@ def _reference(tmp_path: Path, home: Path, program: Preloaded, kind: str) -> tup
 @pytest.mark.parametrize("shard", range(SHARDS))
 @pytest.mark.parametrize("kind", WORK)
 def test_a_session_killed_at_any_point_loses_nothing(
-    tmp_path: Path, home: Path, program: Preloaded, kind: str, shard: int
+    tmp_path: Path, home: Path, program: ForkServer, kind: str, shard: int
 ) -> None:
     """What it had done is on its branches, byte for byte as at its own end; nothing else is left of it."""
     fresh, ended, points = _reference(tmp_path, home, program, kind)
@@ -53,7 +53,7 @@ def test_a_session_killed_at_any_point_loses_nothing(
 
 
 @pytest.mark.parametrize("kind", WORK)
-def test_the_matrix_has_enough_points(tmp_path: Path, home: Path, program: Preloaded, kind: str) -> None:
+def test_the_matrix_has_enough_points(tmp_path: Path, home: Path, program: ForkServer, kind: str) -> None:
     """At least 150 in all, and each git command and each event is among them."""
     _, _, points = _reference(tmp_path, home, program, kind)
     assert len(points) * len(WORK) >= 150

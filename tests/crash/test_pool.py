@@ -16,13 +16,13 @@ from tests.support.wait import eventually
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.preloaded import Preloaded
+    from tests.support.fork_server import ForkServer
 
 SHARDS = 4
 SIZE = 2
 
 
-def _world(tmp_path: Path, home: Path, program: Preloaded) -> World:
+def _world(tmp_path: Path, home: Path, program: ForkServer) -> World:
     """Return a world with a pool that is filled, at a commit that is not the newest any more."""
     world = World.make(tmp_path / "fresh", home, program, "dirty")
     repo = world.repo
@@ -65,7 +65,7 @@ def _check_pool(world: World, at: str) -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_a_session_with_a_pool_killed_at_any_point_loses_nothing(
-    tmp_path: Path, home: Path, program: Preloaded, shard: int
+    tmp_path: Path, home: Path, program: ForkServer, shard: int
 ) -> None:
     """As without one; and the pool shows nothing of it."""
     fresh = _world(tmp_path, home, program)
@@ -91,7 +91,7 @@ def test_a_session_with_a_pool_killed_at_any_point_loses_nothing(
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_a_pool_whose_filling_was_killed_at_any_point_is_filled(
-    tmp_path: Path, home: Path, program: Preloaded, shard: int
+    tmp_path: Path, home: Path, program: ForkServer, shard: int
 ) -> None:
     """And the next session runs in the meantime."""
     fresh = _world(tmp_path, home, program)
@@ -119,7 +119,7 @@ def test_a_pool_whose_filling_was_killed_at_any_point_is_filled(
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_a_pool_whose_emptying_was_killed_at_any_point_is_emptied(
-    tmp_path: Path, home: Path, program: Preloaded, shard: int
+    tmp_path: Path, home: Path, program: ForkServer, shard: int
 ) -> None:
     """What was on its way out is back in the pool, or gone."""
     fresh = _world(tmp_path, home, program)
@@ -141,7 +141,7 @@ def test_a_pool_whose_emptying_was_killed_at_any_point_is_emptied(
 
 
 def test_the_matrix_meets_a_worktree_that_is_half_taken(
-    tmp_path: Path, home: Path, program: Preloaded
+    tmp_path: Path, home: Path, program: ForkServer
 ) -> None:
     """Negative control: killed right behind the rename, the worktree is neither in the pool nor usable."""
     world = _world(tmp_path, home, program)

@@ -13,7 +13,7 @@ from tests.crash.world import WORK, World
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.preloaded import Preloaded
+    from tests.support.fork_server import ForkServer
 
 FIRST_ONLY = '[ "$RALPH_ITERATION" = 1 ] || exit 0\n'
 SNAPSHOT = "refs/ralph/snapshots/ID/1"
@@ -22,7 +22,7 @@ SNAPSHOT = "refs/ralph/snapshots/ID/1"
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", WORK)
 def test_a_session_killed_at_a_snapshot_loses_nothing(
-    tmp_path: Path, home: Path, program: Preloaded, kind: str
+    tmp_path: Path, home: Path, program: ForkServer, kind: str
 ) -> None:
     """The snapshot is there in full or not at all, and everything else as if there had been none."""
     fresh = World.make(tmp_path / "fresh", home, program, kind)

@@ -15,7 +15,7 @@ from tests.support.submodules import ALLOWED, SUB, make_project
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.preloaded import Preloaded
+    from tests.support.fork_server import ForkServer
 
 SHARDS = 4
 _EACH = 11  # one point takes two seconds, and most are those of a session like any other
@@ -35,7 +35,7 @@ cd ../..
 """
 
 
-def _make(directory: Path, home: Path, program: Preloaded) -> World:
+def _make(directory: Path, home: Path, program: ForkServer) -> World:
     world = World.make(directory, home, program, "merge")
     make_project(directory / "world")
     world.repo.git(*ALLOWED, "submodule", "--quiet", "add", directory / "world" / "upstream", SUB)
@@ -63,7 +63,7 @@ def _work(world: World) -> dict[str, object]:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_a_session_killed_at_any_point_loses_nothing_of_its_submodules(
-    tmp_path: Path, home: Path, program: Preloaded, shard: int
+    tmp_path: Path, home: Path, program: ForkServer, shard: int
 ) -> None:
     """Byte for byte as at its own end; nothing else is left of it."""
     fresh = _make(tmp_path / "fresh", home, program)

@@ -13,7 +13,7 @@ from tests.crash.world import World
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.preloaded import Preloaded
+    from tests.support.fork_server import ForkServer
 
 # Where the session dies: (kind of work, the point before which comes the one, how many points after it).
 MOMENTS = {
@@ -40,7 +40,7 @@ def moment_of(points: list[str], moment: str) -> int:
 @pytest.mark.parametrize("shard", range(SHARDS))
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_a_sweep_killed_at_any_point_leaves_the_rest_to_the_next_one(
-    tmp_path: Path, home: Path, program: Preloaded, moment: str, shard: int
+    tmp_path: Path, home: Path, program: ForkServer, moment: str, shard: int
 ) -> None:
     """After the second sweep, work and remains are what the session's own end would have left."""
     fresh = World.make(tmp_path / "fresh", home, program, MOMENTS[moment][0])
@@ -67,7 +67,7 @@ def test_a_sweep_killed_at_any_point_leaves_the_rest_to_the_next_one(
 
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_each_moment_leaves_something_to_sweep(
-    tmp_path: Path, home: Path, program: Preloaded, moment: str
+    tmp_path: Path, home: Path, program: ForkServer, moment: str
 ) -> None:
     """Negative control: before any sweep, the proof fails."""
     world = World.make(tmp_path / "world", home, program, MOMENTS[moment][0])

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tests.support.listing import listing
 from tests.support.processes import is_deleting, left
 from tests.support.repo import Repo, make_repo
+from tests.support.sessions import Result
 from tests.support.trees import on_disk
-from tests.support.wait import eventually
+from tests.support.wait import CAP, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from tests.support.preloaded import Preloaded
-    from tests.support.sessions import Result
+    from tests.support.fork_server import ForkServer
     from tests.support.trees import Listing
 
 LEAVING = ".leaving"
@@ -71,10 +71,10 @@ class World(NamedTuple):
 
     directory: Path
     home: Path
-    program: Preloaded
+    program: ForkServer
 
     @classmethod
-    def make(cls, directory: Path, home: Path, program: Preloaded, kind: str) -> World:
+    def make(cls, directory: Path, home: Path, program: ForkServer, kind: str) -> World:
         """Make a world in a new directory."""
         directory.mkdir()
         repo = make_repo(directory / "project")
@@ -146,9 +146,14 @@ class World(NamedTuple):
     ) -> Result:
         """Run a command of ralph-wrap that meets a fault at a point."""
         self.points.unlink(missing_ok=True)
-        return self.program.run(
-            *arguments, cwd=self.repo.path, points=self.points, fault=fault, number=number, env=env
+        done = self.program.run(
+            *arguments,
+            cwd=self.repo.path,
+            environ={**os.environ, **(env or {})},
+            patience=CAP * 3,
+            fault=(self.points, fault, number),
         )
+        return Result(done.status, done.stdout, done.stderr.decode(errors="replace"), None)
 
     def run(self, fault: str = "count", number: int = 0, env: Mapping[str, str] | None = None) -> Result:
         """Run a session of the agent that meets a fault at a point."""
@@ -243,7 +248,7 @@ class World(NamedTuple):
             "strangers": self.strangers()
             if self.strangers() != (self.directory / "strangers").read_text()
             else "",
-            "processes": {pid: words for pid, words in left(self.home).items() if pid != self.program.pid},
+            "processes": left(self.home),
         }
         return {name: there for name, there in found.items() if there}
 
@@ -281,7 +286,7 @@ class Reference(NamedTuple):
         cls,
         directory: Path,
         home: Path,
-        program: Preloaded,
+        program: ForkServer,
         kind: str,
         fault: str,
         prepare: Callable[[World], None] = lambda _: None,

@@ -9,8 +9,9 @@ Usage: ``faulty.py FILE FAULT N ARGUMENT…`` or ``faulty.py serve``. Each point
 N the process is killed (``kill``), the operation fails (``ENOSPC``, ``EIO``, …), git is told what to meet by
 its environment (``git-…``, see ``shim.deadly_git``), or nothing happens (``count``).
 
-``serve`` loads the program once and forks for each command, which saves four fifths of the time that a short
-command takes. It reads one JSON object a line (cwd, env, output, fault, arguments) and answers the status.
+``serve`` loads the program once and forks for each command, see ``fork_server.py``. Its stdin is a socket.
+Each packet is a JSON object (arguments, cwd, environ, fault) with three pipes: stdout, stderr, and one for
+pid and status.
 """
 
 from __future__ import annotations
@@ -22,14 +23,18 @@ import gc
 import json
 import os
 import signal
+import socket
 import stat
 import sys
+import time
 from contextlib import suppress
 from importlib import import_module
+from pkgutil import walk_packages
 from typing import Any, NoReturn
 
 import typer.main
 
+import ralph_wrap
 from ralph_wrap.__main__ import main
 from ralph_wrap.system import process
 from ralph_wrap.system.log import Log
@@ -38,14 +43,9 @@ _CHANGES = {
     *("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate"),
     *("os.chmod", "os.chown", "os.utime", "fcntl.flock", "subprocess.Popen", "shutil.rmtree"),
 }
-_PRELOADED = (
-    "ralph_wrap.interfaces.cli.start",
-    "ralph_wrap.loop",
-    "ralph_wrap.system.output_relay",
-    "ralph_wrap.commands.sweep",
-    "hashlib",
-)
+_NOT_FORKED = ("ralph_wrap.__main__", "ralph_wrap.interfaces.mcp", "ralph_wrap.interfaces.web")
 _WARMING = (("sweep", "--dry-run"), ("run", "--no-such-option"))  # change nothing, and load what others load
+_LARGEST = 1 << 18  # bytes of a request
 _write, _fsync = os.write, os.fsync
 
 
@@ -135,24 +135,50 @@ def inject(points: Points) -> None:
     sys.addaudithook(points.audit)
 
 
-def _serve() -> list[str]:
-    """Fork for each command; return, in the fork, what it is to be run with."""
-    for name in _PRELOADED:
-        import_module(name)
+def _serve() -> None:
+    """Fork twice for each command: the first fork tells pid and status of the second, the command."""
+    for module in walk_packages(ralph_wrap.__path__, "ralph_wrap."):
+        if not module.name.startswith(_NOT_FORKED):
+            import_module(module.name)
     _warm_up()
     gc.freeze()  # or each fork copies what it only looks through
-    while line := sys.stdin.buffer.readline():
-        asked = json.loads(line)
-        if child := os.fork():
-            print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)  # noqa: T201
-            continue
-        for number, name in enumerate((os.devnull, f"{asked['output']}.1", f"{asked['output']}.2")):
-            os.dup2(os.open(name, os.O_RDWR if not number else os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
-        os.chdir(asked["cwd"])
-        os.environ.clear()
-        os.environ.update(asked["env"])
-        return [*asked["fault"], *asked["arguments"]]
-    os._exit(0)
+    with socket.socket(fileno=0) as connection:
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nothing waits for a first fork
+        while received := socket.recv_fds(connection, _LARGEST, 3):
+            request, descriptors, *_ = received
+            if not request:
+                os._exit(0)
+            if not os.fork():
+                break
+            for descriptor in descriptors:
+                os.close(descriptor)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    stdout, stderr, told = descriptors
+    if child := os.fork():
+        os.close(stdout)
+        os.close(stderr)
+        os.write(told, b"%d\n" % child)
+        os.write(told, b"%d\n" % os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        os._exit(0)
+    _become(json.loads(request), stdout, stderr)
+    os.close(told)
+
+
+def _become(asked: dict[str, Any], stdout: int, stderr: int) -> None:
+    """Have what a started command would have."""
+    assert os.open(os.devnull, os.O_RDONLY) == 0  # the connection was there
+    os.set_inheritable(0, True)
+    for descriptor, number in ((stdout, 1), (stderr, 2)):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    os.chdir(asked["cwd"])
+    os.environ.clear()
+    os.environ.update(asked["environ"])
+    time.tzset()
+    sys.argv = ["ralph-wrap", *asked["arguments"]]
+    if asked["fault"]:
+        points, fault, number = asked["fault"]
+        inject(Points(points, fault, int(number)))
 
 
 def _warm_up() -> None:
@@ -170,12 +196,6 @@ def _warm_up() -> None:
         os.close(descriptor)
 
 
-def _main(where: str, fault: str, number: str, *arguments: str) -> None:
-    sys.argv = ["ralph-wrap", *arguments]
-    inject(Points(where, fault, int(number)))
-    main()
-
-
 def _end(how: SystemExit) -> NoReturn:
     """End a fork as the interpreter would, but for taking everything apart, which is half of the time."""
     atexit._run_exitfuncs()  # noqa: SLF001
@@ -185,9 +205,13 @@ def _end(how: SystemExit) -> NoReturn:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["serve"]:
-        try:
-            _main(*_serve())
-        except SystemExit as how:
-            _end(how)
-    _main(*sys.argv[1:])
+    if sys.argv[1:] != ["serve"]:
+        where, what, at, *words = sys.argv[1:]
+        sys.argv = ["ralph-wrap", *words]
+        inject(Points(where, what, int(at)))
+        main()
+    _serve()
+    try:
+        main()
+    except SystemExit as how:
+        _end(how)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
+from tests.support.fork_server import server
 from tests.support.wait import CAP, eventually
 
 if TYPE_CHECKING:
@@ -160,24 +161,47 @@ class Session:
         )
 
 
-def run(project: Path, *arguments: str | os.PathLike[str], **options: Any) -> Result:
+def run(
+    project: Path,
+    *arguments: str | os.PathLike[str],
+    env: Mapping[str, str] | None = None,
+    state: Path | None = None,
+    **options: Any,
+) -> Result:
     """Run a session to its end."""
-    with Session(project, *arguments, **options) as session:
-        return session.finish()
+    words, environ = _line("run", *arguments), {**os.environ, **(env or {})}
+    if {*options} - {"cwd"} or not server().can_run(words, environ):
+        with Session(project, *arguments, env=env, state=state, **options) as session:
+            return session.finish()
+    state = state or project / ".ralph" / "run"
+    before = set(state.glob("sessions/*"))
+    cwd = options.get("cwd") or project
+    pid, status, stdout, stderr = server().run(*words, cwd=cwd, environ=environ, patience=CAP * 3)
+    mine = [path for path in set(state.glob("sessions/*")) - before if _pid_of(path) == pid]
+    return Result(status, stdout, stderr.decode(errors="replace"), mine[0] if mine else None)
 
 
 def command(*arguments: str | os.PathLike[str], cwd: Path, env: Mapping[str, str] | None = None) -> Result:
     """Run any other command of the program to its end."""
-    done = subprocess.run(
-        (PROGRAM, *arguments),
-        cwd=cwd,
-        env={**os.environ, **(env or {})},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=False,
-        timeout=CAP,
-    )
-    return Result(done.returncode, done.stdout, done.stderr.decode(errors="replace"), None)
+    words, environ = _line(*arguments), {**os.environ, **(env or {})}
+    if server().can_run(words, environ):
+        _, status, stdout, stderr = server().run(*words, cwd=cwd, environ=environ, patience=CAP)
+    else:
+        done = subprocess.run(
+            (PROGRAM, *words),
+            cwd=cwd,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=CAP,
+        )
+        status, stdout, stderr = done.returncode, done.stdout, done.stderr
+    return Result(status, stdout, stderr.decode(errors="replace"), None)
+
+
+def _line(*arguments: str | os.PathLike[str]) -> list[str]:
+    return [os.fsdecode(argument) for argument in arguments]
 
 
 def assert_ended_by(result: Result, number: int, ended_by: str = "signal") -> None:
