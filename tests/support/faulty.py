@@ -143,16 +143,17 @@ def _serve() -> None:
     _warm_up()
     gc.freeze()  # or each fork copies what it only looks through
     with socket.socket(fileno=0) as connection:
-        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nothing waits for a first fork
-        while received := socket.recv_fds(connection, _LARGEST, 3):
-            request, descriptors, *_ = received
+        while True:
+            request, descriptors, *_ = socket.recv_fds(connection, _LARGEST, 3)
+            with suppress(ChildProcessError):
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
             if not request:
                 os._exit(0)
             if not os.fork():
                 break
             for descriptor in descriptors:
                 os.close(descriptor)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     stdout, stderr, told = descriptors
     if child := os.fork():
         os.close(stdout)
