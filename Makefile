@@ -1,11 +1,15 @@
 # Every target makes the virtual environment that it needs.
-.PHONY: test lint demo bench
+.PHONY: test check lint demo bench
 .DEFAULT_GOAL := test
 
 BIN := .venv/bin
 
 test: lint
 	$(BIN)/pytest --numprocesses=3
+
+# What a person runs while working: neither containers, browsers and real agents, nor the crash matrices.
+check: lint
+	$(BIN)/pytest --numprocesses=3 -m 'not slow and not crash'
 
 lint: .venv/installed
 	$(BIN)/ruff check .

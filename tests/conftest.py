@@ -16,6 +16,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
+SLOW = {("agents", "program"), ("web", "chromium")}
+"""Folder and fixture of a real agent and of a browser."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what its folder or its fixture makes slow, before ``-m`` selects."""
+    for item in items:
+        folder = item.path.parent.name
+        if folder == "crash":
+            item.add_marker(pytest.mark.crash)
+        if isinstance(item, pytest.Function) and any((folder, name) in SLOW for name in item.fixturenames):
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(autouse=True)
 def _sealed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Give the test a HOME, a git configuration, an identity, and a directory that is no project."""

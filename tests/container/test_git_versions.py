@@ -14,7 +14,7 @@ from tests.container import debian_git
 from tests.container.base_image import BaseImageError
 from tests.support.repo import Repo
 
-pytestmark = pytest.mark.container
+pytestmark = pytest.mark.slow
 
 SUITES = ("bullseye", "bookworm", "trixie", "sid")
 """Git 2.30, 2.39, 2.47, and the newest that Debian has."""
