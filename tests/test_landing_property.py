@@ -6,6 +6,7 @@ import os
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
@@ -70,6 +71,7 @@ def _files(repo: Repo) -> Listing:
     return {path: entry for path, entry in on_disk(repo.path).items() if not path.startswith(b".ralph/")}
 
 
+@pytest.mark.slow
 @_SETTINGS
 @given(base=_LISTINGS, theirs=_LISTINGS, ours=_LISTINGS, unknown=_LISTINGS, how=st.sampled_from([*How]))
 def test_it_lands_or_nothing_moves(
@@ -100,6 +102,7 @@ def test_it_lands_or_nothing_moves(
         assert how is How.REBASE or repo.git("rev-parse", "HEAD^{tree}") == merged
 
 
+@pytest.mark.slow
 @_SETTINGS
 @given(base=_LISTINGS, saved=_LISTINGS, ours=_LISTINGS, unknown=_LISTINGS)
 def test_it_is_applied_or_nothing_changes(

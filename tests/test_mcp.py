@@ -246,6 +246,7 @@ def _session(repo: Repo) -> str:
     return str(json.loads(mark.read_text())["session"])
 
 
+@pytest.mark.slow
 def test_two_servers_do_not_see_each_others_worktrees(repo: Repo) -> None:
     """Each is a session of its own, unless it is told which one it belongs to."""
     with serving(repo.path) as one, serving(repo.path) as other:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -35,6 +36,7 @@ def _without_clashes(listing: Listing) -> Listing:
 _LISTINGS = st.dictionaries(_PATHS, st.one_of(_FILES, _FILES, _LINKS), max_size=8).map(_without_clashes)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(base=_LISTINGS, index=_LISTINGS, disk=_LISTINGS)
 def test_restoring_gives_back_the_exact_tree(base: Listing, index: Listing, disk: Listing) -> None:

@@ -123,6 +123,7 @@ def test_nothing_is_loaded_for_what_few_sessions_do(project: Project) -> None:
     assert (repo.path / "more").read_text() == "more\n"
 
 
+@pytest.mark.slow
 def test_no_other_command_loads_anything_after_the_change(project: Project) -> None:
     """Each of them once, where it has something to do."""
     project.repo.write(".ralph/config.toml", "[agents.codex]\noutput = 'text'\n")

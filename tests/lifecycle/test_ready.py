@@ -419,6 +419,7 @@ def test_a_port_is_one_that_can_be_used(repo: Repo) -> None:
     assert ports == {*range(20_000, 60_000, 10)}
 
 
+@pytest.mark.slow
 def test_two_ids_never_share_a_port() -> None:
     """Whichever of the two was first, and whether or not it has ended in between."""
     by_port = defaultdict(list)
