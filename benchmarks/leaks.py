@@ -11,7 +11,7 @@ from scenarios import Verdict, in_turns, make_repository
 
 from ralph_wrap.git import Git
 from ralph_wrap.system.log import Log
-from ralph_wrap.worktree.leaks.monitor import Lookout
+from ralph_wrap.worktree.leaks.monitor import LeakMonitor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +32,7 @@ def measure(directory: Path, files: int | None, repeat: int | None) -> Iterator[
     time.sleep(_RACY)
     repository.git("status", "--short")
     with (directory / "narrated").open("wb") as narrated:
-        lookout = Lookout(
+        lookout = LeakMonitor(
             Git(root, dict(repository.environ)),
             root=root,
             common_dir=root / ".git",

@@ -86,7 +86,7 @@ def make_reviewed(directory: Path, files: int) -> Repository:
 
 def _asked(repository: Repository) -> list[tuple[Sequence[str], bytes]]:
     """Return the bare git commands, and what they read: what ours asks, as it is seen from inside."""
-    place = project.find(repository.path, repository.environ)
+    place = project.find_project(repository.path, repository.environ)
     where = place.git(repository.environ)
     main = branches.main_branch(place, where, None)
     found = branches.read(place, repository.environ)

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
-    from ralph_wrap.system.signals import Signals
+    from ralph_wrap.system.signals import SignalHandlers
 
 
 def main() -> NoReturn:
@@ -15,11 +15,11 @@ def main() -> NoReturn:
     _fill_standard_descriptors()
     if sys.argv[1:2] == ["init"]:
         _be_init()
-    from ralph_wrap.system.signals import Signals  # noqa: PLC0415 -- init has its own, and stays small
+    from ralph_wrap.system.signals import SignalHandlers  # noqa: PLC0415 -- init has its own, and stays small
 
     if sys.argv[1:2] == ["run"]:
         # A signal that comes during the slow imports must end the session like any later signal.
-        with Signals() as signals:
+        with SignalHandlers() as signals:
             _run(signals)
     _run(None)
 
@@ -45,7 +45,7 @@ def _be_init() -> None:
         sys.exit(init.run(options))
 
 
-def _run(signals: Signals | None) -> NoReturn:
+def _run(signals: SignalHandlers | None) -> NoReturn:
     from ralph_wrap.interfaces.cli import main as run_command_line  # noqa: PLC0415 -- see above
 
     run_command_line(signals)

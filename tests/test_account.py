@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ralph_wrap.loop.usage_limit import Account
+from ralph_wrap.loop.usage_limit import AgentAccount
 
 NOW = 1_800_000_000.0
 DAY = 86400.0
@@ -21,11 +21,11 @@ def limits(tmp_path: Path) -> Path:
     return tmp_path / "limits"
 
 
-def _account(limits: Path, agent: str = "claude", **environ: str) -> Account:
-    return Account(limits, agent, {**ENVIRON, **environ})
+def _account(limits: Path, agent: str = "claude", **environ: str) -> AgentAccount:
+    return AgentAccount(limits, agent, {**ENVIRON, **environ})
 
 
-def _share(limits: Path, until: float = NOW + 60) -> Account:
+def _share(limits: Path, until: float = NOW + 60) -> AgentAccount:
     account = _account(limits)
     account.refuse(until, NOW)
     return account

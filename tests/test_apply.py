@@ -20,7 +20,7 @@ from tests.support.sessions import command, run
 from tests.support.shim import shim_git
 
 if TYPE_CHECKING:
-    from ralph_wrap.commands.apply import Applied
+    from ralph_wrap.commands.apply import AppliedChanges
     from ralph_wrap.system.log import Log
 
 WORK = {"file.txt": "one\nsaved\n", "new/a": "new\n", "gone": None}
@@ -35,10 +35,10 @@ def repo(tmp_path: Path) -> Repo:
     return made
 
 
-def apply(repo: Repo, told: Log, name: str = "aaaa", top: Path | None = None, **env: str) -> Applied:
+def apply(repo: Repo, told: Log, name: str = "aaaa", top: Path | None = None, **env: str) -> AppliedChanges:
     """Put saved work into a checkout, as the command line does."""
     environ = {**os.environ, **env}
-    place = project.find(repo.path, environ)
+    place = project.find_project(repo.path, environ)
     one = branches.named(branches.read(place, environ), name)
     return applying.apply(place, environ, one, top=top or place.root, told=told)
 
@@ -63,7 +63,9 @@ def test_saved_work_comes_to_the_disk_and_nothing_is_staged(repo: Repo, told: Lo
     before = state(repo)
     wip = "ralph/aaaa-wip"
     there = os.fspath(repo.path)
-    assert apply(repo, told) == applying.Applied("aaaa", wip, there, ("file.txt", "gone", "new/a"), (), ())
+    assert apply(repo, told) == applying.AppliedChanges(
+        "aaaa", wip, there, ("file.txt", "gone", "new/a"), (), ()
+    )
     assert status(repo) == " M file.txt\n D gone\n?? new/a"
     assert ((repo.path / "file.txt").read_text(), (repo.path / "new/a").read_text()) == (
         "one\nsaved\n",

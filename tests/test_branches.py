@@ -15,7 +15,7 @@ from ralph_wrap.branches.positions import positions
 from ralph_wrap.errors import NotARepositoryError, NotFoundError
 from ralph_wrap.git.compare import facts_of
 from ralph_wrap.state import project
-from ralph_wrap.state.registry import Record, Registry
+from ralph_wrap.state.registry import Registry, SessionRecord
 from ralph_wrap.system import files, liveness
 from tests.support.grown import Grown, grow_all, record
 from tests.support.repo import Repo, make_repo
@@ -23,15 +23,15 @@ from tests.support.repo import Repo, make_repo
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ralph_wrap.branches import Branch, Main
+    from ralph_wrap.branches import Branch, MainBranch
 
 
 def _read(repo: Repo) -> list[Branch]:
-    return branches.read(project.find(repo.path, os.environ), os.environ)
+    return branches.read(project.find_project(repo.path, os.environ), os.environ)
 
 
-def _main(repo: Repo, configured: str | None = None) -> Main:
-    place = project.find(repo.path, os.environ)
+def _main(repo: Repo, configured: str | None = None) -> MainBranch:
+    place = project.find_project(repo.path, os.environ)
     return branches.main_branch(place, place.git(os.environ), configured)
 
 
@@ -159,7 +159,7 @@ def test_a_branch_of_a_live_session_is_live(repo: Repo) -> None:
     repo.git("branch", "ralph/foo")
     lock = files.try_lock(home.agents / "a3f2.lock")
     assert lock is not None
-    live = Record(
+    live = SessionRecord(
         id="a3f2",
         session="20260102T030405Z-a3f2",
         **liveness.myself()._asdict(),
@@ -190,7 +190,7 @@ def test_an_unreadable_record_makes_its_branch_unknown(repo: Repo) -> None:
 def test_without_a_repository_there_are_no_branches(tmp_path: Path) -> None:
     """And that is said."""
     with pytest.raises(NotARepositoryError):
-        branches.read(project.find(tmp_path, os.environ), os.environ)
+        branches.read(project.find_project(tmp_path, os.environ), os.environ)
 
 
 # Names
@@ -230,7 +230,7 @@ def test_the_main_branch_is_the_one_that_is_checked_out(repo: Repo) -> None:
     """In the main checkout, whatever a linked one has."""
     repo.git("checkout", "--quiet", "-b", "trunk")
     repo.git("worktree", "add", "--quiet", "-b", "other", "../other")
-    place = project.find(repo.path.parent / "other", os.environ)
+    place = project.find_project(repo.path.parent / "other", os.environ)
     assert branches.main_branch(place, place.git(os.environ), None).name == "trunk"
 
 
@@ -238,8 +238,10 @@ def test_a_configured_main_branch_comes_first(repo: Repo) -> None:
     """A remote one, too."""
     repo.git("branch", "release")
     repo.git("update-ref", "refs/remotes/origin/next", "HEAD")
-    assert _main(repo, "release") == branches.Main("release", repo.head, "refs/heads/release")
-    assert _main(repo, "origin/next") == branches.Main("origin/next", repo.head, "refs/remotes/origin/next")
+    assert _main(repo, "release") == branches.MainBranch("release", repo.head, "refs/heads/release")
+    assert _main(repo, "origin/next") == branches.MainBranch(
+        "origin/next", repo.head, "refs/remotes/origin/next"
+    )
 
 
 def test_a_configured_main_branch_that_is_not_there_is_an_error(repo: Repo) -> None:
@@ -310,7 +312,7 @@ def test_positions_are_what_git_says(repo: Repo, seed: int) -> None:
         commits.append(Grown(random.choice(names[seed % 2 :]), [] if own_root else parents, files))
     grow_all(repo, commits)
     tips = {one.tip for one in _read(repo)}
-    place = project.find(repo.path, os.environ)
+    place = project.find_project(repo.path, os.environ)
     where = place.git(os.environ)
     main = repo.git("rev-parse", "main")
     found = positions(where, main, tips, facts_of(where, [*tips, main]))

@@ -9,7 +9,7 @@ import pytest
 
 from ralph_wrap import git
 from ralph_wrap.git import Git
-from ralph_wrap.worktree.user_checkout import Checkout, put_back
+from ralph_wrap.worktree.user_checkout import UserCheckout, put_back
 from tests.support.landing import branch, files_of, project_with_files
 from tests.support.repo import Repo
 
@@ -48,7 +48,7 @@ def test_what_is_somebodys_stays(tmp_path: Path, kind: str, partly: bool) -> Non
     repo.git("-c", f"alias.meddle=!{body}", "meddle")
     meddled = files_of(repo.path)
     here = Git(repo.path, git.environment(os.environ), repo.path / ".git", repo.path / ".git", repo.path)
-    checkout = Checkout(repo.path, repo.path / ".git", here)
+    checkout = UserCheckout(repo.path, repo.path / ".git", here)
     index = repo.git("ls-files", "--stage")
     assert put_back(checkout, tmp_path / "index", old, new, partly=partly) == foreign
     after = files_of(repo.path)
@@ -73,7 +73,7 @@ def test_a_half_written_file_is_told_from_a_changed_one(tmp_path: Path) -> None:
     repo: Repo = project_with_files(tmp_path / "project")
     old, new = repo.head, branch(repo, "aaaa", {"file.txt": "one\nA\n"})
     here = Git(repo.path, git.environment(os.environ), repo.path / ".git", repo.path / ".git", repo.path)
-    checkout = Checkout(repo.path, repo.path / ".git", here)
+    checkout = UserCheckout(repo.path, repo.path / ".git", here)
     for content, foreign in (("one\nB", ["file.txt"]), ("one\n", []), ("", []), ("one\nA\nB", ["file.txt"])):
         repo.write("file.txt", content)
         assert put_back(checkout, tmp_path / "index", old, new, partly=False) == foreign, content

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ralph_wrap import config
-from ralph_wrap.config import Ignore, Isolation, OnDirty, OnLeak, Settings, duration
+from ralph_wrap.config import IgnoreLocation, Isolation, OnDirty, OnLeak, Settings, duration
 from ralph_wrap.config.table import TYPED
 from ralph_wrap.errors import UsageError
 from ralph_wrap.system.process import OWN_COMMAND
@@ -52,7 +52,7 @@ VALUES: dict[str, tuple[str, Any, str, Any]] = {
     "on_dirty": ("keep", OnDirty.KEEP, "wip", OnDirty.WIP),
     "keep_worktree": ("on", True, "off", False),
     "drop_empty": ("on", True, "off", False),
-    "ignore": ("exclude", Ignore.EXCLUDE, "off", Ignore.OFF),
+    "ignore": ("exclude", IgnoreLocation.EXCLUDE, "off", IgnoreLocation.OFF),
 }
 """Of each option: a value that is not the default, what it means, and another one, and what that means."""
 
@@ -240,9 +240,9 @@ def test_what_is_copied_stands_in_the_file(place: Place, text: str, patterns: tu
 
 def test_what_becomes_of_submodules_stands_in_the_file(place: Place) -> None:
     """Off, unless it says so."""
-    assert place.load().submodules is config.Submodules.OFF
+    assert place.load().submodules is config.SubmoduleMode.OFF
     place.file('submodules = "init"\n')
-    assert place.load(environ={"RALPH_WRAP_SUBMODULES": "off"}).submodules is config.Submodules.INIT
+    assert place.load(environ={"RALPH_WRAP_SUBMODULES": "off"}).submodules is config.SubmoduleMode.INIT
 
 
 def test_a_wrong_word_for_submodules(place: Place) -> None:

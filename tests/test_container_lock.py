@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ralph_wrap.interfaces.init import processes
-from ralph_wrap.state.registry import Record, Registry
+from ralph_wrap.state.registry import Registry, SessionRecord
 from ralph_wrap.system import liveness
 
 if TYPE_CHECKING:
@@ -28,9 +28,9 @@ def home(tmp_path: Path) -> Iterator[Registry]:
             os.close(int(entry.name))
 
 
-def record() -> Record:
+def record() -> SessionRecord:
     """Return the record of a session of this pid namespace."""
-    return Record(id="a3f2", session="20260102T030405Z-a3f2", **liveness.myself()._asdict())
+    return SessionRecord(id="a3f2", session="20260102T030405Z-a3f2", **liveness.myself()._asdict())
 
 
 def test_it_tells_that_the_container_lives(home: Registry, tmp_path: Path) -> None:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from tests.support.repo import Repo
 
 
-def _sides(repo: Repo, name: str, other: str | None = None, **options: bool | int) -> diff.Sides:
-    place = project.find(repo.path, os.environ)
+def _sides(repo: Repo, name: str, other: str | None = None, **options: bool | int) -> diff.DiffSides:
+    place = project.find_project(repo.path, os.environ)
     return diff.sides(place, os.environ, name, other, **options)  # type: ignore[arg-type]
 
 
@@ -33,7 +33,7 @@ def test_a_branch_is_held_against_its_recorded_base(repo: Repo) -> None:
     second = grow(repo, "main", "main", {"other": "x\n"})
     tip = grow(repo, "ralph/a3f2", second, {"new": "new\n"})
     record(repo, "a3f2", first)
-    assert _sides(repo, "a3f2") == diff.Sides(first, tip)
+    assert _sides(repo, "a3f2") == diff.DiffSides(first, tip)
 
 
 @pytest.mark.parametrize("recorded", [None, "1" * 40, "HEAD"])
@@ -44,20 +44,20 @@ def test_without_a_base_it_is_the_merge_base(repo: Repo, recorded: str | None) -
     grow(repo, "main", "main", {"other": "x\n"})
     if recorded:
         record(repo, "a3f2", recorded)
-    assert _sides(repo, "a3f2") == diff.Sides(first, tip)
+    assert _sides(repo, "a3f2") == diff.DiffSides(first, tip)
 
 
 def test_a_root_of_its_own_is_held_against_nothing(repo: Repo) -> None:
     """All of it is new."""
     tip = grow(repo, "ralph/a3f2", None, {"new": "new\n"})
-    assert _sides(repo, "a3f2") == diff.Sides(repo.git("hash-object", "-t", "tree", "/dev/null"), tip)
+    assert _sides(repo, "a3f2") == diff.DiffSides(repo.git("hash-object", "-t", "tree", "/dev/null"), tip)
 
 
 def test_two_branches_are_held_against_each_other(repo: Repo) -> None:
     """From the first to the second, whatever they started from."""
     one = grow(repo, "ralph/a3f2", "main", {"new": "one\n"})
     two = grow(repo, "ralph/09be", "main", {"new": "two\n"})
-    assert _sides(repo, "a3f2", "ralph/09be") == diff.Sides(one, two)
+    assert _sides(repo, "a3f2", "ralph/09be") == diff.DiffSides(one, two)
 
 
 def test_saved_work_is_shown_if_it_is_asked_for(repo: Repo) -> None:
@@ -66,8 +66,8 @@ def test_saved_work_is_shown_if_it_is_asked_for(repo: Repo) -> None:
     one = grow(repo, "ralph/a3f2", "main", {"new": "one\n"})
     saved = grow(repo, "ralph/a3f2-wip", one, {"more": "more\n"})
     two = grow(repo, "ralph/09be", "main", {"new": "two\n"})
-    assert _sides(repo, "a3f2", saved=True) == diff.Sides(base, saved)
-    assert _sides(repo, "a3f2", "09be", saved=True) == diff.Sides(saved, two, ("ralph/09be",))
+    assert _sides(repo, "a3f2", saved=True) == diff.DiffSides(base, saved)
+    assert _sides(repo, "a3f2", "09be", saved=True) == diff.DiffSides(saved, two, ("ralph/09be",))
 
 
 def test_an_iteration_is_what_it_left_to_the_next_one(repo: Repo) -> None:
@@ -98,9 +98,9 @@ def test_an_iteration_is_what_it_left_to_the_next_one(repo: Repo) -> None:
     ]
     log = repo.path / ".ralph" / "run" / "sessions" / session / "events.jsonl"
     log.write_text("\n".join(lines))
-    assert _sides(repo, "a3f2", iteration=1) == diff.Sides(base, commit)
-    assert _sides(repo, "a3f2", iteration=2) == diff.Sides(commit, left)
-    assert _sides(repo, "a3f2", iteration=3) == diff.Sides(left, left)
+    assert _sides(repo, "a3f2", iteration=1) == diff.DiffSides(base, commit)
+    assert _sides(repo, "a3f2", iteration=2) == diff.DiffSides(commit, left)
+    assert _sides(repo, "a3f2", iteration=3) == diff.DiffSides(left, left)
     for number in (-1, 0, 4, 5, 6, 7):
         with pytest.raises(NotFoundError, match=f"iteration {number} of ralph/a3f2 is not recorded"):
             _sides(repo, "a3f2", iteration=number)
@@ -112,12 +112,12 @@ def test_an_iteration_is_its_snapshot_where_nothing_was_told(repo: Repo) -> None
     left = grow(repo, "snapshot", base, {"new": "2\n"})
     repo.git("update-ref", "refs/ralph/snapshots/a3f2/2", left)
     repo.git("branch", "ralph/a3f2")
-    assert _sides(repo, "a3f2", iteration=1) == diff.Sides(base, base)
-    assert _sides(repo, "a3f2", iteration=2) == diff.Sides(base, left)
+    assert _sides(repo, "a3f2", iteration=1) == diff.DiffSides(base, base)
+    assert _sides(repo, "a3f2", iteration=2) == diff.DiffSides(base, left)
     with pytest.raises(NotFoundError):
         _sides(repo, "a3f2", iteration=3)
     record(repo, "a3f2", base)
-    assert _sides(repo, "a3f2", iteration=3) == diff.Sides(left, base)
+    assert _sides(repo, "a3f2", iteration=3) == diff.DiffSides(left, base)
     with pytest.raises(NotFoundError):
         _sides(repo, "a3f2", iteration=4)
 

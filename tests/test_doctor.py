@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ralph_wrap.agents import NAMES, known
-from ralph_wrap.commands.doctor import Check, Diagnosis, container, examine, probes, storage
+from ralph_wrap.commands.doctor import Diagnosis, DoctorCheck, container, examine, probes, storage
 from ralph_wrap.interfaces import init
 from ralph_wrap.state import project
 from ralph_wrap.system import files, process_tree
@@ -109,7 +109,7 @@ def reachable() -> Iterator[Path]:
     shutil.rmtree(path)
 
 
-def checked(found: Diagnosis, name: str) -> Check:
+def checked(found: Diagnosis, name: str) -> DoctorCheck:
     """Return the one check of a name."""
     [check] = [check for check in found.checks if check.check == name]
     return check
@@ -569,7 +569,7 @@ def test_locks_that_nobody_else_sees(repo: Repo, host: Path, monkeypatch: pytest
 
 def test_events_are_tried(repo: Repo) -> None:
     """What comes from elsewhere is not told on file systems that others share: a note."""
-    place = project.find(repo.path, os.environ)
+    place = project.find_project(repo.path, os.environ)
     assert probes.events(place, "ext4").verdict == ("ok" if sys.platform == "linux" else "note")
     check = probes.events(place, "virtiofs")
     assert (check.verdict, check.found) == (
@@ -582,7 +582,7 @@ def test_events_are_tried(repo: Repo) -> None:
 def test_events_that_cannot_be_tried(repo: Repo) -> None:
     """A note, too."""
     with read_only(repo.path):
-        check = probes.events(project.find(repo.path, os.environ), "ext4")
+        check = probes.events(project.find_project(repo.path, os.environ), "ext4")
     assert (check.verdict, check.found) == ("note", "none: Read-only file system")
 
 

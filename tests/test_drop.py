@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ralph_wrap.commands import drop as dropping
-from ralph_wrap.commands.drop import Dropped, Restored, Wanted
-from ralph_wrap.commands.drop.safety import Judge
+from ralph_wrap.commands.drop import DroppedBranch, DropSelection, RestoredBranch
+from ralph_wrap.commands.drop.safety import DropSafety
 from ralph_wrap.errors import ConflictError, NotFoundError, RefusedError, UsageError
 from ralph_wrap.git import transaction
 from ralph_wrap.session.preflight import taken_ids
 from ralph_wrap.state import project
-from ralph_wrap.state.registry import Record, Registry
+from ralph_wrap.state.registry import Registry, SessionRecord
 from ralph_wrap.system import files, liveness
 from tests.support.grown import grow, record
 from tests.support.sessions import command
@@ -37,19 +37,19 @@ def _drop(repo: Repo, *names: str, now: float = NOW, **options: bool | float) ->
 
 def _dropped(
     repo: Repo, *names: str, now: float = NOW, **options: bool | float
-) -> tuple[list[Dropped], RalphError | None]:
-    place = project.find(repo.path, os.environ)
-    rows, failures = dropping.drop(place, os.environ, Wanted(names, **options), now)  # type: ignore[arg-type]
+) -> tuple[list[DroppedBranch], RalphError | None]:
+    place = project.find_project(repo.path, os.environ)
+    rows, failures = dropping.drop(place, os.environ, DropSelection(names, **options), now)  # type: ignore[arg-type]
     assert [failure.message for failure in failures] == [row.kept for row in rows if row.kept]
     return rows, failures[0] if failures else None
 
 
-def _restore(repo: Repo, name: str) -> Restored:
-    return dropping.restore(project.find(repo.path, os.environ), os.environ, name, NOW)
+def _restore(repo: Repo, name: str) -> RestoredBranch:
+    return dropping.restore(project.find_project(repo.path, os.environ), os.environ, name, NOW)
 
 
 def _expire(repo: Repo, keep: float, now: float) -> list[str]:
-    return dropping.expire(project.find(repo.path, os.environ), os.environ, keep, now)
+    return dropping.expire(project.find_project(repo.path, os.environ), os.environ, keep, now)
 
 
 def _refs(repo: Repo) -> dict[str, str]:
@@ -68,11 +68,11 @@ def test_a_merged_branch_goes_and_comes_back(repo: Repo) -> None:
     before = _refs(repo)
     repo.git("merge", "--quiet", "ralph/a3f2-wip")
     assert _dropped(repo, "a3f2") == (
-        [Dropped("a3f2", "ralph/a3f2", tip, "ralph/a3f2-wip", dropped=True)],
+        [DroppedBranch("a3f2", "ralph/a3f2", tip, "ralph/a3f2-wip", dropped=True)],
         None,
     )
     assert _refs(repo) == {"ralph/dropped/a3f2": tip, "ralph/dropped/a3f2-wip": saved}
-    assert _restore(repo, "a3f2") == Restored("a3f2", "ralph/a3f2", tip, "ralph/a3f2-wip")
+    assert _restore(repo, "a3f2") == RestoredBranch("a3f2", "ralph/a3f2", tip, "ralph/a3f2-wip")
     assert _refs(repo) == before
 
 
@@ -81,9 +81,9 @@ def test_a_branch_without_an_id_goes_by_its_name_alone(repo: Repo) -> None:
     repo.git("branch", "ralph/foo")
     tip = repo.head
     assert _dropped(repo, merged=True) == ([], None)
-    assert _dropped(repo, "ralph/foo")[0] == [Dropped(None, "ralph/foo", tip, None, dropped=True)]
+    assert _dropped(repo, "ralph/foo")[0] == [DroppedBranch(None, "ralph/foo", tip, None, dropped=True)]
     assert _refs(repo) == {"ralph/dropped/foo": tip}
-    assert _restore(repo, "ralph/foo") == Restored(None, "ralph/foo", tip, None)
+    assert _restore(repo, "ralph/foo") == RestoredBranch(None, "ralph/foo", tip, None)
 
 
 def test_saved_work_that_is_alone_goes_and_comes_back(repo: Repo) -> None:
@@ -92,7 +92,7 @@ def test_saved_work_that_is_alone_goes_and_comes_back(repo: Repo) -> None:
     assert isinstance(_drop(repo, "a3f2"), RefusedError)
     assert _drop(repo, "a3f2", force=True) is None
     assert _refs(repo) == {"ralph/dropped/a3f2-wip": saved}
-    assert _restore(repo, "a3f2") == Restored("a3f2", None, None, "ralph/a3f2-wip")
+    assert _restore(repo, "a3f2") == RestoredBranch("a3f2", None, None, "ralph/a3f2-wip")
 
 
 def test_a_branch_does_not_go_because_its_saved_work_was_named(repo: Repo) -> None:
@@ -122,7 +122,7 @@ def test_what_is_not_merged_is_refused(repo: Repo) -> None:
     )
     message = f"ralph/a3f2 kept, this would be lost: {'; '.join(lost)}"
     assert rows == [
-        Dropped("a3f2", "ralph/a3f2", two, "ralph/a3f2-wip", dropped=False, lost=lost, kept=message)
+        DroppedBranch("a3f2", "ralph/a3f2", two, "ralph/a3f2-wip", dropped=False, lost=lost, kept=message)
     ]
     assert isinstance(error, RefusedError)
     assert (error.message, _refs(repo)) == (message, before)
@@ -269,14 +269,14 @@ def test_a_branch_that_gets_a_worktree_meanwhile_stays(repo: Repo, monkeypatch: 
     """A session goes on with it; the others go all the same."""
     for name in ("0001", "0002"):
         repo.git("branch", f"ralph/{name}")
-    lost = Judge.lost
+    lost = DropSafety.lost
 
-    def late(judge: Judge, one: Branch) -> tuple[str, ...]:
+    def late(judge: DropSafety, one: Branch) -> tuple[str, ...]:
         if one.id == "0001":
             repo.git("worktree", "add", "--quiet", "../elsewhere", one.name)
         return lost(judge, one)
 
-    monkeypatch.setattr(Judge, "lost", late)
+    monkeypatch.setattr(DropSafety, "lost", late)
     rows, error = _dropped(repo, "0001", "0002")
     assert ([row.dropped for row in rows], type(error)) == ([False, True], ConflictError)
     assert repo.branches() == ["main", "ralph/0001"]
@@ -304,7 +304,7 @@ def test_the_branch_of_a_live_session_stays(repo: Repo) -> None:
     lock = files.try_lock(home.agents / "a3f2.lock")
     assert lock is not None
     identity = liveness.myself()._asdict()
-    live = Record(
+    live = SessionRecord(
         id="a3f2", session="20260102T030405Z-a3f2", **identity, branch="ralph/a3f2", lock_inode=lock.inode
     )
     (home.agents / "a3f2.json").write_bytes(live.to_json())
@@ -550,7 +550,7 @@ def test_an_id_is_not_given_away_while_it_can_come_back(repo: Repo) -> None:
     """Or its branch would be in the way."""
     repo.git("branch", "ralph/a3f2")
     assert _drop(repo, "a3f2") is None
-    place = project.find(repo.path, os.environ)
+    place = project.find_project(repo.path, os.environ)
     assert (taken_ids(place, place.git(os.environ), "a3f2"), taken_ids(place, place.git(os.environ))) == (
         {"a3f2"},
         {"a3f2"},
@@ -561,7 +561,7 @@ def test_an_id_is_not_given_away_while_it_can_come_back(repo: Repo) -> None:
 def test_an_id_is_not_given_away_while_there_are_snapshots_of_it(repo: Repo, name: str) -> None:
     """Those of two sessions could not be told apart."""
     repo.git("update-ref", f"refs/ralph/snapshots/a3f2/{name}", "HEAD")
-    place = project.find(repo.path, os.environ)
+    place = project.find_project(repo.path, os.environ)
     assert [taken_ids(place, place.git(os.environ), *one) for one in [("a3f2",), ()]] == [{"a3f2"}] * 2
 
 

@@ -720,7 +720,7 @@ def test_an_error_does_not_end_it(monkeypatch: pytest.MonkeyPatch, capfd: pytest
             self.over = True
 
     monkeypatch.setattr(init, "Supervisor", Failing)
-    assert init.run(init.Options(8.0, ())) == 7
+    assert init.run(init.InitOptions(8.0, ())) == 7
     told = "ralph-wrap init: internal error, continuing: MemoryError('none left')\n"
     assert capfd.readouterr().err == told
 

@@ -19,10 +19,10 @@ import pytest
 
 from ralph_wrap.state import project
 from ralph_wrap.state.inventory import Verdict, classify
-from ralph_wrap.state.registry import Claim, Record, Registry
+from ralph_wrap.state.registry import Registry, SessionClaim, SessionRecord
 from ralph_wrap.state.report import SessionReport
 from ralph_wrap.system import liveness, process_table
-from ralph_wrap.system.liveness import Identity, myself
+from ralph_wrap.system.liveness import ProcessIdentity, myself
 from tests.support.listing import listing
 from tests.support.processes import end_all
 from tests.support.sessions import PROGRAM, Session, command
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tests.support.repo import Repo
 
 AGES = {"2d": timedelta(days=2, hours=1), "3h": timedelta(hours=3, minutes=30), "5m": timedelta(seconds=330)}
-ELSEWHERE = Identity(7, 1.0, "another boot", "pid:[1]", "another host")
+ELSEWHERE = ProcessIdentity(7, 1.0, "another boot", "pid:[1]", "another host")
 HEADER = "ID  VERDICT  AGENT  ITERATION  AGE  CPU  MEM  BRANCH  AHEAD  WORKSPACE\n"
 HEADER_OF_ALL = HEADER.replace("WORKSPACE", "ENDED BY  STATUS  SAVED  WORKSPACE  KEPT")
 NOT_JSON = "not a record of this version: Expecting value: line 1 column 1 (char 0)"
@@ -60,7 +60,7 @@ def _verdict(state: str, *, locked: bool, same_boot: bool, same_host: bool) -> V
 )
 def test_every_record_has_its_verdict(state: str, locked: bool, same_boot: bool, same_host: bool) -> None:
     """By its lock, then by whether it is finished, then by where its owner ran."""
-    record = Record("a3f2", "s", 1, 1.0, "boot", "pid:[1]", "box", state=state)
+    record = SessionRecord("a3f2", "s", 1, 1.0, "boot", "pid:[1]", "box", state=state)
     boot_id, host = "boot" if same_boot else "later", "box" if same_host else "bus"
     assert classify(record, locked=locked, running=False, boot_id=boot_id, host=host) is _verdict(
         state, locked=locked, same_boot=same_boot, same_host=same_host
@@ -68,7 +68,7 @@ def test_every_record_has_its_verdict(state: str, locked: bool, same_boot: bool,
 
 
 @pytest.fixture
-def zombie() -> Iterator[Identity]:
+def zombie() -> Iterator[ProcessIdentity]:
     """Yield a process that has ended, and that nobody has waited for."""
     with subprocess.Popen(("sleep", "60")) as process:
         started = process_table.start_time(process.pid)
@@ -107,14 +107,14 @@ def test_every_known_case_has_its_verdict(case: str) -> None:
     assert _seen_from_here(myself()._replace(**differences), locked=locked) is verdict
 
 
-def test_a_zombie_is_dead(zombie: Identity) -> None:
+def test_a_zombie_is_dead(zombie: ProcessIdentity) -> None:
     """Although it answers kill(pid, 0)."""
     os.kill(zombie.pid, 0)
     assert _seen_from_here(zombie, locked=False) is Verdict.ORPHAN
 
 
-def _seen_from_here(owner: Identity, *, locked: bool) -> Verdict:
-    record = Record("a3f2", "s", **owner._asdict(), state="running")
+def _seen_from_here(owner: ProcessIdentity, *, locked: bool) -> Verdict:
+    record = SessionRecord("a3f2", "s", **owner._asdict(), state="running")
     running = liveness.is_running(owner)
     here = myself()
     return classify(record, locked=locked, running=running, boot_id=here.boot_id, host=here.host)
@@ -132,14 +132,14 @@ class Yard:
     """A registry with sessions of every kind."""
 
     home: Registry
-    claims: list[Claim] = dataclasses.field(default_factory=list)
+    claims: list[SessionClaim] = dataclasses.field(default_factory=list)
 
-    def _record(self, agent_id: str, age: str, owner: Identity, **fields: Any) -> Record:
+    def _record(self, agent_id: str, age: str, owner: ProcessIdentity, **fields: Any) -> SessionRecord:
         began = datetime.now(UTC) - AGES[age]
         session = f"{began:%Y%m%dT%H%M%SZ}-{agent_id}"
-        return Record(agent_id, session, **{**owner._asdict(), "agent": "claude", **fields})
+        return SessionRecord(agent_id, session, **{**owner._asdict(), "agent": "claude", **fields})
 
-    def left(self, agent_id: str, age: str, owner: Identity, **fields: Any) -> None:
+    def left(self, agent_id: str, age: str, owner: ProcessIdentity, **fields: Any) -> None:
         """Leave a record whose lock nobody holds."""
         record = self._record(agent_id, age, owner, **fields)
         (self.home.agents / f"{agent_id}.json").write_bytes(record.to_json())
@@ -473,7 +473,7 @@ def test_ps_outside_of_a_repository(tmp_path: Path, yard: Callable[[Path], Yard]
 
 def test_ps_knows_the_place_for_projects_that_cannot_be_written(repo: Repo) -> None:
     """Sessions that had to register in the user's own directory belong to the project all the same."""
-    place = project.find(repo.path, os.environ)
+    place = project.find_project(repo.path, os.environ)
     sessions = Yard([*project.registries(place, os.environ)][1])
     sessions.home.prepare()
     sessions.left("a3f2", "2d", DEAD)

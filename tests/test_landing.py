@@ -12,7 +12,7 @@ import pytest
 
 from ralph_wrap import branches, config
 from ralph_wrap.commands import merge as merging
-from ralph_wrap.commands.merge import How, Landed
+from ralph_wrap.commands.merge import LandingResult, MergeMethod
 from ralph_wrap.state import project
 from ralph_wrap.system.log import Log
 from tests.support.landing import (
@@ -48,7 +48,7 @@ def test_what_is_ahead_is_fast_forwarded(repo: Repo, told: Log) -> None:
     before = repo.head
     tip = branch(repo, "aaaa", AAAA | {"gone": None})
     assert land(repo, told, "aaaa") == [
-        Landed("aaaa", "ralph/aaaa", "main", "landed", "fast-forward", before, tip, 1)
+        LandingResult("aaaa", "ralph/aaaa", "main", "landed", "fast-forward", before, tip, 1)
     ]
     assert is_clean(repo, tip)
     assert (repo.path / "new" / "a").read_text() == "A\n"
@@ -73,7 +73,7 @@ def test_a_merge_commit_is_made_where_it_is_needed(repo: Repo, told: Log) -> Non
 def test_no_ff_makes_one_always(repo: Repo, told: Log) -> None:
     """Also where the target is only behind."""
     before, tip = repo.head, branch(repo, "aaaa", AAAA)
-    (landed,) = land(repo, told, "aaaa", how=How.NO_FF)
+    (landed,) = land(repo, told, "aaaa", how=MergeMethod.NO_FF)
     assert (landed.way, repo.git("log", "-1", "--format=%P", "main")) == ("merge", f"{before} {tip}")
     assert is_clean(repo, str(landed.after))
 
@@ -83,7 +83,7 @@ def test_a_squash_is_one_commit_that_lists_them(repo: Repo, told: Log) -> None:
     first = branch(repo, "aaaa", AAAA, message="ein Anfang: größer")
     second = branch(repo, "aaaa", {"new/b": "B\n"}, message="# no comment")
     before = repo.head
-    (landed,) = land(repo, told, "aaaa", how=How.SQUASH)
+    (landed,) = land(repo, told, "aaaa", how=MergeMethod.SQUASH)
     assert (landed.way, landed.commits) == ("squash", 2)
     assert is_clean(repo, str(landed.after))
     assert repo.git("log", "-1", "--format=%P%n%B", "main") == (
@@ -103,7 +103,7 @@ def test_a_rebase_keeps_authors_and_messages(repo: Repo, told: Log, monkeypatch:
     repo.write("mine", "mine\n")
     repo.commit("mine")
     repo.git("cherry-pick", both)
-    (landed,) = land(repo, told, "aaaa", how=How.REBASE)
+    (landed,) = land(repo, told, "aaaa", how=MergeMethod.REBASE)
     assert landed.way == "rebase"
     assert is_clean(repo, str(landed.after))
     shown = repo.git("log", "-4", "--format=%an|%cn|%B%x00", "main").replace("\n\0", "\0").split("\0")
@@ -124,19 +124,21 @@ def test_what_becomes_empty_in_a_rebase_is_left_out(repo: Repo, told: Log) -> No
     repo.write("a", "1\n")
     repo.write("c", "1\n")
     repo.commit("mine")
-    land(repo, told, "aaaa", how=How.REBASE)
+    land(repo, told, "aaaa", how=MergeMethod.REBASE)
     assert repo.git("log", "--format=%s", "main") == "last\nempty from the start\nmine\nfirst"
 
 
-@pytest.mark.parametrize("how", [How.MERGE, How.SQUASH, How.REBASE, How.NO_FF])
-def test_nothing_to_do_for_what_has_landed(repo: Repo, told: Log, how: How) -> None:
+@pytest.mark.parametrize(
+    "how", [MergeMethod.MERGE, MergeMethod.SQUASH, MergeMethod.REBASE, MergeMethod.NO_FF]
+)
+def test_nothing_to_do_for_what_has_landed(repo: Repo, told: Log, how: MergeMethod) -> None:
     """Also a second time in the same way, where the branch is in no history."""
     branch(repo, "aaaa", AAAA)
     repo.write("mine", "mine\n")
     repo.commit("mine")
     assert [one.outcome for one in land(repo, told, "aaaa", how=how)] == ["landed"]
     before = state(repo)
-    again = how if how is not How.NO_FF else How.MERGE
+    again = how if how is not MergeMethod.NO_FF else MergeMethod.MERGE
     assert [one.outcome for one in land(repo, told, "aaaa", how=again)] == ["nothing to do"]
     assert state(repo) == before
 
@@ -144,7 +146,7 @@ def test_nothing_to_do_for_what_has_landed(repo: Repo, told: Log, how: How) -> N
 def test_what_was_squashed_is_not_merged_again(repo: Repo, told: Log) -> None:
     """A merge commit that changes nothing says nothing."""
     branch(repo, "aaaa", AAAA)
-    land(repo, told, "aaaa", how=How.SQUASH)
+    land(repo, told, "aaaa", how=MergeMethod.SQUASH)
     before = state(repo)
     assert [one.outcome for one in land(repo, told, "aaaa")] == ["nothing to do"]
     assert state(repo) == before
@@ -177,7 +179,7 @@ def test_the_best_order_has_fewest_conflicts(repo: Repo, told: Log, version: tup
     branch(repo, "dddd", {"file.txt": "dddd\n"})
     repo.write("file.txt", "mine\n")
     repo.commit("mine")
-    place = project.find(repo.path, os.environ)
+    place = project.find_project(repo.path, os.environ)
     assert place.repository is not None
     place = place._replace(repository=place.repository._replace(git_version=version))
     known = branches.read(place, os.environ)
@@ -215,7 +217,7 @@ def test_a_merge_into_another_branch_says_so(repo: Repo, told: Log) -> None:
     """As git does."""
     repo.git("branch", "release")
     branch(repo, "aaaa", AAAA)
-    land(repo, told, "aaaa", into="release", how=How.NO_FF)
+    land(repo, told, "aaaa", into="release", how=MergeMethod.NO_FF)
     assert repo.git("log", "-1", "--format=%s", "release") == "Merge branch 'ralph/aaaa' into release"
 
 
@@ -342,7 +344,7 @@ def test_every_kind_of_change_comes_to_the_checkout(repo: Repo, told: Log) -> No
 def test_a_branch_of_any_name_lands_by_it(repo: Repo, told: Log, name: str) -> None:
     """It bears no id, and has no record."""
     tip = branch(repo, name, AAAA)
-    (landed,) = land(repo, told, f"ralph/{name}", how=How.NO_FF)
+    (landed,) = land(repo, told, f"ralph/{name}", how=MergeMethod.NO_FF)
     assert (landed.id, landed.branch, landed.outcome) == (None, f"ralph/{name}", "landed")
     assert repo.git("log", "-1", "--format=%s%n%P", "main").endswith(tip)
     assert repo.git("log", "-1", "--format=%s", "main") == f"Merge branch 'ralph/{name}'"
@@ -392,7 +394,7 @@ def test_hooks_do_not_run(repo: Repo, told: Log) -> None:
         repo.write(f".git/hooks/{name}", f"#!/bin/sh\necho {name} >>{ran}\n", executable=True)
     branch(repo, "aaaa", AAAA)
     ran.unlink()  # negative control: they run for everybody else
-    assert land(repo, told, "aaaa", how=How.NO_FF)[0].outcome == "landed"
+    assert land(repo, told, "aaaa", how=MergeMethod.NO_FF)[0].outcome == "landed"
     assert not ran.exists()
 
 
@@ -402,7 +404,7 @@ def test_commits_are_signed_if_the_user_signs(repo: Repo, told: Log, script: Cal
     before = state(repo)
     repo.git("config", "--global", "commit.gpgSign", "true")
     repo.git("config", "--global", "gpg.program", script("exit 1"))
-    (landed,) = land(repo, told, "aaaa", how=How.NO_FF)
+    (landed,) = land(repo, told, "aaaa", how=MergeMethod.NO_FF)
     assert (landed.outcome, "gpg failed to sign" in str(landed.reason)) == ("left", True)
     assert state(repo) == before
     repo.git(
@@ -411,7 +413,7 @@ def test_commits_are_signed_if_the_user_signs(repo: Repo, told: Log, script: Cal
         "gpg.program",
         script('cat >/dev/null; echo "[GNUPG:] SIG_CREATED " >&2; echo SIG'),
     )
-    land(repo, told, "aaaa", how=How.NO_FF)
+    land(repo, told, "aaaa", how=MergeMethod.NO_FF)
     assert b"gpgsig SIG" in repo.show("main")
 
 

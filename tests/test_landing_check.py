@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ralph_wrap.commands import merge
-from ralph_wrap.commands.merge import How
+from ralph_wrap.commands.merge import MergeMethod
 from ralph_wrap.errors import RalphError
 from ralph_wrap.state import project
 from ralph_wrap.system import files
@@ -61,9 +61,9 @@ def test_a_check_sees_what_both_make_together(repo: Repo, told: Log) -> None:
         {"RALPH_BRANCH": "ralph/aaaa", "RALPH_PROJECT": os.fspath(repo.path), "RALPH_WORKSPACE": where},
     )
     assert (landed.outcome, landed.check) == ("landed", 0)
-    (check,) = merge.check_results(project.find(repo.path, os.environ)).values()
+    (check,) = merge.check_results(project.find_project(repo.path, os.environ)).values()
     assert (check.passed, check.target, check.onto) == (True, "main", before)
-    assert tip in merge.check_results(project.find(repo.path, os.environ))
+    assert tip in merge.check_results(project.find_project(repo.path, os.environ))
 
 
 def test_a_check_that_fails_lets_nothing_land(repo: Repo, told: Log) -> None:
@@ -75,7 +75,7 @@ def test_a_check_that_fails_lets_nothing_land(repo: Repo, told: Log) -> None:
     assert [(one.outcome, one.check) for one in landed] == [("left", 1), ("landed", 0)]
     assert landed[0].reason == "check failed with status 1 on the merge of ralph/aaaa into main"
     assert not (repo.path / "new").exists()
-    assert merge.check_results(project.find(repo.path, os.environ))[tip].status == 1
+    assert merge.check_results(project.find_project(repo.path, os.environ))[tip].status == 1
 
 
 def test_what_a_check_commits_does_not_land(repo: Repo, told: Log) -> None:
@@ -128,7 +128,7 @@ def test_a_check_that_takes_too_long_has_failed(repo: Repo, home: Path) -> None:
     )
     assert first["reason"] == "check was still running after 0.2 s on the merge of ralph/aaaa into main"
     assert first["hint"] == "see its output above; it is check_timeout in .ralph/config.toml"
-    assert merge.check_results(project.find(repo.path, os.environ))[tip].status == 124
+    assert merge.check_results(project.find_project(repo.path, os.environ))[tip].status == 124
     assert processes.left(home) == {}
 
 
@@ -164,7 +164,7 @@ def test_who_takes_a_part_while_a_check_runs_keeps_it(repo: Repo, told: Log) -> 
 def test_results_that_cannot_be_read_are_none(repo: Repo, content: bytes) -> None:
     """Whatever somebody made of the file."""
     repo.write(".ralph/run/checks.json", content)
-    assert merge.check_results(project.find(repo.path, os.environ)) == {}
+    assert merge.check_results(project.find_project(repo.path, os.environ)) == {}
 
 
 # Somebody else at it
@@ -328,7 +328,7 @@ def test_what_somebody_killed_has_left_is_taken_away(repo: Repo, told: Log) -> N
     (place / "mine").mkdir()
     other = repo.path.parent / "other"
     repo.git("worktree", "add", "-q", "--detach", other / "land-00000003")
-    assert land(repo, told, "aaaa", how=How.NO_FF)[0].outcome == "landed"
+    assert land(repo, told, "aaaa", how=MergeMethod.NO_FF)[0].outcome == "landed"
     assert sorted(path.name for path in place.iterdir()) == ["mine"]
     assert [path.name for path in repo.path.glob(".git/worktrees/*")] == ["land-00000003"]
     assert (other / "land-00000003" / "file.txt").exists()

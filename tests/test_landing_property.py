@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ralph_wrap import branches
 from ralph_wrap.commands import apply as applying
 from ralph_wrap.commands import merge
-from ralph_wrap.commands.merge import How
+from ralph_wrap.commands.merge import MergeMethod
 from ralph_wrap.errors import ConflictError
 from ralph_wrap.state import project
 from ralph_wrap.system.log import Log
@@ -73,9 +73,11 @@ def _files(repo: Repo) -> Listing:
 
 @pytest.mark.slow
 @_SETTINGS
-@given(base=_LISTINGS, theirs=_LISTINGS, ours=_LISTINGS, unknown=_LISTINGS, how=st.sampled_from([*How]))
+@given(
+    base=_LISTINGS, theirs=_LISTINGS, ours=_LISTINGS, unknown=_LISTINGS, how=st.sampled_from([*MergeMethod])
+)
 def test_it_lands_or_nothing_moves(
-    base: Listing, theirs: Listing, ours: Listing, unknown: Listing, how: How
+    base: Listing, theirs: Listing, ours: Listing, unknown: Listing, how: MergeMethod
 ) -> None:
     """What git does not know stays; the checkout is what the commit holds, which is what git makes."""
     with tempfile.TemporaryDirectory() as directory, Path(os.devnull).open("wb") as null:
@@ -84,7 +86,7 @@ def test_it_lands_or_nothing_moves(
         before, head = _files(repo), repo.head
         known = in_git(repo, "HEAD")
         mine = {path: entry for path, entry in before.items() if path not in known}
-        place = project.find(repo.path, os.environ)
+        place = project.find_project(repo.path, os.environ)
         told = Log(null.fileno(), terminal=False, colour=False)
         wanted = branches.read(place, os.environ)
         target = merge.target_of(place, os.environ, "main", None)
@@ -99,7 +101,7 @@ def test_it_lands_or_nothing_moves(
         assert is_clean(repo, str(landed.after)) or mine
         assert after == {**in_git(repo, "HEAD"), **mine}
         merged = repo.git("merge-tree", "--write-tree", head, "ralph/aaaa", check=False).split("\n")[0]
-        assert how is How.REBASE or repo.git("rev-parse", "HEAD^{tree}") == merged
+        assert how is MergeMethod.REBASE or repo.git("rev-parse", "HEAD^{tree}") == merged
 
 
 @pytest.mark.slow
@@ -114,7 +116,7 @@ def test_it_is_applied_or_nothing_changes(
         repo.git("branch", "-m", "ralph/aaaa", "ralph/aaaa-wip")
         _add_unknown(repo, unknown)
         before, index = _files(repo), repo.git("ls-files", "--stage")
-        place = project.find(repo.path, os.environ)
+        place = project.find_project(repo.path, os.environ)
         told = Log(null.fileno(), terminal=False, colour=False)
         (branch,) = branches.read(place, os.environ)
         try:

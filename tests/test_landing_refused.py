@@ -11,8 +11,8 @@ import pytest
 
 from ralph_wrap import branches
 from ralph_wrap.commands import merge
-from ralph_wrap.commands.merge import How
-from ralph_wrap.commands.merge.target import Target
+from ralph_wrap.commands.merge import MergeMethod
+from ralph_wrap.commands.merge.target import LandingTarget
 from ralph_wrap.errors import ConflictError, NotFoundError, RalphError
 from ralph_wrap.state import project
 from ralph_wrap.system import files
@@ -42,8 +42,8 @@ def repo(tmp_path: Path) -> Repo:
 # What is left
 
 
-@pytest.mark.parametrize("how", How)
-def test_a_conflict_moves_nothing(repo: Repo, told: Log, how: How) -> None:
+@pytest.mark.parametrize("how", MergeMethod)
+def test_a_conflict_moves_nothing(repo: Repo, told: Log, how: MergeMethod) -> None:
     """Files, index, branches, rerere's memory: all as before; the files are named."""
     repo.git("config", "rerere.enabled", "true")
     branch(repo, "aaaa", AAAA | {"one/two/three": "theirs\n"})
@@ -281,9 +281,9 @@ def test_the_branch_of_a_session_that_is_not_finished_does_not_land(
 ) -> None:
     """What it has done so far may be half of something."""
     tip = branch(repo, "aaaa", AAAA)
-    place = project.find(repo.path, os.environ)
+    place = project.find_project(repo.path, os.environ)
     one = branches.Branch("ralph/aaaa", "aaaa", tip, None, None, verdict)
-    (landed,) = merge.land(place, os.environ, [one], Target("main", "refs/heads/main"), told=told)
+    (landed,) = merge.land(place, os.environ, [one], LandingTarget("main", "refs/heads/main"), told=told)
     assert (landed.outcome, landed.reason) == ("left", f"its session is {verdict}")
 
 
@@ -311,10 +311,10 @@ def test_merges_are_not_replayed(repo: Repo, told: Log) -> None:
     repo.write("mine", "mine\n")
     repo.commit("mine")
     before = state(repo)
-    (landed,) = land(repo, told, "aaaa", how=How.REBASE)
+    (landed,) = land(repo, told, "aaaa", how=MergeMethod.REBASE)
     assert (landed.outcome, "has merge commits" in str(landed.reason)) == ("left", True)
     assert state(repo) == before
-    assert land(repo, told, "aaaa", how=How.SQUASH)[0].outcome == "landed"
+    assert land(repo, told, "aaaa", how=MergeMethod.SQUASH)[0].outcome == "landed"
 
 
 def test_without_an_identity_nothing_lands(repo: Repo, told: Log, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -324,7 +324,7 @@ def test_without_an_identity_nothing_lands(repo: Repo, told: Log, monkeypatch: p
     for name in ("AUTHOR_NAME", "AUTHOR_EMAIL", "COMMITTER_NAME", "COMMITTER_EMAIL"):
         monkeypatch.delenv(f"GIT_{name}")
     before = state(repo)
-    (landed,) = land(repo, told, "aaaa", how=How.NO_FF)
+    (landed,) = land(repo, told, "aaaa", how=MergeMethod.NO_FF)
     assert landed.outcome == "left"
     assert state(repo) == before
 
@@ -354,7 +354,7 @@ def test_a_record_directory_that_leads_elsewhere_is_not_followed(
     (repo.path / ".ralph" / "run").mkdir(parents=True)
     (repo.path / ".ralph" / "run" / "landing").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(RalphError, match="it is a symlink"):
-        land(repo, told, "aaaa", how=How.NO_FF)
+        land(repo, told, "aaaa", how=MergeMethod.NO_FF)
     assert (tmp_path / "elsewhere" / "land-00000000").is_dir()
 
 

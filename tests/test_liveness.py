@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ralph_wrap.system import liveness, process_table
-from ralph_wrap.system.liveness import Life
+from ralph_wrap.system.liveness import Liveness
 from tests.support.wait import eventually
 
 if TYPE_CHECKING:
@@ -23,22 +23,27 @@ if TYPE_CHECKING:
 
 TRUTH = {
     # locked, running, same kernel, same host name
-    (True, True, True, True): Life.ALIVE,
-    (True, True, True, False): Life.ALIVE,
-    (True, True, False, True): Life.ALIVE,
-    (True, True, False, False): Life.ALIVE,
-    (True, False, True, True): Life.ALIVE,
-    (True, False, True, False): Life.ALIVE,  # in another container: its pid says nothing here
-    (True, False, False, True): Life.ALIVE,
-    (True, False, False, False): Life.ALIVE,  # on another machine, by a file system that knows of its lock
-    (False, True, True, True): Life.ALIVE,  # somebody replaced the lock's file
-    (False, True, True, False): Life.ALIVE,  # the same, and the host was renamed
-    (False, True, False, True): Life.ALIVE,
-    (False, True, False, False): Life.ALIVE,
-    (False, False, True, True): Life.DEAD,
-    (False, False, True, False): Life.DEAD,  # another container on this kernel: its lock would be seen
-    (False, False, False, True): Life.DEAD,  # this machine, rebooted since
-    (False, False, False, False): Life.FOREIGN,  # another machine, whose locks may not be seen here
+    (True, True, True, True): Liveness.ALIVE,
+    (True, True, True, False): Liveness.ALIVE,
+    (True, True, False, True): Liveness.ALIVE,
+    (True, True, False, False): Liveness.ALIVE,
+    (True, False, True, True): Liveness.ALIVE,
+    (True, False, True, False): Liveness.ALIVE,  # in another container: its pid says nothing here
+    (True, False, False, True): Liveness.ALIVE,
+    (
+        True,
+        False,
+        False,
+        False,
+    ): Liveness.ALIVE,  # on another machine, by a file system that knows of its lock
+    (False, True, True, True): Liveness.ALIVE,  # somebody replaced the lock's file
+    (False, True, True, False): Liveness.ALIVE,  # the same, and the host was renamed
+    (False, True, False, True): Liveness.ALIVE,
+    (False, True, False, False): Liveness.ALIVE,
+    (False, False, True, True): Liveness.DEAD,
+    (False, False, True, False): Liveness.DEAD,  # another container on this kernel: its lock would be seen
+    (False, False, False, True): Liveness.DEAD,  # this machine, rebooted since
+    (False, False, False, False): Liveness.FOREIGN,  # another machine, whose locks may not be seen here
 }
 
 
@@ -64,7 +69,7 @@ def test_an_owner_is_dead_only_on_proof(
 
 
 @pytest.fixture
-def child() -> Iterator[liveness.Identity]:
+def child() -> Iterator[liveness.ProcessIdentity]:
     """Yield the identity of a process that ends with the test."""
     with subprocess.Popen(("sleep", "60")) as process:
         started = process_table.start_time(process.pid)
@@ -73,12 +78,12 @@ def child() -> Iterator[liveness.Identity]:
         process.kill()
 
 
-def test_a_process_is_seen_while_it_runs(child: liveness.Identity) -> None:
+def test_a_process_is_seen_while_it_runs(child: liveness.ProcessIdentity) -> None:
     """By its pid and its start."""
     assert liveness.is_running(child)
 
 
-def test_a_zombie_does_not_run(child: liveness.Identity) -> None:
+def test_a_zombie_does_not_run(child: liveness.ProcessIdentity) -> None:
     """It answers kill(pid, 0), but does nothing any more."""
     os.kill(child.pid, signal.SIGKILL)
     eventually(lambda: not liveness.is_running(child), "the end")
@@ -94,7 +99,7 @@ def test_a_zombie_does_not_run(child: liveness.Identity) -> None:
     ],
 )
 def test_another_process_of_the_same_pid_is_not_it(
-    child: liveness.Identity, difference: dict[str, Any]
+    child: liveness.ProcessIdentity, difference: dict[str, Any]
 ) -> None:
     """A pid alone says nothing."""
     assert not liveness.is_running(child._replace(**difference))
@@ -110,7 +115,7 @@ def test_i_am_who_the_kernel_says() -> None:
     """Pid, start time, boot, pid namespace and host name, as ``proc(5)`` has them."""
     me = liveness.myself()
     ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
-    assert me == liveness.Identity(
+    assert me == liveness.ProcessIdentity(
         pid=os.getpid(),
         start_time=ticks / os.sysconf("SC_CLK_TCK"),
         boot_id=Path("/proc/sys/kernel/random/boot_id").read_text().strip(),

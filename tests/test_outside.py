@@ -15,8 +15,8 @@ from ralph_wrap.git import Git
 from ralph_wrap.state import landings
 from ralph_wrap.system.log import Log
 from ralph_wrap.worktree.leaks.compare import changed_keys, compare
-from ralph_wrap.worktree.leaks.monitor import Lookout
-from ralph_wrap.worktree.leaks.observation import Looking, Outside, Place
+from ralph_wrap.worktree.leaks.monitor import LeakMonitor
+from ralph_wrap.worktree.leaks.observation import Observation, ObservedCheckout, RunningObservation
 from tests.support.pid1 import children
 from tests.support.repo import make_repo
 from tests.support.shim import shim_git
@@ -64,15 +64,15 @@ class Room:
     """A repository, and a lookout whose narration is kept."""
 
     repo: Repo
-    place: Place
+    place: ObservedCheckout
     narrated: Path
 
-    def look(self) -> Outside:
+    def look(self) -> Observation:
         """Look once."""
-        with Looking(self.place) as looking:
+        with RunningObservation(self.place) as looking:
             return looking.result()
 
-    def changes(self, before: Outside, landed: Collection[landings.Landing] = ()) -> list[str]:
+    def changes(self, before: Observation, landed: Collection[landings.Landing] = ()) -> list[str]:
         """Return what has changed since a look."""
         return compare(
             before, self.look(), lambda one, other: changed_keys(self.place.where, one, other), landed
@@ -84,13 +84,13 @@ def room(repo: Repo, tmp_path: Path) -> Room:
     """Return a repository that can be looked at."""
     where = Git(repo.path, git.environment(os.environ))
     workspace = repo.path / ".ralph" / "worktrees" / "20260102T030405Z-a3f2"
-    place = Place.at(where, repo.path, repo.path / ".git", workspace, "ralph/a3f2")
+    place = ObservedCheckout.at(where, repo.path, repo.path / ".git", workspace, "ralph/a3f2")
     return Room(repo, place, tmp_path / "narrated")
 
 
-def lookout(room: Room, descriptor: int, *, stopped: bool = False) -> Lookout:
+def lookout(room: Room, descriptor: int, *, stopped: bool = False) -> LeakMonitor:
     """Return a lookout that narrates into a file."""
-    return Lookout(
+    return LeakMonitor(
         Git(room.repo.path, git.environment(os.environ)),
         root=room.repo.path,
         common_dir=room.repo.path / ".git",
@@ -192,7 +192,7 @@ def test_no_commit_and_the_first_one(tmp_path: Path) -> None:
     """A branch that is not born yet is checked out."""
     repo = make_repo(tmp_path / "empty", empty=True)
     where = Git(repo.path, git.environment(os.environ))
-    place = Place.at(where, repo.path, repo.path / ".git", repo.path / "elsewhere", "ralph/a3f2")
+    place = ObservedCheckout.at(where, repo.path, repo.path / ".git", repo.path / "elsewhere", "ralph/a3f2")
     empty = Room(repo, place, tmp_path)
     seen = empty.look()
     assert (seen.head, seen.commit) == ("refs/heads/main", "")

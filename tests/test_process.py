@@ -144,10 +144,12 @@ assert {{number: signal.getsignal(number) for number in signal.valid_signals()}}
 # How it ends
 
 
-def _started(tmp_path: Path, *argv: str, **environ: str) -> process.Running:
+def _started(tmp_path: Path, *argv: str, **environ: str) -> process.RunningCommand:
     """Start a command of ours, and wait until it has made its mark."""
     mark = tmp_path / "mark"
-    started = process.Running(argv, cwd=tmp_path, env={**os.environ, "MARK": os.fspath(mark), **environ})
+    started = process.RunningCommand(
+        argv, cwd=tmp_path, env={**os.environ, "MARK": os.fspath(mark), **environ}
+    )
     eventually(mark.exists, "the mark")
     return started
 

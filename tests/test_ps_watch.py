@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 import pytest
 
-from ralph_wrap.state.registry import Claim, Registry
+from ralph_wrap.state.registry import Registry, SessionClaim
 from ralph_wrap.system.liveness import myself
 from tests.support.sessions import PROGRAM
 from tests.support.terminal import CTRL_C, Terminal
@@ -68,21 +68,21 @@ def home(repo: Repo) -> Registry:
     return registry
 
 
-def _claim(home: Registry) -> Claim:
+def _claim(home: Registry) -> SessionClaim:
     return home.claim(
         myself(), lambda _="": set(), datetime.now(UTC), lambda record: record._replace(agent="claude")
     )
 
 
 @pytest.fixture
-def one(home: Registry) -> Iterator[Claim]:
+def one(home: Registry) -> Iterator[SessionClaim]:
     """Return a session that lives."""
     claim = _claim(home)
     yield claim
     claim.release()
 
 
-def test_a_terminal_is_drawn_anew(repo: Repo, one: Claim) -> None:
+def test_a_terminal_is_drawn_anew(repo: Repo, one: SessionClaim) -> None:
     """In place, whether something has changed or not; Ctrl-C ends it with 130 and without a word."""
     with Terminal(PROGRAM, "ps", "--watch", cwd=repo.path) as terminal:
         eventually(lambda: len(_tables(terminal)) >= 2, "a second table")

@@ -12,9 +12,9 @@ import pytest
 from ralph_wrap.branches import Branch
 from ralph_wrap.commands.pull_request import github
 from ralph_wrap.commands.pull_request import open as pull_request
-from ralph_wrap.commands.pull_request.open import Opened
+from ralph_wrap.commands.pull_request.open import OpenedPullRequest
 from ralph_wrap.errors import ConflictError, NotFoundError, RalphError, UsageError
-from ralph_wrap.git import Commit
+from ralph_wrap.git import CommitSummary
 from ralph_wrap.state import project
 from ralph_wrap.system.log import Log
 from tests.support.github import HOST, GitHub
@@ -65,10 +65,10 @@ def on_github(hub: GitHub, name: str) -> Repo:
     return made
 
 
-def opened(repo: Repo, told: Log, name: str = "a3f2", **env: str) -> Opened:
+def opened(repo: Repo, told: Log, name: str = "a3f2", **env: str) -> OpenedPullRequest:
     """Open one, as the command line does."""
     environ = {**os.environ, **env}
-    return pull_request.open_pull_request(project.find(repo.path, environ), environ, name, told)
+    return pull_request.open_pull_request(project.find_project(repo.path, environ), environ, name, told)
 
 
 def pushed(there: Repo) -> dict[str, str]:
@@ -84,7 +84,9 @@ def test_a_branch_is_pushed_and_a_pull_request_opened(
     grow(repo, "ralph/a3f2-wip", "ralph/a3f2", {"b": "b\n"})
     record(repo, "a3f2", repo.head)
     commit = repo.git("rev-parse", "--short=12", "ralph/a3f2")
-    assert opened(repo, told) == Opened("a3f2", "ralph/a3f2", "main", ADDRESS, "origin", created=True)
+    assert opened(repo, told) == OpenedPullRequest(
+        "a3f2", "ralph/a3f2", "main", ADDRESS, "origin", created=True
+    )
     assert pushed(there) == {"ralph/a3f2": "Add a"}
     (pull,) = hub.pulls
     assert (pull["head"], pull["baseRefName"], pull["title"]) == ("ralph/a3f2", "main", "Add a")
@@ -97,7 +99,7 @@ def test_a_branch_is_pushed_and_a_pull_request_opened(
 
 def test_several_commits_are_listed() -> None:
     """In their order, under a title that only says how many they are; the first hundred of them."""
-    commits = [Commit(f"{number:040}", f"work {number}") for number in range(102)]
+    commits = [CommitSummary(f"{number:040}", f"work {number}") for number in range(102)]
     assert pull_request.title_of(BRANCH, commits) == "ralph/a3f2: 102 commits"
     rows = pull_request.body_of(BRANCH, commits).split("\n")
     assert rows[2:4] == ["    000000000000 work 0", "    000000000000 work 1"]
@@ -106,7 +108,7 @@ def test_several_commits_are_listed() -> None:
 
 def test_a_commit_without_a_subject_is_no_title() -> None:
     """GitHub would refuse that."""
-    assert pull_request.title_of(BRANCH, [Commit("0" * 40, "")]) == "ralph/a3f2: 1 commit"
+    assert pull_request.title_of(BRANCH, [CommitSummary("0" * 40, "")]) == "ralph/a3f2: 1 commit"
 
 
 def test_words_of_an_agent_are_only_words(repo: Repo, there: Repo, hub: GitHub, told: Log) -> None:
@@ -137,7 +139,7 @@ def test_words_of_an_agent_are_only_words(repo: Repo, there: Repo, hub: GitHub, 
 )
 def test_of_a_session_is_told_what_we_have_written(told: dict[str, object], words: str) -> None:
     """Somebody may have written more; and a command may hold a prompt, a path, or a key."""
-    body = pull_request.body_of(BRANCH._replace(record=told), [Commit("0" * 40, "x")])
+    body = pull_request.body_of(BRANCH._replace(record=told), [CommitSummary("0" * 40, "x")])
     assert (
         body == "\n\n".join(["Commits, oldest first:", "    000000000000 x", *filter(None, [words])]) + "\n"
     )
@@ -160,7 +162,7 @@ def test_a_fork_is_pushed_to_and_the_original_asked(repo: Repo, there: Repo, hub
     repo.git("remote", "add", "upstream", f"http://{HOST}/up/r.git")
     assert opened(repo, told).url == f"http://{HOST}/up/r/pull/1"
     assert hub.pulls[0]["head"] == "o:ralph/a3f2"
-    assert opened(repo, told)._replace(url="") == Opened(
+    assert opened(repo, told)._replace(url="") == OpenedPullRequest(
         "a3f2", "ralph/a3f2", "main", "", "origin", created=False
     )
     assert (pushed(there), pushed(original)) == ({"ralph/a3f2": "Add a"}, {})

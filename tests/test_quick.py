@@ -26,7 +26,7 @@ _TYPED = st.sampled_from([*_OPTIONS, "--help", "-h", "--", "-", "-n5", "-x", "--
 _WORD = st.one_of(_TYPED, st.sampled_from(["agent.sh", "5", "", "-1", "a b", "--max-iter", "=", "ä"]))
 
 
-def _by_typer(arguments: Sequence[str]) -> fast_parser.Typed | str | None:
+def _by_typer(arguments: Sequence[str]) -> fast_parser.CommandLine | str | None:
     """Return what Typer reads, what is wrong with a value, or ``None`` for other mistakes and the help."""
     try:
         context = _RUN.make_context("run", [*arguments])
@@ -38,7 +38,7 @@ def _by_typer(arguments: Sequence[str]) -> fast_parser.Typed | str | None:
     command = tuple(values.pop("command") or ())
     project = Path(values.pop("project"))  # Typer makes it one later
     flags = {name: _flag(value) for name, value in values.items() if value or isinstance(value, str)}
-    return fast_parser.Typed("run", project, flags, command)
+    return fast_parser.CommandLine("run", project, flags, command)
 
 
 def _flag(value: Any) -> str:
@@ -47,7 +47,7 @@ def _flag(value: Any) -> str:
     return "on" if value is True else str(value)
 
 
-def _wrong(read: fast_parser.Typed) -> Iterator[str]:
+def _wrong(read: fast_parser.CommandLine) -> Iterator[str]:
     """Yield what is wrong with the values that the quick one passes on, by the table of options."""
     for name, text in read.flags.items():
         try:
@@ -88,7 +88,7 @@ def test_spawn_has_the_same_options() -> None:
     spawn: Any = get_command(app).commands["spawn"]  # type: ignore[attr-defined]
     assert [option.opts for option in spawn.params] == [option.opts for option in _RUN.params]
     read = fast_parser.read(["spawn", "-n", "3", "agent"], {})
-    assert read == fast_parser.Typed("spawn", Path(), {"max_iterations": "3"}, ("agent",))
+    assert read == fast_parser.CommandLine("spawn", Path(), {"max_iterations": "3"}, ("agent",))
 
 
 def test_every_option_of_the_configuration_is_an_option() -> None:

@@ -15,11 +15,11 @@ import pytest
 
 from ralph_wrap.errors import NoIdLeftError
 from ralph_wrap.state import ids, registry
-from ralph_wrap.state.registry import Claim, Record, Registry, Unreadable
-from ralph_wrap.system.liveness import Identity
+from ralph_wrap.state.registry import Registry, SessionClaim, SessionRecord, UnreadableRecord
+from ralph_wrap.system.liveness import ProcessIdentity
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-ME = Identity(pid=12, start_time=1.5, boot_id="boot", pid_namespace="pid:[1]", host="box")
+ME = ProcessIdentity(pid=12, start_time=1.5, boot_id="boot", pid_namespace="pid:[1]", host="box")
 EVERY_ID = {f"{number:04x}" for number in range(1 << 16)}
 SESSION = "20260102T030405Z-a3f2"
 
@@ -70,7 +70,7 @@ def home(tmp_path: Path) -> Registry:
     return ready
 
 
-def _claim(home: Registry, *free: str, **options: Any) -> Claim:
+def _claim(home: Registry, *free: str, **options: Any) -> SessionClaim:
     """Claim one of some ids."""
     taken = EVERY_ID - set(free)
     return home.claim(ME, lambda _="": taken, NOW, lambda new: new._replace(agent="claude"), **options)
@@ -156,7 +156,7 @@ def test_a_claim_is_on_disk_and_locked(home: Registry) -> None:
     claim = _claim(home, "a3f2")
     assert home.unfinished() == [claim.record]
     assert home.is_locked("a3f2")
-    assert claim.record == Record(
+    assert claim.record == SessionRecord(
         id="a3f2",
         session=SESSION,
         pid=12,
@@ -231,7 +231,7 @@ def test_without_a_registry_there_are_no_records(tmp_path: Path) -> None:
 # Reading
 
 
-def _read(home: Registry, content: dict[str, Any] | bytes) -> Record | Unreadable:
+def _read(home: Registry, content: dict[str, Any] | bytes) -> SessionRecord | UnreadableRecord:
     """Write a record and read it back; the file must stay as it is."""
     path = home.agents / "a3f2.json"
     path.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
@@ -245,7 +245,7 @@ def test_a_record_is_read_as_it_was_written(home: Registry) -> None:
     """Keys that this version does not know are kept, and written again."""
     stored = {**RECORD, "leader": {"of": ["a", 1]}, "extra": "x"}
     found = _read(home, stored)
-    assert isinstance(found, Record)
+    assert isinstance(found, SessionRecord)
     assert found.extra == {"leader": {"of": ["a", 1]}, "extra": "x"}
     assert json.loads(found.to_json()) == stored
     assert ids.started(found.session) == NOW
@@ -254,7 +254,7 @@ def test_a_record_is_read_as_it_was_written(home: Registry) -> None:
 def test_names_of_files_survive(home: Registry) -> None:
     """Also those that are no text."""
     found = _read(home, {**RECORD, "workspace": "/x/\udcff\n\u2028"})
-    assert isinstance(found, Record)
+    assert isinstance(found, SessionRecord)
     assert found.workspace == "/x/\udcff\n\u2028"
 
 
@@ -302,7 +302,7 @@ def test_what_is_no_record_is_unreadable(
 ) -> None:
     """Garbage, half a file, a newer version, wrong types, and names that would lead somewhere else."""
     found = _read(home, content)
-    assert isinstance(found, Unreadable)
+    assert isinstance(found, UnreadableRecord)
     assert found.id == "a3f2"
     assert found.reason.startswith("not a record of this version: ")
     assert reason in found.reason
@@ -329,7 +329,7 @@ def test_what_is_no_file_is_unreadable(home: Registry, kind: str, reason: str) -
     elif kind == "FIFO":
         os.mkfifo(path)
     before = _all(home)
-    assert registry.read(path) == Unreadable("a3f2", reason)
+    assert registry.read(path) == UnreadableRecord("a3f2", reason)
     assert _all(home) == before
 
 

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ralph_wrap.system.output_relay import LineFinder, Relay
+from ralph_wrap.system.output_relay import LineFinder, OutputRelay
 from tests.support.wait import eventually
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ EVERYTHING = bytes(range(256)) * 4000
 class Carried:
     """A relay and what it has told."""
 
-    relay: Relay
+    relay: OutputRelay
     heard: list[bytes] = field(default_factory=list)
     troubles: list[str] = field(default_factory=list)
 
@@ -56,7 +56,7 @@ class Carried:
 def _carrying(log: Path, stdout: int, stderr: int) -> Iterator[Carried]:
     heard: list[bytes] = []
     troubles: list[str] = []
-    relay = Relay(log, (stdout, stderr), heard.append, troubles.append)
+    relay = OutputRelay(log, (stdout, stderr), heard.append, troubles.append)
     try:
         yield Carried(relay, heard, troubles)
     finally:
@@ -64,7 +64,7 @@ def _carrying(log: Path, stdout: int, stderr: int) -> Iterator[Carried]:
 
 
 @contextmanager
-def _agent(relay: Relay, *argv: str | Path) -> Iterator[subprocess.Popen[bytes]]:
+def _agent(relay: OutputRelay, *argv: str | Path) -> Iterator[subprocess.Popen[bytes]]:
     """Run a command whose output the relay carries."""
     stdout, stderr = relay.writing_ends
     with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr) as agent:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ralph_wrap.state.stop_request import EVERY, How, NoRequestError, Requests, ask, is_urgent, read
+from ralph_wrap.state.stop_request import EVERY, NoRequestError, StopMode, StopRequests, ask, is_urgent, read
 from ralph_wrap.system.log import Log
 from tests.support.sessions import read_events
 from tests.support.wait import eventually, never
@@ -52,50 +52,54 @@ def _told(session: Path) -> list[str]:
     return [event["event"] for event in read_events(session)]
 
 
-@pytest.mark.parametrize(("first", "second"), list(product(How, How)))
-def test_the_strongest_request_stands(session: Path, first: How, second: How) -> None:
+@pytest.mark.parametrize(("first", "second"), list(product(StopMode, StopMode)))
+def test_the_strongest_request_stands(session: Path, first: StopMode, second: StopMode) -> None:
     """Whatever comes after it, and both who ask are told."""
     strongest = max(first, second, key=lambda how: how.strength)
     assert ask(session, first) is first
     assert ask(session, second) is strongest
     assert read(session) is strongest
-    assert is_urgent(session) == (strongest is How.NOW)
+    assert is_urgent(session) == (strongest is StopMode.NOW)
 
 
 def test_strength() -> None:
     """The order in which one replaces another."""
-    assert sorted(How, key=lambda how: how.strength) == [How.AFTER_ITERATION, How.SOON, How.NOW]
+    assert sorted(StopMode, key=lambda how: how.strength) == [
+        StopMode.AFTER_ITERATION,
+        StopMode.SOON,
+        StopMode.NOW,
+    ]
 
 
 def test_nobody_has_asked(session: Path, log: Log) -> None:
     """Then there is nothing, and nothing is told."""
-    with Requests(session, log) as requests:
+    with StopRequests(session, log) as requests:
         assert requests.look() is None
     assert (read(session), is_urgent(session), _told(session)) == (None, False, [])
 
 
-@pytest.mark.parametrize("how", How)
-def test_a_request_is_heard_once(session: Path, log: Log, how: How) -> None:
+@pytest.mark.parametrize("how", StopMode)
+def test_a_request_is_heard_once(session: Path, log: Log, how: StopMode) -> None:
     """Whether it came before the session looked or after."""
-    with Requests(session, log) as requests:
+    with StopRequests(session, log) as requests:
         requests.look()
         ask(session, how)
         assert [requests.look(), requests.look()] == [how, how]
     ((event, told),) = [(entry["event"], entry["how"]) for entry in read_events(session)]
     assert (event, told) == ("stop.requested", how.value)
-    with Requests(session, log) as requests:
+    with StopRequests(session, log) as requests:
         assert requests.look() is how
 
 
 def test_a_stronger_request_is_heard(session: Path, log: Log) -> None:
     """A weaker one, whoever wrote it, is not."""
-    with Requests(session, log) as requests:
-        for how, then in ((How.SOON, How.SOON), (How.NOW, How.NOW)):
+    with StopRequests(session, log) as requests:
+        for how, then in ((StopMode.SOON, StopMode.SOON), (StopMode.NOW, StopMode.NOW)):
             ask(session, how)
             assert requests.look() is then
         (session / "stop").unlink()
-        ask(session, How.AFTER_ITERATION)
-        assert requests.look() is How.NOW
+        ask(session, StopMode.AFTER_ITERATION)
+        assert requests.look() is StopMode.NOW
     assert _told(session) == ["stop.requested", "stop.requested"]
 
 
@@ -103,7 +107,7 @@ def test_a_stronger_request_is_heard(session: Path, log: Log) -> None:
 def test_garbage_is_told_once(session: Path, log: Log, content: bytes) -> None:
     """It stops nothing and crashes nothing, and a request in its place is heard."""
     path = session / "stop"
-    with Requests(session, log, every=0.0) as requests:
+    with StopRequests(session, log, every=0.0) as requests:
         path.write_bytes(content)
         assert [requests.look(), requests.look()] == [None, None]
         assert not is_urgent(session)
@@ -111,14 +115,14 @@ def test_garbage_is_told_once(session: Path, log: Log, content: bytes) -> None:
             read(session)
         assert _told(session) == ["stop.not_understood"]
         assert path.read_bytes() == content
-        ask(session, How.SOON)
-        assert requests.look() is How.SOON
+        ask(session, StopMode.SOON)
+        assert requests.look() is StopMode.SOON
 
 
 def test_keys_of_later_versions_do_not_matter(session: Path) -> None:
     """Negative control: the rest is a request."""
     (session / "stop").write_text('{"version": 1, "how": "now", "invented_later": [1]}')
-    assert read(session) is How.NOW
+    assert read(session) is StopMode.NOW
 
 
 @pytest.mark.parametrize("kind", ["directory", "fifo", "link", "dangling"])
@@ -133,15 +137,15 @@ def test_what_is_no_file_is_told_and_not_followed(session: Path, log: Log, tmp_p
         os.mkfifo(path)
     else:
         path.symlink_to(good if kind == "link" else tmp_path / "absent")
-    with Requests(session, log) as requests:
+    with StopRequests(session, log) as requests:
         assert requests.look() is None
     assert _told(session) == ["stop.not_understood"]
     if kind == "directory":
         with pytest.raises(OSError, match="directory"):
-            ask(session, How.SOON)
+            ask(session, StopMode.SOON)
         assert list(session.glob(".stop.*")) == []
     else:
-        assert ask(session, How.SOON) is read(session) is How.SOON
+        assert ask(session, StopMode.SOON) is read(session) is StopMode.SOON
     assert (good.read_bytes(), (tmp_path / "absent").exists()) == (before, False)
 
 
@@ -154,7 +158,7 @@ def test_no_request_leaves_the_registry(session: Path, tmp_path: Path, which: st
     place.rename(tmp_path / "moved")
     place.symlink_to(outside / "one" if place == session else outside)
     with pytest.raises(OSError, match="symlink"):
-        ask(session, How.NOW)
+        ask(session, StopMode.NOW)
     assert [path for path in outside.rglob("*") if path.is_file()] == []
 
 
@@ -166,19 +170,19 @@ def _replaced(session: Path) -> None:
 
 def test_a_request_is_seen_where_nothing_is_told(session: Path, log: Log) -> None:
     """By a look at the file every so often."""
-    with Requests(session, log, every=0.2) as requests:
+    with StopRequests(session, log, every=0.2) as requests:
         _replaced(session)
         requests.look()
-        ask(session, How.SOON)
+        ask(session, StopMode.SOON)
         assert not requests.look()
         eventually(requests.look, "the request")
 
 
 def test_nobody_looks_more_often_than_that(session: Path, log: Log) -> None:
     """Negative control: with the usual time, nothing is seen so soon, and the next look is due in time."""
-    with Requests(session, log) as requests:
+    with StopRequests(session, log) as requests:
         _replaced(session)
         requests.look()
-        ask(session, How.SOON)
+        ask(session, StopMode.SOON)
         never(requests.look, "seen although nothing was told")
     assert EVERY == 30.0

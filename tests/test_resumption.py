@@ -10,9 +10,9 @@ import pytest
 
 from ralph_wrap.agents import known
 from ralph_wrap.config import Settings
-from ralph_wrap.config.settings import Manner
-from ralph_wrap.loop.policy import Cut, Iteration, Refusal
-from ralph_wrap.loop.resume import Resumption
+from ralph_wrap.config.settings import AgentInvocation
+from ralph_wrap.loop.policy import CutReason, Iteration, UsageLimitRefusal
+from ralph_wrap.loop.resume import AgentResume
 from ralph_wrap.system.log import Log
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ def log() -> Iterator[Log]:
     os.close(descriptor)
 
 
-def _resumption(log: Log, command: tuple[str, ...] = ("x",), agent: str = "claude") -> Resumption:
-    manner = Manner(resume=known(agent).resume)
-    return Resumption(Settings(project=Path("/x"), command=command, manner=manner, resume=True), log)
+def _resumption(log: Log, command: tuple[str, ...] = ("x",), agent: str = "claude") -> AgentResume:
+    manner = AgentInvocation(resume=known(agent).resume)
+    return AgentResume(Settings(project=Path("/x"), command=command, manner=manner, resume=True), log)
 
 
 @pytest.mark.parametrize(
@@ -76,8 +76,8 @@ def test_what_is_no_name_is_not_put_into_a_command(log: Log, name: str) -> None:
         (FAILED, "", ""),
         (Iteration(1, promised=True), "", "a-1"),
         (Iteration(1, passing=True), "", "a-1"),
-        (Iteration(124, cut=Cut.ITERATION_TIMEOUT), "", "a-1"),
-        (Iteration(1, refused=Refusal()), "b-2", "a-1"),
+        (Iteration(124, cut=CutReason.ITERATION_TIMEOUT), "", "a-1"),
+        (Iteration(1, refused=UsageLimitRefusal()), "b-2", "a-1"),
     ],
 )
 def test_what_the_next_iteration_takes_up(log: Log, iteration: Iteration, named: str, session: str) -> None:
@@ -99,7 +99,7 @@ def test_a_new_session_is_taken_up_again(log: Log) -> None:
 def test_an_iteration_of_which_nothing_came_is_nothing_to_go_on_with(log: Log) -> None:
     """It was refused for the account's usage limit, and is repeated as it was."""
     resumption = _resumption(log)
-    resumption.note(Iteration(1, refused=Refusal()), "a-1")
+    resumption.note(Iteration(1, refused=UsageLimitRefusal()), "a-1")
     assert resumption.session == ""
 
 

@@ -25,16 +25,16 @@ from tests.support.terminal import Terminal
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ralph_wrap.commands.review import Review, Row
+    from ralph_wrap.commands.review import Review, ReviewRow
 
 TEXT = "".join(f"line {number}\n" for number in range(30))
 
 
 def _look(repo: Repo) -> Review:
-    return review.look(project.find(repo.path, os.environ), os.environ)
+    return review.look(project.find_project(repo.path, os.environ), os.environ)
 
 
-def _rows(repo: Repo) -> dict[str, Row]:
+def _rows(repo: Repo) -> dict[str, ReviewRow]:
     return {row.id or row.branch: row for row in _look(repo).rows}
 
 
@@ -55,7 +55,7 @@ def test_a_row_tells_everything_of_a_branch(repo: Repo) -> None:
     tip = repo.git("rev-parse", "ralph/a3f2")
     run = repo.path / ".ralph" / "run"
     check_results.keep(
-        run, tip, check_results.Check(1, "main", "0" * 40, "2026-01-02T03:04:05+00:00", "hash")
+        run, tip, check_results.CheckResult(1, "main", "0" * 40, "2026-01-02T03:04:05+00:00", "hash")
     )
     assert [row._asdict() for row in _look(repo).rows] == [
         {
@@ -388,14 +388,14 @@ def test_the_number_of_git_processes_does_not_grow_with_the_branches(
     """Each question is asked once for all of them."""
     base = grow(repo, "main", "main", {"file.txt": TEXT})
     started = 0
-    start = process.Running.__init__
+    start = process.RunningCommand.__init__
 
     def counted(*arguments: object, **named: object) -> None:
         nonlocal started
         started += 1
         start(*arguments, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(process.Running, "__init__", counted)
+    monkeypatch.setattr(process.RunningCommand, "__init__", counted)
     numbers = []
     grow(repo, "main", "main", {"file.txt": _changed(1)}, {"file.txt": _changed(2)})
     for first in (11, 22, 44):  # more than the few pairs that are tried before the others, each time
@@ -415,7 +415,7 @@ def test_the_number_of_git_processes_does_not_grow_with_the_branches(
 def test_without_a_git_that_can_tell_conflicts_are_unknown(repo: Repo) -> None:
     """Everything else is told, and that is said once."""
     grow(repo, "ralph/0001", "main", {"file.txt": "one\n"})
-    place = project.find(repo.path, os.environ)
+    place = project.find_project(repo.path, os.environ)
     assert place.repository is not None
     older = place._replace(repository=place.repository._replace(git_version=(2, 38, 5)))
     found = review.look(older, os.environ)
@@ -536,13 +536,13 @@ def test_ten_thousand_commits_are_counted(repo: Repo) -> None:
 def test_without_a_repository_there_is_no_review(tmp_path: Path) -> None:
     """That is told by its own status."""
     with pytest.raises(NotARepositoryError):
-        review.look(project.find(tmp_path, os.environ), os.environ)
+        review.look(project.find_project(tmp_path, os.environ), os.environ)
 
 
 # Limits, order, print
 
 
-ROW = review.Row(
+ROW = review.ReviewRow(
     id="a3f2",
     branch="ralph/a3f2",
     agent="claude",

@@ -9,21 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph_wrap.agents.output import Spent
+from ralph_wrap.agents.output import Usage
 from ralph_wrap.config import Settings
-from ralph_wrap.config.settings import Manner
-from ralph_wrap.loop.budget import Spending, capped, reached, without_effect
-from ralph_wrap.loop.policy import Cut
+from ralph_wrap.config.settings import AgentInvocation
+from ralph_wrap.loop.budget import TotalUsage, capped, reached, without_effect
+from ralph_wrap.loop.policy import CutReason
 
 CAP = ("--cap", "{left}")
 
 
 def _settings(**limits: Any) -> Settings:
-    return Settings(project=Path("/x"), command=("agent",), manner=Manner(budget=CAP), **limits)
+    return Settings(project=Path("/x"), command=("agent",), manner=AgentInvocation(budget=CAP), **limits)
 
 
-def _after(*iterations: Spent | None) -> Spending:
-    spending = Spending()
+def _after(*iterations: Usage | None) -> TotalUsage:
+    spending = TotalUsage()
     for spent in iterations:
         spending = spending.and_(spent)
     return spending
@@ -34,19 +34,19 @@ def _after(*iterations: Spent | None) -> Spending:
     [
         ([], 0, 0.0),
         ([None], 0, 0.0),
-        ([Spent(100, 0.5)], 100, 0.5),
-        ([Spent(100, 0.5), Spent(300, 1.0)], 400, 1.5),
+        ([Usage(100, 0.5)], 100, 0.5),
+        ([Usage(100, 0.5), Usage(300, 1.0)], 400, 1.5),
         # No price is known before an iteration has told one.
-        ([Spent(100)], 100, 0.0),
-        ([Spent(100), Spent(100)], 200, 0.0),
+        ([Usage(100)], 100, 0.0),
+        ([Usage(100), Usage(100)], 200, 0.0),
         # From then on each token has it, also those before.
-        ([Spent(100, 0.5), Spent(50)], 150, 0.75),
-        ([Spent(100), Spent(100, 0.5)], 200, 1.0),
-        ([Spent(0, 0.5), Spent(50)], 50, 0.5),
-        ([Spent(100, 0.0), Spent(50)], 150, 0.0),
+        ([Usage(100, 0.5), Usage(50)], 150, 0.75),
+        ([Usage(100), Usage(100, 0.5)], 200, 1.0),
+        ([Usage(0, 0.5), Usage(50)], 50, 0.5),
+        ([Usage(100, 0.0), Usage(50)], 150, 0.0),
     ],
 )
-def test_what_was_spent(iterations: list[Spent | None], tokens: int, estimate: float) -> None:
+def test_what_was_spent(iterations: list[Usage | None], tokens: int, estimate: float) -> None:
     """What was reported, and for other tokens what those have cost."""
     spending = _after(*iterations)
     assert spending.tokens == tokens
@@ -56,15 +56,15 @@ def test_what_was_spent(iterations: list[Spent | None], tokens: int, estimate: f
 @pytest.mark.parametrize(
     ("limits", "spent", "limit"),
     [
-        ({}, Spent(10**9, 10.0**6), None),
-        ({"max_tokens": 100}, Spent(99, 9.0), None),
-        ({"max_tokens": 100}, Spent(100, 9.0), Cut.MAX_TOKENS),
-        ({"max_cost": 0.5}, Spent(100, 0.49), None),
-        ({"max_cost": 0.5}, Spent(100, 0.5), Cut.MAX_COST),
-        ({"max_cost": 0.5, "max_tokens": 100}, Spent(100, 0.5), Cut.MAX_TOKENS),
+        ({}, Usage(10**9, 10.0**6), None),
+        ({"max_tokens": 100}, Usage(99, 9.0), None),
+        ({"max_tokens": 100}, Usage(100, 9.0), CutReason.MAX_TOKENS),
+        ({"max_cost": 0.5}, Usage(100, 0.49), None),
+        ({"max_cost": 0.5}, Usage(100, 0.5), CutReason.MAX_COST),
+        ({"max_cost": 0.5, "max_tokens": 100}, Usage(100, 0.5), CutReason.MAX_TOKENS),
     ],
 )
-def test_a_limit_is_reached(limits: dict[str, Any], spent: Spent, limit: Cut | None) -> None:
+def test_a_limit_is_reached(limits: dict[str, Any], spent: Usage, limit: CutReason | None) -> None:
     """When that much was spent, not when more was."""
     assert reached(_settings(**limits), _after(spent)) is limit
 
@@ -72,14 +72,14 @@ def test_a_limit_is_reached(limits: dict[str, Any], spent: Spent, limit: Cut | N
 @pytest.mark.parametrize(
     ("limit", "spending", "words"),
     [
-        (0.0, Spending(), ()),
-        (2.0, Spending(), ("--cap", "2.0000")),
-        (2.0, Spending(100, 0.5, 100), ("--cap", "1.5000")),
-        (2.0, Spending(200, 0.5, 100), ("--cap", "1.0000")),
-        (2.0, Spending(100, 1.99999, 100), ("--cap", "0.0001")),
+        (0.0, TotalUsage(), ()),
+        (2.0, TotalUsage(), ("--cap", "2.0000")),
+        (2.0, TotalUsage(100, 0.5, 100), ("--cap", "1.5000")),
+        (2.0, TotalUsage(200, 0.5, 100), ("--cap", "1.0000")),
+        (2.0, TotalUsage(100, 1.99999, 100), ("--cap", "0.0001")),
     ],
 )
-def test_an_agent_is_given_what_is_left(limit: float, spending: Spending, words: tuple[str, ...]) -> None:
+def test_an_agent_is_given_what_is_left(limit: float, spending: TotalUsage, words: tuple[str, ...]) -> None:
     """By its own words; nothing without a limit, and never nothing."""
     assert capped(_settings(max_cost=limit), ("agent", "-p"), spending) == ("agent", "-p", *words)
 
@@ -88,13 +88,13 @@ def test_an_agent_is_given_what_is_left(limit: float, spending: Spending, words:
     ("limits", "spent", "options"),
     [
         ({}, None, ""),
-        ({"max_cost": 1.0, "max_tokens": 1}, Spent(5, 0.0), ""),
-        ({"max_cost": 1.0, "max_tokens": 1}, Spent(5), "--max-cost"),
-        ({"max_cost": 1.0, "max_tokens": 1}, Spent(0, 1.0), "--max-tokens"),
+        ({"max_cost": 1.0, "max_tokens": 1}, Usage(5, 0.0), ""),
+        ({"max_cost": 1.0, "max_tokens": 1}, Usage(5), "--max-cost"),
+        ({"max_cost": 1.0, "max_tokens": 1}, Usage(0, 1.0), "--max-tokens"),
         ({"max_cost": 1.0, "max_tokens": 1}, None, "--max-tokens and --max-cost"),
     ],
 )
-def test_limits_of_what_is_not_reported(limits: dict[str, Any], spent: Spent | None, options: str) -> None:
+def test_limits_of_what_is_not_reported(limits: dict[str, Any], spent: Usage | None, options: str) -> None:
     """They are named."""
     assert without_effect(_settings(**limits), spent) == options
 
@@ -102,11 +102,11 @@ def test_limits_of_what_is_not_reported(limits: dict[str, Any], spent: Spent | N
 @given(
     st.lists(
         st.builds(
-            Spent, st.integers(0, 10**15), st.none() | st.floats(0, 10**6, allow_subnormal=False), st.just(1)
+            Usage, st.integers(0, 10**15), st.none() | st.floats(0, 10**6, allow_subnormal=False), st.just(1)
         )
     )
 )
-def test_an_estimate_is_never_less_than_what_was_reported(iterations: list[Spent]) -> None:
+def test_an_estimate_is_never_less_than_what_was_reported(iterations: list[Usage]) -> None:
     """And a number, whatever was reported."""
     spending = _after(*iterations)
     assert spending.cost <= spending.estimate < float("inf")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from ralph_wrap.worktree.remove import Outcome
+    from ralph_wrap.worktree.remove import WorktreeOutcome
     from ralph_wrap.worktree.save.result import Losses
 
 
@@ -670,7 +670,7 @@ def test_a_registration_of_which_submodules_are_deleted_first(
     assert commit in held(project.store).values()
 
 
-def _finish_with(tree: Tree, env: dict[str, str]) -> Outcome:
+def _finish_with(tree: Tree, env: dict[str, str]) -> WorktreeOutcome:
     return finish(
         tree.linked,
         git.Git(tree.repo.path, git.environment({**os.environ, **env})),

@@ -24,11 +24,11 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from ralph_wrap.commands.sweep import Swept, sweep
+from ralph_wrap.commands.sweep import SweptSession, sweep
 from ralph_wrap.config import Isolation, OnDirty, Settings
 from ralph_wrap.errors import NotFoundError, RefusedError
-from ralph_wrap.session.preflight import Prospect, planned, taken_ids
-from ralph_wrap.session.workspace import Site
+from ralph_wrap.session.preflight import Preflight, planned, taken_ids
+from ralph_wrap.session.workspace import SessionContext
 from ralph_wrap.state import inventory, project
 from ralph_wrap.state.inventory import Verdict
 from ralph_wrap.system import liveness, process_table
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from hypothesis.strategies import SearchStrategy
 
-    from ralph_wrap.state.registry import Record
+    from ralph_wrap.state.registry import SessionRecord
 
     Deed = tuple[str, str]
     Life = tuple[dict[str, Any], str, list[Deed], list[Deed], list[Deed]]
@@ -110,7 +110,7 @@ class Sessions(RuleBasedStateMachine):
         self.repo = Repo(Path(shutil.copytree(self.template, self.top / "project", symlinks=True)))
         self.attic = self.top / "attic"
         self.environ = dict(os.environ)
-        self.place = project.find(self.repo.path, self.environ)
+        self.place = project.find_project(self.repo.path, self.environ)
         (self.home, _) = project.registries(self.place, self.environ)
         self.sessions: list[Mortal] = []
         self.owners: list[Popen[bytes]] = []
@@ -170,12 +170,12 @@ class Sessions(RuleBasedStateMachine):
         identity = liveness.myself()._replace(pid=owner.pid, start_time=started)
         where = self.place.git(self.environ)
         assert self.place.repository is not None
-        prospect = Prospect(self.place.repository.head, {})
+        prospect = Preflight(self.place.repository.head, {})
 
-        def complete(record: Record) -> Record:
+        def complete(record: SessionRecord) -> SessionRecord:
             return planned(record, config, self.place, prospect, "true")
 
-        claim, obstacle = project.register(
+        claim, obstacle = project.register_session(
             self.place,
             self.environ,
             lambda home: home.claim(
@@ -192,7 +192,7 @@ class Sessions(RuleBasedStateMachine):
         log = Log(self.quiet, terminal=False, colour=False)
         log.attach(claim.directory / "events.jsonl", agent_id=record.id, session_id=record.session)
         log.event("session.registered")
-        site = Site(
+        site = SessionContext(
             settings=config,
             place=self.place,
             where=where._replace(env={**where.env, OWN_COMMAND: record.session}),
@@ -287,7 +287,7 @@ class Sessions(RuleBasedStateMachine):
             verdict is Verdict.FOREIGN and session.id in adopted
         )
 
-    def _expected(self, adopted: set[str], fate: Callable[[Mortal], Fate]) -> list[Swept]:
+    def _expected(self, adopted: set[str], fate: Callable[[Mortal], Fate]) -> list[SweptSession]:
         rows = []
         for one in self.sessions:
             if one.verdict in {None, Verdict.LIVE}:
@@ -296,7 +296,7 @@ class Sessions(RuleBasedStateMachine):
             name = one.session if one.record == "own" else None
             will = fate(one) if self._is_dead(one, adopted) else Fate("left")
             saved = one.wip_name if will.saved else None
-            rows.append(Swept(one.id, name, one.verdict.value, will.action, saved))
+            rows.append(SweptSession(one.id, name, one.verdict.value, will.action, saved))
         return sorted(rows)
 
     def _meet(self, fates: dict[Mortal, Fate]) -> None:
@@ -389,7 +389,7 @@ class Sessions(RuleBasedStateMachine):
         return {path: info.split()[2] for info, path in (row.split("\t") for row in rows)}
 
 
-def _without_notes(swept: Iterable[Swept]) -> list[Swept]:
+def _without_notes(swept: Iterable[SweptSession]) -> list[SweptSession]:
     return sorted(row._replace(note=None, hint=None) for row in swept)
 
 

@@ -90,7 +90,7 @@ def test_no_two_options_have_one_name() -> None:
 def test_the_variable_of_init_is_the_one_of_the_table() -> None:
     """PID 1 stands alone, and cannot ask the table."""
     [variable] = ROWS["stop_timeout"].variables
-    assert init.read([], {variable: "3s"}) == init.Options(3.0, ())
+    assert init.read([], {variable: "3s"}) == init.InitOptions(3.0, ())
 
 
 def test_settings_name_a_directory() -> None:

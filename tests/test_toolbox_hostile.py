@@ -15,7 +15,7 @@ from ralph_wrap import git
 from ralph_wrap.errors import IsolationError, RefusedError
 from ralph_wrap.worktree.managed.create import make
 from ralph_wrap.worktree.managed.find import find
-from ralph_wrap.worktree.managed.metadata import Mark
+from ralph_wrap.worktree.managed.metadata import WorktreeMetadata
 from ralph_wrap.worktree.remove import remove
 from tests.support.repo import Repo, make_repo
 from tests.support.sessions import PROGRAM, Session, command, run
@@ -59,7 +59,7 @@ def test_an_undo_leaves_what_was_there(repo: Repo, tmp_path: Path) -> None:
     place = tmp_path / "there"
     place.mkdir()
     where = git.Git(repo.path, git.environment(os.environ))
-    mark = Mark(branch="b", base=repo.head, branch_created=True)
+    mark = WorktreeMetadata(branch="b", base=repo.head, branch_created=True)
     with pytest.raises(IsolationError):
         make(where, git.locate(where), place, mark)
     assert (place.is_dir(), repo.branches()) == (True, ["main"])
@@ -138,7 +138,7 @@ def test_a_mark_does_not_make_a_session_ours_to_remove(repo: Repo, what: str) ->
         eventually(lambda: [*repo.path.glob(".ralph/worktrees/*/new")], "the agent's work")
         [registration] = repo.path.glob(".git/worktrees/*")
         branch = f"ralph/{registration.name[-4:]}"
-        mark = Mark(branch=branch, base=repo.head, branch_created=True, session="s1")
+        mark = WorktreeMetadata(branch=branch, base=repo.head, branch_created=True, session="s1")
         (registration / "ralph-wrap.json").write_text(json.dumps({"version": 1, **mark._asdict()}))
         path = repo.path / ".ralph" / "worktrees" / registration.name
         arguments = (

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ralph_wrap.system.inotify import CAME, LEFT, MODIFIED, Growing, Watch
+from ralph_wrap.system.inotify import CAME, LEFT, MODIFIED, DirectoryWatch, GrowingFile
 
 WRITES: dict[str, tuple[Callable[[Path], object], set[int]]] = {
     "made": (lambda place: (place / "new").touch(), {CAME}),
@@ -35,7 +35,7 @@ def place(tmp_path: Path) -> Path:
 def test_only_what_was_asked_for_is_told(place: Path, write: str, events: int) -> None:
     """So that a session's own writes to its logs do not wake it."""
     do, told = WRITES[write]
-    with Watch(place, events=events) as watch:
+    with DirectoryWatch(place, events=events) as watch:
         assert not watch.changed()
         do(place)
         assert watch.changed() == (events in told)
@@ -46,14 +46,14 @@ def test_several_directories_are_watched_at_once(place: Path) -> None:
     """A change in any of them is told."""
     other = place.parent / "other"
     other.mkdir()
-    with Watch(place, other, events=CAME) as watch:
+    with DirectoryWatch(place, other, events=CAME) as watch:
         (other / "new").touch()
         assert watch.changed()
 
 
 def test_a_wait_ends_with_a_change(place: Path) -> None:
     """And not only with its time, which would be the end of this test."""
-    with Watch(place, events=CAME) as watch:
+    with DirectoryWatch(place, events=CAME) as watch:
         (place / "new").touch()
         assert watch.wait(1000)
 
@@ -61,7 +61,7 @@ def test_a_wait_ends_with_a_change(place: Path) -> None:
 def test_a_wait_ends_when_the_reader_goes_away(place: Path) -> None:
     """Without anything written to him."""
     reading, writing = os.pipe()
-    with Watch(place, events=CAME) as watch:
+    with DirectoryWatch(place, events=CAME) as watch:
         assert watch.wait(0, reader=writing)
         os.close(reading)
         assert not watch.wait(1000, reader=writing)
@@ -76,7 +76,7 @@ def test_what_cannot_be_watched_is_silent(place: Path, kind: str) -> None:
         target.symlink_to(place)
     elif kind == "file":
         target.touch()
-    with Watch(target, events=CAME) as watch:
+    with DirectoryWatch(target, events=CAME) as watch:
         (place / "new").touch()
         assert not watch.changed()
         assert watch.wait(0)
@@ -85,7 +85,7 @@ def test_what_cannot_be_watched_is_silent(place: Path, kind: str) -> None:
 def test_a_file_is_read_as_it_grows(place: Path) -> None:
     """From before it is there, each byte once."""
     path = place / "log"
-    with Growing(path) as log:
+    with GrowingFile(path) as log:
         assert log.read() == b""
         path.write_bytes(b"one")
         assert (log.read(), log.read()) == (b"one", b"")
@@ -104,5 +104,5 @@ def test_nothing_but_a_file_is_read(place: Path, kind: str) -> None:
         os.mkfifo(path)
     else:
         path.mkdir()
-    with Growing(path) as log, pytest.raises(OSError, match=r"link|regular|directory"):
+    with GrowingFile(path) as log, pytest.raises(OSError, match=r"link|regular|directory"):
         log.read()

@@ -13,7 +13,7 @@ from ralph_wrap.errors import BranchBusyError, IsolationError, StoppedError
 from ralph_wrap.worktree import trash as trash_
 from ralph_wrap.worktree.create.transaction import create
 from ralph_wrap.worktree.ignore import appended
-from ralph_wrap.worktree.ownership import Owner
+from ralph_wrap.worktree.ownership import WorktreeOwner
 from tests.support.mounts import mounted, needs_mounts
 from tests.support.repo import Repo, make_repo
 from tests.support.shim import shim_git
@@ -126,7 +126,7 @@ def test_a_signal_during_the_checkout_leaves_nothing(
             branch=f"ralph/{ID}",
             base=repo.head,
             continued=False,
-            owner=Owner("a test"),
+            owner=WorktreeOwner("a test"),
             stopped=lambda: True,
             progress=lambda _: None,
             meanwhile=lambda: None,

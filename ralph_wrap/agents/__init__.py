@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ralph_wrap.agents.definition import Agent
-from ralph_wrap.config.settings import AgentTable, Manner
+from ralph_wrap.config.settings import AgentInvocation, AgentTable
 from ralph_wrap.errors import AgentError, AgentNotFoundError, UsageError
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _as_told(settings: Settings, table: AgentTable) -> Settings:
     prompt = table.prompt or (agent.prompt if table.command is None else _taken_by(command))
     # Another program does not know these options. The same program with more options does.
     is_same = bool(agent.command) and Path(command[0]).name == agent.command[0]
-    manner = Manner(
+    manner = AgentInvocation(
         prompt,
         table.output or agent.output,
         tuple(given.items()),

@@ -18,7 +18,7 @@ from ralph_wrap.state.ids import is_agent_id
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ralph_wrap.branches.sessions import Known
+    from ralph_wrap.branches.sessions import BranchSession
     from ralph_wrap.git import Git
     from ralph_wrap.state.project import Project
 
@@ -82,7 +82,7 @@ class Branch(NamedTuple):
         return self.id or self.name
 
 
-class Main(NamedTuple):
+class MainBranch(NamedTuple):
     """The main branch; the other branches are compared with it.
 
     Attributes:
@@ -123,7 +123,7 @@ def _saver(name: str) -> str | None:
     return stem if name.endswith(WIP) and is_agent_id(stem) else None
 
 
-def _branch(name: str, tips: Mapping[str, str], sessions: Mapping[str, Known]) -> Branch:
+def _branch(name: str, tips: Mapping[str, str], sessions: Mapping[str, BranchSession]) -> Branch:
     stem = name.removeprefix("ralph/")
     saver = _saver(name)
     agent_id = saver or (stem if is_agent_id(stem) else None)
@@ -140,7 +140,7 @@ def _branch(name: str, tips: Mapping[str, str], sessions: Mapping[str, Known]) -
     )
 
 
-def main_branch(place: Project, where: Git, configured: str | None) -> Main:
+def main_branch(place: Project, where: Git, configured: str | None) -> MainBranch:
     """Return the main branch.
 
     The configured branch comes first. The next candidate is the branch that the main checkout has checked
@@ -166,7 +166,7 @@ def main_branch(place: Project, where: Git, configured: str | None) -> Main:
     there = git.refs(where, *wanted)
     for ref in wanted:
         if ref in there:
-            return Main(ref.removeprefix(HEADS).removeprefix("refs/remotes/"), there[ref], ref)
+            return MainBranch(ref.removeprefix(HEADS).removeprefix("refs/remotes/"), there[ref], ref)
     if configured:
         raise NotFoundError(
             f"there is no branch {configured!r}", "git branch --list --all; main = in .ralph/config.toml"
@@ -206,7 +206,7 @@ __all__ = [
     "OURS",
     "WIP",
     "Branch",
-    "Main",
+    "MainBranch",
     "main_branch",
     "named",
     "read",

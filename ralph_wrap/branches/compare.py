@@ -25,16 +25,16 @@ from ralph_wrap.branches.merged_by_patch import footprint, landed, meets, touche
 from ralph_wrap.branches.positions import positions
 from ralph_wrap.branches.temporary_objects import scratch_directory, size_of
 from ralph_wrap.errors import GitError
-from ralph_wrap.git.compare import MERGES, Change, Merge, changes, entries, facts_of, merges
+from ralph_wrap.git.compare import MERGES, DiffStat, MergeResult, changes, entries, facts_of, merges
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from ralph_wrap.branches import Branch, Main
+    from ralph_wrap.branches import Branch, MainBranch
     from ralph_wrap.branches.merged_by_patch import Compared
     from ralph_wrap.branches.positions import Position, Positions
     from ralph_wrap.git import Git, Repository
-    from ralph_wrap.git.compare import Fact
+    from ralph_wrap.git.compare import CommitInfo
 
 MOST_PAIRS = 5000
 """Maximum number of pairs of branches in trial merges; each takes a few milliseconds."""
@@ -44,7 +44,7 @@ _MUCH = 64 << 20  # bytes
 _MEMORY = Path("/dev/shm")  # noqa: S108 -- we create a new directory in it, no fixed name (shm_overview(7))
 
 
-class Facts(NamedTuple):
+class BranchComparison(NamedTuple):
     """A branch compared with the main branch and with the other branches; ``None`` is unknown.
 
     Attributes:
@@ -64,7 +64,7 @@ class Facts(NamedTuple):
     ahead: int | None = None
     behind: int | None = None
     base: str | None = None
-    change: Change | None = None
+    change: DiffStat | None = None
     merged: bool | None = None
     conflicts_main: bool | None = None
     conflicts: tuple[str, ...] | None = None
@@ -74,11 +74,11 @@ class Facts(NamedTuple):
 def compare(
     where: Git,
     repository: Repository,
-    main: Main | None,
+    main: MainBranch | None,
     branches: Sequence[Branch],
     *,
     pairs: bool = True,
-) -> tuple[dict[str, Facts], list[str]]:
+) -> tuple[dict[str, BranchComparison], list[str]]:
     """Return the facts of each branch by its name, and notes about facts that are unknown.
 
     Arguments:
@@ -98,13 +98,13 @@ def compare(
     wholes = [(tip, at.base) for tip, at in found.of.items() if at.base and at.commits]
     with ThreadPoolExecutor(1) as aside:  # git counts the changed lines while the merges run
         counting = aside.submit(changes, where, wholes)
-        table = _Table(where, found, known, main, wholes)
+        table = _Comparison(where, found, known, main, wholes)
         tried, notes = _merges_of(table, repository, pairs=pairs)
         counted = dict(zip((tip for tip, _ in wholes), counting.result(), strict=True))
     return table.rows(branches, counted, tried), notes
 
 
-class _Tries(NamedTuple):
+class _TrialMerges(NamedTuple):
     """The results of the trial merges.
 
     Attributes:
@@ -119,7 +119,9 @@ class _Tries(NamedTuple):
     untried: set[str]
 
 
-def _merges_of(table: _Table, repository: Repository, *, pairs: bool) -> tuple[_Tries | None, list[str]]:
+def _merges_of(
+    table: _Comparison, repository: Repository, *, pairs: bool
+) -> tuple[_TrialMerges | None, list[str]]:
     if repository.git_version < MERGES:
         return None, ["conflicts are unknown: git before 2.39 cannot try merges without a checkout"]
     try:
@@ -132,13 +134,13 @@ def _merges_of(table: _Table, repository: Repository, *, pairs: bool) -> tuple[_
     return tried, [f"conflicts of {len(tried.untried)} branches are unknown: {note}"]
 
 
-def _tried(where: Git, pairs: Sequence[tuple[str, str]], common_dir: Path) -> list[Merge]:
+def _tried(where: Git, pairs: Sequence[tuple[str, str]], common_dir: Path) -> list[MergeResult]:
     """Run trial merges. Their objects stay in memory if they will be small: a disk is much slower.
 
     The first few merges show the size. If directories hold many files, each merge writes large trees.
     """
     few, others = pairs[:_FEW], pairs[_FEW:]
-    found: list[Merge] = []
+    found: list[MergeResult] = []
     if os.access(_MEMORY, os.W_OK | os.X_OK):
         with contextlib.suppress(GitError, OSError), scratch_directory(_MEMORY) as scratch:  # it may be full
             found = merges(where, few, common_dir=common_dir, objects=scratch)
@@ -150,11 +152,11 @@ def _tried(where: Git, pairs: Sequence[tuple[str, str]], common_dir: Path) -> li
     return found
 
 
-def _without_main(fact: Fact | None) -> Facts:
-    return Facts(time=fact.time if fact else None)
+def _without_main(fact: CommitInfo | None) -> BranchComparison:
+    return BranchComparison(time=fact.time if fact else None)
 
 
-class _Table:
+class _Comparison:
     """Data that is computed once for all branches; branches with the same tip share it.
 
     Arguments:
@@ -169,8 +171,8 @@ class _Table:
         self,
         where: Git,
         found: Positions,
-        known: Mapping[str, Fact],
-        main: Main,
+        known: Mapping[str, CommitInfo],
+        main: MainBranch,
         wholes: Sequence[tuple[str, str]],
     ) -> None:
         self._where = where
@@ -186,7 +188,7 @@ class _Table:
         self._landed = landed(where, found, own, self._touched)
         self._open = [tip for tip in self._prints if tip not in self._landed]
 
-    def merged_with(self, common_dir: Path, *, pairs: bool) -> _Tries:
+    def merged_with(self, common_dir: Path, *, pairs: bool) -> _TrialMerges:
         """Run the trial merges of pairs that can conflict; a tip whose merge changes nothing has landed.
 
         Arguments:
@@ -215,7 +217,7 @@ class _Table:
                 clashes.setdefault(one, set()).add(other)
                 clashes.setdefault(other, set()).add(one)
         untried = {tip for pair in meeting[MOST_PAIRS:] if not {*pair} & self._landed for tip in pair}
-        return _Tries({tip: not merge.clean for tip, merge in against.items()}, clashes, untried)
+        return _TrialMerges({tip: not merge.clean for tip, merge in against.items()}, clashes, untried)
 
     def _pairs(self) -> list[tuple[str, str]]:
         """Return the pairs of tips that can conflict."""
@@ -238,8 +240,8 @@ class _Table:
         return found
 
     def rows(
-        self, branches: Sequence[Branch], counted: Mapping[str, Change], tried: _Tries | None
-    ) -> dict[str, Facts]:
+        self, branches: Sequence[Branch], counted: Mapping[str, DiffStat], tried: _TrialMerges | None
+    ) -> dict[str, BranchComparison]:
         """Return the facts of each branch, by name.
 
         Arguments:
@@ -255,7 +257,7 @@ class _Table:
         for one in branches:
             at = self._found.of.get(one.tip)
             if at is None:  # its commit does not exist
-                found[one.name] = Facts()
+                found[one.name] = BranchComparison()
                 continue
             row = self._row(one.tip, at, counted)
             if one.name in numbers:
@@ -273,9 +275,9 @@ class _Table:
             found[one.name] = row
         return found
 
-    def _row(self, tip: str, at: Position, counted: Mapping[str, Change]) -> Facts:
+    def _row(self, tip: str, at: Position, counted: Mapping[str, DiffStat]) -> BranchComparison:
         """Return the facts of a tip that do not depend on other branches."""
-        row = Facts(
+        row = BranchComparison(
             time=self._known[tip].time,
             ahead=len(at.commits),
             behind=at.behind,
@@ -284,7 +286,7 @@ class _Table:
         )
         if at.base is None:
             return row
-        change = counted[tip] if at.commits else Change(0, 0, 0)
+        change = counted[tip] if at.commits else DiffStat(0, 0, 0)
         return row._replace(change=change, conflicts_main=False, conflicts=(), overlaps=())
 
 

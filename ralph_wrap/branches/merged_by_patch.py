@@ -26,7 +26,7 @@ Compared = tuple[str, ...]
 """A commit, and the commits to compare it with: its parents, or the merge base of its branch."""
 
 
-class Footprint(NamedTuple):
+class ChangedPaths(NamedTuple):
     """The paths and directories in which a change can conflict with another one.
 
     Attributes:
@@ -41,7 +41,7 @@ class Footprint(NamedTuple):
     left: frozenset[str]
 
 
-class Touched(NamedTuple):
+class MainBranchChanges(NamedTuple):
     """The commits of the main branch that change paths which branches change too.
 
     Attributes:
@@ -58,7 +58,7 @@ class Touched(NamedTuple):
     same: Mapping[frozenset[str], Sequence[tuple[int, Compared, Mapping[str, str]]]]
 
 
-def footprint(files: Mapping[str, str]) -> Footprint:
+def footprint(files: Mapping[str, str]) -> ChangedPaths:
     """Return the paths and directories in which a change can conflict with another one.
 
     Arguments:
@@ -66,7 +66,7 @@ def footprint(files: Mapping[str, str]) -> Footprint:
 
     """
     letters = {path: how.rpartition(" ")[2] for path, how in files.items()}
-    return Footprint(
+    return ChangedPaths(
         frozenset(files),
         frozenset(one for path, letter in letters.items() if "A" in letter for one in _above(path)),
         frozenset(one for path, letter in letters.items() if "D" in letter for one in _above(path)),
@@ -81,8 +81,8 @@ def _above(path: str) -> Iterator[str]:
 
 
 def touched(
-    where: Git, found: Positions, prints: Iterable[Footprint], pieces: Iterable[Mapping[str, str]]
-) -> Touched:
+    where: Git, found: Positions, prints: Iterable[ChangedPaths], pieces: Iterable[Mapping[str, str]]
+) -> MainBranchChanges:
     """Return the commits of the main branch that change paths which branches change too.
 
     Arguments:
@@ -115,10 +115,10 @@ def touched(
             if theirs.paths <= places and len(found.main.parents[commit]) == 1:
                 whole = (commit, *found.main.parents[commit])
                 same.setdefault(theirs.paths, []).append((number, whole, files))
-    return Touched(paths, grown, left, same)
+    return MainBranchChanges(paths, grown, left, same)
 
 
-def meets(one: Footprint, missed: int, main: Touched) -> bool:
+def meets(one: ChangedPaths, missed: int, main: MainBranchChanges) -> bool:
     """Tell whether a branch can conflict with the commits of the main branch since the merge base."""
     had = missed.to_bytes(missed.bit_length() // 8 + 1, "little")
     return any(
@@ -140,7 +140,7 @@ def landed(
     where: Git,
     found: Positions,
     own: Mapping[Compared, Mapping[str, str]],
-    main: Touched,
+    main: MainBranchChanges,
 ) -> set[str]:
     """Return the tips whose changes the main branch has under other commits.
 
@@ -177,7 +177,7 @@ def landed(
     }
 
 
-def _alike(files: Mapping[str, str], missed: int, main: Touched) -> tuple[bool, list[Compared]]:
+def _alike(files: Mapping[str, str], missed: int, main: MainBranchChanges) -> tuple[bool, list[Compared]]:
     """Compare a change with the commits of the main branch that it lacks and that change the same files.
 
     Returns:

@@ -11,13 +11,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.branches.ancestry import ancestry, members, numbered
-from ralph_wrap.git.compare import History, common_ancestors, history
+from ralph_wrap.git.compare import CommitGraph, common_ancestors, history
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from ralph_wrap.git import Git
-    from ralph_wrap.git.compare import Fact
+    from ralph_wrap.git.compare import CommitInfo
 
 _MOST = 1000  # commits on a command line
 
@@ -50,11 +50,11 @@ class Positions(NamedTuple):
     """
 
     of: Mapping[str, Position]
-    ahead: History
-    main: History
+    ahead: CommitGraph
+    main: CommitGraph
 
 
-def positions(where: Git, main: str, tips: Collection[str], facts: Mapping[str, Fact]) -> Positions:
+def positions(where: Git, main: str, tips: Collection[str], facts: Mapping[str, CommitInfo]) -> Positions:
     """Return the positions of commits relative to the main branch.
 
     Arguments:
@@ -99,10 +99,10 @@ def _all(rows: Iterable[Sequence[str]]) -> list[str]:
     return [*dict.fromkeys(base for row in rows for base in row)]
 
 
-def _since(where: Git, main: str, times: Mapping[str, int]) -> History:
+def _since(where: Git, main: str, times: Mapping[str, int]) -> CommitGraph:
     """Return the commits of the main branch that at least one of its ancestors in *times* lacks."""
     if not times:
-        return History({}, {})
+        return CommitGraph({}, {})
     oldest = min(times, key=lambda base: (times[base], base))
     missed = history(where, [main], [oldest])
     reaching = ancestry(missed.parents, {oldest: 0}, times)

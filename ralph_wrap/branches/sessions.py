@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ralph_wrap.state import inventory, project, report
 from ralph_wrap.state.inventory import Verdict
-from ralph_wrap.state.registry import Record
+from ralph_wrap.state.registry import SessionRecord
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _FIRST = (Verdict.LIVE, Verdict.FOREIGN, Verdict.UNKNOWN, Verdict.ORPHAN)  # the strictest comes first
 
 
-class Known(NamedTuple):
+class BranchSession(NamedTuple):
     """The recorded data of a branch.
 
     Attributes:
@@ -34,7 +34,7 @@ class Known(NamedTuple):
 
 def known(
     place: Project, environ: Mapping[str, str], names: Collection[str], gone: Collection[str] = ()
-) -> dict[str, Known]:
+) -> dict[str, BranchSession]:
     """Return the data that sessions recorded, by the short name of the branch.
 
     A session may continue on the branch of another session. The name of its saved work has its own id all the
@@ -47,10 +47,10 @@ def known(
     """
     wanted = {*names, *gone}
     verdicts: dict[str, list[Verdict]] = {}
-    records: dict[str, list[tuple[Record, Registry | None]]] = {}
+    records: dict[str, list[tuple[SessionRecord, Registry | None]]] = {}
     for home in project.registries(place, environ):
         for told in home.finished():
-            if isinstance(told, Record) and told.branch:
+            if isinstance(told, SessionRecord) and told.branch:
                 own = f"ralph/{told.id}"
                 if told.branch in wanted:
                     records.setdefault(told.branch, []).append((told, home))
@@ -66,7 +66,7 @@ def known(
                 records.setdefault(name, []).append((found.record, None))
             verdicts.setdefault(name, []).append(found.verdict)
     return {
-        branch: Known(
+        branch: BranchSession(
             record=_merged(records.get(branch, [])),
             verdict=min(verdicts[branch], key=_FIRST.index).value if branch in verdicts else None,
             base=_base(branch, [record for record, _ in records.get(branch, [])]),
@@ -75,13 +75,13 @@ def known(
     }
 
 
-def _has_saved(record: Record, home: Registry, name: str) -> bool:
+def _has_saved(record: SessionRecord, home: Registry, name: str) -> bool:
     """Tell whether the report of a session names this branch for its saved work."""
     told = report.read(home.sessions / record.session / "report.json")
     return told is not None and told.session == record.session and told.saved == name
 
 
-def _merged(found: list[tuple[Record, Registry | None]]) -> dict[str, Any] | None:
+def _merged(found: list[tuple[SessionRecord, Registry | None]]) -> dict[str, Any] | None:
     """Return the newest record merged with its report; the report wins, but for the branch."""
     if not found:
         return None
@@ -95,7 +95,7 @@ def _merged(found: list[tuple[Record, Registry | None]]) -> dict[str, Any] | Non
     return merged | {"branch": record.branch}
 
 
-def _base(branch: str, found: list[Record]) -> str | None:
+def _base(branch: str, found: list[SessionRecord]) -> str | None:
     """Return the commit that a branch started from, ``None`` if it is unknown.
 
     Agent ids are used again, and a session may continue on the branch of another session. So the newest

@@ -18,7 +18,7 @@ from ralph_wrap.git import merge as merging
 from ralph_wrap.state import project
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.worktree import temporary
-from ralph_wrap.worktree.user_checkout import Checkout, apart, in_the_way, names, on_disk, put_back
+from ralph_wrap.worktree.user_checkout import UserCheckout, apart, in_the_way, names, on_disk, put_back
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
     from ralph_wrap.branches import Branch
     from ralph_wrap.git import Git, Repository
-    from ralph_wrap.git.merge import Moved
+    from ralph_wrap.git.merge import PathChange
     from ralph_wrap.state.project import Project
     from ralph_wrap.system.log import Log
-    from ralph_wrap.worktree.temporary import Trial
+    from ralph_wrap.worktree.temporary import TemporaryWorktree
 
 # The identity of a temporary commit, which must work without ``user.name`` and ``user.email``.
 _NOBODY = {
@@ -39,7 +39,7 @@ _NOBODY = {
 }
 
 
-class Applied(NamedTuple):
+class AppliedChanges(NamedTuple):
     """The result of ``apply``.
 
     Attributes:
@@ -68,7 +68,7 @@ def apply(
     top: Path,
     told: Log,
     stopped: Callable[[], bool] = lambda: False,
-) -> Applied:
+) -> AppliedChanges:
     """Put the saved work of a branch into a checkout.
 
     Arguments:
@@ -103,7 +103,7 @@ def apply(
                 written, there = _write(checkout, opened, head, changes[0], changes[1])
     except OSError as error:
         raise RalphError(f"{error}; {branch.saved_name} is unchanged", "is the disk full?") from error
-    return Applied(
+    return AppliedChanges(
         branch.id,
         branch.saved_name,
         os.fspath(top),
@@ -113,16 +113,16 @@ def apply(
     )
 
 
-def _checkout(where: Git, repository: Repository, top: Path) -> Checkout:
+def _checkout(where: Git, repository: Repository, top: Path) -> UserCheckout:
     found = git.run(where._replace(cwd=top), "rev-parse", "--absolute-git-dir", "--git-common-dir")
     git_dir, common = (top / line for line in git.lines(found.stdout))
     if common.resolve() != repository.common_dir:
         raise ConflictError(f"{top} belongs to another repository", "name a checkout of this project")
     here = where._replace(cwd=top, git_dir=git_dir, common_dir=repository.common_dir, work_tree=top)
-    return Checkout(top, git_dir, here)
+    return UserCheckout(top, git_dir, here)
 
 
-def _changes(opened: Trial, branch: Branch, head: str, top: Path) -> tuple[str, list[Moved]]:
+def _changes(opened: TemporaryWorktree, branch: Branch, head: str, top: Path) -> tuple[str, list[PathChange]]:
     """Return the tree of the merge of saved work and a commit, and its differences from the commit."""
     here = opened.here._replace(env={**opened.here.env, **_NOBODY})
     saved = str(branch.saved)
@@ -148,12 +148,12 @@ def _base(here: Git, branch: Branch, saved: str) -> str | None:
     return next(iter(git.parents(here, saved)[1:]), None)
 
 
-def _is_submodule(change: Moved) -> bool:
+def _is_submodule(change: PathChange) -> bool:
     return merging.GITLINK in {change.old_mode, change.new_mode}
 
 
 def _write(
-    checkout: Checkout, opened: Trial, head: str, tree: str, changes: list[Moved]
+    checkout: UserCheckout, opened: TemporaryWorktree, head: str, tree: str, changes: list[PathChange]
 ) -> tuple[list[str], list[str]]:
     """Change the files of a checkout; return the changed paths, and those that already were right."""
     modules = [change for change in changes if change.old_mode == merging.GITLINK != change.new_mode]

@@ -30,7 +30,7 @@ _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 _LARGEST = 64 << 20  # bytes read of an event log
 
 
-class Sides(NamedTuple):
+class DiffSides(NamedTuple):
     """The two sides of a comparison.
 
     Attributes:
@@ -53,7 +53,7 @@ def sides(
     *,
     saved: bool = False,
     iteration: int | None = None,
-) -> Sides:
+) -> DiffSides:
     """Return the two sides to compare.
 
     Arguments:
@@ -78,9 +78,9 @@ def sides(
     if other is not None:
         two = branches.named(known, other)
         lacking = tuple(branch.name for branch in (one, two) if saved and branch.saved is None)
-        return Sides(_tip(one, saved=saved), _tip(two, saved=saved), lacking)
+        return DiffSides(_tip(one, saved=saved), _tip(two, saved=saved), lacking)
     lacking = (one.name,) if saved and one.saved is None else ()
-    return Sides(base_of(place, where, one), _tip(one, saved=saved), lacking)
+    return DiffSides(base_of(place, where, one), _tip(one, saved=saved), lacking)
 
 
 def _tip(one: Branch, *, saved: bool) -> str:
@@ -102,7 +102,7 @@ def base_of(place: Project, where: Git, one: Branch) -> str:
     return merge_base(where, main.tip, one.tip) or empty_tree(where)
 
 
-def _iteration(place: Project, environ: Mapping[str, str], one: Branch, number: int) -> Sides:
+def _iteration(place: Project, environ: Mapping[str, str], one: Branch, number: int) -> DiffSides:
     """Return the states before and after an iteration.
 
     The event log has the state after each iteration, except the last. That is the state at the session's end.
@@ -148,7 +148,7 @@ def _iteration(place: Project, environ: Mapping[str, str], one: Branch, number: 
         earlier = [turn for turn in states if turn <= last]
         return states[max(earlier)] if earlier else base
 
-    return Sides(state(number - 1), state(number))
+    return DiffSides(state(number - 1), state(number))
 
 
 def _kept(log: Path) -> dict[int, tuple[str, bool]]:

@@ -11,20 +11,20 @@ import errno
 import json
 from typing import TYPE_CHECKING
 
-from ralph_wrap.agents.output import FORMATS, Reader
-from ralph_wrap.agents.output.transcript import Readable
+from ralph_wrap.agents.output import FORMATS, OutputReader
+from ralph_wrap.agents.output.transcript import TranscriptFormatter
 from ralph_wrap.errors import RalphError
 from ralph_wrap.state import inventory
 from ralph_wrap.state.inventory import Verdict
 from ralph_wrap.system.files import write_all
-from ralph_wrap.system.inotify import CAME, MODIFIED, Growing, Watch
+from ralph_wrap.system.inotify import CAME, MODIFIED, DirectoryWatch, GrowingFile
 from ralph_wrap.system.liveness import is_running, pid_namespace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from ralph_wrap.state.inventory import Found
+    from ralph_wrap.state.inventory import FoundSession
     from ralph_wrap.state.project import Project
 
 _LOOK = 1.0  # seconds between two looks, where the file system reports no events
@@ -67,8 +67,8 @@ def logs(
     path = found.directory / ("events.jsonl" if events else "output.log")
     try:
         _refuse_links(found.directory)
-        with Growing(path) as log, Watch(found.directory, events=CAME | MODIFIED) as watch:
-            copy = _Copy(log, to, None if events or raw else _AsSeen(found.directory))
+        with GrowingFile(path) as log, DirectoryWatch(found.directory, events=CAME | MODIFIED) as watch:
+            copy = _LogCopy(log, to, None if events or raw else _TerminalView(found.directory))
             copy.all()
             if follow:
                 _follow(found, copy, watch, events=events)
@@ -80,7 +80,7 @@ def logs(
         raise RalphError(f"cannot print {path}: {error.strerror}") from error
 
 
-class _AsSeen:
+class _TerminalView:
     """Turns a session's output into the readable form that the user saw.
 
     Arguments:
@@ -91,14 +91,14 @@ class _AsSeen:
     def __init__(self, directory: Path) -> None:
         self._events = directory / "events.jsonl"
         self._output: str | None = None
-        self._reader: Reader | None = None
-        self._readable = Readable()
+        self._reader: OutputReader | None = None
+        self._readable = TranscriptFormatter()
 
     def feed(self, piece: bytes) -> bytes:
         """Return the readable form of the next piece."""
         if self._output is None:
             self._output = _format(self._events)
-            self._reader = Reader(self._output) if self._output in FORMATS else None
+            self._reader = OutputReader(self._output) if self._output in FORMATS else None
         if self._reader is None:
             return piece
         return b"".join(map(self._readable.show, self._reader.feed(piece)))
@@ -113,7 +113,7 @@ def _format(events: Path) -> str | None:
     """Return the format of the agent's output; ``None`` if no agent has started yet."""
     begun = b""
     try:
-        with Growing(events) as log:
+        with GrowingFile(events) as log:
             while len(begun) < _BEGINNING and (piece := log.read()):
                 begun += piece
     except OSError:  # an agent may have replaced the file
@@ -133,7 +133,7 @@ def _format(events: Path) -> str | None:
     return None
 
 
-class _Copy:
+class _LogCopy:
     """Copies a growing log.
 
     Arguments:
@@ -145,7 +145,7 @@ class _Copy:
 
     """
 
-    def __init__(self, log: Growing, to: int, shown: _AsSeen | None) -> None:
+    def __init__(self, log: GrowingFile, to: int, shown: _TerminalView | None) -> None:
         self._log = log
         self._shown = shown
         self.to = to
@@ -172,7 +172,7 @@ def _refuse_links(directory: Path) -> None:
             raise OSError(errno.ELOOP, "a symlink is not followed", str(place))
 
 
-def _follow(found: Found, copy: _Copy, watch: Watch, *, events: bool) -> None:
+def _follow(found: FoundSession, copy: _LogCopy, watch: DirectoryWatch, *, events: bool) -> None:
     """Copy new output until the session has ended and everything is copied."""
     looks = _LAST_LOOKS
     while found.verdict in _ALIVE or (events and looks and _may_tell(found, copy)):
@@ -183,7 +183,7 @@ def _follow(found: Found, copy: _Copy, watch: Watch, *, events: bool) -> None:
         copy.all()  # after the look, so that it has everything from before the session's end
 
 
-def _may_tell(found: Found, copy: _Copy) -> bool:
+def _may_tell(found: FoundSession, copy: _LogCopy) -> bool:
     """Return whether the last event may still come: a session frees its id before it logs this event."""
     if copy.released or found.record is None or found.verdict is not Verdict.FINISHED:
         return False

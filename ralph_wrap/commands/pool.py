@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from ralph_wrap.git import Git, Repository
     from ralph_wrap.state.project import Project
     from ralph_wrap.system.log import Log
-    from ralph_wrap.worktree.warm import Warm
+    from ralph_wrap.worktree.warm import WarmWorktree
 
 
-class Entry(NamedTuple):
+class PoolEntry(NamedTuple):
     """A warm worktree as ``ralph-wrap pool`` lists it.
 
     Attributes:
@@ -50,7 +50,7 @@ class Entry(NamedTuple):
     ready: bool
 
 
-class Pool(NamedTuple):
+class ProjectPool(NamedTuple):
     """The pool of a project.
 
     Attributes:
@@ -68,7 +68,7 @@ class Pool(NamedTuple):
     told: Log
 
     @classmethod
-    def of(cls, place: Project, environ: Mapping[str, str], settings: Settings, told: Log) -> Pool:
+    def of(cls, place: Project, environ: Mapping[str, str], settings: Settings, told: Log) -> ProjectPool:
         """Return the pool of a project; its directory may not exist yet.
 
         Raises:
@@ -89,9 +89,9 @@ class Pool(NamedTuple):
         """The directory of the warm worktrees."""
         return self.place.root / project.POOL
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[PoolEntry]:
         """Return the worktrees in the pool."""
-        return [Entry(os.fspath(one.path), one.commit, one.is_untouched()) for one in self._warm()]
+        return [PoolEntry(os.fspath(one.path), one.commit, one.is_untouched()) for one in self._warm()]
 
     def fill(self) -> bool:
         """Make missing worktrees and remove surplus ones; return ``False`` if another process does so.
@@ -132,10 +132,10 @@ class Pool(NamedTuple):
             lock.release()
         return True
 
-    def _warm(self) -> list[Warm]:
+    def _warm(self) -> list[WarmWorktree]:
         return in_pool(self.repository.common_dir, self.directory)
 
-    def _is_ready(self, one: Warm) -> bool:
+    def _is_ready(self, one: WarmWorktree) -> bool:
         """Return whether a session may take it; log a warning if a process has worked in it."""
         if one.commit is None:  # its removal failed, which is already logged
             return False
@@ -159,7 +159,7 @@ class Pool(NamedTuple):
             return commit
         raise IsolationError("the repository has no commit yet", "git commit --allow-empty -m start")
 
-    def _add(self, trash: Path) -> Warm:
+    def _add(self, trash: Path) -> WarmWorktree:
         commit = self._commit()
         made = maintenance.make(self.where, self.repository, self.directory, commit)
         try:
@@ -187,13 +187,13 @@ class Pool(NamedTuple):
             if one.commit is None:
                 self._give_up(one, trash)
 
-    def _give_up(self, unfinished: Warm, trash: Path) -> None:
+    def _give_up(self, unfinished: WarmWorktree, trash: Path) -> None:
         try:
             maintenance.give_up(unfinished, self.where, self.repository, trash, new_name())
         except (RefusedError, GitError, OSError) as error:
             self._tell_changed(unfinished, str(error))
 
-    def _remove(self, one: Warm, trash: Path) -> None:
+    def _remove(self, one: WarmWorktree, trash: Path) -> None:
         try:
             maintenance.remove(one, self.where, self.repository, trash, new_name(), self.settings.pool_keep)
         except (RefusedError, GitError, OSError) as error:
@@ -202,14 +202,14 @@ class Pool(NamedTuple):
         else:
             self.told.event("pool.shrunk", path=os.fspath(one.path))
 
-    def _tell_changed(self, one: Warm, reason: str) -> None:
+    def _tell_changed(self, one: WarmWorktree, reason: str) -> None:
         self.told.warning(
             "pool.changed",
             f"{one.path} is kept, and no session gets it: {reason}",
             f"save its files, then: git worktree remove --force --force {one.path}",
         )
 
-    def _give(self, ready: list[Warm], trash: Path) -> None:
+    def _give(self, ready: list[WarmWorktree], trash: Path) -> None:
         """Move directories that sessions left into warm worktrees that lack them, and delete the rest."""
         names = self.settings.pool_keep
         kept = maintenance.kept(self.directory)

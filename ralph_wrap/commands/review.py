@@ -16,17 +16,17 @@ from ralph_wrap.state.project import RUN
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ralph_wrap.branches import Branch, Main
-    from ralph_wrap.branches.compare import Facts
+    from ralph_wrap.branches import Branch, MainBranch
+    from ralph_wrap.branches.compare import BranchComparison
     from ralph_wrap.git import Git, Repository
-    from ralph_wrap.state.check_results import Check
+    from ralph_wrap.state.check_results import CheckResult
     from ralph_wrap.state.project import Project
 
 ONLY = ("live", "unmerged", "conflicting")
 """The filters of a list."""
 
 
-class Row(NamedTuple):
+class ReviewRow(NamedTuple):
     """One branch; ``None`` stands for an unknown value, or one that does not apply.
 
     Attributes:
@@ -91,12 +91,12 @@ class Review(NamedTuple):
 
     """
 
-    rows: list[Row]
-    main: Main | None
+    rows: list[ReviewRow]
+    main: MainBranch | None
     notes: tuple[str, ...]
 
 
-def review(place: Project, environ: Mapping[str, str]) -> list[Row]:
+def review(place: Project, environ: Mapping[str, str]) -> list[ReviewRow]:
     """Return a row for each branch, the newest first: see :func:`look`."""
     return look(place, environ).rows
 
@@ -141,7 +141,7 @@ def look(place: Project, environ: Mapping[str, str]) -> Review:
     return Review(rows, main, (*notes, *more))
 
 
-def _left(where: Git, repository: Repository, main: Main | None, landed: Sequence[Branch]) -> set[str]:
+def _left(where: Git, repository: Repository, main: MainBranch | None, landed: Sequence[Branch]) -> set[str]:
     """Return the names of the branches whose saved work the main branch does not have.
 
     Saved work is a commit of files. Its second parent, if it has one, is a commit of the staged files.
@@ -177,10 +177,12 @@ def _left(where: Git, repository: Repository, main: Main | None, landed: Sequenc
     return {one.name for one in landed if is_left(one)}
 
 
-def _row(one: Branch, facts: Facts, recorded_base: str | None, checked: Check | None) -> Row:
+def _row(
+    one: Branch, facts: BranchComparison, recorded_base: str | None, checked: CheckResult | None
+) -> ReviewRow:
     told = one.record or {}
     change = facts.change
-    return Row(
+    return ReviewRow(
         id=one.id,
         branch=one.name,
         agent=_text(told.get("agent")) or None,
@@ -225,7 +227,7 @@ def _time(value: Any) -> str | None:
     return value if isinstance(value, str) and _TIME.fullmatch(value) else None
 
 
-def limited(rows: Sequence[Row], only: str | None) -> list[Row]:
+def limited(rows: Sequence[ReviewRow], only: str | None) -> list[ReviewRow]:
     """Return the rows that pass a filter.
 
     Arguments:
@@ -246,12 +248,12 @@ def limited(rows: Sequence[Row], only: str | None) -> list[Row]:
     raise UsageError(f"--only {only!r} is none of {', '.join(ONLY)}", "ralph-wrap review --help")
 
 
-def ordered(rows: Sequence[Row], field: str | None) -> list[Row]:
+def ordered(rows: Sequence[ReviewRow], field: str | None) -> list[ReviewRow]:
     """Return rows in the order of a field, rows without a value last.
 
     Arguments:
         rows: the rows, newest first; rows with equal values keep this order.
-        field: a field of :class:`Row`; ``-`` before it reverses the order. Lists count by their length.
+        field: a field of :class:`ReviewRow`; ``-`` before it reverses the order. Lists count by their length.
             ``None`` keeps the order.
 
     Raises:
@@ -261,10 +263,12 @@ def ordered(rows: Sequence[Row], field: str | None) -> list[Row]:
     if field is None:
         return [*rows]
     name = field.removeprefix("-")
-    if name not in Row._fields:
-        raise UsageError(f"--sort {field!r}: there is no such field", f"known: {', '.join(Row._fields)}")
+    if name not in ReviewRow._fields:
+        raise UsageError(
+            f"--sort {field!r}: there is no such field", f"known: {', '.join(ReviewRow._fields)}"
+        )
 
-    def key(row: Row) -> Any:
+    def key(row: ReviewRow) -> Any:
         value = getattr(row, name)
         return len(value) if isinstance(value, tuple) else value
 

@@ -6,7 +6,7 @@ import shlex
 from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import RalphError, RefusedError
-from ralph_wrap.session.recovery import Remains
+from ralph_wrap.session.recovery import SessionRecovery
 from ralph_wrap.state import inventory
 from ralph_wrap.state.inventory import Verdict
 from ralph_wrap.system import files
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ralph_wrap.state.project import Project
 
 
-class Removed(NamedTuple):
+class RemovedSession(NamedTuple):
     """The result for one session.
 
     Attributes:
@@ -37,7 +37,7 @@ class Removed(NamedTuple):
 
 def remove_all(
     place: Project, environ: Mapping[str, str], names: Iterable[str]
-) -> tuple[list[Removed], RalphError | None]:
+) -> tuple[list[RemovedSession], RalphError | None]:
     """Save and remove the worktrees of sessions that have ended.
 
     Arguments:
@@ -59,7 +59,7 @@ def remove_all(
     return removed, type(failures[0])("; ".join(one.message for one in failures), failures[0].hint)
 
 
-def remove(place: Project, environ: Mapping[str, str], name: str) -> Removed:
+def remove(place: Project, environ: Mapping[str, str], name: str) -> RemovedSession:
     """Save and remove the worktree of a session that has ended.
 
     Arguments:
@@ -82,11 +82,11 @@ def remove(place: Project, environ: Mapping[str, str], name: str) -> Removed:
     log = on_stderr(environ)
     try:
         log.attach(found.directory / "events.jsonl", agent_id=record.id, session_id=record.session)
-        remains = Remains(place, environ, found.home, record, log)
+        remains = SessionRecovery(place, environ, found.home, record, log)
         tree = remains.worktree()
         if tree is None:
             log.event("worktree.missing", f"session {record.session} has no worktree (any more)")
-            return Removed(record.id, record.session, removed=False, saved=None)
+            return RemovedSession(record.id, record.session, removed=False, saved=None)
         outcome = remains.leave(tree, for_good=True)
         remains.write_report(outcome)
     finally:
@@ -97,6 +97,6 @@ def remove(place: Project, environ: Mapping[str, str], name: str) -> Removed:
             f"worktree of session {record.session} kept: {outcome.kept}",
             f"to delete it with all its files: git worktree remove -f -f {shlex.quote(str(tree.path))}",
         )
-    return Removed(
+    return RemovedSession(
         record.id, record.session, removed=True, saved=outcome.saved.branch if outcome.saved else None
     )

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, NamedTuple
 from ralph_wrap.errors import NotFoundError, RalphError
 from ralph_wrap.state import inventory, stop_request
 from ralph_wrap.state.inventory import Verdict
-from ralph_wrap.system.inotify import LEFT, Watch
+from ralph_wrap.system.inotify import LEFT, DirectoryWatch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ralph_wrap.state.inventory import Found
+    from ralph_wrap.state.inventory import FoundSession
     from ralph_wrap.state.project import Project
-    from ralph_wrap.state.stop_request import How
+    from ralph_wrap.state.stop_request import StopMode
     from ralph_wrap.system.log import Log
 
 _LOOK = 1.0  # seconds between two looks, where the file system reports no events
 
 
-class Stopped(NamedTuple):
+class StoppedSession(NamedTuple):
     """The result for one session.
 
     Attributes:
@@ -43,8 +43,8 @@ class Stopped(NamedTuple):
 
 
 def stop(
-    place: Project, environ: Mapping[str, str], names: Sequence[str] | None, how: How, told: Log
-) -> tuple[list[Stopped], RalphError | None]:
+    place: Project, environ: Mapping[str, str], names: Sequence[str] | None, how: StopMode, told: Log
+) -> tuple[list[StoppedSession], RalphError | None]:
     """Ask sessions to end, and wait until they have ended.
 
     Arguments:
@@ -61,16 +61,16 @@ def stop(
     for name in names or ():
         inventory.check_name(name)
     failures: list[RalphError] = []
-    sessions: dict[str, Found] = {}  # in order, each once, even if it was named by two ids
+    sessions: dict[str, FoundSession] = {}  # in order, each once, even if it was named by two ids
     for found in _named(place, environ, names, failures):
         sessions.setdefault(found.name, found)
     if names is None and not sessions:
         told.event("stop.needless", f"there is no session to stop in {place.root}")
-    with Watch(*{one.home.agents for one in sessions.values()}, events=LEFT) as watch:
+    with DirectoryWatch(*{one.home.agents for one in sessions.values()}, events=LEFT) as watch:
         outcomes = {name: _ask(one, how, told, failures) for name, one in sessions.items()}
         _wait(sessions, outcomes, watch, told, failures)
     stopped = [
-        Stopped(one.id, one.record.session if one.record else None, outcomes[name])
+        StoppedSession(one.id, one.record.session if one.record else None, outcomes[name])
         for name, one in sessions.items()
     ]
     if not failures:
@@ -81,7 +81,7 @@ def stop(
 
 def _named(
     place: Project, environ: Mapping[str, str], names: Sequence[str] | None, failures: list[RalphError]
-) -> list[Found]:
+) -> list[FoundSession]:
     if names is None:
         return inventory.unfinished(place, environ)
     found = []
@@ -93,7 +93,7 @@ def _named(
     return found
 
 
-def _ask(one: Found, how: How, told: Log, failures: list[RalphError]) -> str:
+def _ask(one: FoundSession, how: StopMode, told: Log, failures: list[RalphError]) -> str:
     """Ask a session that may be alive, and return its outcome; empty if the command has to wait for it."""
     if one.verdict is Verdict.FINISHED:
         told.event("session.ended_already", f"session {one.name} has ended already", session=one.name)
@@ -121,9 +121,9 @@ def _ask(one: Found, how: How, told: Log, failures: list[RalphError]) -> str:
 
 
 def _wait(
-    sessions: Mapping[str, Found],
+    sessions: Mapping[str, FoundSession],
     outcomes: dict[str, str],
-    watch: Watch,
+    watch: DirectoryWatch,
     told: Log,
     failures: list[RalphError],
 ) -> None:
@@ -149,7 +149,7 @@ def _wait(
             raise
 
 
-def _orphan(one: Found, told: Log) -> str:
+def _orphan(one: FoundSession, told: Log) -> str:
     told.warning(
         "session.orphaned",
         f"session {one.name} crashed: its process is dead",
@@ -159,7 +159,7 @@ def _orphan(one: Found, told: Log) -> str:
     return "orphan"
 
 
-def _unknown(one: Found, failures: list[RalphError]) -> str:
+def _unknown(one: FoundSession, failures: list[RalphError]) -> str:
     message = f"session {one.name} was not touched, because its record cannot be read: {one.note}"
     failures.append(RalphError(message, "to see it: ralph-wrap ps"))
     return "unknown"

@@ -22,10 +22,10 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import NotFoundError, RalphError, RefusedError
-from ralph_wrap.session.recovery import Remains
+from ralph_wrap.session.recovery import SessionRecovery
 from ralph_wrap.state import inventory, project
 from ralph_wrap.state.inventory import Verdict
-from ralph_wrap.state.registry import Record, Unreadable
+from ralph_wrap.state.registry import SessionRecord, UnreadableRecord
 from ralph_wrap.system import files, liveness, process_tree
 from ralph_wrap.system.log import on_stderr
 from ralph_wrap.worktree.ignore import tidy
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ralph_wrap.state.project import Project
-    from ralph_wrap.state.registry import Claim, Registry
+    from ralph_wrap.state.registry import Registry, SessionClaim
     from ralph_wrap.system.log import Log
-    from ralph_wrap.worktree.remove import Outcome
+    from ralph_wrap.worktree.remove import WorktreeOutcome
 
 _GRACE = 2.0  # seconds between TERM and KILL for the processes of a dead session
 _LAST_BREATH = 2.0  # seconds for a killed process to release its files
@@ -46,7 +46,7 @@ _TICK = 0.05  # seconds between two looks
 _EVENTS_READ = 1 << 20  # bytes: an agent starts early
 
 
-class Swept(NamedTuple):
+class SweptSession(NamedTuple):
     """The result for one session that was not finished.
 
     Attributes:
@@ -77,7 +77,7 @@ def sweep(
     dry_run: bool = False,
     adopted: Collection[str] = (),
     stopped: Callable[[], bool] = lambda: False,
-) -> list[Swept]:
+) -> list[SweptSession]:
     """Finish every orphan of a project.
 
     Arguments:
@@ -98,13 +98,13 @@ def sweep(
     swept = []
     for (home, record), verdict in zip(found, verdicts, strict=True):
         dead = verdict is Verdict.ORPHAN or (verdict is Verdict.FOREIGN and record.id in adopted)
-        if isinstance(record, Unreadable):
-            swept.append(Swept(record.id, None, verdict.value, "left", note=record.reason))
+        if isinstance(record, UnreadableRecord):
+            swept.append(SweptSession(record.id, None, verdict.value, "left", note=record.reason))
         elif not dead and not (verdict is Verdict.FINISHED and home.has(record.id)):
             if verdict is not Verdict.LIVE:
-                swept.append(Swept(record.id, record.session, verdict.value, "left"))
+                swept.append(SweptSession(record.id, record.session, verdict.value, "left"))
         elif dry_run:
-            swept.append(Swept(record.id, record.session, verdict.value, "would finish"))
+            swept.append(SweptSession(record.id, record.session, verdict.value, "would finish"))
         elif not stopped():
             swept += _finish(place, environ, home, record, verdict)
     if not dry_run:
@@ -150,7 +150,7 @@ def _empty_trash(trash: Path, environ: Mapping[str, str]) -> None:
         )
 
 
-def kept(swept: Collection[Swept]) -> RefusedError | None:
+def kept(swept: Collection[SweptSession]) -> RefusedError | None:
     """Return the error that lists the sessions that are not finished, ``None`` if all are."""
     left = [entry for entry in swept if entry.action in {"kept", "failed"}]
     if not left:
@@ -162,8 +162,8 @@ def kept(swept: Collection[Swept]) -> RefusedError | None:
     )
 
 
-def _verdict(home: Registry, record: Record | Unreadable) -> Verdict:
-    if isinstance(record, Unreadable):
+def _verdict(home: Registry, record: SessionRecord | UnreadableRecord) -> Verdict:
+    if isinstance(record, UnreadableRecord):
         return Verdict.UNKNOWN
     try:
         return inventory.verdict_on(record, home)
@@ -183,14 +183,14 @@ def _check_adopted(adopted: Collection[str], verdicts: Mapping[str, Verdict]) ->
 
 
 def _finish(
-    place: Project, environ: Mapping[str, str], home: Registry, record: Record, verdict: Verdict
-) -> Iterator[Swept]:
+    place: Project, environ: Mapping[str, str], home: Registry, record: SessionRecord, verdict: Verdict
+) -> Iterator[SweptSession]:
     session = record.session
     try:
         claim = home.take_over(record)
         if claim is None:
             if home.has(record.id):
-                yield Swept(
+                yield SweptSession(
                     record.id, session, verdict.value, "left", note="another process has its lock now"
                 )
             return
@@ -204,23 +204,23 @@ def _finish(
     except Exception as error:  # noqa: BLE001 -- one session must not block the others, or the start of a new one
         action = "kept" if isinstance(error, RefusedError) else "failed"
         hint = error.hint if isinstance(error, RalphError) else None
-        yield Swept(record.id, session, verdict.value, action, note=str(error), hint=hint)
+        yield SweptSession(record.id, session, verdict.value, action, note=str(error), hint=hint)
         return
     saved = outcome.saved.branch if outcome and outcome.saved else None
     if outcome and outcome.kept and not outcome.asked:
-        yield Swept(record.id, session, verdict.value, "kept", saved, outcome.kept)
+        yield SweptSession(record.id, session, verdict.value, "kept", saved, outcome.kept)
     else:
         note = outcome.kept if outcome else _missing(place, record)
-        yield Swept(record.id, session, verdict.value, "finished", saved, note)
+        yield SweptSession(record.id, session, verdict.value, "finished", saved, note)
 
 
-def _end(place: Project, environ: Mapping[str, str], claim: Claim, log: Log) -> Outcome | None:
+def _end(place: Project, environ: Mapping[str, str], claim: SessionClaim, log: Log) -> WorktreeOutcome | None:
     """End a dead session whose lock we hold; return the outcome for its worktree."""
     record = claim.record
     log.event("session.found_dead", f"session {record.session} is dead: finishing it", state=record.state)
     _require_seen(claim)
     survivors = _end_leftovers(claim, log)
-    remains = Remains(place, environ, claim.registry, record, log)
+    remains = SessionRecovery(place, environ, claim.registry, record, log)
     tree = remains.worktree()
     outcome = remains.leave(tree, survivors) if tree else None
     if record.drop_empty or not _agent_started(claim):
@@ -233,7 +233,7 @@ def _end(place: Project, environ: Mapping[str, str], claim: Claim, log: Log) -> 
     return outcome
 
 
-def _missing(place: Project, record: Record) -> str | None:
+def _missing(place: Project, record: SessionRecord) -> str | None:
     """Return a message if the worktree of a running agent is gone, and ralph-wrap has not removed it."""
     if record.state != "running" or record.branch is None:
         return None
@@ -241,7 +241,7 @@ def _missing(place: Project, record: Record) -> str | None:
     return f"its worktree was moved or replaced: nothing is at {path}, and git has forgotten it"
 
 
-def _require_seen(claim: Claim) -> None:
+def _require_seen(claim: SessionClaim) -> None:
     """Check that we can see all processes that a dead session may have left, or that they are gone.
 
     Raises:
@@ -263,7 +263,7 @@ def _require_seen(claim: Claim) -> None:
         )
 
 
-def _end_leftovers(claim: Claim, log: Log) -> tuple[int, ...]:
+def _end_leftovers(claim: SessionClaim, log: Log) -> tuple[int, ...]:
     """End the processes of a dead session; return the pids of those that survive SIGKILL.
 
     Raises:
@@ -271,7 +271,7 @@ def _end_leftovers(claim: Claim, log: Log) -> tuple[int, ...]:
         OSError: the check failed.
 
     """
-    left = process_tree.Offspring(whole_process=False, session=claim.record.session, dead=True)
+    left = process_tree.ProcessTree(whole_process=False, session=claim.record.session, dead=True)
     deadline = time.monotonic() + _LAST_BREATH
     while True:
         ended = left.end(_GRACE, lambda: False, asked=False)
@@ -288,7 +288,7 @@ def _end_leftovers(claim: Claim, log: Log) -> tuple[int, ...]:
         time.sleep(_TICK)
 
 
-def _agent_started(claim: Claim) -> bool:
+def _agent_started(claim: SessionClaim) -> bool:
     """Return whether the event log has a start of its agent; without one its unused branch may go."""
     if claim.record.state == "starting":
         return False
@@ -299,7 +299,7 @@ def _agent_started(claim: Claim) -> bool:
     return b'"event": "agent.started"' in events
 
 
-def _told(record: Record, outcome: Outcome | None) -> str:
+def _told(record: SessionRecord, outcome: WorktreeOutcome | None) -> str:
     words = f"session {record.session} is finished"
     if outcome and outcome.saved and outcome.saved.branch:
         words += f": saved on {outcome.saved.branch}"

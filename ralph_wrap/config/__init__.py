@@ -9,7 +9,7 @@ from ralph_wrap.config import file
 from ralph_wrap.config.file import CONFIG, KEYS
 from ralph_wrap.config.options import COMMANDS, JOB, ROWS, Settings
 from ralph_wrap.config.parsers import duration, nearest
-from ralph_wrap.config.settings import Ignore, Isolation, OnDirty, OnLeak, Orphans, Submodules
+from ralph_wrap.config.settings import IgnoreLocation, Isolation, OnDirty, OnLeak, OnOrphans, SubmoduleMode
 from ralph_wrap.config.table import ENVIRONMENT, KEY, PREFIX, TYPED, Option
 from ralph_wrap.errors import UsageError
 
@@ -170,13 +170,13 @@ __all__ = [
     "KEYS",
     "PROMPT",
     "ROWS",
-    "Ignore",
+    "IgnoreLocation",
     "Isolation",
     "OnDirty",
     "OnLeak",
-    "Orphans",
+    "OnOrphans",
     "Settings",
-    "Submodules",
+    "SubmoduleMode",
     "duration",
     "load",
     "merge",

@@ -24,14 +24,14 @@ from ralph_wrap.config.parsers import (
     choice,
 )
 from ralph_wrap.config.settings import (
+    AgentInvocation,
     AgentTable,
-    Ignore,
+    IgnoreLocation,
     Isolation,
-    Manner,
     OnDirty,
     OnLeak,
-    Orphans,
-    Submodules,
+    OnOrphans,
+    SubmoduleMode,
 )
 from ralph_wrap.config.table import ENVIRONMENT, KEY, TYPED, Option, Table, option
 
@@ -196,16 +196,16 @@ class Settings(Table):
         is_switch=True,
         needs_worktree=True,
     )
-    ignore: Ignore = option(
-        default=Ignore.GITIGNORE,
-        kind=choice(Ignore),
+    ignore: IgnoreLocation = option(
+        default=IgnoreLocation.GITIGNORE,
+        kind=choice(IgnoreLocation),
         group=_WORKTREE,
         help="Where the rule .ralph/worktrees/ goes.",
         needs_worktree=True,
     )
-    orphans: Orphans = option(
-        default=Orphans.SWEEP,
-        kind=choice(Orphans),
+    orphans: OnOrphans = option(
+        default=OnOrphans.SWEEP,
+        kind=choice(OnOrphans),
         group=_WORKTREE,
         help="What a start does with dead sessions: finish them, or only name them.",
         where=_FILE_ONLY,
@@ -217,9 +217,9 @@ class Settings(Table):
         help="Patterns of ignored files that the worktree gets a copy of.",
         where=_FILE_ONLY,
     )
-    submodules: Submodules = option(
-        default=Submodules.OFF,
-        kind=choice(Submodules),
+    submodules: SubmoduleMode = option(
+        default=SubmoduleMode.OFF,
+        kind=choice(SubmoduleMode),
         group=_WORKTREE,
         help="Whether submodules are initialised in the worktree.",
         where=_FILE_ONLY,
@@ -318,7 +318,7 @@ class Settings(Table):
         help="Agents that are added, or changed, by name.",
         where=_FILE_ONLY,
     )
-    manner: Manner = Manner()
+    manner: AgentInvocation = AgentInvocation()
     typed: tuple[str, ...] | None = None
     background: bool = False
 

@@ -28,7 +28,7 @@ class OnLeak(Enum):
     STOP = "stop"
 
 
-class Ignore(Enum):
+class IgnoreLocation(Enum):
     """Where the rule that hides the worktrees goes."""
 
     GITIGNORE = "gitignore"
@@ -36,21 +36,21 @@ class Ignore(Enum):
     OFF = "off"
 
 
-class Orphans(Enum):
+class OnOrphans(Enum):
     """What a start does for dead sessions."""
 
     SWEEP = "sweep"
     REPORT = "report"
 
 
-class Submodules(Enum):
+class SubmoduleMode(Enum):
     """What becomes of a worktree's submodules."""
 
     OFF = "off"
     INIT = "init"
 
 
-class Manner(NamedTuple):
+class AgentInvocation(NamedTuple):
     """How an agent is dealt with.
 
     Attributes:
@@ -75,7 +75,7 @@ class AgentTable(NamedTuple):
 
     Attributes:
         command: the agent's command.
-        prompt: see :class:`Manner`.
+        prompt: see :class:`AgentInvocation`.
         output: the same.
         env: the same.
 

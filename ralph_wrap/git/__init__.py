@@ -6,7 +6,7 @@ formats. Git prints paths as bytes; they become ``str`` with ``surrogateescape``
 
 from ralph_wrap.git.command import Git, environment, finish, lines, run, run_again, start, text, with_config
 from ralph_wrap.git.objects import (
-    Commit,
+    CommitSummary,
     branches_with,
     commit,
     commit_tree,
@@ -61,7 +61,7 @@ from ralph_wrap.git.worktrees import (
 __all__ = [
     "ABSOLUTE_POINTERS",
     "OLDEST",
-    "Commit",
+    "CommitSummary",
     "Git",
     "Repository",
     "Status",

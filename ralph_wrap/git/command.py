@@ -125,7 +125,7 @@ def start(
     config: Sequence[str] = (),
     stdin: bytes | None = None,
     with_terminal: bool = True,
-) -> process.Running:
+) -> process.RunningCommand:
     """Start a git command.
 
     Arguments:
@@ -154,7 +154,7 @@ def start(
         "GIT_INDEX_FILE": git.index_file,
     }
     env |= {name: os.fspath(place) for name, place in places.items() if place is not None}
-    return process.Running(
+    return process.RunningCommand(
         ("git", *_ALWAYS, *git.config, *config, *arguments),
         cwd=git.cwd,
         env=env,
@@ -165,8 +165,8 @@ def start(
 
 
 def finish(
-    running: process.Running, command: str, accept: Sequence[int] = (0,), patience: float = PATIENCE
-) -> process.Completed:
+    running: process.RunningCommand, command: str, accept: Sequence[int] = (0,), patience: float = PATIENCE
+) -> process.CompletedCommand:
     """Wait for a started command.
 
     Arguments:
@@ -194,7 +194,7 @@ def run(
     config: Sequence[str] = (),
     stdin: bytes | None = None,
     accept: Sequence[int] = (0,),
-) -> process.Completed:
+) -> process.CompletedCommand:
     """Run a git command to its end.
 
     Raises:
@@ -205,7 +205,9 @@ def run(
         return finish(running, os.fspath(arguments[0]), accept)
 
 
-def run_again(git: Git, *arguments: str | os.PathLike[str], config: Sequence[str] = ()) -> process.Completed:
+def run_again(
+    git: Git, *arguments: str | os.PathLike[str], config: Sequence[str] = ()
+) -> process.CompletedCommand:
     """Run a git command that reads all worktrees, and run it again if it fails.
 
     Another process may run ``git worktree add``. In its first milliseconds the worktree is registered, but

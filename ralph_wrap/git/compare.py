@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.git.command import Git, lines, run, text
-from ralph_wrap.git.objects import Commit
+from ralph_wrap.git.objects import CommitSummary
 from ralph_wrap.git.oid import OID
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _QUICK = ("-c", "core.looseCompression=0")
 _EXACT = ("--no-renames", "--no-ext-diff", "--no-textconv", "--ignore-submodules=none")
 
 
-class Fact(NamedTuple):
+class CommitInfo(NamedTuple):
     """Fields of a commit: the time of commit in seconds since 1970, the tree, the parents."""
 
     time: int
@@ -32,7 +32,7 @@ class Fact(NamedTuple):
     parents: tuple[str, ...]
 
 
-class History(NamedTuple):
+class CommitGraph(NamedTuple):
     """The commits that some tips contain and others do not.
 
     Attributes:
@@ -46,7 +46,7 @@ class History(NamedTuple):
     edge: dict[str, int]
 
 
-class Change(NamedTuple):
+class DiffStat(NamedTuple):
     """The size of the difference between two commits.
 
     Attributes:
@@ -61,14 +61,14 @@ class Change(NamedTuple):
     deletions: int
 
 
-class Merge(NamedTuple):
+class MergeResult(NamedTuple):
     """The result of a trial merge: whether it has no conflict, and the merged tree."""
 
     clean: bool
     tree: str
 
 
-def facts_of(git: Git, commits: Iterable[str]) -> dict[str, Fact]:
+def facts_of(git: Git, commits: Iterable[str]) -> dict[str, CommitInfo]:
     """Return the fields of commits; other objects and missing ones are left out.
 
     Arguments:
@@ -84,10 +84,12 @@ def facts_of(git: Git, commits: Iterable[str]) -> dict[str, Fact]:
         return {}
     shown = ("log", "--no-walk=unsorted", "--stdin", "--no-show-signature", "--format=%H %ct %T %P")
     rows = (row.split(" ") for row in lines(run(git, *shown, stdin=_listed(found)).stdout))
-    return {oid: Fact(int(time), tree, tuple(filter(None, parents))) for oid, time, tree, *parents in rows}
+    return {
+        oid: CommitInfo(int(time), tree, tuple(filter(None, parents))) for oid, time, tree, *parents in rows
+    }
 
 
-def history(git: Git, tips: Collection[str], without: Collection[str]) -> History:
+def history(git: Git, tips: Collection[str], without: Collection[str]) -> CommitGraph:
     """Return the commits that *tips* contain and *without* do not.
 
     Arguments:
@@ -105,7 +107,7 @@ def history(git: Git, tips: Collection[str], without: Collection[str]) -> Histor
             edge[oid[1:]] = int(time)
         else:
             parents[oid] = tuple(above)
-    return History(parents, edge)
+    return CommitGraph(parents, edge)
 
 
 def common_ancestors(git: Git, commits: Collection[str]) -> list[str]:
@@ -125,7 +127,7 @@ def empty_tree(git: Git) -> str:
     return lines(run(git, "hash-object", "-t", "tree", "--stdin", stdin=b"").stdout)[0]
 
 
-def commits_nowhere_else(git: Git, tip: str) -> list[Commit]:
+def commits_nowhere_else(git: Git, tip: str) -> list[CommitSummary]:
     """Return the commits of a branch below ``ralph/`` that no other branch, tag or remote branch contains.
 
     Arguments:
@@ -134,10 +136,10 @@ def commits_nowhere_else(git: Git, tip: str) -> list[Commit]:
     """
     others = ("--exclude=ralph/*", "--branches", "--tags", "--remotes")
     rows = lines(run(git, "log", "--no-show-signature", "--format=%H %s", tip, "--not", *others).stdout)
-    return [Commit(oid, subject) for oid, _, subject in (row.partition(" ") for row in rows)]
+    return [CommitSummary(oid, subject) for oid, _, subject in (row.partition(" ") for row in rows)]
 
 
-def changes(git: Git, pairs: Sequence[tuple[str, str]]) -> list[Change]:
+def changes(git: Git, pairs: Sequence[tuple[str, str]]) -> list[DiffStat]:
     """Return the size of the difference of each pair of commits.
 
     Arguments:
@@ -151,7 +153,7 @@ def changes(git: Git, pairs: Sequence[tuple[str, str]]) -> list[Change]:
     return list(parse_numstat(text(answer.stdout)))
 
 
-def parse_numstat(output: str) -> Iterator[Change]:
+def parse_numstat(output: str) -> Iterator[DiffStat]:
     """Parse ``git diff-tree --stdin --always --numstat -z`` (git-diff-tree(1)): an id begins each change."""
     fields = iter(output.split("\0")[:-1])
     found: list[int] | None = None
@@ -159,7 +161,7 @@ def parse_numstat(output: str) -> Iterator[Change]:
         counts = field.split("\t", 2)
         if len(counts) == 1:
             if found is not None:
-                yield Change(*found)
+                yield DiffStat(*found)
             found = [0, 0, 0]
             continue
         assert found is not None
@@ -169,7 +171,7 @@ def parse_numstat(output: str) -> Iterator[Change]:
             next(fields)
         found = [found[0] + 1, found[1] + added, found[2] + removed]
     if found is not None:
-        yield Change(*found)
+        yield DiffStat(*found)
 
 
 def entries(git: Git, compared: Sequence[tuple[str, ...]]) -> Iterator[dict[str, str]]:
@@ -237,7 +239,9 @@ def parse_patches(output: bytes) -> Iterator[bytes]:
         yield digest.digest()
 
 
-def merges(git: Git, pairs: Sequence[tuple[str, str]], *, common_dir: Path, objects: Path) -> list[Merge]:
+def merges(
+    git: Git, pairs: Sequence[tuple[str, str]], *, common_dir: Path, objects: Path
+) -> list[MergeResult]:
     """Merge each pair of commits, without a worktree, and without writing to the repository.
 
     Arguments:
@@ -263,11 +267,11 @@ def merges(git: Git, pairs: Sequence[tuple[str, str]], *, common_dir: Path, obje
     return list(parse_merges(text(answer.stdout)))
 
 
-def parse_merges(output: str) -> Iterator[Merge]:
+def parse_merges(output: str) -> Iterator[MergeResult]:
     """Parse ``git merge-tree --stdin -z --name-only --no-messages`` (git-merge-tree(1), *OUTPUT*)."""
     fields = iter(output.split("\0")[:-1])
     for clean in fields:
-        yield Merge(clean == "1", next(fields))
+        yield MergeResult(clean == "1", next(fields))
         for path in fields:
             if not path:
                 break

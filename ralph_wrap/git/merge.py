@@ -44,7 +44,7 @@ _OPERATIONS = {
 }
 
 
-class Moved(NamedTuple):
+class PathChange(NamedTuple):
     """A path that differs between two commits; a rename is one deleted path and one added path.
 
     Attributes:
@@ -73,7 +73,7 @@ class Moved(NamedTuple):
         return None if self.new_mode == ABSENT else (self.new_mode, self.new)
 
 
-def moved(git: Git, old: str, new: str) -> list[Moved]:
+def moved(git: Git, old: str, new: str) -> list[PathChange]:
     """Return the paths that differ between two commits or trees.
 
     Raises:
@@ -85,7 +85,7 @@ def moved(git: Git, old: str, new: str) -> list[Moved]:
     found = []
     for told, path in zip(fields[:-1:2], fields[1::2], strict=False):
         old_mode, new_mode, before, after, _ = told.removeprefix(":").split(" ")
-        found.append(Moved(path, old_mode, before, new_mode, after))
+        found.append(PathChange(path, old_mode, before, new_mode, after))
     return found
 
 

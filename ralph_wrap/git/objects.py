@@ -55,7 +55,7 @@ def count_commits(git: Git, base: str, ref: str) -> int | None:
     return int(answer.stdout) if answer.status == 0 else None
 
 
-class Commit(NamedTuple):
+class CommitSummary(NamedTuple):
     """A commit in a list: object id and subject."""
 
     id: str
@@ -73,7 +73,7 @@ def followed(git: Git, ref: str) -> str | None:
     return lines(answer.stdout)[0] if answer.status == 0 else None
 
 
-def commits_without(git: Git, tips: Collection[str], without: str) -> list[Commit]:
+def commits_without(git: Git, tips: Collection[str], without: str) -> list[CommitSummary]:
     """Return the commits that *tips* contain and *without* does not, newest first.
 
     Arguments:
@@ -90,7 +90,7 @@ def commits_without(git: Git, tips: Collection[str], without: str) -> list[Commi
     return _listed(run(git, "rev-list", "--stdin", "--format=%s", stdin=revisions).stdout)
 
 
-def commits_only_on(git: Git, branch: str, tip: str) -> list[Commit]:
+def commits_only_on(git: Git, branch: str, tip: str) -> list[CommitSummary]:
     """Return the commits of a branch that no other branch, tag, remote branch or ref of ours contains.
 
     Arguments:
@@ -102,10 +102,10 @@ def commits_only_on(git: Git, branch: str, tip: str) -> list[Commit]:
     return _listed(run(git, "rev-list", "--format=%s", tip, "--not", *others).stdout)
 
 
-def _listed(output: bytes) -> list[Commit]:
+def _listed(output: bytes) -> list[CommitSummary]:
     rows = lines(output)  # "commit ID", then the subject
     return [
-        Commit(head.removeprefix("commit "), subject)
+        CommitSummary(head.removeprefix("commit "), subject)
         for head, subject in zip(rows[::2], rows[1::2], strict=True)
     ]
 

@@ -16,7 +16,7 @@ _PLAIN = ("--literal-pathspecs", "-c", "diff.suppressBlankEmpty=false")
 _HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@ ?(.*)", re.DOTALL)
 
 
-class Change(NamedTuple):
+class FileChange(NamedTuple):
     """A file that differs between two trees.
 
     Attributes:
@@ -118,7 +118,7 @@ def sizes(git: Git, objects: Collection[str]) -> dict[str, int]:
     return {oid: int(size) for oid, size in told if size.isdigit()}
 
 
-def changes(git: Git, old: str, new: str, paths: Sequence[str] = ()) -> list[Change]:
+def changes(git: Git, old: str, new: str, paths: Sequence[str] = ()) -> list[FileChange]:
     """Return the files that differ between two trees or commits.
 
     Arguments:
@@ -165,25 +165,25 @@ def patches(
     return found
 
 
-def _entry(field: str, fields: Iterator[str]) -> Change:
+def _entry(field: str, fields: Iterator[str]) -> FileChange:
     """Return one file of ``--raw -z``; its names are the next fields."""
     old_mode, new_mode, old, new, status = field[1:].split(" ")
     path, before = next(fields), None
     if status[0] in "RC":
         path, before = next(fields), path
-    return Change(status[0], path, before, (old_mode, new_mode), (old, new))
+    return FileChange(status[0], path, before, (old_mode, new_mode), (old, new))
 
 
-def _entries(fields: Iterator[str]) -> Iterator[Change]:
+def _entries(fields: Iterator[str]) -> Iterator[FileChange]:
     """Yield the files of ``--raw -z``."""
     for field in fields:
         if field:
             yield _entry(field, fields)
 
 
-def _counted(fields: Iterator[str]) -> Iterator[Change]:
+def _counted(fields: Iterator[str]) -> Iterator[FileChange]:
     """Yield the files of ``--raw --numstat -z``: first come all the files, then all the numbers."""
-    found: deque[Change] = deque()
+    found: deque[FileChange] = deque()
     for field in fields:
         if field.startswith(":"):
             found.append(_entry(field, fields))

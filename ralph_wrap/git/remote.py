@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ralph_wrap.git.command import Git, lines, run, start, text
 
 if TYPE_CHECKING:
-    from ralph_wrap.system.process import Completed, Running
+    from ralph_wrap.system.process import CompletedCommand, RunningCommand
 
 
 def remotes(git: Git) -> list[str]:
@@ -16,7 +16,7 @@ def remotes(git: Git) -> list[str]:
     return lines(run(git, "remote").stdout)
 
 
-def start_push(git: Git, remote: str, commit: str, ref: str, *, replaced: str | None) -> Running:
+def start_push(git: Git, remote: str, commit: str, ref: str, *, replaced: str | None) -> RunningCommand:
     """Start ``git push`` of a commit to a branch of a remote.
 
     Arguments:
@@ -36,7 +36,7 @@ def start_push(git: Git, remote: str, commit: str, ref: str, *, replaced: str | 
     return start(git, *words, with_terminal=False)
 
 
-def push_error(completed: Completed) -> str:
+def push_error(completed: CompletedCommand) -> str:
     """Return why a push failed, on one line, without user names and passwords in URLs."""
     rejected = [line for line in lines(completed.stdout) if line.startswith("!")]
     if rejected:

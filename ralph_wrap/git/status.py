@@ -57,7 +57,7 @@ class Status(NamedTuple):
         return not self.changed and not self.untracked
 
 
-def start_status(git: Git, submodules: str = "none") -> process.Running:
+def start_status(git: Git, submodules: str = "none") -> process.RunningCommand:
     """Start ``git status`` for all paths: each untracked file, and each ignored directory as one path.
 
     Arguments:
@@ -90,7 +90,7 @@ def parse_status(output: bytes) -> Status:
     )
 
 
-def start_entries(git: Git) -> process.Running:
+def start_entries(git: Git) -> process.RunningCommand:
     """Start ``git status`` for all files but ignored ones; with submodules (see :func:`parse_entries`)."""
     return start(
         git,

@@ -7,8 +7,8 @@ share the usage limit of an account in :mod:`usage_limit`; :mod:`usage_limit_wai
 """
 
 from ralph_wrap.loop.driver import Driver
-from ralph_wrap.loop.iteration_context import Stage
-from ralph_wrap.loop.listener import Listener
+from ralph_wrap.loop.iteration_context import IterationContext
+from ralph_wrap.loop.listener import OutputListener
 from ralph_wrap.loop.policy import LoopResult
 
-__all__ = ["Driver", "Listener", "LoopResult", "Stage"]
+__all__ = ["Driver", "IterationContext", "LoopResult", "OutputListener"]

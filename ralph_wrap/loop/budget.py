@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap.loop.policy import Cut
+from ralph_wrap.loop.policy import CutReason
 
 if TYPE_CHECKING:
-    from ralph_wrap.agents.output import Spent
+    from ralph_wrap.agents.output import Usage
     from ralph_wrap.config import Settings
 
 _LEAST = 0.0001  # the smallest cost limit for an agent, in US dollars; no agent accepts 0
 
 
-class Spending(NamedTuple):
+class TotalUsage(NamedTuple):
     """Tokens and cost so far.
 
     Attributes:
@@ -37,25 +37,25 @@ class Spending(NamedTuple):
         unpriced = self.tokens - self.priced
         return self.cost + (unpriced * self.cost / self.priced if self.priced else 0.0)
 
-    def and_(self, spent: Spent | None) -> Spending:
+    def and_(self, spent: Usage | None) -> TotalUsage:
         """Return the sum of this and one more iteration."""
         if spent is None:
             return self
         if spent.cost is None:
             return self._replace(tokens=self.tokens + spent.tokens)
-        return Spending(self.tokens + spent.tokens, self.cost + spent.cost, self.priced + spent.tokens)
+        return TotalUsage(self.tokens + spent.tokens, self.cost + spent.cost, self.priced + spent.tokens)
 
 
-def reached(settings: Settings, spending: Spending) -> Cut | None:
+def reached(settings: Settings, spending: TotalUsage) -> CutReason | None:
     """Return the limit that is reached, ``None`` if there is none."""
     if settings.max_tokens and spending.tokens >= settings.max_tokens:
-        return Cut.MAX_TOKENS
+        return CutReason.MAX_TOKENS
     if settings.max_cost and spending.estimate >= settings.max_cost:
-        return Cut.MAX_COST
+        return CutReason.MAX_COST
     return None
 
 
-def capped(settings: Settings, command: tuple[str, ...], spending: Spending) -> tuple[str, ...]:
+def capped(settings: Settings, command: tuple[str, ...], spending: TotalUsage) -> tuple[str, ...]:
     """Return the agent's command with its own cost option, set to the rest of the limit, if both exist."""
     if not settings.max_cost:
         return command
@@ -63,7 +63,7 @@ def capped(settings: Settings, command: tuple[str, ...], spending: Spending) -> 
     return (*command, *(word.replace("{left}", left) for word in settings.manner.budget))
 
 
-def without_effect(settings: Settings, spent: Spent | None) -> str:
+def without_effect(settings: Settings, spent: Usage | None) -> str:
     """Return the options that have no effect, because the agent does not report what they limit."""
     tokens = settings.max_tokens and (spent is None or not spent.tokens)
     cost = settings.max_cost and (spent is None or spent.cost is None)

@@ -6,41 +6,41 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from ralph_wrap.agents.output import Limited
+from ralph_wrap.agents.output import UsageLimitReached
 from ralph_wrap.agents.output.transcript import shortened
 from ralph_wrap.loop import budget, prompt
-from ralph_wrap.loop.budget import Spending
-from ralph_wrap.loop.limits import PROMISE_GRACE, Brakes
+from ralph_wrap.loop.budget import TotalUsage
+from ralph_wrap.loop.limits import PROMISE_GRACE, IterationLimits
 from ralph_wrap.loop.policy import (
     CUT_SHORT,
-    Again,
-    Cut,
-    End,
-    GoOn,
+    CutReason,
+    EndLoop,
     Iteration,
     LoopResult,
-    Refusal,
-    State,
+    LoopState,
+    NextIteration,
+    RepeatIteration,
+    UsageLimitRefusal,
     after,
 )
 from ralph_wrap.loop.progress import Progress
-from ralph_wrap.loop.resume import Resumption
+from ralph_wrap.loop.resume import AgentResume
 from ralph_wrap.loop.start_error import unstarted
-from ralph_wrap.loop.supervise import ASKED, Ending, Overseer
+from ralph_wrap.loop.supervise import ASKED, AgentSupervisor, Termination
 from ralph_wrap.loop.terminal import find_terminal
-from ralph_wrap.loop.usage_limit import Account
-from ralph_wrap.loop.usage_limit_wait import Hold, clock
-from ralph_wrap.state.stop_request import Requests
+from ralph_wrap.loop.usage_limit import AgentAccount
+from ralph_wrap.loop.usage_limit_wait import UsageLimitWait, clock
+from ralph_wrap.state.stop_request import StopRequests
 from ralph_wrap.system import process
 
 if TYPE_CHECKING:
-    from ralph_wrap.agents.output import Spent
+    from ralph_wrap.agents.output import Usage
     from ralph_wrap.config import Settings
-    from ralph_wrap.loop.iteration_context import Stage
-    from ralph_wrap.loop.listener import Heard, Listener
+    from ralph_wrap.loop.iteration_context import IterationContext
+    from ralph_wrap.loop.listener import IterationOutput, OutputListener
     from ralph_wrap.system.log import Log
-    from ralph_wrap.system.output_relay import Relay
-    from ralph_wrap.system.signals import Signals
+    from ralph_wrap.system.output_relay import OutputRelay
+    from ralph_wrap.system.signals import SignalHandlers
 
 _FAILED = 1  # status of an iteration whose agent reports a failure, but exits with 0
 
@@ -61,10 +61,10 @@ class Driver:
     def __init__(
         self,
         settings: Settings,
-        stage: Stage,
-        relay: Relay,
-        listener: Listener,
-        signals: Signals,
+        stage: IterationContext,
+        relay: OutputRelay,
+        listener: OutputListener,
+        signals: SignalHandlers,
         log: Log,
         *,
         promise_grace: float = PROMISE_GRACE,
@@ -75,23 +75,25 @@ class Driver:
         self._relay = relay
         self._listener = listener
         self._stop = signals.stop
-        self._requests = Requests(stage.directory, log)
+        self._requests = StopRequests(stage.directory, log)
         self._terminal = find_terminal(settings)
         shared = relay.share(log.last_line)
         self._progress = Progress(
             settings, stage, listener, log, shown=shared and self._terminal.descriptor is None
         )
-        self._overseer = Overseer(stage, settings.grace, relay, signals, self._requests, self._progress, log)
+        self._overseer = AgentSupervisor(
+            stage, settings.grace, relay, signals, self._requests, self._progress, log
+        )
         self._log = log
         self._deadline = time.monotonic() + settings.max_time if settings.max_time else None
         self._promise_grace = promise_grace
-        self._spending = Spending()
-        self._resumption = Resumption(settings, log)
+        self._spending = TotalUsage()
+        self._resumption = AgentResume(settings, log)
         self._is_blind = False
         self._started = 0
         # .ralph/run/sessions/<session> belongs to the session, .ralph/run to the project
-        account = Account(stage.directory.parents[1] / "limits", settings.agent, self._environ)
-        self._hold = Hold(account, self._overseer, self._progress, log)
+        account = AgentAccount(stage.directory.parents[1] / "limits", settings.agent, self._environ)
+        self._hold = UsageLimitWait(account, self._overseer, self._progress, log)
 
     def run(self) -> LoopResult:
         """Run the setup command, then the loop to its end.
@@ -118,7 +120,7 @@ class Driver:
 
     def _run(self, pristine: str, status: int) -> LoopResult:
         settings = self._settings
-        state = State()
+        state = LoopState()
         before = ""
         if settings.max_stalls and not self._called_off(status):
             before = pristine or self._stage.fingerprint()
@@ -146,13 +148,13 @@ class Driver:
                 iteration = iteration._replace(changed=now != before if now else None)
             state, decision = after(settings, state, iteration)
             self._tell_ended(number, iteration, decision)
-            if iteration.cut is Cut.SIGNAL:
+            if iteration.cut is CutReason.SIGNAL:
                 return self._signalled()
-            if settings.commit_each or not isinstance(decision, End):
-                now = self._stage.hand_over(number, now, not isinstance(decision, Again)) or now
-            if isinstance(decision, End):
+            if settings.commit_each or not isinstance(decision, EndLoop):
+                now = self._stage.hand_over(number, now, not isinstance(decision, RepeatIteration)) or now
+            if isinstance(decision, EndLoop):
                 return LoopResult(decision.ended_by, decision.status, number)
-            if isinstance(decision, Again):
+            if isinstance(decision, RepeatIteration):
                 self._hold.begin(decision.hold)
                 continue
             before = now or before
@@ -170,7 +172,7 @@ class Driver:
             return LoopResult("max-time", status, self._started)
         return None
 
-    def _held_back(self, state: State, status: int) -> LoopResult | None:
+    def _held_back(self, state: LoopState, status: int) -> LoopResult | None:
         """Wait until the usage limit of the account ends; return the result if the loop ends first.
 
         This session or another one may have found the limit.
@@ -219,7 +221,7 @@ class Driver:
                 "the iteration counts as failed",
             )
             return Iteration(1)
-        ending = Ending()
+        ending = Termination()
         with self._terminal.lent():
             try:
                 group = self._spawn(command, stdin, number)
@@ -243,7 +245,7 @@ class Driver:
         self._resumption.note(judged, heard.session)
         return judged
 
-    def _judged(self, iteration: Iteration, heard: Heard) -> Iteration:
+    def _judged(self, iteration: Iteration, heard: IterationOutput) -> Iteration:
         """Return the iteration, corrected by the agent's own report about it."""
         spent = heard.spent
         self._spending = self._spending.and_(spent)
@@ -265,19 +267,23 @@ class Driver:
             return iteration
         iteration = iteration._replace(status=iteration.status or _FAILED)
         words = shortened(heard.failure.message)
-        if isinstance(heard.failure, Limited):
+        if isinstance(heard.failure, UsageLimitReached):
             until = heard.failure.until
             at = "" if until is None else f" until {clock(until)}"
             self._log.warning(
                 "agent.limited", f"the agent's usage limit is reached{at}: {words}", until=until
             )
-            return iteration._replace(refused=Refusal(None if until is None else until - time.time()))
+            return iteration._replace(
+                refused=UsageLimitRefusal(None if until is None else until - time.time())
+            )
         self._log.warning("agent.failed", f"the agent failed: {words}", passing=heard.failure.passing)
         if heard.failure.capped and self._settings.max_cost and iteration.cut is None:
-            return iteration._replace(status=CUT_SHORT, cut=Cut.MAX_COST)  # its cost option, which we set
+            return iteration._replace(
+                status=CUT_SHORT, cut=CutReason.MAX_COST
+            )  # its cost option, which we set
         return iteration._replace(passing=heard.failure.passing)
 
-    def _warn_of_blindness(self, spent: Spent | None) -> bool:
+    def _warn_of_blindness(self, spent: Usage | None) -> bool:
         """Warn of limits that have no effect."""
         if options := budget.without_effect(self._settings, spent):
             self._log.warning(
@@ -287,13 +293,13 @@ class Driver:
             )
         return bool(options)
 
-    def _spawn(self, command: tuple[str, ...], stdin: int | None, number: int) -> process.Group:
-        streams = process.Streams(stdin, *self._relay.writing_ends)
+    def _spawn(self, command: tuple[str, ...], stdin: int | None, number: int) -> process.ProcessGroup:
+        streams = process.StandardStreams(stdin, *self._relay.writing_ends)
         if self._terminal.descriptor is not None:
-            streams = process.Streams(None, None, None)
+            streams = process.StandardStreams(None, None, None)
         cwd = self._stage.cwd
         try:
-            return process.Group(
+            return process.ProcessGroup(
                 command,
                 cwd=cwd,
                 env={**self._environ, "RALPH_ITERATION": str(number), "PWD": str(cwd)},
@@ -305,9 +311,9 @@ class Driver:
             isolated = self._stage.isolated
             raise unstarted(error, command[0], cwd, self._settings.project, isolated=isolated) from None
 
-    def _watch(self, group: process.Group, ending: Ending) -> Iteration:
+    def _watch(self, group: process.ProcessGroup, ending: Termination) -> Iteration:
         terminal = None if self._terminal.descriptor is None else self._terminal
-        brakes = Brakes(
+        brakes = IterationLimits(
             self._settings,
             self._listener,
             self._relay,
@@ -325,11 +331,13 @@ class Driver:
             end = min(end, self._deadline)
         self._overseer.pause(end)
 
-    def _tell_ended(self, number: int, iteration: Iteration, decision: GoOn | Again | End) -> None:
+    def _tell_ended(
+        self, number: int, iteration: Iteration, decision: NextIteration | RepeatIteration | EndLoop
+    ) -> None:
         message = ""
-        if iteration.failed and iteration.cut not in ASKED and not isinstance(decision, Again):
+        if iteration.failed and iteration.cut not in ASKED and not isinstance(decision, RepeatIteration):
             message = f"iteration {number} failed with status {iteration.status}"
-            if isinstance(decision, GoOn):
+            if isinstance(decision, NextIteration):
                 message += f", next in {decision.pause:g}s"
         self._log.event(
             "iteration.ended",

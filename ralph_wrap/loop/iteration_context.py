@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ralph_wrap.system.process_tree import Offspring
+    from ralph_wrap.system.process_tree import ProcessTree
 
 
-class Stage(NamedTuple):
+class IterationContext(NamedTuple):
     """Directory, environment and callbacks for an agent; the same for every iteration.
 
     Attributes:
@@ -43,7 +43,7 @@ class Stage(NamedTuple):
     pristine: str
     begin: Callable[[int], None]
     spawned: Callable[[], None]
-    offspring: Offspring
+    offspring: ProcessTree
     end_leftovers: Callable[[float], object]
     hand_over: Callable[[int, str, bool], str]
     look_outside: Callable[[str], bool]

@@ -5,19 +5,19 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from ralph_wrap.loop.budget import Spending, reached
-from ralph_wrap.loop.policy import Cut
+from ralph_wrap.loop.budget import TotalUsage, reached
+from ralph_wrap.loop.policy import CutReason
 
 if TYPE_CHECKING:
     from ralph_wrap.config import Settings
-    from ralph_wrap.loop.listener import Listener
-    from ralph_wrap.system.output_relay import Relay
+    from ralph_wrap.loop.listener import OutputListener
+    from ralph_wrap.system.output_relay import OutputRelay
 
 PROMISE_GRACE = 60.0
 """Seconds that an agent may keep running after the final answer with its promise."""
 
 
-class Brakes:
+class IterationLimits:
     """Computes when one iteration, which begins now, must end.
 
     Arguments:
@@ -33,9 +33,9 @@ class Brakes:
     def __init__(
         self,
         settings: Settings,
-        listener: Listener,
-        relay: Relay,
-        spending: Spending,
+        listener: OutputListener,
+        relay: OutputRelay,
+        spending: TotalUsage,
         deadline: float | None,
         promise_grace: float = PROMISE_GRACE,
     ) -> None:
@@ -48,7 +48,7 @@ class Brakes:
         self._promised: float | None = None
         self._begun = relay.last_output = time.monotonic()
 
-    def due(self, *, with_terminal: bool) -> dict[Cut, float]:
+    def due(self, *, with_terminal: bool) -> dict[CutReason, float]:
         """Return the time at which each limit ends the iteration, as :func:`time.monotonic` counts.
 
         Arguments:
@@ -60,7 +60,7 @@ class Brakes:
         limits = {}
         if self._listener.promised:
             self._promised = self._promised or now
-            limits[Cut.AFTER_PROMISE] = self._promised + self._promise_grace
+            limits[CutReason.AFTER_PROMISE] = self._promised + self._promise_grace
         else:
             self._promised = None
         # After the final answer a limit on tokens or cost ends nothing: the work is done.
@@ -69,11 +69,11 @@ class Brakes:
         ):
             limits[spent] = now
         if self._deadline is not None:
-            limits[Cut.MAX_TIME] = self._deadline
+            limits[CutReason.MAX_TIME] = self._deadline
         if settings.iteration_timeout:
-            limits[Cut.ITERATION_TIMEOUT] = self._begun + settings.iteration_timeout
+            limits[CutReason.ITERATION_TIMEOUT] = self._begun + settings.iteration_timeout
         if settings.idle_timeout and not with_terminal:
             # If the reader of our output blocks, the agent blocks too: it is not idle.
             last = now if self._relay.is_held_up else self._relay.last_output
-            limits[Cut.IDLE_TIMEOUT] = last + settings.idle_timeout
+            limits[CutReason.IDLE_TIMEOUT] = last + settings.idle_timeout
         return limits

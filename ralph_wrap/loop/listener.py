@@ -5,30 +5,30 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.agents.output import (
-    Answered,
-    Called,
-    Failed,
-    Known,
-    Limited,
-    Reader,
-    Said,
-    Skipped,
-    Spent,
-    Stray,
-    Trouble,
+    AgentFailure,
+    AgentMessage,
+    AgentSessionId,
+    AgentWarning,
+    FinalAnswer,
+    OutputReader,
+    SkippedLine,
+    ToolCall,
+    UnparsedLine,
+    Usage,
+    UsageLimitReached,
 )
-from ralph_wrap.agents.output.transcript import Readable
+from ralph_wrap.agents.output.transcript import TranscriptFormatter
 from ralph_wrap.system.output_relay import LineFinder
 
 if TYPE_CHECKING:
     from ralph_wrap.agents.output import Event
     from ralph_wrap.config import Settings
 
-_NO_COST = Spent(0)
-_SHOWN_ALONE = (Said, Called, Trouble)  # the most frequent events
+_NO_COST = Usage(0)
+_SHOWN_ALONE = (AgentMessage, ToolCall, AgentWarning)  # the most frequent events
 
 
-class Heard(NamedTuple):
+class IterationOutput(NamedTuple):
     """The result of reading one iteration.
 
     Attributes:
@@ -41,13 +41,13 @@ class Heard(NamedTuple):
     """
 
     promised: bool
-    failure: Limited | Failed | None = None
-    spent: Spent | None = None
+    failure: UsageLimitReached | AgentFailure | None = None
+    spent: Usage | None = None
     session: str = ""
     shown: bytes = b""
 
 
-class Listener:
+class OutputListener:
     """Reads the standard output of the agent of one session.
 
     It searches only the final answer for the promise. So the output of a tool, the prompt, or a thought of
@@ -61,8 +61,8 @@ class Listener:
 
     def __init__(self, settings: Settings) -> None:
         output = settings.manner.output
-        self._reader = None if output == "text" else Reader(output)
-        self._readable = None if settings.raw else Readable()
+        self._reader = None if output == "text" else OutputReader(output)
+        self._readable = None if settings.raw else TranscriptFormatter()
         self._plain = LineFinder(settings.until)
         self._until = settings.until
         self._before = _NO_COST
@@ -70,14 +70,14 @@ class Listener:
         self._begin()
 
     @property
-    def spent(self) -> Spent | None:
+    def spent(self) -> Usage | None:
         """Tokens and cost of the whole session so far; ``None`` if the agent reports nothing."""
         if self._spent is None:
             return None if self._before is _NO_COST else self._before
         return _sum(self._before, self._spent)
 
     @property
-    def current(self) -> Spent | None:
+    def current(self) -> Usage | None:
         """Tokens and cost of this iteration alone; ``None`` if the agent reports nothing."""
         return self._spent
 
@@ -98,7 +98,7 @@ class Listener:
             return piece
         return self._take(self._reader.feed(piece), piece)
 
-    def finish(self) -> Heard:
+    def finish(self) -> IterationOutput:
         """Return the result since the last call; the last line counts even without a newline."""
         shown = b""
         if self._reader is not None:
@@ -107,7 +107,7 @@ class Listener:
                 shown += self._readable.finish()
         plain = self._plain.finish()
         promised = self._promised or (plain and not self._told)
-        heard = Heard(promised, self._failure, self._spent, self._session, shown)
+        heard = IterationOutput(promised, self._failure, self._spent, self._session, shown)
         if self._spent is not None:
             self._before = _sum(self._before, self._spent)
             self._overall = self._session, self._counted
@@ -118,8 +118,8 @@ class Listener:
         self._told = False
         self._promised = False
         self._answered = False
-        self._failure: Limited | Failed | None = None
-        self._spent: Spent | None = None
+        self._failure: UsageLimitReached | AgentFailure | None = None
+        self._spent: Usage | None = None
         self._session = ""
         self._counted = 0
 
@@ -135,21 +135,21 @@ class Listener:
         if isinstance(event, _SHOWN_ALONE):
             self._told = True
             return
-        if isinstance(event, Stray):
+        if isinstance(event, UnparsedLine):
             self._plain.feed(event.line + b"\n")
             return
-        self._told = self._told or not isinstance(event, Skipped)
-        if isinstance(event, Spent):
+        self._told = self._told or not isinstance(event, SkippedLine)
+        if isinstance(event, Usage):
             self._spent = self._of_iteration(event) if event.overall else event
             self._answered = False
-        elif isinstance(event, Answered):
+        elif isinstance(event, FinalAnswer):
             self._answered, self._promised, self._failure = True, self._is_promise(event.text), None
-        elif isinstance(event, Limited | Failed):
+        elif isinstance(event, UsageLimitReached | AgentFailure):
             self._answered, self._promised, self._failure = True, False, event
-        elif isinstance(event, Known):
+        elif isinstance(event, AgentSessionId):
             self._session = event.session
 
-    def _of_iteration(self, spent: Spent) -> Spent:
+    def _of_iteration(self, spent: Usage) -> Usage:
         """Subtract the tokens that the agent's own session had before this iteration."""
         self._counted = spent.tokens
         session, before = self._overall
@@ -163,6 +163,6 @@ class Listener:
         return finder.finish()
 
 
-def _sum(one: Spent, other: Spent) -> Spent:
+def _sum(one: Usage, other: Usage) -> Usage:
     costs = [spent.cost for spent in (one, other) if spent.cost is not None]
-    return Spent(one.tokens + other.tokens, sum(costs) if costs else None, one.turns + other.turns)
+    return Usage(one.tokens + other.tokens, sum(costs) if costs else None, one.turns + other.turns)

@@ -22,7 +22,7 @@ _LONGEST_HOLD = 1800.0
 LONGEST_TOLD_HOLD = 86400.0  # a wrong end time must not stop a loop for ever; one try a day costs nothing
 
 
-class Cut(Enum):
+class CutReason(Enum):
     """The outside cause that ended an iteration, or the setup before the first one."""
 
     ITERATION_TIMEOUT = "iteration-timeout"
@@ -36,10 +36,14 @@ class Cut(Enum):
     STOP = "stop"
 
 
-_ENDING = (Cut.MAX_TIME, Cut.MAX_TOKENS, Cut.MAX_COST)  # limits of the loop, not of an iteration
+_ENDING = (
+    CutReason.MAX_TIME,
+    CutReason.MAX_TOKENS,
+    CutReason.MAX_COST,
+)  # limits of the loop, not of an iteration
 
 
-class Refusal(NamedTuple):
+class UsageLimitRefusal(NamedTuple):
     """The agent's account has reached a usage limit.
 
     Attributes:
@@ -69,12 +73,12 @@ class Iteration(NamedTuple):
     status: int
     promised: bool = False
     changed: bool | None = None
-    cut: Cut | None = None
+    cut: CutReason | None = None
     last: bool = False
     leaked: bool = False
-    refused: Refusal | None = None
+    refused: UsageLimitRefusal | None = None
     passing: bool = False
-    reached: Cut | None = None
+    reached: CutReason | None = None
 
     @property
     def failed(self) -> bool:
@@ -82,7 +86,7 @@ class Iteration(NamedTuple):
         return self.status != 0 and not self.promised
 
 
-class State(NamedTuple):
+class LoopState(NamedTuple):
     """The counters of a loop between two iterations; all but *iterations* count iterations in a row.
 
     Attributes:
@@ -99,19 +103,19 @@ class State(NamedTuple):
     holds: int = 0
 
 
-class GoOn(NamedTuple):
+class NextIteration(NamedTuple):
     """Run another iteration after a pause in seconds."""
 
     pause: float
 
 
-class Again(NamedTuple):
+class RepeatIteration(NamedTuple):
     """Repeat the iteration after a pause in seconds, when the usage limit has ended."""
 
     hold: float
 
 
-class End(NamedTuple):
+class EndLoop(NamedTuple):
     """End the loop, with a cause (``ended_by`` in the report) and an exit status."""
 
     ended_by: str
@@ -133,7 +137,9 @@ class LoopResult(NamedTuple):
     iterations: int
 
 
-def after(settings: Settings, state: State, iteration: Iteration) -> tuple[State, GoOn | Again | End]:
+def after(
+    settings: Settings, state: LoopState, iteration: Iteration
+) -> tuple[LoopState, NextIteration | RepeatIteration | EndLoop]:
     """Decide the step after an iteration.
 
     A limit of 0 is no limit. If a signal ended the iteration, the driver decides: it knows the signal.
@@ -151,36 +157,36 @@ def after(settings: Settings, state: State, iteration: Iteration) -> tuple[State
         ("max-stalls", settings.max_stalls, state.stalls),
     ):
         if limit and count >= limit:
-            return state, End(ended_by, iteration.status)
+            return state, EndLoop(ended_by, iteration.status)
     doublings = min(state.failures - 1, _DOUBLINGS)
     backoff = min(_FIRST_WAIT * 2**doublings, _LONGEST_WAIT) if iteration.failed else 0.0
-    return state, GoOn(settings.delay + backoff)
+    return state, NextIteration(settings.delay + backoff)
 
 
-def _ended_by(settings: Settings, iteration: Iteration) -> End | None:
+def _ended_by(settings: Settings, iteration: Iteration) -> EndLoop | None:
     """Return the end of the loop if this iteration ends it, at any number of iterations."""
     if iteration.promised or iteration.last:
-        return End("promise" if iteration.promised else "stop", 0)
+        return EndLoop("promise" if iteration.promised else "stop", 0)
     if iteration.cut is not None and iteration.cut in _ENDING:
-        return End(iteration.cut.value, CUT_SHORT)
+        return EndLoop(iteration.cut.value, CUT_SHORT)
     if iteration.leaked and settings.on_leak is OnLeak.STOP:
-        return End("leak", RalphError.exit_code)
+        return EndLoop("leak", RalphError.exit_code)
     if iteration.reached is not None:
-        return End(iteration.reached.value, iteration.status)
+        return EndLoop(iteration.reached.value, iteration.status)
     return None
 
 
-def _counted(state: State, iteration: Iteration) -> State:
+def _counted(state: LoopState, iteration: Iteration) -> LoopState:
     stalls = state.stalls + 1 if iteration.changed is False else 0
-    return State(
+    return LoopState(
         iterations=state.iterations + 1,
         failures=state.failures + 1 if iteration.failed else 0,
         stalls=state.stalls if iteration.passing else stalls,
     )
 
 
-def _held(state: State, refusal: Refusal) -> tuple[State, Again]:
+def _held(state: LoopState, refusal: UsageLimitRefusal) -> tuple[LoopState, RepeatIteration]:
     if refusal.seconds is not None and refusal.seconds > 0:
-        return state._replace(holds=0), Again(min(refusal.seconds, LONGEST_TOLD_HOLD))
+        return state._replace(holds=0), RepeatIteration(min(refusal.seconds, LONGEST_TOLD_HOLD))
     hold = min(_FIRST_HOLD * 2 ** min(state.holds, _DOUBLINGS), _LONGEST_HOLD)
-    return state._replace(holds=state.holds + 1), Again(hold)
+    return state._replace(holds=state.holds + 1), RepeatIteration(hold)

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ralph_wrap.config import Settings
-    from ralph_wrap.loop.iteration_context import Stage
-    from ralph_wrap.loop.listener import Listener
+    from ralph_wrap.loop.iteration_context import IterationContext
+    from ralph_wrap.loop.listener import OutputListener
     from ralph_wrap.system.log import Log
 
 _MINUTE, _HOUR = 60, 60 * 60
@@ -39,8 +39,8 @@ class Progress:
     def __init__(
         self,
         settings: Settings,
-        stage: Stage,
-        listener: Listener,
+        stage: IterationContext,
+        listener: OutputListener,
         log: Log,
         *,
         shown: bool,

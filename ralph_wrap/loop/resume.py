@@ -20,7 +20,7 @@ _NAME = re.compile(
 )  # must not begin like an option; these agents use UUIDs and similar ids
 
 
-class Resumption:
+class AgentResume:
     """Remembers the agent's own session for the next iteration.
 
     Arguments:

@@ -12,22 +12,27 @@ import time
 from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import SetupError
-from ralph_wrap.loop.policy import Cut
-from ralph_wrap.loop.supervise import Ending
+from ralph_wrap.loop.policy import CutReason
+from ralph_wrap.loop.supervise import Termination
 from ralph_wrap.system import process
 
 if TYPE_CHECKING:
     from ralph_wrap.config import Settings
-    from ralph_wrap.loop.iteration_context import Stage
-    from ralph_wrap.loop.supervise import Overseer
+    from ralph_wrap.loop.iteration_context import IterationContext
+    from ralph_wrap.loop.supervise import AgentSupervisor
     from ralph_wrap.system.log import Log
-    from ralph_wrap.system.output_relay import Relay
+    from ralph_wrap.system.output_relay import OutputRelay
 
 _SHOWN = 60  # maximum number of characters of the command in messages
 
 
 def set_up(
-    settings: Settings, stage: Stage, relay: Relay, overseer: Overseer, deadline: float | None, log: Log
+    settings: Settings,
+    stage: IterationContext,
+    relay: OutputRelay,
+    overseer: AgentSupervisor,
+    deadline: float | None,
+    log: Log,
 ) -> bool:
     """Run the setup command to its end, but never in the project itself: the user prepares the project.
 
@@ -49,10 +54,10 @@ def set_up(
         log.event("setup.skipped", f"setup is not run in the project itself: {_shown(settings.setup)}")
         return False
     begun = time.monotonic()
-    limits = {} if deadline is None else {Cut.MAX_TIME: deadline}
+    limits = {} if deadline is None else {CutReason.MAX_TIME: deadline}
     if settings.setup_timeout:
-        limits[Cut.SETUP_TIMEOUT] = begun + settings.setup_timeout
-    ending = Ending()
+        limits[CutReason.SETUP_TIMEOUT] = begun + settings.setup_timeout
+    ending = Termination()
     group = _spawn(settings.setup, stage, relay)
     log.event("setup.started", f"setup: {_shown(settings.setup)}", pid=group.pid, command=settings.setup)
     ended = overseer.oversee(group, ending, lambda: limits, name="setup")
@@ -66,7 +71,7 @@ def set_up(
         cut=ended.cut.value if ended.cut else None,
     )
     output = f"its output: {stage.directory / 'output.log'}"
-    if ended.cut is Cut.SETUP_TIMEOUT:
+    if ended.cut is CutReason.SETUP_TIMEOUT:
         raise SetupError(
             f"setup was not done after {seconds:g} s: {_shown(settings.setup)}",
             f"setup_timeout in .ralph/config.toml (0: none); {output}",
@@ -79,15 +84,15 @@ def set_up(
     return False
 
 
-def _spawn(command: str, stage: Stage, relay: Relay) -> process.Group:
+def _spawn(command: str, stage: IterationContext, relay: OutputRelay) -> process.ProcessGroup:
     _, errors = relay.writing_ends
     nothing = os.open(os.devnull, os.O_RDONLY)
     try:
-        return process.Group(
+        return process.ProcessGroup(
             ("sh", "-c", command),
             cwd=stage.cwd,
             env={**stage.environ, "RALPH_ITERATION": "0", "PWD": str(stage.cwd)},
-            streams=process.Streams(nothing, errors, errors),
+            streams=process.StandardStreams(nothing, errors, errors),
             inherited=stage.inherited,
         )
     except OSError as error:

@@ -11,31 +11,31 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
-from ralph_wrap.loop.policy import CUT_SHORT, Cut, Iteration
-from ralph_wrap.state.stop_request import How
+from ralph_wrap.loop.policy import CUT_SHORT, CutReason, Iteration
+from ralph_wrap.state.stop_request import StopMode
 from ralph_wrap.system.process_tree import UNKILLABLE_AFTER
 from ralph_wrap.system.signals import suspend
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from ralph_wrap.loop.iteration_context import Stage
+    from ralph_wrap.loop.iteration_context import IterationContext
     from ralph_wrap.loop.progress import Progress
     from ralph_wrap.loop.terminal import Terminal
-    from ralph_wrap.state.stop_request import Requests
+    from ralph_wrap.state.stop_request import StopRequests
     from ralph_wrap.system.log import Log
-    from ralph_wrap.system.output_relay import Relay
-    from ralph_wrap.system.process import Group
-    from ralph_wrap.system.signals import Signals
+    from ralph_wrap.system.output_relay import OutputRelay
+    from ralph_wrap.system.process import ProcessGroup
+    from ralph_wrap.system.signals import SignalHandlers
 
-ASKED = {Cut.SIGNAL, Cut.STOP}
+ASKED = {CutReason.SIGNAL, CutReason.STOP}
 """A user or a signal asked for the end; the command's own exit status and promise do not matter."""
 
 _TYPED = {128 + signal.SIGINT, 128 + signal.SIGQUIT}  # exit statuses after Ctrl-C and Ctrl-\\
 _LONGEST_POLL = 86400.0  # seconds; poll(2) takes milliseconds in an int, which overflows after 24 days
 
 
-class Overseer:
+class AgentSupervisor:
     """Waits for the commands of one session.
 
     Arguments:
@@ -49,11 +49,11 @@ class Overseer:
 
     def __init__(
         self,
-        stage: Stage,
+        stage: IterationContext,
         grace: float,
-        relay: Relay,
-        signals: Signals,
-        requests: Requests,
+        relay: OutputRelay,
+        signals: SignalHandlers,
+        requests: StopRequests,
         progress: Progress,
         log: Log,
     ) -> None:
@@ -68,9 +68,9 @@ class Overseer:
 
     def oversee(
         self,
-        group: Group,
-        ending: Ending,
-        limits: Callable[[], Mapping[Cut, float]],
+        group: ProcessGroup,
+        ending: Termination,
+        limits: Callable[[], Mapping[CutReason, float]],
         *,
         name: str = "the agent",
         terminal: Terminal | None = None,
@@ -86,14 +86,14 @@ class Overseer:
 
         """
         heard = 0
-        obeyed: How | None = None
+        obeyed: StopMode | None = None
         while (status := group.poll()) is None:
             due = limits()
             if self._stop.count > heard:
                 heard = self._stop.count
                 self._forward(group, name)
-                ending.ask(Cut.SIGNAL, self._grace if heard == 1 else 0.0)
-            elif (how := self._requests.look()) is not obeyed and how is not How.AFTER_ITERATION:
+                ending.ask(CutReason.SIGNAL, self._grace if heard == 1 else 0.0)
+            elif (how := self._requests.look()) is not obeyed and how is not StopMode.AFTER_ITERATION:
                 obeyed = how
                 self._obey(how, group, ending)
             elif ending.cut is None and (reached := _reached(due)):
@@ -110,12 +110,12 @@ class Overseer:
             # The terminal sent Ctrl-C to the agent alone, but the user wants to end the loop.
             self._stop.record(status - 128)
             self._stage.offspring.signal(status - 128, except_group=group.pid)
-            ending.ask(Cut.SIGNAL, self._grace)
+            ending.ask(CutReason.SIGNAL, self._grace)
         if ending.cut is None or ending.cut in ASKED:
             return Iteration(status, cut=ending.cut)
         return Iteration(CUT_SHORT, cut=ending.cut)
 
-    def clear_up(self, ending: Ending) -> None:
+    def clear_up(self, ending: Termination) -> None:
         """End the processes that a terminated command left running, and read the rest of the output."""
         if ending.cut is not None:
             # They get the rest of the command's grace: one of them may be a session that must save its work.
@@ -140,7 +140,7 @@ class Overseer:
                 self._stop.suspended = False
                 self._suspend()
 
-    def wait(self, deadlines: Collection[float], group: Group | None = None) -> None:
+    def wait(self, deadlines: Collection[float], group: ProcessGroup | None = None) -> None:
         """Wait for output, a signal, the command's end or the first deadline, and move the output."""
         poll = select.poll()
         for descriptor in (self._signals.wakeup, self._requests.descriptor, group.pidfd if group else -1):
@@ -156,15 +156,15 @@ class Overseer:
         self._signals.drain()
         self._relay.handle(ready)
 
-    def _obey(self, how: How | None, group: Group, ending: Ending) -> None:
+    def _obey(self, how: StopMode | None, group: ProcessGroup, ending: Termination) -> None:
         if (
-            how is How.SOON and ending.cut is None
+            how is StopMode.SOON and ending.cut is None
         ):  # a second SIGTERM would shorten the grace of a nested session
             self._tell(group, signal.SIGTERM)
-        cut = Cut.SIGNAL if ending.cut is Cut.SIGNAL else Cut.STOP
-        ending.ask(cut, self._grace if how is How.SOON else 0.0)
+        cut = CutReason.SIGNAL if ending.cut is CutReason.SIGNAL else CutReason.STOP
+        ending.ask(cut, self._grace if how is StopMode.SOON else 0.0)
 
-    def _forward(self, group: Group, name: str) -> None:
+    def _forward(self, group: ProcessGroup, name: str) -> None:
         number = self._stop.first or signal.SIGTERM
         what = "is asked to end" if self._stop.count == 1 else "gets no more time"
         again = "" if self._stop.count == 1 else " again"
@@ -176,7 +176,7 @@ class Overseer:
         )
         self._tell(group, number)
 
-    def _tell(self, group: Group, number: int) -> None:
+    def _tell(self, group: ProcessGroup, number: int) -> None:
         for each in (number, signal.SIGCONT):  # a stopped process handles SIGTERM only after SIGCONT
             group.signal(each)
             self._stage.offspring.signal(each, except_group=group.pid)
@@ -185,7 +185,7 @@ class Overseer:
         self._progress.hide()
         suspend()
 
-    def _follow_stops(self, group: Group, terminal: Terminal | None) -> None:
+    def _follow_stops(self, group: ProcessGroup, terminal: Terminal | None) -> None:
         """After Ctrl-Z, stop ourselves when the command has stopped, or the other way round."""
         if self._stop.suspended:
             self._stop.suspended = False
@@ -196,7 +196,7 @@ class Overseer:
             terminal.suspend_with(group)
 
 
-class Ending:
+class Termination:
     """The termination of a command in steps: SIGTERM, SIGKILL, then no more waiting.
 
     Attributes:
@@ -206,7 +206,7 @@ class Ending:
     """
 
     def __init__(self) -> None:
-        self.cut: Cut | None = None
+        self.cut: CutReason | None = None
         self.deadline = 0.0
         self._killed = False
 
@@ -215,14 +215,14 @@ class Ending:
         """Seconds until SIGKILL."""
         return 0.0 if self._killed else max(0.0, self.deadline - time.monotonic())
 
-    def ask(self, cut: Cut, grace: float) -> None:
+    def ask(self, cut: CutReason, grace: float) -> None:
         """Record that the command was asked to end; after a second request, the earlier deadline counts."""
         end = time.monotonic() + grace
         if not self._killed:
             self.deadline = min(self.deadline, end) if self.cut else end
         self.cut = cut
 
-    def escalate(self, group: Group) -> bool:
+    def escalate(self, group: ProcessGroup) -> bool:
         """Take the next step if it is due; return whether no step is left."""
         if self.cut is None or time.monotonic() < self.deadline:
             return False
@@ -234,12 +234,12 @@ class Ending:
         return False
 
 
-def _reason(reached: Cut) -> str:
-    if reached is Cut.AFTER_PROMISE:
+def _reason(reached: CutReason) -> str:
+    if reached is CutReason.AFTER_PROMISE:
         return "the promise is kept, but the agent did not end in time"
     return f"{reached.value} reached"
 
 
-def _reached(limits: Mapping[Cut, float]) -> Cut | None:
+def _reached(limits: Mapping[CutReason, float]) -> CutReason | None:
     now = time.monotonic()
     return next((limit for limit, deadline in limits.items() if now >= deadline), None)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ralph_wrap.config import Settings
-    from ralph_wrap.system.process import Group
+    from ralph_wrap.system.process import ProcessGroup
 
 
 class Terminal:
@@ -45,7 +45,7 @@ class Terminal:
                 with contextlib.suppress(termios.error):
                     termios.tcsetattr(self.descriptor, termios.TCSADRAIN, mode)
 
-    def suspend_with(self, group: Group) -> None:
+    def suspend_with(self, group: ProcessGroup) -> None:
         """Stop as the agent did after Ctrl-Z, so that the shell gets the terminal; later continue both."""
         self._give(os.getpgrp())
         suspend()

@@ -35,7 +35,7 @@ _WHOSE = re.compile(
 )
 
 
-class Account:
+class AgentAccount:
     """The account of one agent, shared by its sessions in a project.
 
     Arguments:

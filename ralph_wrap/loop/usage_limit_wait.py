@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ralph_wrap.loop.progress import Progress
-    from ralph_wrap.loop.supervise import Overseer
-    from ralph_wrap.loop.usage_limit import Account
+    from ralph_wrap.loop.supervise import AgentSupervisor
+    from ralph_wrap.loop.usage_limit import AgentAccount
     from ralph_wrap.system.log import Log
 
 _SPREAD = 5.0  # maximum delay in seconds, so that sessions continue one after the other after a limit
 _TICK = 1.0  # seconds between two steps of a countdown
 
 
-class Hold:
+class UsageLimitWait:
     """Makes a session wait for the end of a usage limit.
 
     Arguments:
@@ -27,7 +27,9 @@ class Hold:
 
     """
 
-    def __init__(self, account: Account, overseer: Overseer, progress: Progress, log: Log) -> None:
+    def __init__(
+        self, account: AgentAccount, overseer: AgentSupervisor, progress: Progress, log: Log
+    ) -> None:
         self._account = account
         self._overseer = overseer
         self._progress = progress

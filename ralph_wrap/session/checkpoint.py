@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError
-from ralph_wrap.session.push import Push
+from ralph_wrap.session.push import BranchPush
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ralph_wrap.session.workspace import Site
-    from ralph_wrap.system.process_tree import Offspring
+    from ralph_wrap.session.workspace import SessionContext
+    from ralph_wrap.system.process_tree import ProcessTree
     from ralph_wrap.worktree.model import LinkedWorktree
 
 _KEYS = ("push", "commit_each")  # keys of the configuration that need a worktree
 
 
-class HandOver:
+class Checkpoint:
     """Saves the uncommitted work of each iteration, and pushes the commits.
 
     Arguments:
@@ -27,7 +27,7 @@ class HandOver:
 
     """
 
-    def __init__(self, site: Site, tree: LinkedWorktree | None, offspring: Offspring) -> None:
+    def __init__(self, site: SessionContext, tree: LinkedWorktree | None, offspring: ProcessTree) -> None:
         self._tree = tree
         self._where = site.where
         self._record = site.record
@@ -39,7 +39,7 @@ class HandOver:
                 "handover.ignored", f"no effect: {', '.join(wanted)}; there is no worktree of our own"
             )
         if tree is not None and site.settings.push is not None:
-            self._push = Push(
+            self._push = BranchPush(
                 self._where._replace(cwd=site.place.root, git_dir=tree.common_dir),
                 site.settings.push,
                 tree.branch,

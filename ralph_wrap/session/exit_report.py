@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ralph_wrap.state.report import SessionReport
-    from ralph_wrap.worktree.remove import Outcome
+    from ralph_wrap.worktree.remove import WorktreeOutcome
 
 _NAMED = 10  # maximum number of ignored files to name; the others are counted
 
 
-def with_outcome(report: SessionReport, outcome: Outcome) -> SessionReport:
+def with_outcome(report: SessionReport, outcome: WorktreeOutcome) -> SessionReport:
     """Return a report with the outcome of saving and removing the worktree."""
     saved = outcome.saved
     if saved is None:

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from ralph_wrap.config import Settings
     from ralph_wrap.git import Git, Repository
     from ralph_wrap.state.project import Project
-    from ralph_wrap.worktree.layout import Layout
-    from ralph_wrap.worktree.warm import Warm
+    from ralph_wrap.worktree.layout import WorktreeLayout
+    from ralph_wrap.worktree.warm import WarmWorktree
 
 
-class Supply(NamedTuple):
+class SessionPool(NamedTuple):
     """Connects a session with the pool of its project.
 
     Attributes:
@@ -36,7 +36,7 @@ class Supply(NamedTuple):
     settings: Settings
     place: Project
     where: Git
-    layout: Layout
+    layout: WorktreeLayout
     session: str
     environ: Mapping[str, str]
 
@@ -50,7 +50,7 @@ class Supply(NamedTuple):
 
     def choose(
         self, repository: Repository, base: str, beside: Path, branch: str, meanwhile: Callable[[], object]
-    ) -> Warm | None:
+    ) -> WarmWorktree | None:
         """Return a warm worktree for the session, ``None`` if there is none.
 
         Arguments:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import git
 from ralph_wrap.agents import look_up
-from ralph_wrap.config import Ignore, Isolation
+from ralph_wrap.config import IgnoreLocation, Isolation
 from ralph_wrap.errors import UsageError
 from ralph_wrap.state.ids import agent_ids_in
 from ralph_wrap.state.project import WORKTREES
 from ralph_wrap.system import privileges
 from ralph_wrap.worktree.ignore import is_hidden
-from ralph_wrap.worktree.layout import EVERYTHING, Layout, check_layout, directories
+from ralph_wrap.worktree.layout import EVERYTHING, WorktreeLayout, check_layout, directories
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from ralph_wrap.config import Settings
     from ralph_wrap.git import Git
     from ralph_wrap.state.project import Project
-    from ralph_wrap.state.registry import Record
+    from ralph_wrap.state.registry import SessionRecord
 
 
 _CONFIG_BY_ENVIRONMENT = (2, 31)  # GIT_CONFIG_COUNT
 
 
-class Prospect(NamedTuple):
+class Preflight(NamedTuple):
     """The result of the checks.
 
     Attributes:
@@ -40,11 +40,11 @@ class Prospect(NamedTuple):
 
     base: str | None
     identity: Mapping[str, str]
-    layout: Layout = EVERYTHING
+    layout: WorktreeLayout = EVERYTHING
     hidden: bool = False
 
 
-def look_first(settings: Settings, place: Project, where: Git, environ: Mapping[str, str]) -> Prospect:
+def look_first(settings: Settings, place: Project, where: Git, environ: Mapping[str, str]) -> Preflight:
     """Check everything that can be checked before the session creates a branch or a file.
 
     Raises:
@@ -54,9 +54,13 @@ def look_first(settings: Settings, place: Project, where: Git, environ: Mapping[
     """
     if place.repository is None:
         look_up(settings.command, environ)
-        return Prospect(None, {})
+        return Preflight(None, {})
     hidden = False
-    if settings.isolation is Isolation.OFF or settings.ignore is Ignore.OFF or place.root != place.checkout:
+    if (
+        settings.isolation is Isolation.OFF
+        or settings.ignore is IgnoreLocation.OFF
+        or place.root != place.checkout
+    ):
         look_up(settings.command, environ)
     else:
         hidden = is_hidden(where, meanwhile=lambda: look_up(settings.command, environ))
@@ -83,7 +87,7 @@ def look_first(settings: Settings, place: Project, where: Git, environ: Mapping[
             )
         fresh = settings.base == "fresh"
         layout = layout_of(settings.sparse, settings.link, place, where, base, fresh=fresh)
-    return Prospect(base, committer(place, where), layout, hidden)
+    return Preflight(base, committer(place, where), layout, hidden)
 
 
 def layout_of(
@@ -94,7 +98,7 @@ def layout_of(
     base: str,
     *,
     fresh: bool = False,
-) -> Layout:
+) -> WorktreeLayout:
     """Return the layout of a worktree.
 
     Arguments:
@@ -109,23 +113,25 @@ def layout_of(
     """
     nothing = () if fresh else None
     if not sparse and not links:
-        return Layout(nothing)
+        return WorktreeLayout(nothing)
     wanted = tuple(path.rstrip("/") for path in sparse)
-    check_layout(Layout(wanted, links), place.checkout)
+    check_layout(WorktreeLayout(wanted, links), place.checkout)
     if tracked := sorted(git.kinds(where, base, [path.rstrip("/") for path in links])):
         raise UsageError(f"{tracked[0]!r} cannot be linked: the commit has it", "link what git ignores")
     if not wanted:
-        return Layout(nothing, links)
+        return WorktreeLayout(nothing, links)
     there = git.kinds(where, base, wanted)
     if missing := [path for path in wanted if path not in there]:
         raise UsageError(
             f"{missing[0]!r} is not in the commit to start from", f"git ls-tree -r -d --name-only {base[:12]}"
         )
     files = {path for path, kind in there.items() if kind != "tree"}
-    return Layout(directories(wanted, files), links)
+    return WorktreeLayout(directories(wanted, files), links)
 
 
-def planned(record: Record, settings: Settings, place: Project, prospect: Prospect, agent: str) -> Record:
+def planned(
+    record: SessionRecord, settings: Settings, place: Project, prospect: Preflight, agent: str
+) -> SessionRecord:
     """Add the data to a record that ``sweep`` needs if the session is killed later.
 
     Arguments:

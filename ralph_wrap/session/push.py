@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
     from ralph_wrap.git import Git
     from ralph_wrap.system.log import Log
-    from ralph_wrap.system.process import Running
+    from ralph_wrap.system.process import RunningCommand
 
 _PATIENCE = 30.0  # seconds for the last push at the end of the session
 _LOOK = 0.1  # seconds between two checks for a second signal
 _GLANCE = 0.01  # seconds; with 0 Popen.communicate never notices the end of a command
 
 
-class Push:
+class BranchPush:
     """Pushes the local branch to a remote, one push at a time; the session waits only for the last push.
 
     The agent may rewrite a branch that the session created. Then the push replaces the remote branch, but
@@ -55,7 +55,7 @@ class Push:
         self._there = ""  # the commit that this session has pushed
         self._base = base
         self._tried = base
-        self._running: Running | None = None
+        self._running: RunningCommand | None = None
 
     def start(self) -> None:
         """Push the branch, unless it is pushed already or a push is still running.
@@ -112,7 +112,7 @@ class Push:
                 return
             self._told.progress(f"push: {self._branch} to {self._remote}")
 
-    def _has_ended(self, running: Running, timeout: float) -> bool:
+    def _has_ended(self, running: RunningCommand, timeout: float) -> bool:
         if not running.ended(timeout):
             return False
         self._spare()

@@ -14,7 +14,7 @@ from ralph_wrap.config import OnDirty, Settings
 from ralph_wrap.errors import RalphError, RefusedError
 from ralph_wrap.session.exit_report import with_outcome
 from ralph_wrap.session.preflight import committer
-from ralph_wrap.session.workspace import Site
+from ralph_wrap.session.workspace import SessionContext
 from ralph_wrap.state import project, report
 from ralph_wrap.system import files
 from ralph_wrap.system.process import OWN_COMMAND
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ralph_wrap.state.project import Project
-    from ralph_wrap.state.registry import Record, Registry
+    from ralph_wrap.state.registry import Registry, SessionRecord
     from ralph_wrap.system.log import Log
     from ralph_wrap.worktree.model import LinkedWorktree
-    from ralph_wrap.worktree.remove import Outcome
+    from ralph_wrap.worktree.remove import WorktreeOutcome
 
 _KILLED = 137  # exit status of a process that was killed by SIGKILL, in the numbers of a shell
 
 
-class Remains:
+class SessionRecovery:
     """The worktree, branch and report of one session; the caller holds the session's lock.
 
     Arguments:
@@ -43,14 +43,14 @@ class Remains:
     """
 
     def __init__(
-        self, place: Project, environ: Mapping[str, str], home: Registry, record: Record, told: Log
+        self, place: Project, environ: Mapping[str, str], home: Registry, record: SessionRecord, told: Log
     ) -> None:
         self._place = place
         self._home = home
         self._record = record
         where = place.git(environ)
         own = {**committer(place, where), OWN_COMMAND: record.session}
-        self._site = Site(
+        self._site = SessionContext(
             settings=Settings(
                 project=place.root,
                 command=(),
@@ -97,7 +97,7 @@ class Remains:
 
     def leave(
         self, tree: LinkedWorktree, survivors: tuple[int, ...] = (), *, for_good: bool = False
-    ) -> Outcome:
+    ) -> WorktreeOutcome:
         """Save and remove the worktree, as the session would have done at its end; return the outcome.
 
         Arguments:
@@ -111,7 +111,7 @@ class Remains:
             site = site._replace(settings=plain)
         return site.leave(tree, self._home.trash, survivors, unstarted=self._record.state == "starting")
 
-    def drop_unused_branch(self, tree: LinkedWorktree | None, outcome: Outcome | None) -> None:
+    def drop_unused_branch(self, tree: LinkedWorktree | None, outcome: WorktreeOutcome | None) -> None:
         """Delete the branch if the session left no work on it.
 
         Raises:
@@ -130,7 +130,7 @@ class Remains:
         elif repository and record.branch == f"ralph/{record.id}" and record.base is not None:
             drop_branch_at(self._site.where, repository.common_dir, record.branch, record.base)
 
-    def write_report(self, outcome: Outcome | None) -> None:
+    def write_report(self, outcome: WorktreeOutcome | None) -> None:
         """Write the report of a killed session, or complete the report that it began.
 
         Arguments:

@@ -28,25 +28,25 @@ from typing import TYPE_CHECKING, Any, Self
 from ralph_wrap import git
 from ralph_wrap.config import Settings
 from ralph_wrap.errors import GitError, RalphError
-from ralph_wrap.session.checkpoint import HandOver
+from ralph_wrap.session.checkpoint import Checkpoint
 from ralph_wrap.session.exit_report import with_outcome
 from ralph_wrap.session.preflight import look_first, planned, taken_ids
-from ralph_wrap.session.workspace import Site, Workspace, recorded
+from ralph_wrap.session.workspace import SessionContext, Workspace, recorded
 from ralph_wrap.state import project, stop_request
 from ralph_wrap.state.report import SessionReport, banner, ending, how_it_ended, summary
 from ralph_wrap.system import files, liveness, privileges, process, process_tree
 from ralph_wrap.system.log import Log, on_stderr, traceback_of
-from ralph_wrap.system.signals import Signals
+from ralph_wrap.system.signals import SignalHandlers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
 
-    from ralph_wrap.loop import Listener, LoopResult, Stage
+    from ralph_wrap.loop import IterationContext, LoopResult, OutputListener
     from ralph_wrap.state.project import Project
-    from ralph_wrap.system.output_relay import Relay
+    from ralph_wrap.system.output_relay import OutputRelay
     from ralph_wrap.worktree.model import LinkedWorktree
-    from ralph_wrap.worktree.remove import Outcome
+    from ralph_wrap.worktree.remove import WorktreeOutcome
 
 _READER_PATIENCE = 60.0  # seconds to wait at the end for the reader of our stdout
 
@@ -88,7 +88,7 @@ class Session:
         environ: Mapping[str, str] | None = None,
         place: Project | None = None,
         log: Log | None = None,
-        signals: Signals | None = None,
+        signals: SignalHandlers | None = None,
         whole_process: bool = False,
     ) -> None:
         self._settings = settings
@@ -96,7 +96,7 @@ class Session:
         self._environ = dict(os.environ if environ is None else environ)
         self._place = place
         self._log = log or on_stderr(self._environ)
-        self._signals = signals or Signals()
+        self._signals = signals or SignalHandlers()
         self._own_signals = signals is None
         self._whole_process = whole_process
         self._stack = contextlib.ExitStack()
@@ -106,9 +106,9 @@ class Session:
         self._workspace: Workspace | None = None
         self._result: LoopResult | None = None
         self._failure: BaseException | None = None
-        self._outcome: Outcome | None = None
-        self._relay: Relay | None = None
-        self._listener: Listener | None = None
+        self._outcome: WorktreeOutcome | None = None
+        self._relay: OutputRelay | None = None
+        self._listener: OutputListener | None = None
         self.report: SessionReport | None = None
 
     def __enter__(self) -> Self:
@@ -145,14 +145,14 @@ class Session:
             SetupError: the setup command failed.
 
         """
-        from ralph_wrap.loop import Driver, Listener  # noqa: PLC0415 -- see load_the_rest
-        from ralph_wrap.system.output_relay import Relay  # noqa: PLC0415
+        from ralph_wrap.loop import Driver, OutputListener  # noqa: PLC0415 -- see load_the_rest
+        from ralph_wrap.system.output_relay import OutputRelay  # noqa: PLC0415
 
-        listener = self._listener = Listener(self._settings)
+        listener = self._listener = OutputListener(self._settings)
         output_log = self._claim.directory / "output.log"
         lock = self._claim.lock_for_agents()
         self._stack.callback(lock.release, unlink=True)
-        self._relay = Relay(output_log, (1, 2), listener.hear, self._tell_trouble)
+        self._relay = OutputRelay(output_log, (1, 2), listener.hear, self._tell_trouble)
         self._stack.callback(
             self._step,
             "end the agent's processes",
@@ -172,11 +172,11 @@ class Session:
     def _open(self) -> None:
         if self._own_signals and threading.current_thread() is threading.main_thread():
             self._stack.enter_context(self._signals)
-        place = self._place = self._place or project.find(self._settings.project, self._environ)
+        place = self._place = self._place or project.find_project(self._settings.project, self._environ)
         where = place.git(self._environ)
         prospect = look_first(self._settings, place, where, self._environ)
         self._environ = privileges.ensure_home(self._environ)
-        self._claim, obstacle = project.register(
+        self._claim, obstacle = project.register_session(
             place,
             self._environ,
             lambda registry: registry.claim(
@@ -195,8 +195,8 @@ class Session:
             self._claim.directory / "events.jsonl", agent_id=record.id, session_id=record.session
         )
         self._log.event("session.registered", pid=record.pid, project=os.fspath(place.root))
-        self._offspring = process_tree.Offspring(whole_process=self._whole_process, session=record.session)
-        self._site = Site(
+        self._offspring = process_tree.ProcessTree(whole_process=self._whole_process, session=record.session)
+        self._site = SessionContext(
             settings=self._settings,
             place=place,
             where=where._replace(env={**where.env, **prospect.identity, process.OWN_COMMAND: record.session}),
@@ -212,7 +212,7 @@ class Session:
         self._workspace = workspace = self._site.open(obstacle)
         if workspace.lock is not None:
             self._stack.callback(workspace.lock.release)
-        self._handover = HandOver(self._site, workspace.tree, self._offspring)
+        self._handover = Checkpoint(self._site, workspace.tree, self._offspring)
         self._stack.callback(self._step, "push the branch", self._push)
         if (tree := workspace.tree) is not None:
             self._stack.callback(self._step, "drop an unused branch", lambda: self._drop_unused_branch(tree))
@@ -249,14 +249,14 @@ class Session:
             output=output,
         )
 
-    def _stage(self, lock: files.Lock) -> Stage:
-        from ralph_wrap.loop import Stage  # noqa: PLC0415 -- see load_the_rest
+    def _stage(self, lock: files.FileLock) -> IterationContext:
+        from ralph_wrap.loop import IterationContext  # noqa: PLC0415 -- see load_the_rest
         from ralph_wrap.worktree import fingerprints  # noqa: PLC0415
 
         workspace = self.workspace
         place = self._site.place
         here = workspace.git(self._site.where) if place.repository is not None else None
-        return Stage(
+        return IterationContext(
             directory=self._claim.directory,
             inherited=lock.descriptor,
             cwd=workspace.directory(place.prefix),
@@ -365,7 +365,7 @@ class Session:
         )
         return with_outcome(report, self._outcome) if self._outcome else report
 
-    def _give_readers_time(self, relay: Relay) -> None:
+    def _give_readers_time(self, relay: OutputRelay) -> None:
         if lost := relay.flush(_READER_PATIENCE, hurry=lambda: self._signals.stop.count > 0):
             self._log.warning("output.given_up", f"{lost} bytes of output were not read: see output.log")
         relay.close()

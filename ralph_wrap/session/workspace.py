@@ -8,23 +8,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import git
-from ralph_wrap.config import Isolation, OnDirty, Settings, Submodules
+from ralph_wrap.config import Isolation, OnDirty, Settings, SubmoduleMode
 from ralph_wrap.errors import (
     GitTooOldError,
     IsolationError,
     NotARepositoryError,
     PlainRootBusyError,
 )
-from ralph_wrap.session.pool import Supply
+from ralph_wrap.session.pool import SessionPool
 from ralph_wrap.state import project
 from ralph_wrap.state.ports import port_for
-from ralph_wrap.state.registry import Record
+from ralph_wrap.state.registry import SessionRecord
 from ralph_wrap.system import files
 from ralph_wrap.worktree.create.transaction import create
 from ralph_wrap.worktree.ignore import RULE, ensure_ignored
 from ralph_wrap.worktree.layout import EVERYTHING, environment_config
-from ralph_wrap.worktree.leaks.monitor import Lookout
-from ralph_wrap.worktree.ownership import Owner, SessionMark, session_lock
+from ralph_wrap.worktree.leaks.monitor import LeakMonitor
+from ralph_wrap.worktree.ownership import SessionMark, WorktreeOwner, session_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from ralph_wrap.git import Git, Repository
     from ralph_wrap.state.project import Project
     from ralph_wrap.system.log import Log
-    from ralph_wrap.worktree.layout import Layout
+    from ralph_wrap.worktree.layout import WorktreeLayout
     from ralph_wrap.worktree.model import LinkedWorktree
-    from ralph_wrap.worktree.remove import Outcome
-    from ralph_wrap.worktree.warm import Warm
+    from ralph_wrap.worktree.remove import WorktreeOutcome
+    from ralph_wrap.worktree.warm import WarmWorktree
 
 _HOOKS_OFF = ("core.hooksPath", "/dev/null")
 _HOOKS_OFF_SINCE = (2, 31)  # GIT_CONFIG_COUNT: configuration for one process tree, without writing a file
@@ -55,9 +55,9 @@ class Workspace(NamedTuple):
 
     path: Path
     tree: LinkedWorktree | None = None
-    lock: files.Lock | None = None
+    lock: files.FileLock | None = None
     fallback: str | None = None
-    lookout: Lookout | None = None
+    lookout: LeakMonitor | None = None
 
     @property
     def branch(self) -> str | None:
@@ -85,14 +85,14 @@ class Workspace(NamedTuple):
         return where._replace(cwd=self.path) if self.tree is None else self.tree.git(where)
 
 
-def recorded(record: Record, workspace: Workspace | None) -> Record:
+def recorded(record: SessionRecord, workspace: Workspace | None) -> SessionRecord:
     """Return a session's record with its actual workspace; the plan may have been another one."""
     if workspace is None:
         return record._replace(branch=None, base=None, workspace=None)
     return record._replace(branch=workspace.branch, base=workspace.base, workspace=os.fspath(workspace.path))
 
 
-class Site(NamedTuple):
+class SessionContext(NamedTuple):
     """Creates and leaves the workspace of a session.
 
     Attributes:
@@ -113,12 +113,12 @@ class Site(NamedTuple):
     place: Project
     where: Git
     base: str | None
-    record: Record
+    record: SessionRecord
     environ: Mapping[str, str]
     told: Log
     stopped: Callable[[], bool]
     meanwhile: Callable[[], object]
-    layout: Layout = EVERYTHING
+    layout: WorktreeLayout = EVERYTHING
     hidden: bool = False
 
     def open(self, obstacle: IsolationError | None) -> Workspace:
@@ -161,8 +161,8 @@ class Site(NamedTuple):
             tree = self._made(repository, self.base, lookout.begin)
         return Workspace(tree.path, tree=tree, lookout=lookout)
 
-    def _lookout(self, repository: Repository) -> Lookout:
-        return Lookout(
+    def _lookout(self, repository: Repository) -> LeakMonitor:
+        return LeakMonitor(
             self.where,
             root=self.place.root,
             common_dir=repository.common_dir,
@@ -196,7 +196,7 @@ class Site(NamedTuple):
             base=tree.base,
             warm=tree.warm,
         )
-        if self.settings.submodules is Submodules.INIT:
+        if self.settings.submodules is SubmoduleMode.INIT:
             from ralph_wrap.worktree.create.submodules import init_submodules  # noqa: PLC0415 -- few have any
 
             init_submodules(tree, self.where, told=self.told, stopped=self.stopped)
@@ -208,8 +208,10 @@ class Site(NamedTuple):
         return tree
 
     @property
-    def _supply(self) -> Supply:
-        return Supply(self.settings, self.place, self.where, self.layout, self.record.session, self.environ)
+    def _supply(self) -> SessionPool:
+        return SessionPool(
+            self.settings, self.place, self.where, self.layout, self.record.session, self.environ
+        )
 
     @property
     def _path(self) -> Path:
@@ -225,7 +227,7 @@ class Site(NamedTuple):
         plain.leave(tree, self.place.root / project.RUN / "trash", (), unstarted=True)
 
     def _create(
-        self, repository: Repository, base: str, one: Warm | None, meanwhile: Callable[[], object]
+        self, repository: Repository, base: str, one: WarmWorktree | None, meanwhile: Callable[[], object]
     ) -> LinkedWorktree:
         return create(
             self.where,
@@ -234,7 +236,9 @@ class Site(NamedTuple):
             branch=self._branch,
             base=base,
             continued=self.settings.branch is not None,
-            owner=Owner(session_lock(self.record.session), SessionMark(self.record.session, self._branch)),
+            owner=WorktreeOwner(
+                session_lock(self.record.session), SessionMark(self.record.session, self._branch)
+            ),
             stopped=self.stopped,
             progress=self.told.progress,
             meanwhile=meanwhile,
@@ -281,7 +285,7 @@ class Site(NamedTuple):
             for record in registry.unfinished():
                 with contextlib.suppress(OSError):
                     if (
-                        isinstance(record, Record)
+                        isinstance(record, SessionRecord)
                         and record.id != self.record.id
                         and record.workspace == os.fspath(root)
                         and registry.is_locked(record.id)
@@ -297,7 +301,7 @@ class Site(NamedTuple):
         *,
         unstarted: bool = False,
         hurry: Callable[[], bool] = lambda: False,
-    ) -> Outcome:
+    ) -> WorktreeOutcome:
         """Save and remove a session's worktree, and return the outcome.
 
         Arguments:
@@ -351,7 +355,7 @@ class Site(NamedTuple):
             self.told.event("worktree.removed", path=path)
         return outcome
 
-    def drop_branch(self, tree: LinkedWorktree, outcome: Outcome) -> None:
+    def drop_branch(self, tree: LinkedWorktree, outcome: WorktreeOutcome) -> None:
         """Delete a session's branch if it has no commits and no saved work, and log this.
 
         A branch with snapshots of iterations stays: without the branch, `drop` would never delete them.

@@ -23,7 +23,7 @@ _KEPT = 1000  # number of the newest results to keep
 _LARGEST = 1 << 20  # maximum size of the file in bytes
 
 
-class Check(NamedTuple):
+class CheckResult(NamedTuple):
     """The result of the check for a branch.
 
     Attributes:
@@ -47,7 +47,7 @@ class Check(NamedTuple):
         return self.status == 0
 
 
-def results(run: Path) -> dict[str, Check]:
+def results(run: Path) -> dict[str, CheckResult]:
     """Return the newest result of each tip, by object id.
 
     Arguments:
@@ -63,16 +63,16 @@ def results(run: Path) -> dict[str, Check]:
         return {}
 
 
-def _checked(entry: Mapping[str, Any]) -> Check | None:
+def _checked(entry: Mapping[str, Any]) -> CheckResult | None:
     try:
-        check = Check(**{name: entry[name] for name in Check._fields})
+        check = CheckResult(**{name: entry[name] for name in CheckResult._fields})
     except (TypeError, KeyError):
         return None
     words = (check.target, check.onto, check.ended, check.command)
     return check if type(check.status) is int and all(isinstance(word, str) for word in words) else None
 
 
-def keep(run: Path, tip: str, check: Check) -> None:
+def keep(run: Path, tip: str, check: CheckResult) -> None:
     """Record the result of a check; a lock allows one writer at a time.
 
     Arguments:

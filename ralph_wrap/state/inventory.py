@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from ralph_wrap import git
 from ralph_wrap.errors import NotFoundError, UsageError
 from ralph_wrap.state import ids, project, registry, report
-from ralph_wrap.state.registry import Record, Unreadable
+from ralph_wrap.state.registry import SessionRecord, UnreadableRecord
 from ralph_wrap.system import liveness, process_table
-from ralph_wrap.system.liveness import Life
+from ralph_wrap.system.liveness import Liveness
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ralph_wrap.state.project import Project
     from ralph_wrap.state.registry import Registry
-    from ralph_wrap.system.liveness import Identity
+    from ralph_wrap.system.liveness import ProcessIdentity
 
 
 class Verdict(Enum):
@@ -33,7 +33,7 @@ class Verdict(Enum):
     UNKNOWN = "unknown"
 
 
-class Entry(NamedTuple):
+class SessionEntry(NamedTuple):
     """One session.
 
     Attributes:
@@ -79,7 +79,7 @@ class Entry(NamedTuple):
     processes: int | None = None
 
 
-class Found(NamedTuple):
+class FoundSession(NamedTuple):
     """One session that somebody has named, or one of all that are not finished.
 
     Attributes:
@@ -93,7 +93,7 @@ class Found(NamedTuple):
 
     id: str
     home: Registry
-    record: Record | None
+    record: SessionRecord | None
     verdict: Verdict
     note: str = ""
 
@@ -107,7 +107,7 @@ class Found(NamedTuple):
         """The session's own directory; ``None`` if that is not known."""
         return self.home.sessions / self.record.session if self.record else None
 
-    def again(self) -> Found:
+    def again(self) -> FoundSession:
         """Return what is known of it by now; *finished* once its record has left and its lock is free."""
         there = _unfinished(self.home, self.id)
         if there is not None and (there.record is None or there.name == self.name):
@@ -119,7 +119,7 @@ class Found(NamedTuple):
         return self._replace(verdict=Verdict.LIVE if held else Verdict.FINISHED)
 
 
-def find(place: Project, environ: Mapping[str, str], name: str) -> Found:
+def find(place: Project, environ: Mapping[str, str], name: str) -> FoundSession:
     """Return the session of a name: the one that is not finished, else the newest one that is.
 
     Arguments:
@@ -145,9 +145,9 @@ def find(place: Project, environ: Mapping[str, str], name: str) -> Found:
     newest = max(fitting, key=lambda path: path.parent.name)
     home = registry.Registry(newest.parents[2])
     read = registry.read(newest)
-    if isinstance(read, Unreadable):
-        return Found(agent_id, home, None, Verdict.UNKNOWN, read.reason)
-    return Found(agent_id, home, read, Verdict.FINISHED)
+    if isinstance(read, UnreadableRecord):
+        return FoundSession(agent_id, home, None, Verdict.UNKNOWN, read.reason)
+    return FoundSession(agent_id, home, read, Verdict.FINISHED)
 
 
 def check_name(name: str) -> str:
@@ -164,7 +164,7 @@ def check_name(name: str) -> str:
     )
 
 
-def unfinished(place: Project, environ: Mapping[str, str]) -> list[Found]:
+def unfinished(place: Project, environ: Mapping[str, str]) -> list[FoundSession]:
     """Return every session of a project that is not finished."""
     found = [
         _unfinished(home, record.id)
@@ -174,12 +174,12 @@ def unfinished(place: Project, environ: Mapping[str, str]) -> list[Found]:
     return [one for one in found if one is not None and one.verdict is not Verdict.FINISHED]
 
 
-def _unfinished(home: Registry, agent_id: str) -> Found | None:
+def _unfinished(home: Registry, agent_id: str) -> FoundSession | None:
     """Return the session whose record is in *agents*; ``None`` if there is none, or no longer."""
     read = registry.read(home.agents / f"{agent_id}.json")
     note = ""
     verdict = Verdict.UNKNOWN
-    if isinstance(read, Unreadable):
+    if isinstance(read, UnreadableRecord):
         note = read.reason
     else:
         try:
@@ -188,11 +188,11 @@ def _unfinished(home: Registry, agent_id: str) -> Found | None:
             note = f"its lock cannot be read: {error.strerror}"
     if not home.has(agent_id):
         return None
-    return Found(agent_id, home, read if isinstance(read, Record) else None, verdict, note)
+    return FoundSession(agent_id, home, read if isinstance(read, SessionRecord) else None, verdict, note)
 
 
 def classify(
-    record: Record, *, locked: bool, running: bool, boot_id: str, host: str, copied: bool = False
+    record: SessionRecord, *, locked: bool, running: bool, boot_id: str, host: str, copied: bool = False
 ) -> Verdict:
     """Return the verdict on a record that can be read.
 
@@ -217,10 +217,14 @@ def classify(
         boot_id=boot_id,
         host=host,
     )
-    return {Life.ALIVE: Verdict.LIVE, Life.DEAD: Verdict.ORPHAN, Life.FOREIGN: Verdict.FOREIGN}[life]
+    return {Liveness.ALIVE: Verdict.LIVE, Liveness.DEAD: Verdict.ORPHAN, Liveness.FOREIGN: Verdict.FOREIGN}[
+        life
+    ]
 
 
-def sessions(place: Project, environ: Mapping[str, str], now: datetime, *, finished: bool) -> list[Entry]:
+def sessions(
+    place: Project, environ: Mapping[str, str], now: datetime, *, finished: bool
+) -> list[SessionEntry]:
     """Return every session of a project that is not finished, oldest first.
 
     Arguments:
@@ -238,7 +242,7 @@ def sessions(place: Project, environ: Mapping[str, str], now: datetime, *, finis
             # A record that is gone by now was released since it was read: it is among the finished ones.
             if home.has(found.id) and (finished or entry.verdict != Verdict.FINISHED.value):
                 entries.append(_with_end(entry, home))
-                if entry.verdict == Verdict.LIVE.value and isinstance(found, Record):
+                if entry.verdict == Verdict.LIVE.value and isinstance(found, SessionRecord):
                     owners[found.session] = found.owner
         if finished:
             entries += [
@@ -247,7 +251,7 @@ def sessions(place: Project, environ: Mapping[str, str], now: datetime, *, finis
     return sorted(_with_usage(entries, owners), key=lambda entry: (entry.session or "", entry.id))
 
 
-def _with_usage(entries: list[Entry], owners: Mapping[str, Identity]) -> list[Entry]:
+def _with_usage(entries: list[SessionEntry], owners: Mapping[str, ProcessIdentity]) -> list[SessionEntry]:
     """Add what the sessions use whose owners are seen from here."""
     seen = {session: owner.pid for session, owner in owners.items() if liveness.is_running(owner)}
     used = process_table.usage(seen)
@@ -257,7 +261,7 @@ def _with_usage(entries: list[Entry], owners: Mapping[str, Identity]) -> list[En
     ]
 
 
-def verdict_on(record: Record, home: Registry) -> Verdict:
+def verdict_on(record: SessionRecord, home: Registry) -> Verdict:
     """Return the verdict on a record in a registry, as seen from here.
 
     Raises:
@@ -275,14 +279,14 @@ def verdict_on(record: Record, home: Registry) -> Verdict:
 
 
 def _entry(
-    found: Record | Unreadable,
+    found: SessionRecord | UnreadableRecord,
     home: Registry | None,
     place: Project,
     environ: Mapping[str, str],
     now: datetime,
-) -> Entry:
+) -> SessionEntry:
     """Return what is known of a record; *home* is the registry it lives in, ``None`` if it is finished."""
-    if isinstance(found, Unreadable):
+    if isinstance(found, UnreadableRecord):
         return _unknown(found.id, found.reason)
     verdict = Verdict.FINISHED
     if home is not None:
@@ -293,7 +297,7 @@ def _entry(
     ahead = None
     if place.repository is not None and found.branch and found.base:
         ahead = git.count_commits(place.git(environ), found.base, f"refs/heads/{found.branch}")
-    return Entry(
+    return SessionEntry(
         id=found.id,
         session=found.session,
         verdict=verdict.value,
@@ -307,7 +311,7 @@ def _entry(
     )
 
 
-def _with_end(entry: Entry, home: Registry) -> Entry:
+def _with_end(entry: SessionEntry, home: Registry) -> SessionEntry:
     """Add how a session has ended, if it has, and as far as its report can be read."""
     if entry.verdict != Verdict.FINISHED.value or entry.session is None:
         return entry
@@ -318,8 +322,8 @@ def _with_end(entry: Entry, home: Registry) -> Entry:
     return entry._replace(**fitting)
 
 
-def _unknown(agent_id: str, reason: str) -> Entry:
-    return Entry(
+def _unknown(agent_id: str, reason: str) -> SessionEntry:
+    return SessionEntry(
         id=agent_id,
         session=None,
         verdict=Verdict.UNKNOWN.value,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ralph_wrap import git
 from ralph_wrap.errors import GitTooOldError, IsolationError, NotARepositoryError, RalphError, UsageError
 from ralph_wrap.git import Git, Repository, pointer
-from ralph_wrap.state.registry import Claim, Registry
+from ralph_wrap.state.registry import Registry, SessionClaim
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -53,7 +53,7 @@ class Project(NamedTuple):
         return Git(self.checkout, git.environment(environ))
 
 
-def find(
+def find_project(
     directory: Path, environ: Mapping[str, str], meanwhile: Callable[[], object] = lambda: None
 ) -> Project:
     """Find the project of a directory.
@@ -162,9 +162,9 @@ def has_trash(project: Project) -> bool:
     return False
 
 
-def register(
-    project: Project, environ: Mapping[str, str], claim: Callable[[Registry], Claim]
-) -> tuple[Claim, IsolationError | None]:
+def register_session(
+    project: Project, environ: Mapping[str, str], claim: Callable[[Registry], SessionClaim]
+) -> tuple[SessionClaim, IsolationError | None]:
     """Register a session in the first registry that works.
 
     Arguments:

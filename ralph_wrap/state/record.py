@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ralph_wrap.state import ids
 from ralph_wrap.system import files
-from ralph_wrap.system.liveness import Identity
+from ralph_wrap.system.liveness import ProcessIdentity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,7 +19,7 @@ VERSION = 1
 """Version of the record format; a newer ralph-wrap writes a higher one."""
 
 
-class Record(NamedTuple):
+class SessionRecord(NamedTuple):
     """The recorded data of one session; paths are absolute.
 
     Attributes:
@@ -63,9 +63,9 @@ class Record(NamedTuple):
     extra: Mapping[str, Any] = MappingProxyType({})
 
     @property
-    def owner(self) -> Identity:
+    def owner(self) -> ProcessIdentity:
         """The process that runs the session."""
-        return Identity(self.pid, self.start_time, self.boot_id, self.pid_namespace, self.host)
+        return ProcessIdentity(self.pid, self.start_time, self.boot_id, self.pid_namespace, self.host)
 
     def to_json(self) -> bytes:
         """Return the record in its format on disk."""
@@ -74,7 +74,7 @@ class Record(NamedTuple):
         return json.dumps({**extra, "version": VERSION, **known}, indent=1).encode() + b"\n"
 
 
-class Unreadable(NamedTuple):
+class UnreadableRecord(NamedTuple):
     """A record that this version cannot read.
 
     Attributes:
@@ -87,25 +87,25 @@ class Unreadable(NamedTuple):
     reason: str
 
 
-def read(path: Path) -> Record | Unreadable:
+def read(path: Path) -> SessionRecord | UnreadableRecord:
     """Read one record; any content of the file is handled."""
     name = path.stem if path.name != "record.json" else path.parent.name.rpartition("-")[2]
     try:
         return _checked(json.loads(files.read(path)), name)
     except OSError as error:
-        return Unreadable(name, error.strerror or str(error))
+        return UnreadableRecord(name, error.strerror or str(error))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        return Unreadable(name, f"not a record of this version: {error}")
+        return UnreadableRecord(name, f"not a record of this version: {error}")
 
 
-def _checked(loaded: Any, name: str) -> Record:
+def _checked(loaded: Any, name: str) -> SessionRecord:
     if not isinstance(loaded, dict):
         raise TypeError("no JSON object")
-    known = [name for name in Record._fields if name != "extra"]
+    known = [name for name in SessionRecord._fields if name != "extra"]
     version = loaded.pop("version")
     if version != VERSION:
         raise ValueError(f"version {version}")
-    record = Record(
+    record = SessionRecord(
         **{name: loaded.pop(name) for name in known if name in loaded},
         extra=loaded,
     )

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ralph_wrap.errors import NoIdLeftError, RalphError
 from ralph_wrap.state import ids
-from ralph_wrap.state.record import VERSION, Record, Unreadable, read
+from ralph_wrap.state.record import VERSION, SessionRecord, UnreadableRecord, read
 from ralph_wrap.system import files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from ralph_wrap.system.liveness import Identity
+    from ralph_wrap.system.liveness import ProcessIdentity
 
 AGENT_LOCK = "agent.lock"
 """Name of a lock in the directory of a session; its agents inherit it."""
@@ -83,11 +83,11 @@ class Registry(NamedTuple):
 
     def claim(
         self,
-        identity: Identity,
+        identity: ProcessIdentity,
         taken: Callable[..., Collection[str]],
         now: datetime,
-        complete: Callable[[Record], Record],
-    ) -> Claim:
+        complete: Callable[[SessionRecord], SessionRecord],
+    ) -> SessionClaim:
         """Register a session under a free id.
 
         Arguments:
@@ -119,14 +119,20 @@ class Registry(NamedTuple):
         )
 
     def _try(
-        self, agent_id: str, identity: Identity, now: datetime, complete: Callable[[Record], Record]
-    ) -> Claim | None:
+        self,
+        agent_id: str,
+        identity: ProcessIdentity,
+        now: datetime,
+        complete: Callable[[SessionRecord], SessionRecord],
+    ) -> SessionClaim | None:
         path = self.agents / f"{agent_id}.json"
         lock = files.try_lock(path.with_suffix(".lock"))
         if lock is None:
             return None
         session = ids.session_id(agent_id, now)
-        record = complete(Record(id=agent_id, session=session, **identity._asdict(), lock_inode=lock.inode))
+        record = complete(
+            SessionRecord(id=agent_id, session=session, **identity._asdict(), lock_inode=lock.inode)
+        )
         directory = self.sessions / session
         try:
             directory.mkdir()
@@ -141,9 +147,9 @@ class Registry(NamedTuple):
         except OSError:
             lock.release(unlink=True)
             raise
-        return Claim(self, record, lock)
+        return SessionClaim(self, record, lock)
 
-    def take_over(self, record: Record) -> Claim | None:
+    def take_over(self, record: SessionRecord) -> SessionClaim | None:
         """Replace a dead owner; ``None`` if another process has replaced it, or finished its session, by now.
 
         Raises:
@@ -159,7 +165,7 @@ class Registry(NamedTuple):
         if read(path) != record:
             lock.release(unlink=not os.path.lexists(path))
             return None
-        claim = Claim(self, record, lock)
+        claim = SessionClaim(self, record, lock)
         if not claim.directory.is_dir() or claim.directory.is_symlink():
             claim.leave()
             raise OSError(errno.ENOTDIR, "the session's directory was replaced", str(claim.directory))
@@ -197,7 +203,7 @@ class Registry(NamedTuple):
         except OSError:
             return False
 
-    def has_container(self, record: Record) -> bool:
+    def has_container(self, record: SessionRecord) -> bool:
         """Tell whether the container of a session still runs, that is, its PID 1 holds a lock.
 
         Raises:
@@ -211,7 +217,7 @@ class Registry(NamedTuple):
         # Only names of our form: a sweep removes these files, and builds names of directories from them.
         return [path for path in self.agents.glob("*.lock") if ids.is_agent_id(path.stem)]
 
-    def unfinished(self) -> list[Record | Unreadable]:
+    def unfinished(self) -> list[SessionRecord | UnreadableRecord]:
         """Return the record of every session that is not finished."""
         try:
             paths = sorted(self.agents.glob("*.json"))
@@ -219,7 +225,7 @@ class Registry(NamedTuple):
             return []
         return [read(path) for path in paths]
 
-    def finished(self) -> list[Record | Unreadable]:
+    def finished(self) -> list[SessionRecord | UnreadableRecord]:
         """Return the record of every session that is finished."""
         return [read(path) for path in self.finished_paths()]
 
@@ -261,7 +267,7 @@ class Registry(NamedTuple):
         return os.path.lexists(self.agents / f"{agent_id}.json")
 
 
-def _lock_patiently(path: Path) -> files.Lock | None:
+def _lock_patiently(path: Path) -> files.FileLock | None:
     """Take a lock, and try again for a moment: another process may hold it only to check it."""
     for _ in range(_LOOKS):
         if lock := files.try_lock(path):
@@ -277,10 +283,10 @@ def _is_owned(lock: Path) -> bool:
         return True  # unknown counts as owned; a sweep could not check it either
 
 
-class Claim:
+class SessionClaim:
     """An id that is ours until it is released."""
 
-    def __init__(self, registry: Registry, record: Record, lock: files.Lock) -> None:
+    def __init__(self, registry: Registry, record: SessionRecord, lock: files.FileLock) -> None:
         self.registry = registry
         self._lock = lock
         self._path = registry.agents / f"{record.id}.json"
@@ -298,7 +304,7 @@ class Claim:
         files.replace(self._path, changed.to_json())
         self.record = changed
 
-    def lock_for_agents(self) -> files.Lock:
+    def lock_for_agents(self) -> files.FileLock:
         """Take the lock that an agent and its child processes inherit; it is held while one of them runs.
 
         Raises:
@@ -351,4 +357,4 @@ class Claim:
             self._lock.release(unlink=not self._path.exists())
 
 
-__all__ = ["AGENT_LOCK", "VERSION", "Claim", "Record", "Registry", "Unreadable", "read"]
+__all__ = ["AGENT_LOCK", "VERSION", "Registry", "SessionClaim", "SessionRecord", "UnreadableRecord", "read"]

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from ralph_wrap.agents.output import Spent
-    from ralph_wrap.state.registry import Record
+    from ralph_wrap.agents.output import Usage
+    from ralph_wrap.state.registry import SessionRecord
 
 VERSION = 1
 """Version of ``report.json``."""
@@ -99,13 +99,13 @@ class SessionReport(NamedTuple):
     @classmethod
     def of(
         cls,
-        record: Record,
+        record: SessionRecord,
         *,
         ended_by: str,
         exit_status: int,
         commits: int | None,
         iterations: int,
-        spent: Spent | None = None,
+        spent: Usage | None = None,
     ) -> SessionReport:
         """Return the report of a session that ends now.
 
@@ -154,7 +154,7 @@ def read(path: Path) -> SessionReport | None:
         return None
 
 
-def banner(record: Record, output: str) -> str:
+def banner(record: SessionRecord, output: str) -> str:
     """Return the text for people at the start of a session.
 
     Arguments:

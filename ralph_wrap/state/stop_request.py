@@ -16,7 +16,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Self
 
 from ralph_wrap.system import files
-from ralph_wrap.system.inotify import CAME, Watch
+from ralph_wrap.system.inotify import CAME, DirectoryWatch
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,7 +32,7 @@ _NAME = "stop"
 _LONGEST = 4096  # maximum size of a request in bytes
 
 
-class How(Enum):
+class StopMode(Enum):
     """The kinds of request, the weakest first."""
 
     AFTER_ITERATION = "after-iteration"
@@ -42,7 +42,7 @@ class How(Enum):
     @property
     def strength(self) -> int:
         """A number for comparison."""
-        return list(How).index(self)
+        return list(StopMode).index(self)
 
 
 class NoRequestError(ValueError):
@@ -50,13 +50,13 @@ class NoRequestError(ValueError):
 
 
 _TOLD = {
-    How.AFTER_ITERATION: "the loop ends after this iteration",
-    How.SOON: "the agent is asked to end, then its work is saved",
-    How.NOW: "the agent is killed, then its work is saved",
+    StopMode.AFTER_ITERATION: "the loop ends after this iteration",
+    StopMode.SOON: "the agent is asked to end, then its work is saved",
+    StopMode.NOW: "the agent is killed, then its work is saved",
 }
 
 
-def ask(directory: Path, how: How) -> How:
+def ask(directory: Path, how: StopMode) -> StopMode:
     """Ask a session to end.
 
     Arguments:
@@ -87,7 +87,7 @@ def ask(directory: Path, how: How) -> How:
             return how
 
 
-def read(directory: Path) -> How | None:
+def read(directory: Path) -> StopMode | None:
     """Return the request to a session, ``None`` if there is none.
 
     Raises:
@@ -98,7 +98,7 @@ def read(directory: Path) -> How | None:
         found = json.loads(files.read(directory / _NAME, _LONGEST))
         if found["version"] != VERSION:
             raise NoRequestError(f"version {found['version']!r}")
-        return How(found["how"])
+        return StopMode(found["how"])
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -112,12 +112,12 @@ def read(directory: Path) -> How | None:
 def is_urgent(directory: Path) -> bool:
     """Tell whether a session must end without grace."""
     try:
-        return read(directory) is How.NOW
+        return read(directory) is StopMode.NOW
     except NoRequestError:
         return False
 
 
-class Requests:
+class StopRequests:
     """The requests to a session, as the session itself sees them until the context ends.
 
     Arguments:
@@ -134,8 +134,8 @@ class Requests:
         self._directory = directory
         self._log = log
         self._every = every
-        self._watch = Watch(directory, events=CAME)
-        self._how: How | None = None
+        self._watch = DirectoryWatch(directory, events=CAME)
+        self._how: StopMode | None = None
         self._complained = False
 
     @property
@@ -143,7 +143,7 @@ class Requests:
         """Readable when the file may have changed; -1 if the file system sends no inotify events."""
         return self._watch.descriptor
 
-    def look(self) -> How | None:
+    def look(self) -> StopMode | None:
         """Return the strongest request so far; read the file only if it may have changed."""
         if self._watch.changed() or time.monotonic() >= self.due:
             self.due = time.monotonic() + self._every

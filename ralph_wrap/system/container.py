@@ -31,7 +31,7 @@ _INIT = (
 )
 
 
-class Process(NamedTuple):
+class ContainerProcess(NamedTuple):
     """A process and its command line, which is empty if it cannot be read."""
 
     pid: int
@@ -48,7 +48,7 @@ class Process(NamedTuple):
         return re.match(_INIT, "".join(f"{word}\0" for word in self.words)) is not None
 
 
-def process(root: Path, pid: int) -> Process:
+def process(root: Path, pid: int) -> ContainerProcess:
     """Return a process.
 
     Arguments:
@@ -57,7 +57,7 @@ def process(root: Path, pid: int) -> Process:
 
     """
     line = text(below(root, f"/proc/{pid}/cmdline"))
-    return Process(pid, tuple(line.removesuffix("\0").split("\0")) if line else ())
+    return ContainerProcess(pid, tuple(line.removesuffix("\0").split("\0")) if line else ())
 
 
 def mark(root: Path) -> str | None:
@@ -75,7 +75,7 @@ def mark(root: Path) -> str | None:
     return "its own pid namespace" if namespace(root) not in {"", HOST_NAMESPACE} else None
 
 
-def init(root: Path) -> Process | None:
+def init(root: Path) -> ContainerProcess | None:
     """Return the ``ralph-wrap init`` that gets the signals of ``docker stop``, ``None`` if there is none.
 
     Arguments:

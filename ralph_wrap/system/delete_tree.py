@@ -23,7 +23,7 @@ _DEEPEST = 64  # directories that are open at once: macOS gives a process 256 de
 _OWNER_MAY_ALL = stat.S_IRWXU
 
 
-class Deletion:
+class TreeDeletion:
     """The deletion of one directory with everything in it.
 
     Arguments:
@@ -184,4 +184,4 @@ if __name__ == "__main__":
     for order in orders:
         above, opened, its_name = order.split(":", 2)
         with suppress(OSError):
-            Deletion(int(above), int(opened), its_name, last_of_all).run()
+            TreeDeletion(int(above), int(opened), its_name, last_of_all).run()

@@ -235,7 +235,7 @@ def reopened_nonblocking(descriptor: int) -> int:
     return os.open(f"/proc/self/fd/{descriptor}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
 
 
-class Lock:
+class FileLock:
     """A held ``flock(2)``: seen across containers on one kernel, freed by the kernel when its holder dies.
 
     The descriptor is close-on-exec. A child that inherits it keeps the lock after our end.
@@ -271,7 +271,7 @@ class Lock:
         self._descriptor = -1
 
 
-def try_lock(path: Path) -> Lock | None:
+def try_lock(path: Path) -> FileLock | None:
     """Take the lock on a file, which is created, or on an existing directory, without waiting.
 
     Returns:
@@ -292,7 +292,7 @@ def try_lock(path: Path) -> Lock | None:
             os.close(descriptor)
             raise
         if _is_still(descriptor, path):
-            return Lock(descriptor, path)
+            return FileLock(descriptor, path)
         os.close(descriptor)  # the last holder has removed the file meanwhile, so this lock is useless
 
 

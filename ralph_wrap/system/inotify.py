@@ -32,7 +32,7 @@ _EVENTS = 1 << 14  # bytes; each event has at most 16 and a name of 255
 _PIECE = 1 << 16  # bytes of a file at once
 
 
-class Watch:
+class DirectoryWatch:
     """Watches directories for changes of files, until the context ends.
 
     Arguments:
@@ -97,7 +97,7 @@ class Watch:
         self.close()
 
 
-class Growing:
+class GrowingFile:
     """A regular file to which another process appends; it may not exist yet, and must not be a symlink."""
 
     def __init__(self, path: Path) -> None:

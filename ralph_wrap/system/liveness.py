@@ -14,7 +14,7 @@ from ralph_wrap.system import process_table
 _INITIAL_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO, <linux/proc_ns.h>: that of the host
 
 
-class Life(Enum):
+class Liveness(Enum):
     """What can be proved about the owner of a record."""
 
     ALIVE = "alive"
@@ -22,7 +22,7 @@ class Life(Enum):
     FOREIGN = "foreign"
 
 
-class Identity(NamedTuple):
+class ProcessIdentity(NamedTuple):
     """A process, told apart from every other one that ever ran.
 
     Attributes:
@@ -41,9 +41,9 @@ class Identity(NamedTuple):
     host: str
 
 
-def myself() -> Identity:
+def myself() -> ProcessIdentity:
     """Return the identity of this process."""
-    return Identity(
+    return ProcessIdentity(
         pid=os.getpid(),
         start_time=process_table.start_time(os.getpid()) or 0.0,
         boot_id=boot_id(),
@@ -54,7 +54,7 @@ def myself() -> Identity:
 
 def judge(
     *, locked: bool, running: bool, owner_boot_id: str, owner_host: str, boot_id: str, host: str
-) -> Life:
+) -> Liveness:
     """Tell what is known of an owner from the lock it would hold, and from where it ran.
 
     Arguments:
@@ -67,13 +67,13 @@ def judge(
 
     """
     if locked or running:
-        return Life.ALIVE
+        return Liveness.ALIVE
     if owner_boot_id == boot_id or owner_host == host:
-        return Life.DEAD
-    return Life.FOREIGN
+        return Liveness.DEAD
+    return Liveness.FOREIGN
 
 
-def is_running(identity: Identity) -> bool:
+def is_running(identity: ProcessIdentity) -> bool:
     """Tell whether a process is seen here, and no zombie: same kernel, same pid namespace, same start."""
     if (identity.boot_id, identity.pid_namespace) != (boot_id(), pid_namespace()):
         return False

@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ralph_wrap.system.status_line import LastLine
+from ralph_wrap.system.status_line import StatusLine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, MutableMapping, Sequence
@@ -90,7 +90,7 @@ class Log:
         spared: tuple[str, ...] = (),
         also: tuple[str, ...] = (),
     ) -> None:
-        self.last_line = LastLine(descriptor, drawn=terminal and not dumb)
+        self.last_line = StatusLine(descriptor, drawn=terminal and not dumb)
         self._descriptor = descriptor
         self._terminal = terminal
         self._colour = colour

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from ralph_wrap.system.status_line import LastLine
+    from ralph_wrap.system.status_line import StatusLine
 
 _READ = 1 << 16  # bytes; what a pipe holds (pipe(7))
 _DRAINED = 1 << 20  # bytes taken from a pipe at the end of an iteration, at most
@@ -43,7 +43,7 @@ class _Channel:
         self.reading, self.writing = os.pipe()
         os.set_blocking(self.reading, False)
         self.waiting = b""
-        self.last_line: LastLine | None = None
+        self.last_line: StatusLine | None = None
         self._lost = lost
         self._chunk = _READ
         self.target: int | None
@@ -86,7 +86,7 @@ class _Channel:
                 os.close(descriptor)
 
 
-class Relay:
+class OutputRelay:
     """The pipes of one session.
 
     Arguments:
@@ -132,7 +132,7 @@ class Relay:
         """Whether output of the agent still waits for a slow reader."""
         return bool(self._stdout.waiting or self._stderr.waiting)
 
-    def share(self, line: LastLine) -> bool:
+    def share(self, line: StatusLine) -> bool:
         """Hide the status line of a terminal before each output to it.
 
         Arguments:

@@ -58,7 +58,7 @@ def _signals_held_back() -> Iterator[Callable[[], None]]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-class Completed(NamedTuple):
+class CompletedCommand(NamedTuple):
     """What a finished command left: its exit status (negative: the signal), output and errors."""
 
     status: int
@@ -76,7 +76,7 @@ def anonymous_file() -> int:
         return os.dup(file.fileno())
 
 
-class Running:
+class RunningCommand:
     """One of our commands, which runs while we do other work; its output is collected in memory.
 
     Arguments:
@@ -104,7 +104,7 @@ class Running:
         inherited: Sequence[int] = (),
     ) -> None:
         self._stdin = stdin
-        self._completed: Completed | None = None
+        self._completed: CompletedCommand | None = None
         self._errors = anonymous_file()  # a file, not a pipe: we can read it while the command runs
         try:
             with _signals_held_back() as let_through:
@@ -129,7 +129,7 @@ class Running:
         """Its process id; valid until we have waited for it."""
         return self._popen.pid
 
-    def wait(self, timeout: float | None = None) -> Completed:
+    def wait(self, timeout: float | None = None) -> CompletedCommand:
         """Wait for the end.
 
         Arguments:
@@ -144,7 +144,7 @@ class Running:
                 stdout, _ = self._popen.communicate(self._stdin, timeout)
             except subprocess.TimeoutExpired as error:
                 raise TimeoutError(str(error)) from None
-            self._completed = Completed(self._popen.returncode, stdout, self._said())
+            self._completed = CompletedCommand(self._popen.returncode, stdout, self._said())
         return self._completed
 
     def ended(self, timeout: float) -> bool:
@@ -241,7 +241,7 @@ def become(argv: Sequence[str | os.PathLike[str]], env: Mapping[str, str]) -> No
     os.execvpe(argv[0], [os.fspath(word) for word in argv], env)  # noqa: S606 -- no shell is wanted
 
 
-class Streams(NamedTuple):
+class StandardStreams(NamedTuple):
     """The descriptors that become an agent's standard streams; ``None`` inherits ours."""
 
     stdin: int | None
@@ -249,7 +249,7 @@ class Streams(NamedTuple):
     stderr: int | None
 
 
-class Group:
+class ProcessGroup:
     """An agent: a process in a process group of its own, and that group.
 
     Arguments:
@@ -271,7 +271,7 @@ class Group:
         *,
         cwd: Path,
         env: Mapping[str, str],
-        streams: Streams,
+        streams: StandardStreams,
         inherited: int,
         terminal: int | None = None,
     ) -> None:

@@ -29,14 +29,14 @@ _TICK = 0.01  # seconds between looks at a group that was told to end; nothing i
 _LONGEST_EXECVE = 0.5  # seconds; some programs have no environment at all, so the wait must end
 
 
-class Ended(NamedTuple):
+class EndedProcesses(NamedTuple):
     """How many processes were told to end, and the pids of those that outlived even SIGKILL."""
 
     told: int
     survivors: tuple[int, ...]
 
 
-class Offspring:
+class ProcessTree:
     """The processes that an agent has started and left.
 
     A session inside ours is one of them and ends like any other, by saving its work. Nobody but itself asks
@@ -86,7 +86,7 @@ class Offspring:
                 if os.getpgid(pid) != except_group and not self._is_spared(pid):
                     os.kill(pid, number)
 
-    def end(self, grace: float, urgent: Callable[[], bool], *, asked: bool) -> Ended:
+    def end(self, grace: float, urgent: Callable[[], bool], *, asked: bool) -> EndedProcesses:
         """End them and everything below them: TERM, grace, then KILL until none is found any more.
 
         Arguments:
@@ -116,9 +116,9 @@ class Offspring:
             # Asked anew each time: whoever is killed leaves its children to us.
             if left := find():
                 if time.monotonic() >= give_up:
-                    return Ended(len(told), tuple(left))
+                    return EndedProcesses(len(told), tuple(left))
                 time.sleep(_TICK)
-        return Ended(len(told), ())
+        return EndedProcesses(len(told), ())
 
     def _find(self) -> Collection[int]:
         if not self._whole_process:

@@ -43,7 +43,7 @@ class StopRequest:
             self.first = number
 
 
-class Signals:
+class SignalHandlers:
     """Handlers for INT, TERM, HUP and QUIT while the context is entered; restored afterwards.
 
     Enter it in the main thread: the only one in which Python lets handlers be set.

@@ -1,7 +1,7 @@
 """The status line: it shows the progress on the last line of a terminal, below all other output.
 
 Several writers share one terminal, so one object tracks its cursor. Before a write, the writer prints the
-bytes of :meth:`LastLine.taken_away`. After it, the writer passes its output to :meth:`LastLine.wrote`. The
+bytes of :meth:`StatusLine.taken_away`. After it, the writer passes its output to :meth:`StatusLine.wrote`. The
 line is drawn only if no other line is unfinished. It is never wider than the terminal, because a wrapped line
 cannot be removed. Nothing is drawn while another job or the shell has the terminal.
 """
@@ -18,7 +18,7 @@ _TAKE_AWAY = b"\r\x1b[K"
 _WIDTH = 80  # columns, if the terminal does not report its width
 
 
-class LastLine:
+class StatusLine:
     """See the module.
 
     Arguments:

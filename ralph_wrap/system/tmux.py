@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import ConflictError, RalphError, UsageError
-from ralph_wrap.system.process import OWN_COMMAND, Completed, Running
+from ralph_wrap.system.process import OWN_COMMAND, CompletedCommand, RunningCommand
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -79,11 +79,11 @@ def kill(name: str, environ: Mapping[str, str]) -> None:
         )
 
 
-def _run(environ: Mapping[str, str], *arguments: str) -> Completed:
+def _run(environ: Mapping[str, str], *arguments: str) -> CompletedCommand:
     # The tmux server keeps running with this environment, so it must not count as one of our own commands.
     # Its working directory would count as work in the directory.
     argv = ("env", "-u", OWN_COMMAND, "tmux", *arguments)
-    with Running(argv, cwd=Path("/"), env=environ, with_terminal=False) as running:
+    with RunningCommand(argv, cwd=Path("/"), env=environ, with_terminal=False) as running:
         completed = running.wait()
     if completed.status in {126, 127}:
         raise UsageError("tmux is not installed", "install it: apt-get install tmux; or leave out --tmux")

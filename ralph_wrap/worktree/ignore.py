@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ralph_wrap import git
-from ralph_wrap.config import Ignore
+from ralph_wrap.config import IgnoreLocation
 from ralph_wrap.errors import GitError, IsolationError
 from ralph_wrap.system import files
 from ralph_wrap.worktree.lock import repository_lock
@@ -35,7 +35,7 @@ def is_hidden(where: Git, meanwhile: Callable[[], object]) -> bool:
     return False
 
 
-def ensure_ignored(where: Git, repository: Repository, rule: Ignore) -> Path | None:
+def ensure_ignored(where: Git, repository: Repository, rule: IgnoreLocation) -> Path | None:
     """Make sure that git ignores the worktrees, however many sessions start at once.
 
     Arguments:
@@ -50,9 +50,9 @@ def ensure_ignored(where: Git, repository: Repository, rule: Ignore) -> Path | N
         IsolationError: the rule cannot be written; without it the project would list our worktrees.
 
     """
-    if rule is Ignore.OFF or git.is_ignored(where, _PROBE):
+    if rule is IgnoreLocation.OFF or git.is_ignored(where, _PROBE):
         return None
-    if rule is Ignore.EXCLUDE:
+    if rule is IgnoreLocation.EXCLUDE:
         path = repository.common_dir / "info" / "exclude"
     else:
         path = repository.root / ".gitignore"

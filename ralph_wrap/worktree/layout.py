@@ -30,7 +30,7 @@ _CONFIG = "ralph-wrap-config"
 _LARGEST = 1 << 20  # bytes of a user's exclude file
 
 
-class Layout(NamedTuple):
+class WorktreeLayout(NamedTuple):
     """What a worktree holds.
 
     Attributes:
@@ -44,10 +44,10 @@ class Layout(NamedTuple):
     links: tuple[str, ...] = ()
 
 
-EVERYTHING = Layout()
+EVERYTHING = WorktreeLayout()
 
 
-def check_layout(layout: Layout, root: Path) -> None:
+def check_layout(layout: WorktreeLayout, root: Path) -> None:
     """Make sure that nothing of a layout leads out of a project, and that what is linked is there.
 
     Arguments:
@@ -107,7 +107,7 @@ def _escaped(path: PurePosixPath) -> str:
     return re.sub(r"([\\*?[])", r"\\\1", str(path))
 
 
-def prepare(where: Git, registration: Path, layout: Layout) -> None:
+def prepare(where: Git, registration: Path, layout: WorktreeLayout) -> None:
     """Write what a registration needs before the files are checked out.
 
     Raises:

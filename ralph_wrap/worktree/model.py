@@ -12,7 +12,7 @@ from ralph_wrap.system import files
 
 if TYPE_CHECKING:
     from ralph_wrap.git import Git
-    from ralph_wrap.worktree.ownership import Owner
+    from ralph_wrap.worktree.ownership import WorktreeOwner
 
 EXCLUDES = "ralph-wrap-exclude"
 """In a registration: the exclude file of a worktree with linked directories."""
@@ -46,7 +46,7 @@ class LinkedWorktree(NamedTuple):
     branch_created: bool
     config: tuple[str, ...]
     warm: bool = False
-    owner: Owner | None = None
+    owner: WorktreeOwner | None = None
     stays: str | None = None
 
     def git(self, where: Git, place: Path | None = None) -> Git:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
 
-    from ralph_wrap.state.registry import Record
+    from ralph_wrap.state.registry import SessionRecord
 
 MARK = "ralph-wrap-session"
 """The name of the mark in a registration."""
@@ -51,7 +51,7 @@ UNREADABLE = SessionMark("", "")
 """A mark that is there and cannot be understood. It is no session's."""
 
 
-class Owner(NamedTuple):
+class WorktreeOwner(NamedTuple):
     """What a registration must say if ralph-wrap is to remove its worktree.
 
     Attributes:
@@ -111,7 +111,7 @@ def is_locked_for(registration: Path, *reasons: str) -> bool:
     return (lock_of(registration) or "").startswith(reasons)
 
 
-def why_not_removable(registration: Path, owner: Owner) -> str | None:
+def why_not_removable(registration: Path, owner: WorktreeOwner) -> str | None:
     """Return why a registration must stay although its work is saved, ``None`` if it may go."""
     lock = lock_of(registration)
     if lock is None or lock.startswith(owner.lock) or lock in _LOCKS_OF_GIT:
@@ -119,7 +119,7 @@ def why_not_removable(registration: Path, owner: Owner) -> str | None:
     return f"its user has locked it: {lock or 'no reason given'} (git worktree unlock gives it back)"
 
 
-def belongs_to(registration: Path, record: Record) -> bool:
+def belongs_to(registration: Path, record: SessionRecord) -> bool:
     """Tell whether a registration is the one that was made for a session.
 
     Arguments:
@@ -137,7 +137,7 @@ def belongs_to(registration: Path, record: Record) -> bool:
     return on_branch or is_locked_for(registration, session_lock(record.session))
 
 
-def was_unlocked(registration: Path, record: Record) -> bool:
+def was_unlocked(registration: Path, record: SessionRecord) -> bool:
     """Tell whether a registration of an earlier version, which wrote no marks, has lost its lock as well."""
     return not record.marked and read_mark(registration) is None and lock_of(registration) is None
 

@@ -33,7 +33,7 @@ from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.managed.find import directory_of
 from ralph_wrap.worktree.managed.metadata import marked
 from ralph_wrap.worktree.model import WARM, LinkedWorktree
-from ralph_wrap.worktree.ownership import Owner, SessionMark, session_lock
+from ralph_wrap.worktree.ownership import SessionMark, WorktreeOwner, session_lock
 from ralph_wrap.worktree.register import pointers_to
 from ralph_wrap.worktree.remove import LEAVING, is_half_dropped, leaving_places
 from ralph_wrap.worktree.trash import discard_worktree, is_name
@@ -42,12 +42,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ralph_wrap.git import Repository
-    from ralph_wrap.state.registry import Record
+    from ralph_wrap.state.registry import SessionRecord
 
 _TAIL = 3  # parts of a path: .ralph/worktrees/<session>
 
 
-def adopt(repository: Repository, record: Record, *, path: Path, trash: Path) -> LinkedWorktree | None:
+def adopt(repository: Repository, record: SessionRecord, *, path: Path, trash: Path) -> LinkedWorktree | None:
     """Return the worktree of a dead session, ``None`` if there is none (any more).
 
     Arguments:
@@ -94,14 +94,14 @@ def adopt(repository: Repository, record: Record, *, path: Path, trash: Path) ->
         # A branch of any other name may be somebody's own.
         branch_created=record.branch == f"ralph/{record.id}",
         config=git.file_system_config(file_mode=record.file_mode, symlinks=record.symlinks),
-        owner=Owner(session_lock(record.session), ownership.read_mark(registration)),
+        owner=WorktreeOwner(session_lock(record.session), ownership.read_mark(registration)),
         stays="its registration was unlocked since an earlier version of ralph-wrap made it"
         if ownership.was_unlocked(registration, record)
         else None,
     )
 
 
-def _begun_to_take(registrations: Path, path: Path, record: Record) -> Path | None:
+def _begun_to_take(registrations: Path, path: Path, record: SessionRecord) -> Path | None:
     """Return the registration of a warm worktree that the session had begun to take."""
     mark = SessionMark(record.session, str(record.branch))
     for registration in sorted(registrations.glob(WARM.pattern)):
@@ -112,21 +112,21 @@ def _begun_to_take(registrations: Path, path: Path, record: Record) -> Path | No
     return None
 
 
-def _is_locked_by_us(registration: Path, record: Record) -> bool:
+def _is_locked_by_us(registration: Path, record: SessionRecord) -> bool:
     from ralph_wrap.worktree.warm import REASON  # noqa: PLC0415 -- for those who have a pool
 
     return ownership.is_locked_for(registration, REASON, session_lock(record.session))
 
 
-def _complete(warm: Path, path: Path, run: Path, record: Record) -> None:
+def _complete(warm: Path, path: Path, run: Path, record: SessionRecord) -> None:
     """Go on with a warm worktree that a session had begun to take."""
     from ralph_wrap.worktree.warm import complete  # noqa: PLC0415 -- for those who have a pool
 
-    owner = Owner(session_lock(record.session), SessionMark(record.session, str(record.branch)))
+    owner = WorktreeOwner(session_lock(record.session), SessionMark(record.session, str(record.branch)))
     complete(warm, run / "pool", path, str(record.branch), owner)
 
 
-def _is_sessions(registration: Path, path: Path, leaving: Path | None, record: Record) -> bool:
+def _is_sessions(registration: Path, path: Path, leaving: Path | None, record: SessionRecord) -> bool:
     """Tell whether a registration is the session's, and have it name our path if it names the same place.
 
     Raises:
@@ -180,7 +180,7 @@ def _names(registration: Path, path: Path) -> bool:
     return False
 
 
-def _is_half_dropped(registration: Path, path: Path, record: Record) -> bool:
+def _is_half_dropped(registration: Path, path: Path, record: SessionRecord) -> bool:
     """Tell whether git has begun to delete the registration of the session."""
     if registration.is_symlink() or not registration.is_dir():
         return False

@@ -43,7 +43,7 @@ from ralph_wrap.worktree.ownership import (
 from ralph_wrap.worktree.ownership import why_not_removable as locked_by_user
 from ralph_wrap.worktree.save.inspect import has_submodules
 from ralph_wrap.worktree.save.registration import is_replaced
-from ralph_wrap.worktree.save.result import Losses, Saved
+from ralph_wrap.worktree.save.result import Losses, SavedWork
 from ralph_wrap.worktree.save.scratch import scratch_in
 from ralph_wrap.worktree.save.whole import holds, losses, save
 from ralph_wrap.worktree.trash import LEAVING_SUFFIX, discard_worktree
@@ -62,7 +62,7 @@ _DROPPED = "ralph-wrap-dropped"
 """In a registration with submodules: the last look was taken, and the rest may go, whatever is left of it."""
 
 
-class Outcome(NamedTuple):
+class WorktreeOutcome(NamedTuple):
     """How a worktree ended.
 
     Attributes:
@@ -73,7 +73,7 @@ class Outcome(NamedTuple):
 
     """
 
-    saved: Saved | None
+    saved: SavedWork | None
     kept: str | None
     asked: bool = False
     later: bool = False
@@ -92,7 +92,7 @@ def finish(
     unstarted: bool = False,
     hurry: Callable[[], bool] = lambda: False,
     reuse: Callable[[Path, Collection[str]], None] = lambda _directory, _ignored: None,
-) -> Outcome:
+) -> WorktreeOutcome:
     """Save what a worktree holds, then remove it.
 
     Arguments:
@@ -111,11 +111,11 @@ def finish(
 
     """
     if keep is not None:
-        return Outcome(None, keep, asked=True)
+        return WorktreeOutcome(None, keep, asked=True)
     saved = None
     try:
         if reason := _not_removable(worktree, worktree.path):
-            return Outcome(None, reason)
+            return WorktreeOutcome(None, reason)
         # Not the project root: an agent may have deleted or replaced that, too.
         where = _at(worktree, where)
         with scratch_in(worktree.registration) as scratch:
@@ -130,16 +130,16 @@ def finish(
                 unstarted=unstarted,
             )
             if saved.problems:
-                return Outcome(saved, "; ".join(saved.problems), asked=keep_dirty and not saved.clean)
+                return WorktreeOutcome(saved, "; ".join(saved.problems), asked=keep_dirty and not saved.clean)
             _sync(worktree.common_dir)
             keep_saved = keep_saved or worktree.stays or _locked_by_user(worktree)
             if keep_saved is None and not hurry():
                 removing = _remove(worktree, where, index, trash / session, saved, reuse=reuse)
-                return Outcome(saved, removing)
+                return WorktreeOutcome(saved, removing)
             reason = keep_saved or "there was no time to remove it; the next start does"
-            return Outcome(saved, reason, asked=keep_saved is not None, later=keep_saved is None)
+            return WorktreeOutcome(saved, reason, asked=keep_saved is not None, later=keep_saved is None)
     except Exception as error:  # noqa: BLE001 -- whatever it is: without a full save there is no removal
-        return Outcome(saved, f"it cannot be {'removed' if saved else 'saved'}: {error}")
+        return WorktreeOutcome(saved, f"it cannot be {'removed' if saved else 'saved'}: {error}")
 
 
 def remove(
@@ -178,7 +178,7 @@ def remove(
         found = losses(worktree, where, scratch / "index")
         check(found)
         _sync(worktree.common_dir)
-        nothing = Saved(None, (), (), found.ignored, found.ignored_files, (), (), found.inner)
+        nothing = SavedWork(None, (), (), found.ignored, found.ignored_files, (), (), found.inner)
         # Should we be killed with the directory in the trash, ``bring_back`` finds it by this.
         files.replace(worktree.registration / LEAVING, name.encode())
         try:
@@ -192,7 +192,7 @@ def remove(
     return found
 
 
-def drop_branch(worktree: LinkedWorktree, where: Git, outcome: Outcome) -> bool:
+def drop_branch(worktree: LinkedWorktree, where: Git, outcome: WorktreeOutcome) -> bool:
     """Delete the branch of a worktree that is gone if nothing came of it, and tell whether that was so.
 
     It goes if we made it, it is where it began, and nothing else was saved.
@@ -296,7 +296,7 @@ def _remove(
     where: Git,
     index: Path,
     aside: Path,
-    saved: Saved | None,
+    saved: SavedWork | None,
     visitors: frozenset[int] = frozenset(),
     reuse: Callable[[Path, Collection[str]], None] = lambda _directory, _ignored: None,
 ) -> str | None:

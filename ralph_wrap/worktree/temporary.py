@@ -47,7 +47,7 @@ _TAIL = 4  # parts of a path: .ralph/run/landing/<name>
 _TICK = 200  # milliseconds between two looks at a lock that somebody else holds
 
 
-class Trial(NamedTuple):
+class TemporaryWorktree(NamedTuple):
     """A temporary worktree.
 
     Attributes:
@@ -118,7 +118,7 @@ def is_left(home: Registry) -> bool:
 @contextlib.contextmanager
 def opened(
     where: Git, repository: Repository, home: Registry, commit: str, *, whole: bool
-) -> Iterator[Trial]:
+) -> Iterator[TemporaryWorktree]:
     """Have a temporary worktree at a commit; it is gone when the context is left.
 
     Arguments:
@@ -173,7 +173,9 @@ def _is_of(registration: Path, place: Path) -> bool:
     return back == pointer.back_to(path) or (pointer.is_below_some_mount(back, path, _TAIL) and path.is_dir())
 
 
-def _make(where: Git, repository: Repository, home: Registry, commit: str, *, whole: bool) -> Trial:
+def _make(
+    where: Git, repository: Repository, home: Registry, commit: str, *, whole: bool
+) -> TemporaryWorktree:
     path = home.directory / _PLACE / TEMPORARY.new()
     path.parent.mkdir(exist_ok=True)
     sparse = () if whole else SPARSE
@@ -199,7 +201,7 @@ def _make(where: Git, repository: Repository, home: Registry, commit: str, *, wh
         with contextlib.suppress(GitError, OSError):
             _remove(repository, home, path)
         raise
-    return Trial(path, registration, here)
+    return TemporaryWorktree(path, registration, here)
 
 
 def _remove(repository: Repository, home: Registry, path: Path) -> None:

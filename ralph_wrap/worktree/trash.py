@@ -40,7 +40,7 @@ _AT_ONCE = 32  # directories that one deletion is given: each takes two descript
 _EARLIER = {WARM: "pool", TEMPORARY: "landing"}
 
 
-class Emptied(NamedTuple):
+class EmptiedTrash(NamedTuple):
     """What was found in the trash.
 
     Attributes:
@@ -122,7 +122,7 @@ def is_vouched_for(directory: Path) -> bool:
     return False
 
 
-def empty_trash(trash: Path) -> Emptied:
+def empty_trash(trash: Path) -> EmptiedTrash:
     """Delete, in the background, what earlier deletions have left.
 
     Arguments:
@@ -144,7 +144,7 @@ def empty_trash(trash: Path) -> Emptied:
             resumed += [path for path, entry in zip(found[begin:], entries, strict=False) if entry]
             if going:
                 _start(going)
-    return Emptied(tuple(resumed), tuple(foreign))
+    return EmptiedTrash(tuple(resumed), tuple(foreign))
 
 
 def _set_aside_in(trash: Path) -> list[Path]:

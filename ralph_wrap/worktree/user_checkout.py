@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from ralph_wrap.git import Git
-    from ralph_wrap.git.merge import Moved
+    from ralph_wrap.git.merge import PathChange
 
 NAMED = 10
 """Files that a message names; the others are counted."""
@@ -27,7 +27,7 @@ NAMED = 10
 _LARGEST = 1 << 30  # bytes of a file that is looked at
 
 
-class Checkout(NamedTuple):
+class UserCheckout(NamedTuple):
     """A checkout that somebody works in.
 
     Attributes:
@@ -47,7 +47,7 @@ def names(paths: Sequence[str]) -> str:
     return named(paths, NAMED)
 
 
-def in_the_way(top: Path, changes: Sequence[Moved]) -> Iterator[str]:
+def in_the_way(top: Path, changes: Sequence[PathChange]) -> Iterator[str]:
     """Yield what git does not know in a checkout, and what comes would replace.
 
     A repository inside counts as a whole: git would delete a submodule, whatever it holds, to put a file in
@@ -81,7 +81,7 @@ def _obstacles(top: Path, path: Path, going: set[str]) -> Iterator[str]:
         yield os.fspath(path)
 
 
-def _is_full(top: Path, change: Moved) -> bool:
+def _is_full(top: Path, change: PathChange) -> bool:
     """Tell whether a submodule that is no longer to be one holds anything."""
     place = top / change.path
     is_leaving = change.old_mode == merging.GITLINK != change.new_mode
@@ -98,7 +98,7 @@ def _within(top: Path, place: Path) -> Iterator[str]:
 
 
 def put_back(
-    checkout: Checkout,
+    checkout: UserCheckout,
     index: Path,
     old: str,
     new: str,
@@ -145,7 +145,7 @@ def put_back(
     return foreign
 
 
-def apart(checkout: Checkout, index: Path) -> Git:
+def apart(checkout: UserCheckout, index: Path) -> Git:
     """Return git in a checkout with another index, for which nothing of it is left out."""
     return checkout.here._replace(
         index_file=index, config=(*checkout.here.config, "-c", "core.sparseCheckout=false")
@@ -153,7 +153,7 @@ def apart(checkout: Checkout, index: Path) -> Git:
 
 
 def on_disk(
-    checkout: Checkout, known: Git, commit: str, changes: Sequence[Moved]
+    checkout: UserCheckout, known: Git, commit: str, changes: Sequence[PathChange]
 ) -> dict[str, tuple[str, str] | None]:
     """Return mode and object id of what stands where something changes; ``None`` for none, or a directory.
 
@@ -187,7 +187,7 @@ def _is_file(top: Path, path: str) -> bool:
     return place.is_symlink() or place.is_file()
 
 
-def _has_come(checkout: Checkout, there: tuple[str, str] | None, change: Moved) -> bool:
+def _has_come(checkout: UserCheckout, there: tuple[str, str] | None, change: PathChange) -> bool:
     """Tell whether what is there was to come, or is what git had in hand when it was killed.
 
     Arguments:

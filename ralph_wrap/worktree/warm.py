@@ -32,7 +32,7 @@ from ralph_wrap.system import directory_users, files
 from ralph_wrap.worktree.model import WARM
 from ralph_wrap.worktree.ownership import (
     MARK,
-    Owner,
+    WorktreeOwner,
     describe,
     is_locked_for,
     names_registration,
@@ -63,7 +63,7 @@ _REGISTERED = {"HEAD", "commondir", pointer.BACK, "index", "locked", "logs", "re
 }
 
 
-class Warm(NamedTuple):
+class WarmWorktree(NamedTuple):
     """A warm worktree.
 
     Attributes:
@@ -103,7 +103,7 @@ class Warm(NamedTuple):
         except OSError:
             return False
 
-    def take(self, path: Path, branch: str, owner: Owner) -> Path:
+    def take(self, path: Path, branch: str, owner: WorktreeOwner) -> Path:
         """Give it to a session, and return its registration; the caller holds the repository's lock.
 
         The files stay at the commit that is checked out.
@@ -142,7 +142,7 @@ def settle(registration: Path) -> None:
     """Record that a session has checked out its own commit in a worktree that was warm.
 
     Arguments:
-        registration: the result of :meth:`Warm.take`.
+        registration: the result of :meth:`WarmWorktree.take`.
 
     Raises:
         OSError: the file cannot be deleted.
@@ -156,14 +156,14 @@ def is_warm(registration: Path) -> bool:
     return WARM.fits(registration.name)
 
 
-def in_pool(common_dir: Path, pool: Path) -> list[Warm]:
+def in_pool(common_dir: Path, pool: Path) -> list[WarmWorktree]:
     """Return the warm worktrees of a pool, unfinished ones included."""
     registrations = sorted(common_dir.glob(f"worktrees/{WARM.pattern}"))
-    found = (Warm(pool / path.name, path, None) for path in registrations)
+    found = (WarmWorktree(pool / path.name, path, None) for path in registrations)
     return [warm._replace(commit=taken_at(warm.registration)) for warm in found if _is_whole(warm)]
 
 
-def _is_whole(warm: Warm) -> bool:
+def _is_whole(warm: WarmWorktree) -> bool:
     """Return whether directory and registration name each other, perhaps under the path of another mount."""
     if not is_warm(warm.registration) or warm.path.is_symlink() or not (warm.registration / "HEAD").is_file():
         return False
@@ -197,7 +197,7 @@ def choose(
     beside: Path,
     keep: Collection[str],
     meanwhile: Callable[[], object] = lambda: None,
-) -> Warm | None:
+) -> WarmWorktree | None:
     """Return an unchanged warm worktree, ``None`` if there is none.
 
     Arguments:
@@ -226,7 +226,7 @@ def choose(
 
 
 def holds_nothing(
-    warm: Warm, here: Git, keep: Collection[str], meanwhile: Callable[[], object] = lambda: None
+    warm: WarmWorktree, here: Git, keep: Collection[str], meanwhile: Callable[[], object] = lambda: None
 ) -> bool:
     """Return whether the files of a warm worktree are unchanged since the checkout.
 
@@ -285,7 +285,7 @@ def _vouching(registration: Path) -> bytes:
     return files.read(registration / READY).partition(b"\n")[2]
 
 
-def _leads_to(warm: Warm, here: Git, base: str, keep: Collection[str]) -> bool:
+def _leads_to(warm: WarmWorktree, here: Git, base: str, keep: Collection[str]) -> bool:
     """Return whether a checkout of only the differences gives the same files as a new worktree."""
     if warm.commit == base:
         return True
@@ -300,13 +300,13 @@ def _leads_to(warm: Warm, here: Git, base: str, keep: Collection[str]) -> bool:
     )
 
 
-def complete(registration: Path, pool: Path, path: Path, branch: str, owner: Owner) -> Path:
-    """Complete :meth:`Warm.take` for a registration that has the session's mark.
+def complete(registration: Path, pool: Path, path: Path, branch: str, owner: WorktreeOwner) -> Path:
+    """Complete :meth:`WarmWorktree.take` for a registration that has the session's mark.
 
     Arguments:
         registration: the registration under its present name.
         pool: the directory of the pool.
-        path: the new directory, as in :meth:`Warm.take`.
+        path: the new directory, as in :meth:`WarmWorktree.take`.
         branch: the session's branch.
         owner: the owner of the worktree, which is the session.
 

@@ -15,8 +15,17 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from ralph_wrap.agents import output
-from ralph_wrap.agents.output import FORMATS, LONGEST, Answered, Limited, Reader, Said, Skipped, Stray
-from ralph_wrap.agents.output.transcript import Readable
+from ralph_wrap.agents.output import (
+    FORMATS,
+    LONGEST,
+    AgentMessage,
+    FinalAnswer,
+    OutputReader,
+    SkippedLine,
+    UnparsedLine,
+    UsageLimitReached,
+)
+from ralph_wrap.agents.output.transcript import TranscriptFormatter
 from tests.agents.capture import STREAMS
 
 if TYPE_CHECKING:
@@ -108,7 +117,7 @@ def _one_moment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _events(output: str, pieces: Sequence[bytes]) -> list[Event]:
-    reader = Reader(output)
+    reader = OutputReader(output)
     return [*(event for piece in pieces for event in reader.feed(piece)), *reader.finish()]
 
 
@@ -128,11 +137,11 @@ def test_whatever_comes_is_read_however_it_is_cut(output: str, stream: bytes, cu
     """Nothing raises; the events are the same in any pieces, and each can be shown, as whole lines."""
     events = _events(output, [stream])
     assert repr(_events(output, _cut(stream, cuts))) == repr(events)  # NaN is not equal to itself
-    readable = Readable()
+    readable = TranscriptFormatter()
     shown = b"".join(readable.show(event) for event in events) + readable.finish()
     assert shown == b"" or shown.endswith(b"\n")
     for event in events:
-        if isinstance(event, Limited) and event.until is not None:
+        if isinstance(event, UsageLimitReached) and event.until is not None:
             assert datetime.fromtimestamp(event.until, UTC).year < 5001
 
 
@@ -153,8 +162,8 @@ def test_a_stream_that_is_cut_short_tells_what_came_until_then(path: Any) -> Non
     lines = stream.splitlines(keepends=True)
     half = lines[-1][: len(lines[-1]) // 2]
     before = _events(path.parent.name, [b"".join(lines[:-1])])
-    ignored = import_module(f"{output.__name__}.{path.parent.name}").Format.ignored
-    told = [] if ignored.match(half) else [Stray(half)]
+    ignored = import_module(f"{output.__name__}.{path.parent.name}").FORMAT.ignored
+    told = [] if ignored.match(half) else [UnparsedLine(half)]
     assert _events(path.parent.name, [b"".join(lines[:-1]) + half]) == [*before, *told]
 
 
@@ -183,15 +192,20 @@ def test_lines_that_are_not_of_the_format_are_text(output: str) -> None:
     """Between those that are; byte for byte."""
     noise = b"npm warn \xff\xfe\r"
     events = _events(output, [b"\n".join([noise, b"", b"[1]", b'{"no":"type"}', _answer(output, "Done.")])])
-    assert events[:4] == [Stray(noise), Stray(b""), Stray(b"[1]"), Stray(b'{"no":"type"}')]
-    assert [event for event in events if isinstance(event, Answered)] == [Answered("Done.")]
+    assert events[:4] == [
+        UnparsedLine(noise),
+        UnparsedLine(b""),
+        UnparsedLine(b"[1]"),
+        UnparsedLine(b'{"no":"type"}'),
+    ]
+    assert [event for event in events if isinstance(event, FinalAnswer)] == [FinalAnswer("Done.")]
 
 
 @pytest.mark.parametrize("output", FORMATS)
 @pytest.mark.parametrize("start", [b"", b'{"type":"text","part":{"text":"'])
 def test_a_line_of_50_mb_takes_no_memory(output: str, start: bytes) -> None:
     """It is counted, and what follows is read."""
-    reader = Reader(output)
+    reader = OutputReader(output)
     piece = b"x" * 65536
     count = 50_000_000 // len(piece)
     tracemalloc.start()
@@ -203,8 +217,8 @@ def test_a_line_of_50_mb_takes_no_memory(output: str, start: bytes) -> None:
         assert tracemalloc.get_traced_memory()[1] < 4 * LONGEST
     finally:
         tracemalloc.stop()
-    assert events[0] == Skipped(len(start) + count * len(piece))
-    assert Answered("Done.") in events
+    assert events[0] == SkippedLine(len(start) + count * len(piece))
+    assert FinalAnswer("Done.") in events
 
 
 @pytest.mark.parametrize("output", FORMATS)
@@ -212,9 +226,9 @@ def test_a_line_of_50_mb_takes_no_memory(output: str, start: bytes) -> None:
 def test_how_long_a_line_may_be(output: str, excess: int) -> None:
     """The limit itself is still read, in one piece as in many."""
     line = b"x" * (LONGEST + excess)
-    expected = [Skipped(len(line)) if excess else Stray(line)]
+    expected = [SkippedLine(len(line)) if excess else UnparsedLine(line)]
     for stream in (line, line + b"\n", b"\n" + line + b"\n"):
-        before = [Stray(b"")] if stream.startswith(b"\n") else []
+        before = [UnparsedLine(b"")] if stream.startswith(b"\n") else []
         assert _events(output, [stream]) == before + expected
         assert _events(output, [stream[:100_000], stream[100_000:]]) == before + expected
 
@@ -222,26 +236,26 @@ def test_how_long_a_line_may_be(output: str, excess: int) -> None:
 @pytest.mark.parametrize("output", FORMATS)
 def test_each_iteration_is_read_by_itself(output: str) -> None:
     """What was spent is counted anew, and half a line is not completed by the next iteration."""
-    reader = Reader(output)
+    reader = OutputReader(output)
     stream = REAL[STREAMS / output / "tools.jsonl"]
     first = [*reader.feed(stream), *reader.finish()]
     reader.feed(b'{"type":')
-    assert reader.finish() == [Stray(b'{"type":')]
+    assert reader.finish() == [UnparsedLine(b'{"type":')]
     assert [*reader.feed(stream), *reader.finish()] == first
 
 
 def test_what_a_model_says_does_not_drive_a_terminal() -> None:
     """No escape sequence, no carriage return; tabs and other languages stay."""
-    readable = Readable()
-    said = readable.show(Said("\x1b[2Jgone\r\x9b31m\tÜber \x07 \ud800\n\n"))
+    readable = TranscriptFormatter()
+    said = readable.show(AgentMessage("\x1b[2Jgone\r\x9b31m\tÜber \x07 \ud800\n\n"))
     assert said.decode() == "\\x1b[2Jgone\\r\\x9b31m\tÜber \\x07 \\ud800\n"
 
 
 def test_words_that_come_in_pieces_are_shown_as_lines() -> None:
     """What others print meanwhile begins on a line of its own; the last one is ended."""
-    readable = Readable()
+    readable = TranscriptFormatter()
     pieces = ["One", ", two\nThr", "ee", "\n", "Four"]
-    shown = [readable.show(Said(piece, goes_on=True)) for piece in pieces]
+    shown = [readable.show(AgentMessage(piece, goes_on=True)) for piece in pieces]
     assert shown == [b"", b"One, two\n", b"", b"Three\n", b""]
-    assert readable.show(Stray(b"noise")) == b"Four\nnoise\n"
+    assert readable.show(UnparsedLine(b"noise")) == b"Four\nnoise\n"
     assert readable.finish() == b""

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ralph_wrap.agents.output import (
-    Answered,
-    Called,
-    Failed,
-    Known,
-    Limited,
-    Reader,
-    Said,
-    Spent,
-    Trouble,
+    AgentFailure,
+    AgentMessage,
+    AgentSessionId,
+    AgentWarning,
+    FinalAnswer,
+    OutputReader,
+    ToolCall,
+    Usage,
+    UsageLimitReached,
     failure,
 )
-from ralph_wrap.agents.output.transcript import Readable
+from ralph_wrap.agents.output.transcript import TranscriptFormatter
 from tests.agents.capture import PROMISE, STREAMS
 from tests.agents.refusals import REFUSALS, UNTIL
 
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
     from ralph_wrap.agents.output import Event
 
-SESSION = Known("its session")
+SESSION = AgentSessionId("its session")
 WORK = f"echo hello > made; git add made; git commit -qm made; echo '{PROMISE}'"
 NOTED = "cat > 'notes.txt' <<'EOT'\nnoted\n\nEOT"
-METADATA = Trouble(
+METADATA = AgentWarning(
     "Model metadata for `scripted` not found. Defaulting to fallback metadata; "
     "this can degrade performance and cause issues."
 )
@@ -43,50 +43,50 @@ ANSWER = f"All is well.\n{PROMISE}"
 CLAUDE: dict[str, list[Event]] = {
     "answer": [
         SESSION,
-        Spent(1001, None, 1),
-        Said(ANSWER),
-        Spent(1001, None, 1),
-        Spent(1100, 0.0075, 1),
-        Answered(ANSWER),
+        Usage(1001, None, 1),
+        AgentMessage(ANSWER),
+        Usage(1001, None, 1),
+        Usage(1100, 0.0075, 1),
+        FinalAnswer(ANSWER),
     ],
     "thought": [
         SESSION,
-        Spent(1001, None, 1),
-        Said("Not yet."),
-        Spent(1001, None, 1),
-        Spent(1100, 0.0075, 1),
-        Answered("Not yet."),
+        Usage(1001, None, 1),
+        AgentMessage("Not yet."),
+        Usage(1001, None, 1),
+        Usage(1100, 0.0075, 1),
+        FinalAnswer("Not yet."),
     ],
     "tools": [
         SESSION,
-        Said("Working."),
-        Spent(1001, None, 1),
-        Called("Bash", WORK),
-        Spent(1001, None, 1),
-        Called("Write", "notes.txt"),
-        Spent(2002, None, 2),
-        Said("Made it."),
-        Spent(3003, None, 3),
-        Spent(3300, 0.0225, 3),
-        Answered("Made it."),
+        AgentMessage("Working."),
+        Usage(1001, None, 1),
+        ToolCall("Bash", WORK),
+        Usage(1001, None, 1),
+        ToolCall("Write", "notes.txt"),
+        Usage(2002, None, 2),
+        AgentMessage("Made it."),
+        Usage(3003, None, 3),
+        Usage(3300, 0.0225, 3),
+        FinalAnswer("Made it."),
     ],
     "limit": [
         SESSION,
-        Spent(0, 0, 1),
-        Limited("You've hit your session limit · resets Mar 17, 2030, 5:46pm (UTC)", UNTIL),
+        Usage(0, 0, 1),
+        UsageLimitReached("You've hit your session limit · resets Mar 17, 2030, 5:46pm (UTC)", UNTIL),
     ],
     "limit-unknown": [
         SESSION,
-        Spent(0, 0, 1),
-        Limited("API Error: Request rejected (429) · This account has reached its limit"),
+        Usage(0, 0, 1),
+        UsageLimitReached("API Error: Request rejected (429) · This account has reached its limit"),
     ],
-    "refused": [SESSION, Spent(0, 0, 1), Failed("API Error: 400 The request is invalid")],
+    "refused": [SESSION, Usage(0, 0, 1), AgentFailure("API Error: 400 The request is invalid")],
     "interrupted": [
         SESSION,
-        Said("Working."),
-        Spent(1001, None, 1),
-        Called("Bash", "echo one"),
-        Spent(1001, None, 1),
+        AgentMessage("Working."),
+        Usage(1001, None, 1),
+        ToolCall("Bash", "echo one"),
+        Usage(1001, None, 1),
     ],
 }
 
@@ -96,94 +96,104 @@ HIT = (
 )
 INVALID = '{"error": {"type": "invalid_request_error", "code": 400, "message": "The request is invalid"}}'
 CODEX: dict[str, list[Event]] = {
-    "answer": [SESSION, METADATA, Said(ANSWER), Spent(1100, None, 1, overall=True), Answered(ANSWER)],
+    "answer": [
+        SESSION,
+        METADATA,
+        AgentMessage(ANSWER),
+        Usage(1100, None, 1, overall=True),
+        FinalAnswer(ANSWER),
+    ],
     "thought": [
         SESSION,
         METADATA,
-        Said("Not yet."),
-        Spent(1100, None, 1, overall=True),
-        Answered("Not yet."),
+        AgentMessage("Not yet."),
+        Usage(1100, None, 1, overall=True),
+        FinalAnswer("Not yet."),
     ],
     "tools": [
         SESSION,
         METADATA,
-        Said("Working."),
-        Called("shell", WORK),
-        Called("shell", NOTED),
-        Said("Made it."),
-        Spent(3300, None, 1, overall=True),
-        Answered("Made it."),
+        AgentMessage("Working."),
+        ToolCall("shell", WORK),
+        ToolCall("shell", NOTED),
+        AgentMessage("Made it."),
+        Usage(3300, None, 1, overall=True),
+        FinalAnswer("Made it."),
     ],
     "limit": [
         SESSION,
         METADATA,
-        Trouble(f"{HIT} at Mar 17th, 2030 5:46 PM."),
-        Limited(f"{HIT} at Mar 17th, 2030 5:46 PM.", UNTIL + 20),  # it tells no seconds
+        AgentWarning(f"{HIT} at Mar 17th, 2030 5:46 PM."),
+        UsageLimitReached(f"{HIT} at Mar 17th, 2030 5:46 PM.", UNTIL + 20),  # it tells no seconds
     ],
-    "limit-unknown": [SESSION, METADATA, Trouble(f"{HIT} later."), Limited(f"{HIT} later.")],
-    "refused": [SESSION, METADATA, Trouble(INVALID), Failed(INVALID)],
+    "limit-unknown": [SESSION, METADATA, AgentWarning(f"{HIT} later."), UsageLimitReached(f"{HIT} later.")],
+    "refused": [SESSION, METADATA, AgentWarning(INVALID), AgentFailure(INVALID)],
     "dropped": [
         SESSION,
         METADATA,
-        Trouble(
+        AgentWarning(
             "Reconnecting... 1/1 (stream disconnected before completion: stream closed before "
             "response.completed)"
         ),
-        Trouble("stream disconnected before completion: stream closed before response.completed"),
-        Failed(
+        AgentWarning("stream disconnected before completion: stream closed before response.completed"),
+        AgentFailure(
             "stream disconnected before completion: stream closed before response.completed", passing=True
         ),
     ],
-    "interrupted": [SESSION, METADATA, Said("Working."), Called("shell", "echo one")],
+    "interrupted": [SESSION, METADATA, AgentMessage("Working."), ToolCall("shell", "echo one")],
 }
 OPENCODE: dict[str, list[Event]] = {
-    "answer": [SESSION, Said(ANSWER), Spent(1100, 0.0012, 1), Answered(ANSWER)],
-    "thought": [SESSION, Said("Not yet."), Spent(1100, 0.0012, 1), Answered("Not yet.")],
+    "answer": [SESSION, AgentMessage(ANSWER), Usage(1100, 0.0012, 1), FinalAnswer(ANSWER)],
+    "thought": [SESSION, AgentMessage("Not yet."), Usage(1100, 0.0012, 1), FinalAnswer("Not yet.")],
     "tools": [
         SESSION,
-        Said("Working."),
-        Called("bash", WORK),
-        Spent(1100, 0.0012, 1),
-        Called("write", "notes.txt"),
-        Spent(2200, 0.0024, 2),
-        Said("Made it."),
-        Spent(3300, 0.0012 + 0.0012 + 0.0012, 3),
-        Answered("Made it."),
+        AgentMessage("Working."),
+        ToolCall("bash", WORK),
+        Usage(1100, 0.0012, 1),
+        ToolCall("write", "notes.txt"),
+        Usage(2200, 0.0024, 2),
+        AgentMessage("Made it."),
+        Usage(3300, 0.0012 + 0.0012 + 0.0012, 3),
+        FinalAnswer("Made it."),
     ],
-    "limit": [Limited("Rate limit reached", UNTIL + 0.763)],  # counted from when it tells
-    "refused": [Failed("The request is invalid")],
-    "interrupted": [SESSION, Said("Working."), Called("bash", "echo one"), Spent(1100, 0.0012, 1)],
+    "limit": [UsageLimitReached("Rate limit reached", UNTIL + 0.763)],  # counted from when it tells
+    "refused": [AgentFailure("The request is invalid")],
+    "interrupted": [SESSION, AgentMessage("Working."), ToolCall("bash", "echo one"), Usage(1100, 0.0012, 1)],
 }
 GEMINI: dict[str, list[Event]] = {
-    "answer": [SESSION, Said(ANSWER, goes_on=True), Spent(1100), Answered(ANSWER)],
-    "thought": [SESSION, Said("Not yet.", goes_on=True), Spent(1100), Answered("Not yet.")],
+    "answer": [SESSION, AgentMessage(ANSWER, goes_on=True), Usage(1100), FinalAnswer(ANSWER)],
+    "thought": [SESSION, AgentMessage("Not yet.", goes_on=True), Usage(1100), FinalAnswer("Not yet.")],
     "pieces": [
         SESSION,
-        *[Said(piece, goes_on=True) for piece in ("One, ", "two, ", "three", ".\nFou", "r.")],
-        Spent(1100),
-        Answered("One, two, three.\nFour."),
+        *[AgentMessage(piece, goes_on=True) for piece in ("One, ", "two, ", "three", ".\nFou", "r.")],
+        Usage(1100),
+        FinalAnswer("One, two, three.\nFour."),
     ],
     "tools": [
         SESSION,
-        Said("Working.", goes_on=True),
-        Called("run_shell_command", WORK),
-        Called("write_file", "notes.txt"),
-        Said("Made it.", goes_on=True),
-        Spent(3300),
-        Answered("Made it."),
+        AgentMessage("Working.", goes_on=True),
+        ToolCall("run_shell_command", WORK),
+        ToolCall("write_file", "notes.txt"),
+        AgentMessage("Made it.", goes_on=True),
+        Usage(3300),
+        FinalAnswer("Made it."),
     ],
-    "limit": [SESSION, Spent(0), Limited("You have exhausted your daily quota on this model.")],
+    "limit": [SESSION, Usage(0), UsageLimitReached("You have exhausted your daily quota on this model.")],
     "refused": [
         SESSION,
-        Spent(0),
-        Failed("Request contains an invalid argument."),
+        Usage(0),
+        AgentFailure("Request contains an invalid argument."),
     ],
     "overload": [
         SESSION,
-        Spent(0),
-        Failed("The model is overloaded.", passing=True),
+        Usage(0),
+        AgentFailure("The model is overloaded.", passing=True),
     ],
-    "interrupted": [SESSION, Said("Working.", goes_on=True), Called("run_shell_command", "echo one")],
+    "interrupted": [
+        SESSION,
+        AgentMessage("Working.", goes_on=True),
+        ToolCall("run_shell_command", "echo one"),
+    ],
 }
 EXPECTED = {
     (agent, case): events
@@ -193,7 +203,7 @@ EXPECTED = {
 
 
 def _read(path: Path) -> list[Event]:
-    reader = Reader(path.parent.name)
+    reader = OutputReader(path.parent.name)
     return [*reader.feed(path.read_bytes()), *reader.finish()]
 
 
@@ -207,7 +217,9 @@ def _utc(_sealed: None) -> None:
 def test_what_a_real_stream_tells(agent: str, case: str) -> None:
     """All of it, in order; an agent's name for its session is its own."""
     told = _read(STREAMS / agent / f"{case}.jsonl")
-    assert [SESSION if isinstance(event, Known) else event for event in told] == EXPECTED[agent, case]
+    assert [SESSION if isinstance(event, AgentSessionId) else event for event in told] == EXPECTED[
+        agent, case
+    ]
 
 
 @pytest.mark.parametrize(
@@ -237,7 +249,7 @@ def test_no_line_of_a_real_stream_is_strange(path: Path) -> None:
 )
 def test_which_failures_pass(agent: str, passing: object) -> None:
     """An overload and the network do, a request that is refused does not."""
-    failures = [event for event in _read(STREAMS / f"{agent}.jsonl") if isinstance(event, Failed)]
+    failures = [event for event in _read(STREAMS / f"{agent}.jsonl") if isinstance(event, AgentFailure)]
     assert [failure.passing for failure in failures] == [passing]
 
 
@@ -252,7 +264,7 @@ def test_which_failures_pass(agent: str, passing: object) -> None:
 )
 def test_what_is_seen_of_an_agents_work(agent: str, shell: str, write: str) -> None:
     """Its words, and a line for each use of a tool."""
-    readable = Readable()
+    readable = TranscriptFormatter()
     shown = (
         b"".join(readable.show(event) for event in _read(STREAMS / agent / "tools.jsonl")) + readable.finish()
     )
@@ -270,12 +282,12 @@ def test_what_a_refusal_means(monkeypatch: pytest.MonkeyPatch, agent: str, case:
     path = STREAMS / agent / f"{case}.jsonl"
     now = _moment_of(json.loads(path.read_bytes().splitlines()[-1]))
     monkeypatch.setattr(time, "time", lambda: now)
-    event = [event for event in _read(path) if isinstance(event, Limited | Failed)][-1]
+    event = [event for event in _read(path) if isinstance(event, UsageLimitReached | AgentFailure)][-1]
     if refusal.means == "limit":
         until = refusal.until if refusal.wait is None else pytest.approx(now + refusal.wait, abs=0.01)
-        assert (type(event), getattr(event, "until", None)) == (Limited, until)
+        assert (type(event), getattr(event, "until", None)) == (UsageLimitReached, until)
     else:
-        assert isinstance(event, Failed)
+        assert isinstance(event, AgentFailure)
         assert event.passing is (refusal.means == "passing")
 
 
@@ -306,8 +318,8 @@ def test_when_a_limit_of_codex_ends(monkeypatch: pytest.MonkeyPatch, words: str,
     """Today if no day is named; its minute has to be over."""
     monkeypatch.setattr(time, "time", lambda: float(NOW))
     failed = {"type": "turn.failed", "error": {"message": f"You've hit your usage limit, {words}"}}
-    (event,) = Reader("codex").feed(json.dumps(failed).encode() + b"\n")
-    assert isinstance(event, Limited)
+    (event,) = OutputReader("codex").feed(json.dumps(failed).encode() + b"\n")
+    assert isinstance(event, UsageLimitReached)
     assert event.until == until
 
 
@@ -340,13 +352,13 @@ def test_how_long_a_limit_lasts(words: str, seconds: float | None) -> None:
 @pytest.mark.parametrize(
     ("words", "status", "event"),
     [
-        ("Disk quota exceeded (os error 122)", None, Failed),
-        ("Quota exceeded. Check your plan and billing details.", None, Limited),
-        ("Your workspace is out of credits. Add credits to continue.", None, Limited),
-        ("You hit your spend cap set in your workspace.", None, Limited),
-        ("the quota service is down", 503, Failed),
-        ("no words of it", 429, Limited),
-        ("context limit reached", 400, Failed),
+        ("Disk quota exceeded (os error 122)", None, AgentFailure),
+        ("Quota exceeded. Check your plan and billing details.", None, UsageLimitReached),
+        ("Your workspace is out of credits. Add credits to continue.", None, UsageLimitReached),
+        ("You hit your spend cap set in your workspace.", None, UsageLimitReached),
+        ("the quota service is down", 503, AgentFailure),
+        ("no words of it", 429, UsageLimitReached),
+        ("context limit reached", 400, AgentFailure),
     ],
 )
 def test_what_words_are_of_a_limit(words: str, status: int | None, event: type) -> None:
@@ -366,14 +378,14 @@ def test_what_words_are_of_a_limit(words: str, status: int | None, event: type) 
 )
 def test_what_passes(words: str, status: int | None, passing: object) -> None:
     """Words count where no status was told."""
-    assert failure.judged(words, status) == Failed(words, passing=bool(passing))
+    assert failure.judged(words, status) == AgentFailure(words, passing=bool(passing))
 
 
 def test_codex_is_read_by_its_status() -> None:
     """What the service has written may name any number."""
     message = "unexpected status 400 Bad Request: 512 connections are too many, url: http://h:529/v1"
     failed = {"type": "turn.failed", "error": {"message": message}}
-    assert Reader("codex").feed(json.dumps(failed).encode() + b"\n") == [Failed(message)]
+    assert OutputReader("codex").feed(json.dumps(failed).encode() + b"\n") == [AgentFailure(message)]
 
 
 @pytest.mark.parametrize(
@@ -397,5 +409,5 @@ def test_when_a_limit_of_opencode_ends(data: dict[str, Any], until: float | None
     """As the service has told it, in whatever way."""
     told = {"message": "none", "statusCode": 429, **data}
     document = {"type": "error", "timestamp": NOW * 1000, "error": {"name": "APIError", "data": told}}
-    (event,) = Reader("opencode").feed(json.dumps(document).encode() + b"\n")
-    assert event == Limited(told["message"], until)
+    (event,) = OutputReader("opencode").feed(json.dumps(document).encode() + b"\n")
+    assert event == UsageLimitReached(told["message"], until)

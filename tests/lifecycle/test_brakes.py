@@ -12,7 +12,7 @@ import pytest
 import ralph_wrap
 from ralph_wrap import loop
 from ralph_wrap.config import Settings
-from ralph_wrap.config.settings import Manner
+from ralph_wrap.config.settings import AgentInvocation
 from ralph_wrap.state import report as reports
 from tests.support.processes import left
 from tests.support.scripted import PROMISE, result_line, says
@@ -201,7 +201,7 @@ def _run_here(
 ) -> tuple[ralph_wrap.Session, list[dict[str, Any]]]:
     """Run a session in this process, in which little is left to an agent after its promise."""
     monkeypatch.setattr(loop, "Driver", partial(loop.Driver, promise_grace=left_to_it))
-    given = Settings(project=repo.path, command=(agent,), manner=Manner(output="claude"), **settings)
+    given = Settings(project=repo.path, command=(agent,), manner=AgentInvocation(output="claude"), **settings)
     with ralph_wrap.Session(given) as session:
         session.run()
     assert session.report is not None

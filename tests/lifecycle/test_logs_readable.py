@@ -30,7 +30,7 @@ SEEN = b"Looking.\n> Bash: make \xe2\x80\xa6\n"
 
 def _printed(repo: Repo, to: Path, name: str, *, raw: bool = False, events: bool = False) -> bytes:
     """Return what is printed of a session's log."""
-    place = project.find(repo.path, os.environ)
+    place = project.find_project(repo.path, os.environ)
     with to.open("wb") as file:
         logs.logs(place, os.environ, name, events=events, follow=False, to=file.fileno(), raw=raw)
     return to.read_bytes()

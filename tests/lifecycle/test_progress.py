@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ralph_wrap.agents.output import Spent
+from ralph_wrap.agents.output import Usage
 from ralph_wrap.config import Settings
-from ralph_wrap.loop import Listener, Stage
+from ralph_wrap.loop import IterationContext, OutputListener
 from ralph_wrap.loop.progress import Progress
 from ralph_wrap.system.log import Log
 from tests.support.processes import status_of
@@ -216,19 +216,19 @@ class _Heard(Log):
         self.shown.append(text)
 
 
-class _Spending(Listener):
+class _Spending(OutputListener):
     """Has heard what was spent."""
 
-    def __init__(self, settings: Settings, spent: Spent | None) -> None:
+    def __init__(self, settings: Settings, spent: Usage | None) -> None:
         super().__init__(settings)
         self._spent = spent
 
 
 def _progress(
-    path: Path, log: _Heard, clock: list[float], *, most: int = 0, spent: Spent | None = None
+    path: Path, log: _Heard, clock: list[float], *, most: int = 0, spent: Usage | None = None
 ) -> Progress:
     settings = Settings(project=path, command=("x",), max_iterations=most)
-    stage = Stage(path, 0, path, False, {}, *([None] * (len(Stage._fields) - 5)))  # type: ignore[arg-type]
+    stage = IterationContext(path, 0, path, False, {}, *([None] * (len(IterationContext._fields) - 5)))  # type: ignore[arg-type]
     listener = _Spending(settings, spent)
     return Progress(settings, stage, listener, log, shown=True, clock=lambda: clock[0])
 
@@ -238,13 +238,13 @@ def _progress(
     [
         (0, 0.0, None, "iteration 7, 0 min"),
         (100, 59.9, None, "iteration 7 of 100, 0 min"),
-        (0, 60.0, Spent(12345), "iteration 7, 1 min, 12,345 tokens"),
-        (0, 3599.0, Spent(1, 0.0), "iteration 7, 59 min, $0.00"),
-        (0, 3600.0, Spent(1, 1234.567), "iteration 7, 1 h 00 min, $1234.57"),
+        (0, 60.0, Usage(12345), "iteration 7, 1 min, 12,345 tokens"),
+        (0, 3599.0, Usage(1, 0.0), "iteration 7, 59 min, $0.00"),
+        (0, 3600.0, Usage(1, 1234.567), "iteration 7, 1 h 00 min, $1234.57"),
         (0, 100 * 3600 + 300.0, None, "iteration 7, 100 h 05 min"),
     ],
 )
-def test_its_words(tmp_path: Path, most: int, seconds: float, spent: Spent | None, words: str) -> None:
+def test_its_words(tmp_path: Path, most: int, seconds: float, spent: Usage | None, words: str) -> None:
     """What is not known, or does not apply, is left out."""
     clock, log = [0.0], _Heard()
     progress = _progress(tmp_path, log, clock, most=most, spent=spent)

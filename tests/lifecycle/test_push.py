@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ralph_wrap import git
-from ralph_wrap.system.process import Completed
+from ralph_wrap.system.process import CompletedCommand
 from tests.support.repo import Repo, make_repo
 from tests.support.sessions import PROGRAM, Session, command, run
 from tests.support.terminal import Terminal
@@ -129,7 +129,7 @@ def test_a_git_that_finds_no_bare_repository_is_told_where_it_is(repo: Repo) -> 
 )
 def test_why_it_was_not_pushed(stderr: bytes, told: str) -> None:
     """On one line, in the words of whoever knows, and without a password."""
-    assert git.push_error(Completed(128, b"", stderr)) == told
+    assert git.push_error(CompletedCommand(128, b"", stderr)) == told
 
 
 def test_an_address_may_be_relative_to_the_project(repo: Repo, remote: Repo) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from ralph_wrap import Session as LibrarySession
 from ralph_wrap import Settings
-from ralph_wrap.state.stop_request import How, ask
+from ralph_wrap.state.stop_request import StopMode, ask
 from tests.support.orphans import sweep
 from tests.support.processes import STUBBORN, left
 from tests.support.sessions import PROGRAM, Result, Session, assert_ended_by, command, run
@@ -358,7 +358,7 @@ def test_a_request_for_later_lets_it_end(repo: Repo) -> None:
     with Session(repo.path, *SH, "true") as session:
         started = session.wait_for("setup.started")
         directory = repo.path / ".ralph" / "run" / "sessions" / started["session_id"]
-        ask(directory, How.AFTER_ITERATION)
+        ask(directory, StopMode.AFTER_ITERATION)
         session.wait_for("stop.requested")
         (repo.path.parent / "go").touch()
         result = session.finish()

@@ -100,19 +100,19 @@ class Points:
 
 def inject(points: Points) -> None:
     """Have every point of this process go through *points*."""
-    tell, wait, start = Log._tell, process.Running.wait, process.Running.__init__  # noqa: SLF001
+    tell, wait, start = Log._tell, process.RunningCommand.wait, process.RunningCommand.__init__  # noqa: SLF001
 
     def telling(self: Log, level: str, event: str, text: str, /, **facts: Any) -> None:
         points.reach(f"before {event}", can_fail=False)
         tell(self, level, event, text, **facts)
         points.reach(f"after {event}", can_fail=False)
 
-    def waiting(self: process.Running, timeout: float | None = None) -> process.Completed:
+    def waiting(self: process.RunningCommand, timeout: float | None = None) -> process.CompletedCommand:
         completed = wait(self, timeout)
         points.reach("a command has ended", can_fail=False)
         return completed
 
-    def starting(self: process.Running, argv: Any, *, env: Any, **options: Any) -> None:
+    def starting(self: process.RunningCommand, argv: Any, *, env: Any, **options: Any) -> None:
         # What comes before the sub-command is the same for all of them, but for pairs of -c.
         words = " ".join(map(os.fsdecode, argv))
         start(self, argv, env={**env, **points.start_git(words)}, **options)
@@ -127,8 +127,8 @@ def inject(points: Points) -> None:
         _fsync(descriptor)
 
     Log._tell = telling  # type: ignore[method-assign]  # noqa: SLF001
-    process.Running.wait = waiting  # type: ignore[method-assign]
-    process.Running.__init__ = starting  # type: ignore[method-assign]
+    process.RunningCommand.wait = waiting  # type: ignore[method-assign]
+    process.RunningCommand.__init__ = starting  # type: ignore[method-assign]
     if points.fails:
         os.write = writing
         os.fsync = syncing  # type: ignore[assignment]

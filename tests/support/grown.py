@@ -7,7 +7,7 @@ import subprocess
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ralph_wrap.state.registry import Record, Registry
+from ralph_wrap.state.registry import Registry, SessionRecord
 from ralph_wrap.state.report import SessionReport
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def record(
     home = Registry(repo.path / ".ralph" / "run")
     home.prepare()
     session = f"{began:%Y%m%dT%H%M%SZ}-{agent_id}"
-    known = Record(
+    known = SessionRecord(
         id=agent_id,
         session=session,
         pid=1,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from ralph_wrap.commands.merge import Landed
+    from ralph_wrap.commands.merge import LandingResult
     from tests.support.repo import Repo
 
 CONTENT = {"one/two/three": "deep\n", "file.txt": "one\n", "gone": "gone\n", "run.sh": "#!/bin/sh\n"}
@@ -100,10 +100,10 @@ def replaced(repo: Repo, path: str, files: Mapping[str, tuple[str, str]], branch
     return commit
 
 
-def land(repo: Repo, told: Log, *names: str, into: str | None = None, **options: Any) -> list[Landed]:
+def land(repo: Repo, told: Log, *names: str, into: str | None = None, **options: Any) -> list[LandingResult]:
     """Land branches, as the command line does."""
     environ = {**os.environ, **options.pop("env", {})}
-    place = project.find(repo.path, environ)
+    place = project.find_project(repo.path, environ)
     known = branches.read(place, environ)
     target = merge.target_of(place, environ, into, None)
     wanted = [branches.named(known, name) for name in names]

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
-    from ralph_wrap.session.workspace import Site, Workspace
-    from ralph_wrap.state.registry import Claim
-    from ralph_wrap.system.files import Lock
+    from ralph_wrap.session.workspace import SessionContext, Workspace
+    from ralph_wrap.state.registry import SessionClaim
+    from ralph_wrap.system.files import FileLock
     from ralph_wrap.system.log import Log
     from ralph_wrap.worktree.model import LinkedWorktree
     from tests.support.repo import Repo
@@ -116,8 +116,8 @@ class Mortal:
     repo: Repo
     attic: Path
     owner: subprocess.Popen[bytes]
-    claim: Claim
-    site: Site
+    claim: SessionClaim
+    site: SessionContext
     log: Log
     workspace: Workspace | None = None
     worktree: bool = False
@@ -134,7 +134,7 @@ class Mortal:
     rewritten: dict[str, Any] = field(default_factory=dict)
     lock: str = "own"
     whereabouts: str = "own"
-    elsewhere: Lock | None = None
+    elsewhere: FileLock | None = None
     left: list[subprocess.Popen[bytes]] = field(default_factory=list)
     occupant: subprocess.Popen[bytes] | None = None
     ended: bool = False

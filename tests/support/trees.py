@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap import git
 from ralph_wrap.worktree.create.transaction import create
-from ralph_wrap.worktree.ownership import Owner
+from ralph_wrap.worktree.ownership import WorktreeOwner
 from ralph_wrap.worktree.remove import finish
 from tests.support.repo import Repo
 
 if TYPE_CHECKING:
     from ralph_wrap.git import Git, Repository
     from ralph_wrap.worktree.model import LinkedWorktree
-    from ralph_wrap.worktree.remove import Outcome
+    from ralph_wrap.worktree.remove import WorktreeOutcome
 
 ID = "00aa"
 SESSION = f"20260102T030405Z-{ID}"
@@ -46,7 +46,7 @@ class Tree:
         """The same repository, seen from the worktree."""
         return Repo(self.path)
 
-    def finish(self, *, keep: str | None = None, keep_dirty: bool = False) -> Outcome:
+    def finish(self, *, keep: str | None = None, keep_dirty: bool = False) -> WorktreeOutcome:
         """End it as a session would."""
         return finish(
             self.linked,
@@ -77,7 +77,7 @@ def make_tree(repo: Repo, *, continued: bool = False) -> Tree:
         branch=f"ralph/{ID}",
         base=repository.head,
         continued=continued,
-        owner=Owner("a test"),
+        owner=WorktreeOwner("a test"),
         stopped=lambda: False,
         progress=lambda _: None,
         meanwhile=lambda: None,

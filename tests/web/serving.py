@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
-from ralph_wrap.interfaces.web.access import Gate
+from ralph_wrap.interfaces.web.access import AccessControl
 from ralph_wrap.interfaces.web.app import application
-from ralph_wrap.interfaces.web.flash import Notes
-from ralph_wrap.interfaces.web.pages import Site
-from ralph_wrap.interfaces.web.review_cache import Facts
-from ralph_wrap.state.project import find
+from ralph_wrap.interfaces.web.flash import FlashMessages
+from ralph_wrap.interfaces.web.pages import PageContext
+from ralph_wrap.interfaces.web.review_cache import ReviewCache
+from ralph_wrap.state.project import find_project
 from ralph_wrap.system.log import Log
 from tests.support.sessions import PROGRAM
 from tests.support.wait import CAP, eventually
@@ -48,8 +48,8 @@ class Answer(NamedTuple):
 class Pages:
     """The pages of a project, asked without a socket."""
 
-    gate: Gate
-    site: Site
+    gate: AccessControl
+    site: PageContext
 
     @property
     def root(self) -> str:
@@ -107,10 +107,10 @@ class Pages:
 def pages(project: Path, *, read_only: bool = False) -> Pages:
     """Return the pages of a project."""
     told = Log(2, terminal=False, colour=False)
-    place = find(project, os.environ)
-    facts = Facts(place, os.environ, told)
-    gate = Gate(TOKEN, read_only=read_only)
-    site = Site(place, os.environ, facts, Notes(), read_only, lambda: False)
+    place = find_project(project, os.environ)
+    facts = ReviewCache(place, os.environ, told)
+    gate = AccessControl(TOKEN, read_only=read_only)
+    site = PageContext(place, os.environ, facts, FlashMessages(), read_only, lambda: False)
     gate.before(application(site, gate.path, told))
     return Pages(gate, site)
 

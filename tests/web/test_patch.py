@@ -11,8 +11,8 @@ from ralph_wrap import git
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import Git, patch
 from ralph_wrap.interfaces.web import diff_view
-from ralph_wrap.interfaces.web.highlight import Painter
-from ralph_wrap.interfaces.web.side_by_side import Line, side_by_side
+from ralph_wrap.interfaces.web.highlight import Highlighter
+from ralph_wrap.interfaces.web.side_by_side import SideBySideRow, side_by_side
 from tests.support.repo import Repo
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def _git(repo: Repo) -> Git:
     return Git(repo.path, git.environment(os.environ))
 
 
-def _told(rows: Sequence[Line]) -> list[str]:
+def _told(rows: Sequence[SideBySideRow]) -> list[str]:
     """Return rows as ``number text | number text``."""
     return [
         row.heading
@@ -142,7 +142,7 @@ def test_two_columns(repo: Repo) -> None:
     repo.write("file.txt", "1\ntwo\nand a half\n3\n" + "".join(f"{n}\n" for n in range(4, 11)) + "eleven")
     after = repo.commit()
     hunks = patch.patches(_git(repo), before, after, ["file.txt"], context=1)["file.txt"]
-    part = side_by_side("file.txt", hunks, Painter(), 0, 100)
+    part = side_by_side("file.txt", hunks, Highlighter(), 0, 100)
     assert (_told(part.rows), part.more) == (
         [
             "@@ -1 +1 @@",
@@ -164,12 +164,12 @@ def test_a_part_of_the_rows(repo: Repo) -> None:
     repo.write("file.txt", "".join(f"{n}\n" for n in range(30)))
     after = repo.commit()
     hunks = patch.patches(_git(repo), before, after, ["file.txt"])["file.txt"]
-    whole = side_by_side("file.txt", hunks, Painter(), 0, 1000).rows
+    whole = side_by_side("file.txt", hunks, Highlighter(), 0, 1000).rows
     for size in (1, 7, len(whole)):
-        rows: list[Line] = []
+        rows: list[SideBySideRow] = []
         begin: int | None = 0
         while begin is not None:
-            part = side_by_side("file.txt", hunks, Painter(), begin, size)
+            part = side_by_side("file.txt", hunks, Highlighter(), begin, size)
             rows += part.rows
             begin = part.more
         assert rows == whole

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ralph_wrap.commands.review import Row
+from ralph_wrap.commands.review import ReviewRow
 from ralph_wrap.interfaces.web.conflict_matrix import matrix
 from ralph_wrap.interfaces.web.table import listing
 from tests.support.gate import Gate
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from tests.support.repo import Repo
 
 
-def _row(number: int, **known: object) -> Row:
+def _row(number: int, **known: object) -> ReviewRow:
     told: dict[str, object] = {
-        **dict.fromkeys(Row._fields),
+        **dict.fromkeys(ReviewRow._fields),
         "id": f"{number:04x}",
         "branch": f"ralph/{number:04x}",
         "recorded": True,
         **known,
     }
-    return Row(**told)  # type: ignore[arg-type]
+    return ReviewRow(**told)  # type: ignore[arg-type]
 
 
 ROWS = [

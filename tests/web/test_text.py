@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from markupsafe import escape
 
 from ralph_wrap.interfaces.web.escaping import plain, shown, visible
-from ralph_wrap.interfaces.web.highlight import Painter
+from ralph_wrap.interfaces.web.highlight import Highlighter
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_output_without_its_terminal(output: bytes, text: str) -> None:
 )
 def test_colours_change_no_letter(name: str, lines: list[str]) -> None:
     """What is shown is what is there, line by line, in any language."""
-    painted = Painter().paint(name, lines)
+    painted = Highlighter().paint(name, lines)
     assert [unescape(re.sub("<[^>]*>", "", row)) for row in painted] == [
         visible(line.replace("\r", "␍")) for line in lines
     ]
@@ -77,13 +77,13 @@ def test_colours_change_no_letter(name: str, lines: list[str]) -> None:
 
 def test_a_keyword_is_coloured() -> None:
     """The control: something is coloured at all."""
-    assert Painter().paint("a.py", ["return 1  # why"]) == [
+    assert Highlighter().paint("a.py", ["return 1  # why"]) == [
         '<i class="k">return</i> <i class="n">1</i>  <i class="c"># why</i>'
     ]
 
 
 def test_a_line_without_end_is_cut() -> None:
     """Five million letters on one line would stop a browser."""
-    [line] = Painter().paint("a.js", ["x" * 5_000_000])
+    [line] = Highlighter().paint("a.js", ["x" * 5_000_000])
     assert len(line) < 2100
     assert line.endswith("… (5000000 characters)")

@@ -12,19 +12,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ralph_wrap.agents.output.events import (
-    Answered,
-    Called,
+    AgentFailure,
+    AgentMessage,
+    AgentSessionId,
+    AgentWarning,
     Event,
-    Failed,
-    Known,
-    Limited,
-    Said,
-    Skipped,
-    Spent,
-    Stray,
-    Trouble,
+    FinalAnswer,
+    SkippedLine,
+    ToolCall,
+    UnparsedLine,
+    Usage,
+    UsageLimitReached,
 )
-from ralph_wrap.agents.output.lines import LONGEST, Lines
+from ralph_wrap.agents.output.lines import LONGEST, LineSplitter
 
 if TYPE_CHECKING:
     import re
@@ -36,7 +36,7 @@ _decode = (
 )  # json.loads() less what it looks at first: lines can be many and short
 
 
-class Format(Protocol):
+class OutputFormat(Protocol):
     """A parser of one format; each iteration gets a new one."""
 
     @property
@@ -51,7 +51,7 @@ FORMATS = ("claude", "codex", "opencode", "gemini")
 """The values of ``output`` in the configuration, except ``text``; each names a module of this package."""
 
 
-class Reader:
+class OutputReader:
     """Reads the output of an agent, iteration after iteration.
 
     Arguments:
@@ -60,8 +60,8 @@ class Reader:
     """
 
     def __init__(self, output: str) -> None:
-        self._make: Callable[[], Format] = import_module(f"{__name__}.{output}").Format
-        self._lines = Lines()
+        self._make: Callable[[], OutputFormat] = import_module(f"{__name__}.{output}").FORMAT
+        self._lines = LineSplitter()
         self._format = self._make()
 
     def feed(self, piece: bytes) -> list[Event]:
@@ -74,11 +74,11 @@ class Reader:
         self._format = self._make()
         return events
 
-    def _read(self, lines: Iterable[bytes | Skipped]) -> list[Event]:
+    def _read(self, lines: Iterable[bytes | SkippedLine]) -> list[Event]:
         events: list[Event] = []
         is_ignored, read = self._format.ignored.match, self._format.read
         for line in lines:
-            if isinstance(line, Skipped):
+            if isinstance(line, SkippedLine):
                 events.append(line)
                 continue
             if is_ignored(line):
@@ -92,23 +92,23 @@ class Reader:
             if is_whole and isinstance(document, dict) and isinstance(document.get("type"), str):
                 events.extend(read(document))
             else:
-                events.append(Stray(line))
+                events.append(UnparsedLine(line))
         return events
 
 
 __all__ = [
     "FORMATS",
     "LONGEST",
-    "Answered",
-    "Called",
+    "AgentFailure",
+    "AgentMessage",
+    "AgentSessionId",
+    "AgentWarning",
     "Event",
-    "Failed",
-    "Known",
-    "Limited",
-    "Reader",
-    "Said",
-    "Skipped",
-    "Spent",
-    "Stray",
-    "Trouble",
+    "FinalAnswer",
+    "OutputReader",
+    "SkippedLine",
+    "ToolCall",
+    "UnparsedLine",
+    "Usage",
+    "UsageLimitReached",
 ]

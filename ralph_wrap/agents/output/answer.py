@@ -8,7 +8,7 @@ LONGEST = 1 << 20
 """Number of characters to keep: the last ones, because the promise stands at the end."""
 
 
-class Answer:
+class AnswerCollector:
     """Collects text that may be the final answer."""
 
     def __init__(self) -> None:

@@ -6,7 +6,16 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.agents.output import failure, json_access
-from ralph_wrap.agents.output.events import Answered, Called, Failed, Known, Limited, Said, Spent, Trouble
+from ralph_wrap.agents.output.events import (
+    AgentFailure,
+    AgentMessage,
+    AgentSessionId,
+    AgentWarning,
+    FinalAnswer,
+    ToolCall,
+    Usage,
+    UsageLimitReached,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +27,7 @@ _REMEMBERED = 64  # messages that may still get more parts: parts of several sub
 _CAPPED = "error_max_budget_usd"  # the limit of --max-budget-usd was reached
 
 
-class Format:
+class ClaudeFormat:
     """Reads one iteration; see the module."""
 
     ignored = re.compile(rb'\{"type":"(?:user|stream_event)",')
@@ -48,14 +57,14 @@ class Format:
             self._until = json_access.moment(info, "resetsAt") if rejected else None
         elif kind == "system":
             if document.get("subtype") == "init" and (session := json_access.text(document, "session_id")):
-                yield Known(session)
+                yield AgentSessionId(session)
             elif document.get("subtype") == "api_retry":
                 attempt, most = (
                     json_access.count(document, "attempt"),
                     json_access.count(document, "max_retries"),
                 )
                 why = json_access.text(document, "error") or "no answer"
-                yield Trouble(f"{why}: retry {attempt} of {most}")
+                yield AgentWarning(f"{why}: retry {attempt} of {most}")
 
     def _message(self, document: dict[str, Any]) -> Iterator[Event]:
         message = document.get("message")
@@ -68,9 +77,9 @@ class Format:
                 and document.get("parent_tool_use_id") is None
                 and (words := json_access.text(block, "text"))
             ):
-                yield Said(words)
+                yield AgentMessage(words)
             elif kind == "tool_use":
-                yield Called(
+                yield ToolCall(
                     json_access.text(block, "name"), json_access.telling(json_access.part(block, "input"))
                 )
         name = json_access.text(message, "id")
@@ -79,27 +88,27 @@ class Format:
         self._messages[name] = _used(json_access.part(message, "usage"))
         if len(self._messages) > _REMEMBERED:
             self._tokens += self._messages.pop(next(iter(self._messages)))
-        yield Spent(self._tokens + sum(self._messages.values()), None, self._turns)
+        yield Usage(self._tokens + sum(self._messages.values()), None, self._turns)
 
     def _result(self, document: dict[str, Any]) -> Iterator[Event]:
         models = document.get("modelUsage")  # includes sub-agents; "usage" does not
         used = [_used_by(model) for model in models.values()] if isinstance(models, dict) else []
         tokens = sum(used) or _used(document.get("usage"))
-        yield Spent(
+        yield Usage(
             tokens, json_access.number(document, "total_cost_usd"), json_access.count(document, "num_turns")
         )
         words = json_access.text(document, "result")
         subtype = json_access.text(document, "subtype")
         if document.get("is_error") is not True and subtype in {"success", ""}:
-            yield Answered(words)
+            yield FinalAnswer(words)
             return
         status = json_access.number(document, "api_error_status")
         errors = "; ".join(error for error in json_access.rows(document, "errors") if isinstance(error, str))
         message = words or errors or subtype
         if subtype == _CAPPED:
-            yield Failed(message, capped=True)
+            yield AgentFailure(message, capped=True)
         elif self._until is not None:
-            yield Limited(message, self._until)
+            yield UsageLimitReached(message, self._until)
         else:
             yield failure.judged(message, status)
 
@@ -112,3 +121,6 @@ def _used(usage: Any) -> int:
 def _used_by(model: Any) -> int:
     names = ("inputTokens", "cacheCreationInputTokens", "cacheReadInputTokens", "outputTokens")
     return sum(json_access.count(model, name) for name in names)
+
+
+FORMAT = ClaudeFormat

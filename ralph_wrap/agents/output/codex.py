@@ -11,7 +11,14 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.agents.output import failure, json_access
-from ralph_wrap.agents.output.events import Answered, Called, Known, Said, Spent, Trouble
+from ralph_wrap.agents.output.events import (
+    AgentMessage,
+    AgentSessionId,
+    AgentWarning,
+    FinalAnswer,
+    ToolCall,
+    Usage,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +39,7 @@ _IN_SHELL = re.compile(
 _ESCAPED = re.compile(r'\\(["\\$`])')  # the characters that a backslash quotes inside double quotes
 
 
-class Format:
+class CodexFormat:
     """Reads one iteration; see the module."""
 
     ignored = re.compile(
@@ -54,12 +61,12 @@ class Format:
     def _other(self, kind: str, document: dict[str, Any]) -> Iterator[Event]:
         if kind == "thread.started":
             if session := json_access.text(document, "thread_id"):
-                yield Known(session)
+                yield AgentSessionId(session)
         elif kind == "turn.completed":
             usage = document.get("usage")
             tokens = json_access.count(usage, "input_tokens") + json_access.count(usage, "output_tokens")
-            yield Spent(tokens, None, 1, overall=True)
-            yield Answered(self._latest)
+            yield Usage(tokens, None, 1, overall=True)
+            yield FinalAnswer(self._latest)
             self._latest = ""
         elif kind == "turn.failed":
             message = json_access.text(document, "error", "message")
@@ -67,25 +74,25 @@ class Format:
             until = _until(message, now) or failure.after(message, now)
             yield failure.judged(message, int(found[1]) if found else None, until)
         elif kind == "error":
-            yield Trouble(json_access.text(document, "message"))
+            yield AgentWarning(json_access.text(document, "message"))
 
     def _item(self, item: Any, *, completed: bool) -> Iterator[Event]:
         kind = item.get("type") if isinstance(item, dict) else None
         if kind == "agent_message" and completed:
             self._latest = json_access.text(item, "text")
-            yield Said(self._latest)
+            yield AgentMessage(self._latest)
         elif kind == "command_execution" and not completed:
-            yield Called("shell", _inner(json_access.text(item, "command")))
+            yield ToolCall("shell", _inner(json_access.text(item, "command")))
         elif kind == "mcp_tool_call" and not completed:
             tool = f"{json_access.text(item, 'server')}.{json_access.text(item, 'tool')}"
-            yield Called(tool, json_access.telling(json_access.part(item, "arguments")))
+            yield ToolCall(tool, json_access.telling(json_access.part(item, "arguments")))
         elif kind == "file_change" and completed:
             paths = (json_access.text(change, "path") for change in json_access.rows(item, "changes"))
-            yield Called("edit", ", ".join(path for path in paths if path))
+            yield ToolCall("edit", ", ".join(path for path in paths if path))
         elif kind == "web_search" and completed:
-            yield Called("web_search", json_access.text(item, "query"))
+            yield ToolCall("web_search", json_access.text(item, "query"))
         elif kind == "error" and completed:
-            yield Trouble(json_access.text(item, "message"))
+            yield AgentWarning(json_access.text(item, "message"))
 
 
 def _inner(command: str) -> str:
@@ -120,3 +127,6 @@ def _until(message: str, now: float) -> float | None:
     except (OverflowError, ValueError):
         return None
     return json_access.moment({"until": until}, "until")
+
+
+FORMAT = CodexFormat

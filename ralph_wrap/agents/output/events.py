@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Said(NamedTuple):
+class AgentMessage(NamedTuple):
     """Text of the agent.
 
     Attributes:
@@ -18,7 +18,7 @@ class Said(NamedTuple):
     goes_on: bool = False
 
 
-class Called(NamedTuple):
+class ToolCall(NamedTuple):
     """The agent uses a tool.
 
     Attributes:
@@ -31,13 +31,13 @@ class Called(NamedTuple):
     argument: str
 
 
-class Known(NamedTuple):
+class AgentSessionId(NamedTuple):
     """The name of the agent's own session; with it, the agent can continue this session later."""
 
     session: str
 
 
-class Spent(NamedTuple):
+class Usage(NamedTuple):
     """The usage of this iteration so far; each event replaces the one before.
 
     Attributes:
@@ -54,13 +54,13 @@ class Spent(NamedTuple):
     overall: bool = False
 
 
-class Trouble(NamedTuple):
+class AgentWarning(NamedTuple):
     """An error after which the agent continues."""
 
     message: str
 
 
-class Limited(NamedTuple):
+class UsageLimitReached(NamedTuple):
     """The account has reached a usage limit.
 
     Attributes:
@@ -73,7 +73,7 @@ class Limited(NamedTuple):
     until: float | None = None
 
 
-class Failed(NamedTuple):
+class AgentFailure(NamedTuple):
     """The agent failed.
 
     Attributes:
@@ -88,22 +88,33 @@ class Failed(NamedTuple):
     capped: bool = False
 
 
-class Answered(NamedTuple):
+class FinalAnswer(NamedTuple):
     """The final answer."""
 
     text: str
 
 
-class Stray(NamedTuple):
+class UnparsedLine(NamedTuple):
     """A line that is not of the format, without its newline."""
 
     line: bytes
 
 
-class Skipped(NamedTuple):
+class SkippedLine(NamedTuple):
     """A line that is too long to read, with its size in bytes."""
 
     size: int
 
 
-Event = Said | Called | Known | Spent | Trouble | Limited | Failed | Answered | Stray | Skipped
+Event = (
+    AgentMessage
+    | ToolCall
+    | AgentSessionId
+    | Usage
+    | AgentWarning
+    | UsageLimitReached
+    | AgentFailure
+    | FinalAnswer
+    | UnparsedLine
+    | SkippedLine
+)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from ralph_wrap.agents.output import json_access
-from ralph_wrap.agents.output.events import Failed, Limited
+from ralph_wrap.agents.output.events import AgentFailure, UsageLimitReached
 
 LIMITED = 429
 """The status for too many requests (RFC 6585)."""
@@ -37,7 +37,7 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 def judged(
     message: str, status: float | None = None, until: float | None = None, *, passing: bool = False
-) -> Limited | Failed:
+) -> UsageLimitReached | AgentFailure:
     """Classify an error.
 
     Arguments:
@@ -49,9 +49,9 @@ def judged(
     """
     status = status or 0
     if status in {_NO_MONEY, LIMITED} or (status < _SERVER_ERROR and _LIMIT.search(message)):
-        return Limited(message, until)
+        return UsageLimitReached(message, until)
     found = _PASSING.search(message) is not None
-    return Failed(message, passing or status >= _SERVER_ERROR or (not status and found))
+    return AgentFailure(message, passing or status >= _SERVER_ERROR or (not status and found))
 
 
 def after(message: str, now: float | None) -> float | None:

@@ -12,8 +12,16 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.agents.output import failure, json_access
-from ralph_wrap.agents.output.answer import Answer
-from ralph_wrap.agents.output.events import Answered, Called, Known, Limited, Said, Spent, Trouble
+from ralph_wrap.agents.output.answer import AnswerCollector
+from ralph_wrap.agents.output.events import (
+    AgentMessage,
+    AgentSessionId,
+    AgentWarning,
+    FinalAnswer,
+    ToolCall,
+    Usage,
+    UsageLimitReached,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,14 +32,14 @@ if TYPE_CHECKING:
 _WRAPPED = re.compile(r"\[API Error: (.*)\](\nPlease wait and try again later\..*)?", re.DOTALL)
 
 
-class Format:
+class GeminiFormat:
     """Reads one iteration; see the module."""
 
     ignored = re.compile(rb'\{"type":"tool_result",')
     """Pattern for the beginning of lines without information."""
 
     def __init__(self) -> None:
-        self._answer = Answer()
+        self._answer = AnswerCollector()
 
     def read(self, document: dict[str, Any]) -> Iterator[Event]:
         """Yield the events of a line."""
@@ -39,24 +47,24 @@ class Format:
         if kind == "message" and document.get("role") == "assistant":  # a message of the user is the prompt
             words = json_access.text(document, "content")
             self._answer.add(words)
-            yield Said(words, goes_on=document.get("delta") is True)
+            yield AgentMessage(words, goes_on=document.get("delta") is True)
         elif kind == "tool_use":
             self._answer.forget()
-            yield Called(
+            yield ToolCall(
                 json_access.text(document, "tool_name"), json_access.telling(document.get("parameters"))
             )
         elif kind == "init" and (session := json_access.text(document, "session_id")):
-            yield Known(session)
+            yield AgentSessionId(session)
         elif kind == "error":
-            yield Trouble(json_access.text(document, "message"))
+            yield AgentWarning(json_access.text(document, "message"))
         elif kind == "result":
-            yield Spent(json_access.count(document, "stats", "total_tokens"))
+            yield Usage(json_access.count(document, "stats", "total_tokens"))
             yield self._result(document)
             self._answer.forget()
 
     def _result(self, document: dict[str, Any]) -> Event:
         if document.get("status") == "success":
-            return Answered(str(self._answer))
+            return FinalAnswer(str(self._answer))
         message, status = _unwrapped(json_access.text(document, "error", "message"))
         until = failure.after(message, _moment(json_access.text(document, "timestamp")))
         return failure.judged(message or "the agent gives no reason", status, until)
@@ -69,7 +77,7 @@ def _unwrapped(message: str) -> tuple[str, float | None]:
         return message, None
     if found[2]:  # an overloaded service sends 429 too
         told = failure.judged(found[1])
-        return found[1], None if isinstance(told, Limited) or told.passing else failure.LIMITED
+        return found[1], None if isinstance(told, UsageLimitReached) or told.passing else failure.LIMITED
     try:
         error = json_access.part(json.loads(found[1]), "error")
     except (ValueError, RecursionError):
@@ -83,3 +91,6 @@ def _moment(text: str) -> float | None:
         return datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError, OSError):
         return None
+
+
+FORMAT = GeminiFormat

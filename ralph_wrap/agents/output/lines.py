@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ralph_wrap.agents.output.events import Skipped
+from ralph_wrap.agents.output.events import SkippedLine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -13,14 +13,14 @@ LONGEST = 1 << 20
 """Maximum size of a line in bytes. Text of an agent is shorter; the result of a tool may be longer."""
 
 
-class Lines:
+class LineSplitter:
     """Splits a stream into lines; a line longer than :data:`LONGEST` is not kept, only its size."""
 
     def __init__(self) -> None:
         self._begun = bytearray()
         self._size = 0
 
-    def feed(self, piece: bytes) -> Iterator[bytes | Skipped]:
+    def feed(self, piece: bytes) -> Iterator[bytes | SkippedLine]:
         """Yield the lines that a piece completes, without their newlines."""
         first, *rest = piece.split(b"\n")
         self._add(first)
@@ -29,10 +29,10 @@ class Lines:
         yield self._take()
         last = rest.pop()
         for line in rest:
-            yield line if len(line) <= LONGEST else Skipped(len(line))
+            yield line if len(line) <= LONGEST else SkippedLine(len(line))
         self._add(last)
 
-    def finish(self) -> Iterator[bytes | Skipped]:
+    def finish(self) -> Iterator[bytes | SkippedLine]:
         """Yield the last line if it has no newline."""
         if self._size:
             yield self._take()
@@ -44,8 +44,8 @@ class Lines:
         else:
             self._begun.clear()
 
-    def _take(self) -> bytes | Skipped:
-        line = bytes(self._begun) if self._size <= LONGEST else Skipped(self._size)
+    def _take(self) -> bytes | SkippedLine:
+        line = bytes(self._begun) if self._size <= LONGEST else SkippedLine(self._size)
         self._begun.clear()
         self._size = 0
         return line

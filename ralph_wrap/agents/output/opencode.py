@@ -11,8 +11,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.agents.output import failure, json_access
-from ralph_wrap.agents.output.answer import Answer
-from ralph_wrap.agents.output.events import Answered, Called, Known, Said, Spent
+from ralph_wrap.agents.output.answer import AnswerCollector
+from ralph_wrap.agents.output.events import AgentMessage, AgentSessionId, FinalAnswer, ToolCall, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,14 +23,14 @@ _GOES_ON = {"tool-calls", "unknown"}  # end reasons of a step that another step 
 _RESET = "anthropic-ratelimit-unified-reset"  # header with the end time of a limit
 
 
-class Format:
+class OpencodeFormat:
     """Reads one iteration; see the module."""
 
     ignored = re.compile(rb"(?!)")
     """Pattern for the beginning of lines without information: there are none."""
 
     def __init__(self) -> None:
-        self._answer = Answer()
+        self._answer = AnswerCollector()
         self._tokens = 0
         self._cost: float | None = None
         self._turns = 0
@@ -43,25 +43,25 @@ class Format:
             session = json_access.text(document, "sessionID")
             if session and session != self._session:
                 self._session = session
-                yield Known(session)
+                yield AgentSessionId(session)
         if kind == "step_start":
             self._answer.forget()
         elif kind == "text":
             words = json_access.text(part, "text")
             self._answer.add(f"{words}\n")
-            yield Said(words)
+            yield AgentMessage(words)
         elif kind == "tool_use":
-            yield Called(
+            yield ToolCall(
                 json_access.text(part, "tool"), json_access.telling(json_access.part(part, "state", "input"))
             )
         elif kind == "step_finish":
             yield self._spent(part)
             if json_access.text(part, "reason") not in _GOES_ON:
-                yield Answered(str(self._answer).removesuffix("\n"))
+                yield FinalAnswer(str(self._answer).removesuffix("\n"))
         elif kind == "error":
             yield _refused(document)
 
-    def _spent(self, part: Any) -> Spent:
+    def _spent(self, part: Any) -> Usage:
         tokens = json_access.part(part, "tokens")
         each = [json_access.count(tokens, name) for name in ("input", "output", "reasoning")]
         cached = [json_access.count(tokens, "cache", name) for name in ("read", "write")]
@@ -70,7 +70,7 @@ class Format:
         if cost is not None:
             self._cost = (self._cost or 0.0) + cost
         self._turns += 1
-        return Spent(self._tokens, self._cost, self._turns)
+        return Usage(self._tokens, self._cost, self._turns)
 
 
 def _refused(document: dict[str, Any]) -> Event:
@@ -115,3 +115,6 @@ def _parsed(text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         return None
+
+
+FORMAT = OpencodeFormat

@@ -5,26 +5,26 @@ from __future__ import annotations
 import re
 
 from ralph_wrap.agents.output.events import (
-    Called,
+    AgentFailure,
+    AgentMessage,
+    AgentWarning,
     Event,
-    Failed,
-    Limited,
-    Said,
-    Skipped,
-    Stray,
-    Trouble,
+    SkippedLine,
+    ToolCall,
+    UnparsedLine,
+    UsageLimitReached,
 )
 from ralph_wrap.system.log import one_line
 
 _WIDEST = 200  # maximum number of characters of a tool's argument, or of an error
 _LONGEST = 1 << 16  # a line without newline is printed when it has this many characters
-_ERRORS = (Trouble, Limited, Failed)
+_ERRORS = (AgentWarning, UsageLimitReached, AgentFailure)
 _CONTROL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f]"
 )  # all but tab and newline; a model must not send control sequences to a terminal
 
 
-class Readable:
+class TranscriptFormatter:
     """Turns events into whole lines, so that other output on the terminal begins on a new line."""
 
     def __init__(self) -> None:
@@ -33,12 +33,12 @@ class Readable:
 
     def show(self, event: Event) -> bytes:
         """Return the readable form of an event; for most kinds it is empty."""
-        if isinstance(event, Called):  # the most frequent event; its text has no control characters
+        if isinstance(event, ToolCall):  # the most frequent event; its text has no control characters
             line = f"> {one_line(event.tool[:_WIDEST])}{_argument(event.argument)}\n"
             return self.finish() + line.encode("utf-8", "backslashreplace")
-        if isinstance(event, Stray):
+        if isinstance(event, UnparsedLine):
             return self.finish() + event.line + b"\n"
-        if isinstance(event, Said) and event.goes_on:
+        if isinstance(event, AgentMessage) and event.goes_on:
             whole, newline, begun = event.text.rpartition("\n")
             shown = self._begun + whole + newline if newline else ""
             self._begun = begun if newline else self._begun + begun
@@ -54,9 +54,9 @@ class Readable:
         return _encoded(f"{begun}\n") if begun else b""
 
     def _line(self, event: Event) -> str:
-        if isinstance(event, Said):
+        if isinstance(event, AgentMessage):
             return event.text.rstrip("\n") + "\n" if event.text.strip() else ""
-        if isinstance(event, Skipped):
+        if isinstance(event, SkippedLine):
             return f"> a line of {event.size} bytes, see output.log\n"
         if isinstance(event, _ERRORS):
             if event.message == self._told:  # some agents print an error twice, the second time as the last

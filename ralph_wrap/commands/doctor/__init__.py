@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ralph_wrap import agents, config
 from ralph_wrap.commands.doctor import container, probes, storage
 from ralph_wrap.commands.doctor import project as project_checks
-from ralph_wrap.commands.doctor.result import Check, failed, fine, noted
+from ralph_wrap.commands.doctor.result import DoctorCheck, failed, fine, noted
 from ralph_wrap.config import Settings
 from ralph_wrap.errors import (
     AgentError,
@@ -47,7 +47,7 @@ class Diagnosis(NamedTuple):
 
     """
 
-    checks: tuple[Check, ...]
+    checks: tuple[DoctorCheck, ...]
     problem: RalphError | None
 
 
@@ -68,7 +68,7 @@ def examine(directory: Path, environ: Mapping[str, str], root: Path = Path("/"))
     except RalphError as error:
         refused = error
         environ = privileges.with_home(environ, os.geteuid())
-    found = project.find(directory, environ)
+    found = project.find_project(directory, environ)
     checks = (
         *_place(directory, found, environ, project_checks.owner(found, began_as, refused)),
         *probes.locks(found),
@@ -83,7 +83,9 @@ def examine(directory: Path, environ: Mapping[str, str], root: Path = Path("/"))
     return Diagnosis(checks, _problem(checks, found.obstacle))
 
 
-def _place(directory: Path, found: Project, environ: Mapping[str, str], owner: Check) -> Iterator[Check]:
+def _place(
+    directory: Path, found: Project, environ: Mapping[str, str], owner: DoctorCheck
+) -> Iterator[DoctorCheck]:
     yield project_checks.git_version(found, environ)
     yield from project_checks.repository(found, environ)
     yield owner
@@ -103,7 +105,7 @@ def _place(directory: Path, found: Project, environ: Mapping[str, str], owner: C
     yield _asked("disk", lambda: storage.disk(found, environ))
 
 
-def _asked(name: str, ask: Callable[[], Check]) -> Check:
+def _asked(name: str, ask: Callable[[], DoctorCheck]) -> DoctorCheck:
     """Return the result of a check, or a failed check if git fails."""
     try:
         return ask()
@@ -111,7 +113,7 @@ def _asked(name: str, ask: Callable[[], Check]) -> Check:
         return failed(name, error.message, "a session runs the same git command", "git status && git fsck")
 
 
-def _settings(directory: Path, found: Project, environ: Mapping[str, str]) -> tuple[Settings, Check]:
+def _settings(directory: Path, found: Project, environ: Mapping[str, str]) -> tuple[Settings, DoctorCheck]:
     why = "no session starts with an invalid configuration"
     try:
         settings = config.load(directory, found.root, Path.cwd(), {}, environ, _COMMAND)
@@ -120,7 +122,7 @@ def _settings(directory: Path, found: Project, environ: Mapping[str, str]) -> tu
     return settings, fine("configuration", "can be read", why)
 
 
-def _base(settings: Settings, found: Project, environ: Mapping[str, str]) -> Check:
+def _base(settings: Settings, found: Project, environ: Mapping[str, str]) -> DoctorCheck:
     """Check the base and the identity of the committer, as a session does before it starts."""
     name, why = "committer", "git refuses a commit without an identity; then ralph-wrap is the committer"
     try:
@@ -137,7 +139,7 @@ def _base(settings: Settings, found: Project, environ: Mapping[str, str]) -> Che
     )
 
 
-def _problem(checks: tuple[Check, ...], obstacle: RalphError | None) -> RalphError | None:
+def _problem(checks: tuple[DoctorCheck, ...], obstacle: RalphError | None) -> RalphError | None:
     failing = [check.check for check in checks if not check.ok]
     if not failing:
         return None
@@ -156,4 +158,4 @@ def _load_the_rest() -> None:
         import_module(seldom_used)
 
 
-__all__ = ["Check", "Diagnosis", "examine"]
+__all__ = ["Diagnosis", "DoctorCheck", "examine"]

@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ralph_wrap.commands.doctor.result import Check, failed, fine, noted
+from ralph_wrap.commands.doctor.result import DoctorCheck, failed, fine, noted
 from ralph_wrap.config import duration
 from ralph_wrap.config.options import STOP_TIMEOUT
 from ralph_wrap.system import container
@@ -21,7 +21,7 @@ _DEFAULT = 8.0  # seconds, default of `ralph-wrap init --stop-timeout`; commands
 _DOCKER = 10.0  # seconds, default of `docker stop`
 
 
-def first_process(root: Path) -> Check:
+def first_process(root: Path) -> DoctorCheck:
     """Check whether ``docker stop`` reaches sessions that were started by ``docker exec``."""
     name = "PID 1"
     why = "docker stop signals PID 1 alone, then kills: a session saves its work only if PID 1 signals it"
@@ -48,7 +48,7 @@ def first_process(root: Path) -> Check:
     )
 
 
-def stop_timeout(root: Path) -> Check:
+def stop_timeout(root: Path) -> DoctorCheck:
     """Check the time that sessions have between ``docker stop`` and SIGKILL."""
     name = "stop time-out"
     why = (

@@ -8,9 +8,9 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from ralph_wrap.commands.doctor.result import Check, failed, fine, noted
+from ralph_wrap.commands.doctor.result import DoctorCheck, failed, fine, noted
 from ralph_wrap.system import files, process_tree
-from ralph_wrap.system.inotify import CAME, Watch
+from ralph_wrap.system.inotify import CAME, DirectoryWatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,7 +34,7 @@ _DISTANT = {
 """File systems that other machines can change without an event in this kernel."""
 
 
-def locks(place: Project) -> Iterator[Check]:
+def locks(place: Project) -> Iterator[DoctorCheck]:
     """Check whether a process sees the lock of another process."""
     why = "the kernel frees a session's lock when the session dies, which proves its death"
     yield _lock("locks", _probe_in(_scratch_directory(place)), why, made=True)
@@ -43,7 +43,7 @@ def locks(place: Project) -> Iterator[Check]:
         yield _lock("repository lock", place.repository.common_dir, why, made=False)
 
 
-def _lock(name: str, path: Path, why: str, *, made: bool) -> Check:
+def _lock(name: str, path: Path, why: str, *, made: bool) -> DoctorCheck:
     place = path.parent if made else path
     fix = "keep the project on a local file system: NFS cannot lock directories, some others lock nothing"
     try:
@@ -65,7 +65,7 @@ def _lock(name: str, path: Path, why: str, *, made: bool) -> Check:
     return fine(name, f"a second process sees a lock in {place}", why)
 
 
-def events(place: Project, kind: str) -> Check:
+def events(place: Project, kind: str) -> DoctorCheck:
     """Check whether the file system reports changes of files at once.
 
     Arguments:
@@ -84,7 +84,7 @@ def events(place: Project, kind: str) -> Check:
 
 def _event_missing(directory: Path) -> str | None:
     """Return why the system does not report the creation of a file; ``None`` if it does."""
-    with Watch(directory, events=CAME) as watch:
+    with DirectoryWatch(directory, events=CAME) as watch:
         if watch.descriptor < 0:
             return "the system has no inotify(7), or reached its limit"
         probe = _probe_in(directory)
@@ -96,7 +96,7 @@ def _event_missing(directory: Path) -> str | None:
         return None if watch.changed() else "the system did not report the creation of a file"
 
 
-def subreaper() -> Check:
+def subreaper() -> DoctorCheck:
     """Check whether a session can adopt orphaned processes of its agent."""
     name, why = "subreaper", "a session adopts the processes that its agent leaves, and ends them"
     if sys.platform == "linux" and _in_child(_adopts):

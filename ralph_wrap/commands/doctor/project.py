@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap import git
 from ralph_wrap.agents import NAMES, known
-from ralph_wrap.commands.doctor.result import Check, failed, fine, noted
-from ralph_wrap.config import Ignore, trust
+from ralph_wrap.commands.doctor.result import DoctorCheck, failed, fine, noted
+from ralph_wrap.config import IgnoreLocation, trust
 from ralph_wrap.errors import GitError, GitTooOldError, RalphError
 from ralph_wrap.git import Git
 from ralph_wrap.state import project
@@ -30,7 +30,7 @@ _REPOSITORY = ("", "objects", "refs", "refs/heads", "refs/heads/ralph", "worktre
 _STATE = (".ralph", ".ralph/run", ".ralph/run/agents", ".ralph/run/sessions", ".ralph/run/trash")
 
 
-def git_version(place: Project, environ: Mapping[str, str]) -> Check:
+def git_version(place: Project, environ: Mapping[str, str]) -> DoctorCheck:
     """Check whether git is installed, and new enough."""
     name, why = "git", "worktrees need git 2.15; git 2.31 can switch off hooks in the agent's commits"
     if isinstance(place.obstacle, GitTooOldError):
@@ -55,7 +55,7 @@ def _version(place: Project, environ: Mapping[str, str]) -> tuple[int, ...] | No
         return None
 
 
-def repository(place: Project, environ: Mapping[str, str]) -> Iterator[Check]:
+def repository(place: Project, environ: Mapping[str, str]) -> Iterator[DoctorCheck]:
     """Check whether there is a repository with a commit; without git there is no result."""
     why = "without a repository and a commit sessions get no worktree, and work in the directory itself"
     if place.repository is not None:
@@ -69,7 +69,7 @@ def repository(place: Project, environ: Mapping[str, str]) -> Iterator[Check]:
         yield failed("repository", place.obstacle.message, why, place.obstacle.hint)
 
 
-def owner(place: Project, began_as: int, refused: RalphError | None) -> Check:
+def owner(place: Project, began_as: int, refused: RalphError | None) -> DoctorCheck:
     """Check which user owns the files that sessions make.
 
     Arguments:
@@ -94,7 +94,7 @@ def owner(place: Project, began_as: int, refused: RalphError | None) -> Check:
     )
 
 
-def state(place: Project, environ: Mapping[str, str]) -> Check:
+def state(place: Project, environ: Mapping[str, str]) -> DoctorCheck:
     """Check whether sessions can write records and worktrees in the project."""
     name, why = ".ralph", "sessions register there; if they cannot, they work in the directory itself"
     places = [place.root / part for part in (*_STATE, project.WORKTREES)]
@@ -114,7 +114,7 @@ def state(place: Project, environ: Mapping[str, str]) -> Check:
 _ROOM = "a session creates its branch ralph/<id> and registers its worktree"
 
 
-def repository_files(repository: Repository) -> Check:
+def repository_files(repository: Repository) -> DoctorCheck:
     """Check whether git can write its directories."""
     name, common = "repository files", repository.common_dir
     for path in (common / part for part in _REPOSITORY):
@@ -123,7 +123,7 @@ def repository_files(repository: Repository) -> Check:
     return fine(name, "are writable", _ROOM)
 
 
-def branch_names(place: Project, environ: Mapping[str, str]) -> Check:
+def branch_names(place: Project, environ: Mapping[str, str]) -> DoctorCheck:
     """Check whether git can create the branches of sessions."""
     name, ref = "branch names", "refs/heads/ralph"
     if ref in git.refs(place.git(environ), ref):
@@ -133,15 +133,17 @@ def branch_names(place: Project, environ: Mapping[str, str]) -> Check:
     return fine(name, "ralph/<id> can be created", _ROOM)
 
 
-def ignore_rule(place: Project, repository: Repository, rule: Ignore, environ: Mapping[str, str]) -> Check:
+def ignore_rule(
+    place: Project, repository: Repository, rule: IgnoreLocation, environ: Mapping[str, str]
+) -> DoctorCheck:
     """Check whether git ignores the worktrees, or will."""
     name, why = "ignore rule", "without it git lists, and may add, the files of worktrees in the project"
     if git.is_ignored(place.git(environ), f"{RULE}probe"):
         return fine(name, f"{RULE} is ignored", why)
-    if rule is Ignore.OFF:
+    if rule is IgnoreLocation.OFF:
         return noted(name, f"{RULE} is not ignored, as configured", why, "ignore = 'gitignore'")
     exclude = repository.common_dir / "info" / "exclude"
-    path = exclude if rule is Ignore.EXCLUDE else repository.root / ".gitignore"
+    path = exclude if rule is IgnoreLocation.EXCLUDE else repository.root / ".gitignore"
     if path.is_symlink():
         fix = "--ignore exclude puts the rule into .git/info/exclude"
         return failed(name, f"{path} is a symlink, which git does not follow", why, fix)
@@ -151,7 +153,7 @@ def ignore_rule(place: Project, repository: Repository, rule: Ignore, environ: M
     return fine(name, f"the first session adds {RULE} to {path}", why)
 
 
-def commands(settings: Settings, found: Project, environ: Mapping[str, str]) -> Check:
+def commands(settings: Settings, found: Project, environ: Mapping[str, str]) -> DoctorCheck:
     """Check whether the user has approved the commands of the configuration."""
     name, why = (
         "trust",
@@ -174,7 +176,7 @@ def commands(settings: Settings, found: Project, environ: Mapping[str, str]) -> 
     return failed(name, f"{keys}: configured, but not approved", why, "ralph-wrap trust")
 
 
-def agents(environ: Mapping[str, str]) -> Iterator[Check]:
+def agents(environ: Mapping[str, str]) -> Iterator[DoctorCheck]:
     """Check which agents are installed; a missing agent is only a note."""
     for name in NAMES:
         agent = known(name)
@@ -183,7 +185,7 @@ def agents(environ: Mapping[str, str]) -> Iterator[Check]:
         yield fine(check, path, why) if path else noted(check, "not installed", why, agent.install)
 
 
-def python() -> Check:
+def python() -> DoctorCheck:
     """Report the version of Python; with an older one the program would not start."""
     return fine("python", platform.python_version(), "ralph-wrap needs 3.11 or newer")
 

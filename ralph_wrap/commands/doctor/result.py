@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Check(NamedTuple):
+class DoctorCheck(NamedTuple):
     """A check and its result.
 
     Attributes:
@@ -29,16 +29,16 @@ class Check(NamedTuple):
         return "FAIL" if not self.ok else "note" if self.fix else "ok"
 
 
-def fine(check: str, found: str, why: str) -> Check:
+def fine(check: str, found: str, why: str) -> DoctorCheck:
     """Return a check that needs no fix."""
-    return Check(check, True, found, why, "")
+    return DoctorCheck(check, True, found, why, "")
 
 
-def noted(check: str, found: str, why: str, fix: str) -> Check:
+def noted(check: str, found: str, why: str, fix: str) -> DoctorCheck:
     """Return a check with a result that a session can work with, but that could be better."""
-    return Check(check, True, found, why, fix)
+    return DoctorCheck(check, True, found, why, fix)
 
 
-def failed(check: str, found: str, why: str, fix: str) -> Check:
+def failed(check: str, found: str, why: str, fix: str) -> DoctorCheck:
     """Return a check with a result that a session cannot work with."""
-    return Check(check, False, found, why, fix)
+    return DoctorCheck(check, False, found, why, fix)

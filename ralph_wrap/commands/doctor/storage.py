@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import git
-from ralph_wrap.commands.doctor.result import Check, failed, fine, noted
+from ralph_wrap.commands.doctor.result import DoctorCheck, failed, fine, noted
 from ralph_wrap.state import project
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def _octal(escape: re.Match[bytes]) -> bytes:
     return bytes([int(escape[1], 8)])
 
 
-def mounts(place: Project, *, contained: bool) -> Iterator[Check]:
+def mounts(place: Project, *, contained: bool) -> Iterator[DoctorCheck]:
     """Check whether the file systems are writable, and whether there is only one.
 
     Arguments:
@@ -66,14 +66,14 @@ def mounts(place: Project, *, contained: bool) -> Iterator[Check]:
         yield fine("mounts", f"{kind(place.root) or 'a file system'}, writable", why)
 
 
-class _Need(NamedTuple):
+class _SpaceNeeded(NamedTuple):
     """The size of a worktree, in bytes and files."""
 
     size: int
     files: int
 
 
-def disk(place: Project, environ: Mapping[str, str]) -> Check:
+def disk(place: Project, environ: Mapping[str, str]) -> DoctorCheck:
     """Check whether a worktree fits on the disk."""
     name, why = "disk", "without space for a worktree a session works in the directory itself"
     path = _there(place.root / project.WORKTREES)
@@ -87,14 +87,14 @@ def disk(place: Project, environ: Mapping[str, str]) -> Check:
     return fine(name, f"{_told(size)} left on {path}; {one}", why)
 
 
-def _need(place: Project, environ: Mapping[str, str]) -> _Need:
+def _need(place: Project, environ: Mapping[str, str]) -> _SpaceNeeded:
     """Return the size of the checkout's files, which a worktree has, too."""
     top, size = os.fsencode(place.checkout), 0
     names = git.run(place.git(environ), "ls-files", "-z").stdout.split(b"\0")[:-1]
     for name in names:
         with contextlib.suppress(OSError):  # the file is deleted, but still in the index
             size += os.lstat(top + b"/" + name).st_blocks * _BLOCK
-    return _Need(size, len(names))
+    return _SpaceNeeded(size, len(names))
 
 
 def _told(size: int) -> str:

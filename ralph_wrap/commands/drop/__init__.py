@@ -14,8 +14,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import branches
-from ralph_wrap.commands.drop.refs import DROPPED, Restored, delete, expire, restore
-from ralph_wrap.commands.drop.safety import Judge, Wanted
+from ralph_wrap.commands.drop.refs import DROPPED, RestoredBranch, delete, expire, restore
+from ralph_wrap.commands.drop.safety import DropSafety, DropSelection
 from ralph_wrap.errors import RalphError, RefusedError, UsageError
 from ralph_wrap.state import project
 from ralph_wrap.worktree.lock import repository_lock
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ralph_wrap.state.project import Project
 
 
-class Dropped(NamedTuple):
+class DroppedBranch(NamedTuple):
     """The result for one branch.
 
     Attributes:
@@ -51,8 +51,8 @@ class Dropped(NamedTuple):
 
 
 def drop(
-    place: Project, environ: Mapping[str, str], wanted: Wanted, now: float
-) -> tuple[list[Dropped], list[RalphError]]:
+    place: Project, environ: Mapping[str, str], wanted: DropSelection, now: float
+) -> tuple[list[DroppedBranch], list[RalphError]]:
     """Delete branches and their saved work.
 
     Arguments:
@@ -76,8 +76,8 @@ def drop(
         chosen = [*{one.name: one for one in (_named(found, name) for name in wanted.names)}.values()]
     else:
         chosen = [one for one in found if one.id is not None]
-    judge = Judge(place, environ, chosen, now)
-    rows: list[Dropped] = []
+    judge = DropSafety(place, environ, chosen, now)
+    rows: list[DroppedBranch] = []
     failures: list[RalphError] = []
     going: list[tuple[Branch, tuple[str, ...]]] = []
     for one in chosen:
@@ -116,7 +116,7 @@ def _named(found: list[Branch], name: str) -> Branch:
 
 
 def _delete(
-    place: Project, environ: Mapping[str, str], going: Sequence[Branch], judge: Judge, now: float
+    place: Project, environ: Mapping[str, str], going: Sequence[Branch], judge: DropSafety, now: float
 ) -> dict[str, RalphError | None]:
     """Delete branches that are still not checked out; the repository lock keeps other processes from it."""
     try:
@@ -128,9 +128,9 @@ def _delete(
         raise RalphError(f"cannot lock the repository: {error}; nothing was dropped") from error
 
 
-def _row(one: Branch, lost: tuple[str, ...], error: RalphError | None) -> Dropped:
+def _row(one: Branch, lost: tuple[str, ...], error: RalphError | None) -> DroppedBranch:
     kept = error.message if error else None
-    return Dropped(one.id, one.name, one.tip, one.saved_name, error is None, lost, kept)
+    return DroppedBranch(one.id, one.name, one.tip, one.saved_name, error is None, lost, kept)
 
 
-__all__ = ["DROPPED", "Dropped", "Restored", "Wanted", "drop", "expire", "restore"]
+__all__ = ["DROPPED", "DropSelection", "DroppedBranch", "RestoredBranch", "drop", "expire", "restore"]

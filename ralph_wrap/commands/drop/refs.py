@@ -26,7 +26,7 @@ SNAPSHOTS = "refs/ralph/snapshots/"
 _REASON = "ralph-wrap: dropped"
 
 
-class Restored(NamedTuple):
+class RestoredBranch(NamedTuple):
     """A restored branch: id, name, tip, and branch of saved work; ``None`` for a missing part."""
 
     id: str | None
@@ -144,7 +144,7 @@ def expire(place: Project, environ: Mapping[str, str], keep: float, now: float) 
     return sorted(f"ralph/{ref.removeprefix(DROPPED)}" for ref in old if ref.startswith(DROPPED))
 
 
-def restore(place: Project, environ: Mapping[str, str], name: str, now: float) -> Restored:
+def restore(place: Project, environ: Mapping[str, str], name: str, now: float) -> RestoredBranch:
     """Restore a dropped branch, and its saved work.
 
     Arguments:
@@ -183,7 +183,7 @@ def restore(place: Project, environ: Mapping[str, str], name: str, now: float) -
     except GitError as error:
         raise ConflictError(f"cannot restore ralph/{stem}: {error.message}", "try again") from None
     saved = f"{stem}{WIP}"
-    return Restored(
+    return RestoredBranch(
         id=stem if is_agent_id(stem) else None,
         branch=f"ralph/{stem}" if stem in found else None,
         tip=found.get(stem),

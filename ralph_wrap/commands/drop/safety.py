@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from ralph_wrap.branches import Main
-    from ralph_wrap.branches.compare import Facts
+    from ralph_wrap.branches import MainBranch
+    from ralph_wrap.branches.compare import BranchComparison
     from ralph_wrap.git import Git
     from ralph_wrap.state.project import Project
 
@@ -30,7 +30,7 @@ _BEGUN_ON = ("HEAD", "rebase-merge/head-name", "rebase-apply/head-name", "BISECT
 _NAMED = 10  # commits and files that a refusal lists; it counts the others
 
 
-class Wanted(NamedTuple):
+class DropSelection(NamedTuple):
     """The branches to drop.
 
     Attributes:
@@ -49,7 +49,7 @@ class Wanted(NamedTuple):
     force: bool = False
 
 
-class Judge:
+class DropSafety:
     """Decides which branches may be dropped.
 
     Arguments:
@@ -71,7 +71,7 @@ class Judge:
         tips = [oid for one in chosen for oid in (one.tip, one.saved) if oid]
         self._known = facts_of(self._where, tips)
 
-    def fits(self, one: Branch, wanted: Wanted) -> bool:
+    def fits(self, one: Branch, wanted: DropSelection) -> bool:
         """Return whether a branch is one of the branches to drop."""
         facts = self._facts[one.name]
         if wanted.older_than is not None and self._now - self._touched(one) < wanted.older_than:
@@ -86,7 +86,7 @@ class Judge:
         times = [self._facts[name].time for name in names]
         return max([*(time for time in times if time is not None), _ended(one)])
 
-    def _is_empty(self, one: Branch, facts: Facts) -> bool:
+    def _is_empty(self, one: Branch, facts: BranchComparison) -> bool:
         """Return whether a branch has no own commits since its recorded base, and no saved work."""
         return one.saved is None and (one.tip == one.base if one.base else facts.ahead == 0)
 
@@ -167,7 +167,7 @@ def _checked_out(where: Git, common_dir: Path) -> dict[str, Path]:
     return found
 
 
-def _main(place: Project, where: Git) -> Main | None:
+def _main(place: Project, where: Git) -> MainBranch | None:
     configured = config.of_project(place.root).main
     try:
         return branches.main_branch(place, where, configured)

@@ -12,26 +12,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ralph_wrap.commands.merge.merge import Landed, land, named_branch, problem, undo_killed
-from ralph_wrap.commands.merge.target import Target, target_of
-from ralph_wrap.commands.merge.trial_merge import How
+from ralph_wrap.commands.merge.merge import LandingResult, land, named_branch, problem, undo_killed
+from ralph_wrap.commands.merge.target import LandingTarget, target_of
+from ralph_wrap.commands.merge.trial_merge import MergeMethod
 from ralph_wrap.state import check_results as checks
 from ralph_wrap.state import project
 
 if TYPE_CHECKING:
-    from ralph_wrap.state.check_results import Check
+    from ralph_wrap.state.check_results import CheckResult
     from ralph_wrap.state.project import Project
 
 
-def check_results(place: Project) -> dict[str, Check]:
+def check_results(place: Project) -> dict[str, CheckResult]:
     """Return the newest result of the project's check for each checked tip."""
     return checks.results(place.root / project.RUN)
 
 
 __all__ = [
-    "How",
-    "Landed",
-    "Target",
+    "LandingResult",
+    "LandingTarget",
+    "MergeMethod",
     "check_results",
     "land",
     "named_branch",

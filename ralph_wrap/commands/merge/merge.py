@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import branches, git
 from ralph_wrap.branches import HEADS
-from ralph_wrap.commands.merge.move_target import Step, has_note, move, recover
+from ralph_wrap.commands.merge.move_target import TargetMove, has_note, move, recover
 from ralph_wrap.commands.merge.ordering import best
 from ralph_wrap.commands.merge.run_check import run_check
 from ralph_wrap.commands.merge.target import checkouts_of, require_movable, require_room
-from ralph_wrap.commands.merge.trial_merge import How, attempt
+from ralph_wrap.commands.merge.trial_merge import MergeMethod, attempt
 from ralph_wrap.config import trust
 from ralph_wrap.errors import ConflictError, NotFoundError, RalphError, StoppedError
 from ralph_wrap.git import compare
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ralph_wrap.branches import Branch
-    from ralph_wrap.commands.merge.target import Target
+    from ralph_wrap.commands.merge.target import LandingTarget
     from ralph_wrap.git import Git, Repository
     from ralph_wrap.state.project import Project
     from ralph_wrap.system.log import Log
-    from ralph_wrap.worktree.temporary import Trial
+    from ralph_wrap.worktree.temporary import TemporaryWorktree
 
 
-class Landed(NamedTuple):
+class LandingResult(NamedTuple):
     """The result for one branch.
 
     Attributes:
@@ -71,16 +71,16 @@ class Landed(NamedTuple):
 _TIMED_OUT = 124  # as timeout(1)
 
 
-class _Yard(NamedTuple):
+class _LandingContext(NamedTuple):
     """The values that are the same for all branches of one landing."""
 
     place: Project
     repository: Repository
     where: Git
     home: Registry
-    trial: Trial
-    target: Target
-    how: How
+    trial: TemporaryWorktree
+    target: LandingTarget
+    how: MergeMethod
     into_main: bool
     check: str
     check_timeout: float
@@ -93,16 +93,16 @@ def land(
     place: Project,
     environ: Mapping[str, str],
     wanted: Sequence[Branch],
-    target: Target,
+    target: LandingTarget,
     *,
     told: Log,
-    how: How = How.MERGE,
+    how: MergeMethod = MergeMethod.MERGE,
     best_order: bool = False,
     check: str = "",
     check_timeout: float = 0.0,
     main: str | None = None,
     stopped: Callable[[], bool] = lambda: False,
-) -> list[Landed]:
+) -> list[LandingResult]:
     """Land branches one after the other; a branch that cannot land is left, and the next one is tried.
 
     Arguments:
@@ -136,7 +136,7 @@ def land(
             opened = stack.enter_context(temporary.opened(where, repository, home, tip, whole=bool(check)))
             if best_order:
                 left = best(opened, repository, left, tip, stopped)
-            yard = _Yard(
+            yard = _LandingContext(
                 place,
                 repository,
                 where,
@@ -165,20 +165,20 @@ def _home(place: Project, environ: Mapping[str, str]) -> Registry:
     return home
 
 
-def _tip(where: Git, target: Target) -> str:
+def _tip(where: Git, target: LandingTarget) -> str:
     tip = git.refs(where, target.ref).get(target.ref)
     if tip is None:
         raise NotFoundError(f"branch {target.name} no longer exists", "name another one: --into")
     return tip
 
 
-def _left(one: Branch, target: Target, reason: str, hint: str = "") -> Landed:
-    return Landed(
+def _left(one: Branch, target: LandingTarget, reason: str, hint: str = "") -> LandingResult:
+    return LandingResult(
         one.id, one.name, target.name, "left", saved=one.saved_name, reason=reason, hint=hint or None
     )
 
 
-def _before_trying(where: Git, one: Branch, target: Target, tip: str) -> Landed | None:
+def _before_trying(where: Git, one: Branch, target: LandingTarget, tip: str) -> LandingResult | None:
     """Return the result of a branch that needs no trial, else ``None``."""
     if one.verdict is not None:
         ending = "stop" if one.verdict == "live" else "sweep"
@@ -193,11 +193,13 @@ def _before_trying(where: Git, one: Branch, target: Target, tip: str) -> Landed 
     return None
 
 
-def _nothing(one: Branch, target: Target, tip: str) -> Landed:
-    return Landed(one.id, one.name, target.name, "nothing to do", before=tip, after=tip, saved=one.saved_name)
+def _nothing(one: Branch, target: LandingTarget, tip: str) -> LandingResult:
+    return LandingResult(
+        one.id, one.name, target.name, "nothing to do", before=tip, after=tip, saved=one.saved_name
+    )
 
 
-def _land(yard: _Yard, one: Branch) -> Landed:
+def _land(yard: _LandingContext, one: Branch) -> LandingResult:
     if yard.stopped():
         return _left(one, yard.target, "a signal came before it was tried")
     try:
@@ -210,7 +212,7 @@ def _land(yard: _Yard, one: Branch) -> Landed:
         return _left(one, yard.target, str(error), "it must be writable, on a disk with free space")
 
 
-def _try(yard: _Yard, one: Branch) -> Landed:
+def _try(yard: _LandingContext, one: Branch) -> LandingResult:
     target = yard.target
     tip = _tip(yard.where, target)
     if merging.is_ancestor(yard.where, one.tip, tip):  # it was part of a branch that has just landed
@@ -248,10 +250,10 @@ def _try(yard: _Yard, one: Branch) -> Landed:
         yard.home,
         yard.trial,
         checkouts,
-        Step(target.ref, tip, made.commit),
+        TargetMove(target.ref, tip, made.commit),
         f"ralph-wrap merge {one.name}: {made.way}",
     )
-    return Landed(
+    return LandingResult(
         id=one.id,
         branch=one.name,
         target=target.name,
@@ -265,7 +267,7 @@ def _try(yard: _Yard, one: Branch) -> Landed:
     )
 
 
-def _check(yard: _Yard, one: Branch, tip: str) -> tuple[int, bool]:
+def _check(yard: _LandingContext, one: Branch, tip: str) -> tuple[int, bool]:
     """Run the check, and return its exit status, and whether it ended in time."""
     yard.told.event("check.started", f"check of {one.name}: {yard.check.strip().partition(chr(10))[0]}")
     ended_with = run_check(
@@ -281,7 +283,7 @@ def _check(yard: _Yard, one: Branch, tip: str) -> tuple[int, bool]:
     yard.told.event("check.ended", branch=one.name, status=status)
     ended = datetime.now(UTC).isoformat(timespec="seconds")
     with contextlib.suppress(OSError):  # the result is only for review and the web page
-        result = check_results.Check(
+        result = check_results.CheckResult(
             status, yard.target.name, tip, ended, trust.digest({"check": yard.check})
         )
         check_results.keep(yard.home.directory, one.tip, result)
@@ -309,7 +311,7 @@ def undo_killed(place: Project, environ: Mapping[str, str], told: Log) -> None:
         temporary.tidy(repository, home)
 
 
-def problem(landed: Sequence[Landed]) -> ConflictError | None:
+def problem(landed: Sequence[LandingResult]) -> ConflictError | None:
     """Return the error that lists the branches that did not land, ``None`` if all did."""
     left = [one for one in landed if one.outcome == "left"]
     if not left:

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ralph_wrap import git
 from ralph_wrap.branches import HEADS
-from ralph_wrap.commands.merge.target import Target, checkouts_of
+from ralph_wrap.commands.merge.target import LandingTarget, checkouts_of
 from ralph_wrap.errors import ConflictError, GitError, RalphError
 from ralph_wrap.git import merge as merging
 from ralph_wrap.git.oid import is_oid
@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from ralph_wrap.git import Git, Repository
     from ralph_wrap.state.registry import Registry
     from ralph_wrap.system.log import Log
-    from ralph_wrap.worktree.temporary import Trial
-    from ralph_wrap.worktree.user_checkout import Checkout
+    from ralph_wrap.worktree.temporary import TemporaryWorktree
+    from ralph_wrap.worktree.user_checkout import UserCheckout
 
 VERSION = 1
 """The version of the note's format."""
@@ -60,7 +60,7 @@ _PATIENCE = 60.0  # seconds
 _NO_LINKS = {errno.EPERM, errno.EXDEV, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK}
 
 
-class Step(NamedTuple):
+class TargetMove(NamedTuple):
     """A move: full name of the branch, old and new object id."""
 
     ref: str
@@ -69,7 +69,12 @@ class Step(NamedTuple):
 
 
 def move(
-    where: Git, home: Registry, trial: Trial, checkouts: Sequence[Checkout], step: Step, reason: str
+    where: Git,
+    home: Registry,
+    trial: TemporaryWorktree,
+    checkouts: Sequence[UserCheckout],
+    step: TargetMove,
+    reason: str,
 ) -> None:
     """Move a branch and its checkouts.
 
@@ -93,7 +98,7 @@ def move(
         return
     note = home.directory / _NOTE
     _write_note(note, step, trial)
-    begun: list[tuple[Checkout, Path]] = []
+    begun: list[tuple[UserCheckout, Path]] = []
     try:
         for number, checkout in enumerate(checkouts):
             scratch = _scratch(trial.registration, number)
@@ -125,12 +130,12 @@ def _scratch(registration: Path, number: int) -> Path:
     return registration / f"checkout-{number}"
 
 
-def _write_note(note: Path, step: Step, trial: Trial) -> None:
+def _write_note(note: Path, step: TargetMove, trial: TemporaryWorktree) -> None:
     document = {"version": VERSION, **step._asdict(), "scratch": trial.registration.name}
     files.replace(note, json.dumps(document).encode() + b"\n")
 
 
-def _take(checkout: Checkout, scratch: Path, step: Step) -> None:
+def _take(checkout: UserCheckout, scratch: Path, step: TargetMove) -> None:
     """Change files and index of a clean checkout to another commit."""
     index, prepared = checkout.git_dir / "index", scratch / "index"
     before = files.state(index)
@@ -166,7 +171,9 @@ def _locked(index: Path, prepared: Path) -> Iterator[Path]:
         raise
 
 
-def _put_back(checkout: Checkout, scratch: Path, step: Step, now: str | None, *, partly: bool) -> list[str]:
+def _put_back(
+    checkout: UserCheckout, scratch: Path, step: TargetMove, now: str | None, *, partly: bool
+) -> list[str]:
     """Put a checkout back to its old state; return a line for each part that another process has changed."""
     _unlock(checkout, scratch / "index")
     back = now or step.old  # a commit of a user meanwhile stays, even if it has some of our changes
@@ -181,7 +188,7 @@ def _put_back(checkout: Checkout, scratch: Path, step: Step, now: str | None, *,
     return left
 
 
-def _unlock(checkout: Checkout, prepared: Path) -> None:
+def _unlock(checkout: UserCheckout, prepared: Path) -> None:
     """Remove a lock file of ours that was never renamed."""
     lock = checkout.git_dir / "index.lock"
     with contextlib.suppress(FileNotFoundError):
@@ -212,7 +219,7 @@ def recover(where: Git, repository: Repository, home: Registry, told: Log) -> No
         note.unlink()
         told.warning("landing.unknown", f"{note} cannot be read, and is deleted")
         return
-    target = Target(step.ref.removeprefix(HEADS), step.ref)
+    target = LandingTarget(step.ref.removeprefix(HEADS), step.ref)
     if git.refs(where, step.ref).get(step.ref) == step.old:
         try:
             left = _undo(where, repository, home, name, target, step)
@@ -232,7 +239,7 @@ def recover(where: Git, repository: Repository, home: Registry, told: Log) -> No
 
 
 def _undo(
-    where: Git, repository: Repository, home: Registry, name: str, target: Target, step: Step
+    where: Git, repository: Repository, home: Registry, name: str, target: LandingTarget, step: TargetMove
 ) -> list[str]:
     registration = repository.common_dir / "worktrees" / name
     left = []
@@ -247,9 +254,9 @@ def _undo(
     return left
 
 
-def _read_note(note: Path, where: Git) -> tuple[Step, str]:
+def _read_note(note: Path, where: Git) -> tuple[TargetMove, str]:
     loaded: dict[str, Any] = json.loads(files.read(note))
-    step = Step(*(str(loaded[name]) for name in Step._fields))
+    step = TargetMove(*(str(loaded[name]) for name in TargetMove._fields))
     name = str(loaded["scratch"])
     if loaded["version"] != VERSION or not step.ref.startswith(HEADS):
         raise ValueError(note)

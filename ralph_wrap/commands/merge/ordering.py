@@ -14,11 +14,15 @@ if TYPE_CHECKING:
 
     from ralph_wrap.branches import Branch
     from ralph_wrap.git import Git, Repository
-    from ralph_wrap.worktree.temporary import Trial
+    from ralph_wrap.worktree.temporary import TemporaryWorktree
 
 
 def best(
-    trial: Trial, repository: Repository, wanted: Sequence[Branch], tip: str, stopped: Callable[[], bool]
+    trial: TemporaryWorktree,
+    repository: Repository,
+    wanted: Sequence[Branch],
+    tip: str,
+    stopped: Callable[[], bool],
 ) -> list[Branch]:
     """Return branches in the order of fewest conflicts; equal ones keep their order.
 
@@ -47,7 +51,7 @@ def best(
 
 
 def _clashes(
-    trial: Trial, repository: Repository, tips: Sequence[str], stopped: Callable[[], bool]
+    trial: TemporaryWorktree, repository: Repository, tips: Sequence[str], stopped: Callable[[], bool]
 ) -> set[frozenset[str]]:
     """Return the pairs of commits that cannot be merged."""
     pairs = list(combinations(dict.fromkeys(tips), 2))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import RalphError, StoppedError
 from ralph_wrap.system import process
-from ralph_wrap.system.process_tree import Offspring
+from ralph_wrap.system.process_tree import ProcessTree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -60,18 +60,18 @@ def run_check(
     env |= {f"RALPH_{key}": os.fspath(value) for key, value in told.items()} | {"PWD": os.fspath(directory)}
     nothing = os.open(os.devnull, os.O_RDONLY)
     try:
-        group = process.Group(
+        group = process.ProcessGroup(
             ("sh", "-c", command),
             cwd=directory,
             env=env,
-            streams=process.Streams(nothing, 2, 2),
+            streams=process.StandardStreams(nothing, 2, 2),
             inherited=nothing,
         )
     except OSError as error:
         raise RalphError(f"cannot run the check: {error.strerror}", "sh must be on the PATH") from None
     finally:
         os.close(nothing)
-    left = Offspring(whole_process=False, session=name)
+    left = ProcessTree(whole_process=False, session=name)
     try:
         status, cut_short = _wait(group, timeout, stopped)
     finally:
@@ -83,7 +83,7 @@ def run_check(
     return None
 
 
-def _wait(group: process.Group, timeout: float, stopped: Callable[[], bool]) -> tuple[int, bool]:
+def _wait(group: process.ProcessGroup, timeout: float, stopped: Callable[[], bool]) -> tuple[int, bool]:
     """Return the exit status, and whether we ended the check."""
     end = time.monotonic() + timeout if timeout else math.inf
     deadline = None

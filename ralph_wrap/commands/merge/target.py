@@ -16,26 +16,28 @@ from ralph_wrap.state import project
 from ralph_wrap.state.ids import is_session_id
 from ralph_wrap.system import files
 from ralph_wrap.worktree.ignore import appended
-from ralph_wrap.worktree.user_checkout import Checkout, in_the_way, names
+from ralph_wrap.worktree.user_checkout import UserCheckout, in_the_way, names
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from ralph_wrap.git import Git, Repository
-    from ralph_wrap.git.merge import Moved
+    from ralph_wrap.git.merge import PathChange
     from ralph_wrap.state.project import Project
 
 _IGNORE = ".gitignore"
 
 
-class Target(NamedTuple):
+class LandingTarget(NamedTuple):
     """A branch: its short name, and its full name."""
 
     name: str
     ref: str
 
 
-def target_of(place: Project, environ: Mapping[str, str], into: str | None, configured: str | None) -> Target:
+def target_of(
+    place: Project, environ: Mapping[str, str], into: str | None, configured: str | None
+) -> LandingTarget:
     """Return the branch to land on.
 
     Arguments:
@@ -62,10 +64,10 @@ def target_of(place: Project, environ: Mapping[str, str], into: str | None, conf
     if other := git.followed(where, ref):
         other = other.removeprefix(HEADS)
         raise ConflictError(f"{name} is a symbolic ref to {other}", f"--into {other}")
-    return Target(name, ref)
+    return LandingTarget(name, ref)
 
 
-def checkouts_of(where: Git, repository: Repository, target: Target) -> list[Checkout]:
+def checkouts_of(where: Git, repository: Repository, target: LandingTarget) -> list[UserCheckout]:
     """Return every checkout of the target.
 
     Raises:
@@ -93,7 +95,7 @@ def checkouts_of(where: Git, repository: Repository, target: Target) -> list[Che
         here = where._replace(
             cwd=info.path, git_dir=git_dir, common_dir=repository.common_dir, work_tree=info.path
         )
-        found.append(Checkout(info.path, git_dir, here))
+        found.append(UserCheckout(info.path, git_dir, here))
     return found
 
 
@@ -123,7 +125,10 @@ def _registration(common_dir: Path, path: Path) -> Path | None:
 
 
 def require_movable(
-    repository: Repository, target: Target, checkouts: Sequence[Checkout], coming: Collection[str] = ()
+    repository: Repository,
+    target: LandingTarget,
+    checkouts: Sequence[UserCheckout],
+    coming: Collection[str] = (),
 ) -> None:
     """Check that no operation of git is in progress on the target, and that its checkouts are clean.
 
@@ -154,7 +159,7 @@ def _line(path: Path) -> str:
         return ""
 
 
-def _require_clean(target: Target, checkout: Checkout, coming: Collection[str]) -> None:
+def _require_clean(target: LandingTarget, checkout: UserCheckout, coming: Collection[str]) -> None:
     where = f"{target.name} is checked out in {checkout.path}"
     if _is_worked_in(checkout.path):
         raise ConflictError(f"{where}, where a session works without isolation", "to see it: ralph-wrap ps")
@@ -180,7 +185,7 @@ def _is_worked_in(top: Path) -> bool:
     return False
 
 
-def _is_rule(checkout: Checkout) -> bool:
+def _is_rule(checkout: UserCheckout) -> bool:
     """Return whether ``.gitignore`` differs only by our own line, and nothing of it is staged."""
     staged = git.run(checkout.here, "diff-index", "--cached", "--quiet", "HEAD", "--", _IGNORE, accept=(0, 1))
     if staged.status != 0:
@@ -192,7 +197,7 @@ def _is_rule(checkout: Checkout) -> bool:
         return False
 
 
-def require_room(target: Target, checkout: Checkout, changes: Sequence[Moved]) -> None:
+def require_room(target: LandingTarget, checkout: UserCheckout, changes: Sequence[PathChange]) -> None:
     """Check that the landing overwrites no untracked or ignored file.
 
     Raises:

@@ -12,13 +12,13 @@ from ralph_wrap.system.text import some
 
 if TYPE_CHECKING:
     from ralph_wrap.branches import Branch
-    from ralph_wrap.commands.merge.target import Target
+    from ralph_wrap.commands.merge.target import LandingTarget
     from ralph_wrap.git import Git
 
 _LISTED = 100  # commits in the message of a squash; it counts the others
 
 
-class How(Enum):
+class MergeMethod(Enum):
     """The way in which a branch lands."""
 
     MERGE = "merge"
@@ -27,7 +27,7 @@ class How(Enum):
     REBASE = "rebase"
 
 
-class Attempt(NamedTuple):
+class TrialMerge(NamedTuple):
     """The result of a trial merge.
 
     Attributes:
@@ -42,7 +42,9 @@ class Attempt(NamedTuple):
     conflicts: tuple[str, ...] = ()
 
 
-def attempt(here: Git, branch: Branch, target: Target, tip: str, how: How, into_main: bool) -> Attempt:
+def attempt(
+    here: Git, branch: Branch, target: LandingTarget, tip: str, how: MergeMethod, into_main: bool
+) -> TrialMerge:
     """Make the new commit for the target, and check it out in the worktree of *here*.
 
     Arguments:
@@ -58,29 +60,29 @@ def attempt(here: Git, branch: Branch, target: Target, tip: str, how: How, into_
     """
     merging.start_over(here, tip)
     ahead = merging.is_ancestor(here, tip, branch.tip)
-    if how is How.REBASE and merging.has_merges(here, branch.tip, tip):
+    if how is MergeMethod.REBASE and merging.has_merges(here, branch.tip, tip):
         raise ConflictError(
             f"{branch.name} has merge commits, which cannot be rebased", "leave out --rebase, or use --squash"
         )
-    if ahead and how in {How.MERGE, How.REBASE}:
+    if ahead and how in {MergeMethod.MERGE, MergeMethod.REBASE}:
         merging.start_over(here, branch.tip)
-        return Attempt(branch.tip, "fast-forward")
-    if how is How.REBASE:
+        return TrialMerge(branch.tip, "fast-forward")
+    if how is MergeMethod.REBASE:
         way, conflicts = "rebase", merging.replay(here, merging.to_replay(here, branch.tip, tip))
-    elif how is How.SQUASH:
+    elif how is MergeMethod.SQUASH:
         way, conflicts = "squash", merging.squash(here, branch.tip, _list(here, branch, tip))
     else:
         way, conflicts = "merge", merging.merge(here, branch.tip, _message(branch, target, into_main))
     if conflicts:
-        return Attempt(None, way, conflicts)
+        return TrialMerge(None, way, conflicts)
     commit = git.resolve_commit(here, "HEAD")
     assert commit is not None  # git has just made it
-    if how is How.MERGE and git.tree_of(here, commit) == git.tree_of(here, tip):
+    if how is MergeMethod.MERGE and git.tree_of(here, commit) == git.tree_of(here, tip):
         commit = tip  # the target already has its changes, for example from a squash
-    return Attempt(commit, way)
+    return TrialMerge(commit, way)
 
 
-def _message(branch: Branch, target: Target, into_main: bool) -> str:
+def _message(branch: Branch, target: LandingTarget, into_main: bool) -> str:
     """Return the message that git itself would use."""
     return f"Merge branch '{branch.name}'{'' if into_main else f' into {target.name}'}"
 

@@ -8,33 +8,33 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ralph_wrap import git
 from ralph_wrap.errors import RalphError, UsageError
-from ralph_wrap.system.process import Running
+from ralph_wrap.system.process import RunningCommand
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from ralph_wrap.system.process import Completed
+    from ralph_wrap.system.process import CompletedCommand
 
 _PATIENCE = 120.0  # seconds for each answer
 _TERMINAL_ONLY = {"GH_FORCE_TTY", "CLICOLOR_FORCE"}  # gh-environment(7): they add colours to the JSON
 
 
-class Home(NamedTuple):
+class GitHubRepository(NamedTuple):
     """A repository on GitHub: its address and its owner."""
 
     url: str
     owner: str
 
 
-class Pull(NamedTuple):
+class PullRequest(NamedTuple):
     """A pull request: its address, and the owner of the repository with its branch."""
 
     url: str
     head_owner: str
 
 
-def repository(here: Path, environ: Mapping[str, str]) -> Home:
+def repository(here: Path, environ: Mapping[str, str]) -> GitHubRepository:
     """Return the repository for pull requests of a checkout: ``GH_REPO``, else the default of gh.
 
     Raises:
@@ -45,12 +45,14 @@ def repository(here: Path, environ: Mapping[str, str]) -> Home:
     wanted = environ.get("GH_REPO")
     answer = _asked(here, environ, "repo", "view", *([wanted] if wanted else []), "--json=url,owner")
     try:
-        return Home(str(answer["url"]), str(answer["owner"]["login"]))
+        return GitHubRepository(str(answer["url"]), str(answer["owner"]["login"]))
     except (TypeError, KeyError):
         raise RalphError("gh repo view has printed JSON of an unknown form") from None
 
 
-def open_pulls(here: Path, environ: Mapping[str, str], home: Home, branch: str, base: str) -> list[Pull]:
+def open_pulls(
+    here: Path, environ: Mapping[str, str], home: GitHubRepository, branch: str, base: str
+) -> list[PullRequest]:
     """Return the open pull requests for all branches of a name, those of forks included.
 
     Arguments:
@@ -64,13 +66,20 @@ def open_pulls(here: Path, environ: Mapping[str, str], home: Home, branch: str, 
     about = (f"--repo={home.url}", f"--head={branch}", f"--base={base}", "--state=open")
     answer = _asked(here, environ, "pr", "list", *about, "--json=url,headRepositoryOwner")
     try:
-        return [Pull(str(one["url"]), str(one["headRepositoryOwner"]["login"])) for one in answer]
+        return [PullRequest(str(one["url"]), str(one["headRepositoryOwner"]["login"])) for one in answer]
     except (TypeError, KeyError):
         raise RalphError("gh pr list has printed JSON of an unknown form") from None
 
 
 def create_pull(
-    here: Path, environ: Mapping[str, str], home: Home, *, head: str, base: str, title: str, body: str
+    here: Path,
+    environ: Mapping[str, str],
+    home: GitHubRepository,
+    *,
+    head: str,
+    base: str,
+    title: str,
+    body: str,
 ) -> str:
     """Open a pull request for a pushed branch, and return its address.
 
@@ -98,11 +107,11 @@ def _asked(here: Path, environ: Mapping[str, str], *words: str) -> Any:
         raise RalphError(f"gh {' '.join(words[:2])} has printed no JSON") from None
 
 
-def _run(here: Path, environ: Mapping[str, str], *words: str, stdin: bytes | None = None) -> Completed:
+def _run(here: Path, environ: Mapping[str, str], *words: str, stdin: bytes | None = None) -> CompletedCommand:
     what = f"gh {' '.join(words[:2])}"
     env = _environment(environ)
     try:
-        with Running(("gh", *words), cwd=here, env=env, stdin=stdin, with_terminal=False) as running:
+        with RunningCommand(("gh", *words), cwd=here, env=env, stdin=stdin, with_terminal=False) as running:
             done = running.wait(_PATIENCE)
     except FileNotFoundError:
         raise UsageError(

@@ -23,8 +23,8 @@ from ralph_wrap.system.text import and_more
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ralph_wrap.branches import Branch, Main
-    from ralph_wrap.git import Commit, Git
+    from ralph_wrap.branches import Branch, MainBranch
+    from ralph_wrap.git import CommitSummary, Git
     from ralph_wrap.state.project import Project
     from ralph_wrap.system.log import Log
 
@@ -38,7 +38,7 @@ _ON_GITHUB = re.compile(r"(?:[a-z+]+://[^/]+/|[^/:]+:/?)([A-Za-z0-9_-]+)/[^/]+/?
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 
 
-class Opened(NamedTuple):
+class OpenedPullRequest(NamedTuple):
     """A pull request.
 
     Attributes:
@@ -59,7 +59,7 @@ class Opened(NamedTuple):
     created: bool
 
 
-def open_pull_request(place: Project, environ: Mapping[str, str], name: str, told: Log) -> Opened:
+def open_pull_request(place: Project, environ: Mapping[str, str], name: str, told: Log) -> OpenedPullRequest:
     """Push a branch and open a pull request for it, or return the one that is already open.
 
     Arguments:
@@ -94,7 +94,7 @@ def open_pull_request(place: Project, environ: Mapping[str, str], name: str, tol
         owner = _owner(where, remote) or home.owner.lower()
         found = github.open_pulls(place.checkout, environ, home, one.name, base)
         url = next((pull.url for pull in found if pull.head_owner.lower() == owner), None)
-        opened = Opened(one.id, one.name, base, url or "", remote, created=url is None)
+        opened = OpenedPullRequest(one.id, one.name, base, url or "", remote, created=url is None)
         if url:
             return opened
         head = one.name if owner == home.owner.lower() else f"{owner}:{one.name}"
@@ -122,7 +122,7 @@ def _require_finished(one: Branch) -> None:
         raise ConflictError(f"{one.name}: its session is {one.verdict}", f"first: ralph-wrap {ending}")
 
 
-def _require_unmerged(place: Project, where: Git, one: Branch, main: Main) -> None:
+def _require_unmerged(place: Project, where: Git, one: Branch, main: MainBranch) -> None:
     """Check that a branch has unmerged commits.
 
     Raises:
@@ -155,13 +155,13 @@ def _remote(configured: str | None, there: Sequence[str]) -> str:
     return configured or ("origin" if "origin" in there else there[0])
 
 
-def _name_there(main: Main, remotes: Sequence[str]) -> str:
+def _name_there(main: MainBranch, remotes: Sequence[str]) -> str:
     """Return the name of the main branch on a remote; the main branch may be a remote-tracking branch."""
     names = [main.ref.removeprefix(f"{_REMOTES}{remote}/") for remote in remotes]
     return min((*names, main.ref.removeprefix(HEADS)), key=len)
 
 
-def _warn_of_others(where: Git, one: Branch, main: Main, there: str, own: int, told: Log) -> None:
+def _warn_of_others(where: Git, one: Branch, main: MainBranch, there: str, own: int, told: Log) -> None:
     """Log a warning if the pull request would also have unpushed commits of the main branch."""
     ref = f"{_REMOTES}{there}"
     known = git.refs(where, ref).get(ref)
@@ -207,7 +207,7 @@ def _push(where: Git, remote: str, one: Branch) -> None:
     raise RalphError(f"{one.name} was not pushed to {remote}: {reason}", by_hand)
 
 
-def title_of(one: Branch, commits: Sequence[Commit]) -> str:
+def title_of(one: Branch, commits: Sequence[CommitSummary]) -> str:
     """Return the subject of the only commit, else the branch name and the number of commits.
 
     Arguments:
@@ -219,7 +219,7 @@ def title_of(one: Branch, commits: Sequence[Commit]) -> str:
     return f"{one.name}: {len(commits)} commit{'' if len(commits) == 1 else 's'}"
 
 
-def body_of(one: Branch, commits: Sequence[Commit]) -> str:
+def body_of(one: Branch, commits: Sequence[CommitSummary]) -> str:
     """Return the description of a pull request: its commits, and the end of the session.
 
     Arguments:
@@ -233,7 +233,7 @@ def body_of(one: Branch, commits: Sequence[Commit]) -> str:
     return "\n\n".join(filter(None, blocks)) + "\n"
 
 
-def _line(commit: Commit) -> str:
+def _line(commit: CommitSummary) -> str:
     words = one_line(commit.subject).strip()
     return words if len(words) <= _LONGEST else f"{words[: _LONGEST - 1]}…"
 

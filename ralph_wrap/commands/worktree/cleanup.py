@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _SHOWN = 20  # commits that a refusal lists
 
 
-class Cleaned(NamedTuple):
+class CleanedWorktree(NamedTuple):
     """The result; the fields of the documented tool, in its spelling."""
 
     removed: bool
@@ -51,7 +51,7 @@ def cleanup(
     keep_branch: bool,
     force: bool,
     told: Log,
-) -> Cleaned:
+) -> CleanedWorktree:
     """Remove a worktree that ralph-wrap made.
 
     Arguments:
@@ -107,7 +107,7 @@ def cleanup(
         )
     deleted = tip is not None and _delete_branch(where, tree, tip, told, force=force)
     _tidy(common_dir, told)
-    return Cleaned(removed=True, branchDeleted=deleted, path=os.fspath(tree.path))
+    return CleanedWorktree(removed=True, branchDeleted=deleted, path=os.fspath(tree.path))
 
 
 def _tip_to_delete(tree: LinkedWorktree, where: Git, told: Log) -> str | None:
@@ -122,7 +122,7 @@ def _tip_to_delete(tree: LinkedWorktree, where: Git, told: Log) -> str | None:
     return git.refs(where, ref).get(ref)
 
 
-def _named(tree: LinkedWorktree, commit: git.Commit) -> str:
+def _named(tree: LinkedWorktree, commit: git.CommitSummary) -> str:
     return f"commit only on {tree.branch}: {commit.id[:12]} {commit.subject}"
 
 

@@ -27,13 +27,13 @@ from ralph_wrap.worktree.ignore import RULE, appended, ensure_ignored
 from ralph_wrap.worktree.layout import EVERYTHING
 from ralph_wrap.worktree.managed.create import make
 from ralph_wrap.worktree.managed.git_config import require_configurable
-from ralph_wrap.worktree.managed.metadata import Mark
+from ralph_wrap.worktree.managed.metadata import WorktreeMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from ralph_wrap.config import Ignore
+    from ralph_wrap.config import IgnoreLocation
     from ralph_wrap.git import Git, Repository
     from ralph_wrap.state.project import Project
     from ralph_wrap.system.log import Log
@@ -44,7 +44,7 @@ _NAMED = 3  # changed files that a warning lists
 _GITIGNORE = ".gitignore"
 
 
-class Created(NamedTuple):
+class CreatedWorktree(NamedTuple):
     """A new worktree; the fields of the documented tool, in its spelling."""
 
     path: str
@@ -63,11 +63,11 @@ def create(
     hooks: bool,
     sparse: Sequence[str],
     links: Sequence[str],
-    ignore: Ignore,
+    ignore: IgnoreLocation,
     copy: Sequence[str],
     told: Log,
     stopped: Callable[[], bool],
-) -> Created:
+) -> CreatedWorktree:
     """Make a worktree on a new branch.
 
     Arguments:
@@ -103,7 +103,7 @@ def create(
     home_of(place)
     if place.root == place.checkout:
         _add_ignore_rule(where, repository, ignore, told)
-    mark = Mark(
+    mark = WorktreeMetadata(
         branch=wanted,
         base=commit,
         branch_created=True,
@@ -120,7 +120,7 @@ def create(
     )
     tree = _make(where, making, place.root / WORKTREES, target, mark)
     provide(tree, where, place.checkout, copy, told=told, stopped=stopped)
-    return Created(os.fspath(tree.path), tree.branch, tree.base)
+    return CreatedWorktree(os.fspath(tree.path), tree.branch, tree.base)
 
 
 def _commit(where: Git, repository: Repository, base: str | None) -> str:
@@ -189,7 +189,7 @@ def _is_only_the_rule(where: Git, repository: Repository) -> bool:
         return False
 
 
-def _add_ignore_rule(where: Git, repository: Repository, ignore: Ignore, told: Log) -> None:
+def _add_ignore_rule(where: Git, repository: Repository, ignore: IgnoreLocation, told: Log) -> None:
     try:
         changed = ensure_ignored(where, repository, ignore)
     except IsolationError as error:
@@ -202,10 +202,10 @@ def _add_ignore_rule(where: Git, repository: Repository, ignore: Ignore, told: L
 
 def _make(
     where: Git,
-    making: Callable[[Path, Mark], LinkedWorktree],
+    making: Callable[[Path, WorktreeMetadata], LinkedWorktree],
     directory: Path,
     path: Path | None,
-    mark: Mark,
+    mark: WorktreeMetadata,
 ) -> LinkedWorktree:
     for _ in range(_RACES):
         name = _free_name(where, mark.branch, directory if path is None else None)

@@ -33,7 +33,7 @@ from ralph_wrap.worktree.ignore import ensure_ignored
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.managed.create import make
 from ralph_wrap.worktree.managed.find import directory_of, find, holds_its_branch
-from ralph_wrap.worktree.managed.metadata import Mark, marked, write_mark
+from ralph_wrap.worktree.managed.metadata import WorktreeMetadata, marked, write_mark
 from ralph_wrap.worktree.remove import remove
 from ralph_wrap.worktree.trash import new_name
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from ralph_wrap.config import Ignore
+    from ralph_wrap.config import IgnoreLocation
     from ralph_wrap.git import Git, Repository
     from ralph_wrap.state.project import Project
     from ralph_wrap.system.log import Log
@@ -54,14 +54,14 @@ _TICK = 0.02  # seconds between two looks
 _SHOWN = 20  # commits that a refusal lists
 
 
-class Action(Enum):
+class ExitAction(Enum):
     """The action of an exit."""
 
     KEEP = "keep"
     REMOVE = "remove"
 
 
-def action_of(word: str) -> Action:
+def action_of(word: str) -> ExitAction:
     """Return the action with a name.
 
     Raises:
@@ -69,12 +69,12 @@ def action_of(word: str) -> Action:
 
     """
     try:
-        return Action(word)
+        return ExitAction(word)
     except ValueError:
         raise UsageError(f"--action {word}: unknown action", "--action keep, or --action remove") from None
 
 
-class Entered(NamedTuple):
+class EnteredWorktree(NamedTuple):
     """The result of ``enter``; the fields of the documented tool, in its spelling."""
 
     path: str
@@ -84,7 +84,7 @@ class Entered(NamedTuple):
     tmuxSession: str | None  # noqa: N815
 
 
-class Exited(NamedTuple):
+class ExitedWorktree(NamedTuple):
     """The result of ``exit``; the fields of the documented tool, in its spelling."""
 
     action: str
@@ -103,11 +103,11 @@ def enter(
     *,
     session: str,
     cwd: Path,
-    ignore: Ignore,
+    ignore: IgnoreLocation,
     copy: Sequence[str],
     told: Log,
     in_tmux: bool = False,
-) -> Entered:
+) -> EnteredWorktree:
     """Make the worktree ``.ralph/worktrees/NAME`` on branch ``ralph/NAME`` for a session.
 
     Arguments:
@@ -142,7 +142,7 @@ def enter(
         raise IsolationError("the repository has no commit yet", "git commit --allow-empty -m start")
     if place.root == place.checkout:
         ensure_ignored(where, repository, ignore)
-    mark = Mark(
+    mark = WorktreeMetadata(
         branch=branch,
         base=repository.head,
         branch_created=True,
@@ -161,12 +161,17 @@ def enter(
         except BaseException:
             _remove(place, environ, tree, tree.base, lambda _: None)
             raise
-    return Entered(os.fspath(tree.path), branch, tree.base, os.fspath(cwd), mark.tmux_session)
+    return EnteredWorktree(os.fspath(tree.path), branch, tree.base, os.fspath(cwd), mark.tmux_session)
 
 
 def leave(
-    place: Project, environ: Mapping[str, str], action: Action, *, session: str, discard_changes: bool = False
-) -> Exited:
+    place: Project,
+    environ: Mapping[str, str],
+    action: ExitAction,
+    *,
+    session: str,
+    discard_changes: bool = False,
+) -> ExitedWorktree:
     """Exit the worktree that a session has entered; without one, do nothing.
 
     Arguments:
@@ -184,14 +189,14 @@ def leave(
     there = entered(place, repository, session) if repository else None
     if repository is None or there is None:
         message = f"No-op: session {session} has entered no worktree here; nothing was changed"
-        return Exited(action.value, False, None, None, None, None, message)
+        return ExitedWorktree(action.value, False, None, None, None, None, message)
     tree, mark = find(repository.common_dir, there[0])
     if mark.session != session:
         raise ConflictError(f"another session has entered {tree.path} meanwhile", "ralph-wrap worktree list")
     where = place.git(environ)._replace(
         cwd=tree.common_dir
     )  # our working directory may be the worktree to remove
-    if action is Action.KEEP:
+    if action is ExitAction.KEEP:
         write_mark(tree.registration, mark._replace(session=None))
         message = f"{tree.path} is kept, on branch {mark.branch}"
         return _exited(action, tree, mark, message)
@@ -213,10 +218,10 @@ def leave(
     return _exited(action, tree, mark, message)
 
 
-def _exited(action: Action, tree: LinkedWorktree, mark: Mark, message: str) -> Exited:
-    return Exited(
+def _exited(action: ExitAction, tree: LinkedWorktree, mark: WorktreeMetadata, message: str) -> ExitedWorktree:
+    return ExitedWorktree(
         action=action.value,
-        removed=action is Action.REMOVE,
+        removed=action is ExitAction.REMOVE,
         path=os.fspath(tree.path),
         branch=mark.branch,
         originalCwd=mark.original_cwd,
@@ -247,7 +252,7 @@ def _is_of_an_agent(name: str) -> bool:
     return is_agent_id(name.removesuffix(WIP))
 
 
-def entered(place: Project, repository: Repository, session: str) -> tuple[Path, Mark] | None:
+def entered(place: Project, repository: Repository, session: str) -> tuple[Path, WorktreeMetadata] | None:
     """Return the directory and the mark of the worktree that a session is in; ``None`` if it is in none.
 
     Arguments:
@@ -265,12 +270,14 @@ def entered(place: Project, repository: Repository, session: str) -> tuple[Path,
     return None
 
 
-def _tip(where: Git, mark: Mark) -> str | None:
+def _tip(where: Git, mark: WorktreeMetadata) -> str | None:
     ref = f"refs/heads/{mark.branch}"
     return git.refs(where, ref).get(ref)
 
 
-def _require_no_loss(where: Git, tree: LinkedWorktree, mark: Mark, found: Losses, tip: str | None) -> None:
+def _require_no_loss(
+    where: Git, tree: LinkedWorktree, mark: WorktreeMetadata, found: Losses, tip: str | None
+) -> None:
     original = git.refs(where, mark.origin).get(mark.origin) if mark.origin else None
     since = original or git.resolve_commit(where, mark.base) or ""
     tips = [*([tip] if tip else []), *found.commits]
@@ -298,7 +305,7 @@ def _wait_until_empty(tree: LinkedWorktree) -> None:
         time.sleep(_TICK)
 
 
-def _name(mark: Mark) -> str:
+def _name(mark: WorktreeMetadata) -> str:
     return mark.origin.removeprefix("refs/heads/") if mark.origin else mark.base[:12]
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ralph_wrap.state.project import Project
 
 
-class Listed(NamedTuple):
+class ListedWorktree(NamedTuple):
     """One worktree of a repository, the main one included.
 
     Attributes:
@@ -61,7 +61,7 @@ def status(place: Project, environ: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def list_all(place: Project, environ: Mapping[str, str]) -> list[Listed]:
+def list_all(place: Project, environ: Mapping[str, str]) -> list[ListedWorktree]:
     """Return every worktree of the repository, the main one first.
 
     Raises:
@@ -71,7 +71,7 @@ def list_all(place: Project, environ: Mapping[str, str]) -> list[Listed]:
     common_dir = project.repository_of(place).common_dir
     marked_paths = set(_marked_directories(common_dir, place.root / WORKTREES))
     return [
-        Listed(
+        ListedWorktree(
             path=os.fspath(info.path),
             branch=info.branch,
             head=info.head,

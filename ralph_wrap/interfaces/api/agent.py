@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import git
 from ralph_wrap.agents import look_up, with_agent
-from ralph_wrap.agents.output import Answered, Failed, Limited, Reader
+from ralph_wrap.agents.output import AgentFailure, FinalAnswer, OutputReader, UsageLimitReached
 from ralph_wrap.config import Settings
 from ralph_wrap.errors import AgentError, AgentNotFoundError, NotFoundError, UsageError
 from ralph_wrap.interfaces.api.worktree import current_worktree
@@ -80,7 +80,7 @@ def run_agent(
         printed = process.anonymous_file()
         stack.callback(os.close, printed)
         environ = {**git.environment(os.environ), **dict(settings.manner.env)}
-        status = _run(command, directory, environ, process.Streams(given, printed, None), printed)
+        status = _run(command, directory, environ, process.StandardStreams(given, printed, None), printed)
         output = os.pread(printed, os.fstat(printed).st_size, 0)
     return _understood(settings.manner.output, status, output)
 
@@ -88,11 +88,11 @@ def run_agent(
 def _understood(form: str, status: int, output: bytes) -> AgentResult:
     """Return how an agent ended, as its output reports it if it has a machine-readable format."""
     if form != "text":
-        reader = Reader(form)
+        reader = OutputReader(form)
         for event in reversed([*reader.feed(output), *reader.finish()]):
-            if isinstance(event, Answered):
+            if isinstance(event, FinalAnswer):
                 return AgentResult(status, event.text)
-            if isinstance(event, Failed | Limited):
+            if isinstance(event, AgentFailure | UsageLimitReached):
                 return AgentResult(status or 1, event.message)
     return AgentResult(status, output.decode(errors="replace"))
 
@@ -101,11 +101,13 @@ def _run(
     command: tuple[str, ...],
     directory: Path,
     environ: Mapping[str, str],
-    streams: process.Streams,
+    streams: process.StandardStreams,
     inherited: int,
 ) -> int:
     try:
-        group = process.Group(command, cwd=directory, env=environ, streams=streams, inherited=inherited)
+        group = process.ProcessGroup(
+            command, cwd=directory, env=environ, streams=streams, inherited=inherited
+        )
     except FileNotFoundError:
         raise AgentNotFoundError(f"agent command {command[0]} was not found in {directory}") from None
     except OSError as error:
@@ -119,7 +121,7 @@ def _run(
     return status
 
 
-def _wait(group: process.Group) -> None:
+def _wait(group: process.ProcessGroup) -> None:
     if group.pidfd < 0:
         time.sleep(_TICK)
         return
@@ -128,7 +130,7 @@ def _wait(group: process.Group) -> None:
     poll.poll(1000)
 
 
-def _end(group: process.Group) -> None:
+def _end(group: process.ProcessGroup) -> None:
     deadline = time.monotonic() + _GRACE
     group.signal(signal.SIGTERM)
     while group.poll() is None:

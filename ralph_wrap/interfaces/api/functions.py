@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ralph_wrap import git
-from ralph_wrap.config import Ignore
+from ralph_wrap.config import IgnoreLocation
 from ralph_wrap.errors import (
     ConflictError,
     GitError,
@@ -16,7 +16,13 @@ from ralph_wrap.errors import (
     RefusedError,
     UsageError,
 )
-from ralph_wrap.interfaces.api.location import Site, real, require_branch_name, resolved, site_of
+from ralph_wrap.interfaces.api.location import (
+    RepositoryLocation,
+    real,
+    require_branch_name,
+    resolved,
+    site_of,
+)
 from ralph_wrap.state import project
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.worktree.ignore import ensure_ignored
@@ -24,7 +30,7 @@ from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.managed.create import make as make_managed
 from ralph_wrap.worktree.managed.find import find
 from ralph_wrap.worktree.managed.git_config import tidy_hooks
-from ralph_wrap.worktree.managed.metadata import Mark
+from ralph_wrap.worktree.managed.metadata import WorktreeMetadata
 from ralph_wrap.worktree.remove import remove as remove_tree
 from ralph_wrap.worktree.save.result import Losses
 from ralph_wrap.worktree.trash import new_name
@@ -123,7 +129,7 @@ def add_worktree(
     return make(site, resolved(path, site.directory), branch, base, continued=not create_branch)
 
 
-def make(site: Site, path: Path, branch: str, base: str | None, *, continued: bool) -> Path:
+def make(site: RepositoryLocation, path: Path, branch: str, base: str | None, *, continued: bool) -> Path:
     """Make a worktree with the mark of ralph-wrap; add the ignore rule if it is below our directory.
 
     Raises:
@@ -139,8 +145,10 @@ def make(site: Site, path: Path, branch: str, base: str | None, *, continued: bo
         raise IsolationError("the repository has no commit yet", "git commit --allow-empty -m start")
     root = site.place.root
     if path.is_relative_to(root / project.WORKTREES) and root == site.place.checkout:
-        ensure_ignored(site.where, site.repository, Ignore.GITIGNORE)
-    mark = Mark(branch=branch, base=commit, branch_created=True, origin=git.current_branch(site.where))
+        ensure_ignored(site.where, site.repository, IgnoreLocation.GITIGNORE)
+    mark = WorktreeMetadata(
+        branch=branch, base=commit, branch_created=True, origin=git.current_branch(site.where)
+    )
     return make_managed(site.where, site.repository, path, mark, continued=continued).path
 
 
@@ -173,7 +181,7 @@ def remove_worktree(
     remove(site, resolved(path, site.directory), force=force)
 
 
-def remove(site: Site, path: Path, *, force: bool) -> None:
+def remove(site: RepositoryLocation, path: Path, *, force: bool) -> None:
     """Remove a worktree that ralph-wrap made.
 
     Raises:

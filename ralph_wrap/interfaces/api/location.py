@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _LONGEST = 240  # bytes of a branch's name: a file system takes 255, and git adds ".lock"
 
 
-class Site(NamedTuple):
+class RepositoryLocation(NamedTuple):
     """The repository in which worktrees are made and found.
 
     Attributes:
@@ -35,7 +35,7 @@ class Site(NamedTuple):
     where: Git
 
 
-def site_of(cwd: str | os.PathLike[str] | None) -> Site:
+def site_of(cwd: str | os.PathLike[str] | None) -> RepositoryLocation:
     """Return the site of a directory; ``None`` stands for the current one.
 
     Raises:
@@ -45,10 +45,10 @@ def site_of(cwd: str | os.PathLike[str] | None) -> Site:
 
     """
     directory = Path.cwd() if cwd is None else Path(cwd)
-    place = project.find(directory, os.environ)
+    place = project.find_project(directory, os.environ)
     if place.repository is None:
         raise place.obstacle or NotARepositoryError(f"{directory} is not in a git repository", "git init")
-    return Site(directory.resolve(), place, place.repository, place.git(os.environ))
+    return RepositoryLocation(directory.resolve(), place, place.repository, place.git(os.environ))
 
 
 def resolved(path: str | os.PathLike[str], directory: Path) -> Path:

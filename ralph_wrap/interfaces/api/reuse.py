@@ -15,10 +15,10 @@ from ralph_wrap.worktree.managed.metadata import marked
 
 if TYPE_CHECKING:
     from ralph_wrap.git import WorktreeInfo
-    from ralph_wrap.interfaces.api.location import Site
+    from ralph_wrap.interfaces.api.location import RepositoryLocation
 
 
-def find(site: Site, branch: str, path: Path, *, exact: bool) -> Path | None:
+def find(site: RepositoryLocation, branch: str, path: Path, *, exact: bool) -> Path | None:
     """Return the worktree to reuse, ``None`` if the caller must make a new one.
 
     Arguments:
@@ -55,14 +55,14 @@ def find(site: Site, branch: str, path: Path, *, exact: bool) -> Path | None:
     return real(holder.path)
 
 
-def _is_not_for_us(site: Site, holder: WorktreeInfo) -> bool:
+def _is_not_for_us(site: RepositoryLocation, holder: WorktreeInfo) -> bool:
     """Return whether a worktree belongs to a session, or is the checkout of the caller."""
     place = site.place
     session = is_session_id(holder.path.name) and holder.path.parent.name == project.WORKTREES.name
     return session or (real(holder.path) == place.checkout and place.root == place.checkout)
 
 
-def _require_whole(site: Site, path: Path) -> None:
+def _require_whole(site: RepositoryLocation, path: Path) -> None:
     """Check that a directory is the worktree that git registered there, and that its checkout is complete.
 
     Raises:

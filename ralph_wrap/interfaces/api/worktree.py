@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
 from ralph_wrap.errors import IsolationError, RalphError
 from ralph_wrap.interfaces.api.functions import make, remove
-from ralph_wrap.interfaces.api.location import Site, require_branch_name, resolved, site_of
+from ralph_wrap.interfaces.api.location import RepositoryLocation, require_branch_name, resolved, site_of
 from ralph_wrap.interfaces.api.reuse import find
 from ralph_wrap.state import project
 from ralph_wrap.system import files
@@ -101,7 +101,7 @@ class Worktree:
         self._on_ready = on_ready
         self._on_error = on_error
         self._project = project
-        self._site: Site | None = None
+        self._site: RepositoryLocation | None = None
         self._path: Path | None = None
         self._made = False
         self._lock = -1
@@ -177,7 +177,7 @@ class Worktree:
         except OSError as error:
             raise IsolationError(f"no worktree for {self.branch}: {error}") from error
 
-    def _wanted_path(self, site: Site) -> Path:
+    def _wanted_path(self, site: RepositoryLocation) -> Path:
         if self._asked_path is not None:
             return resolved(self._asked_path, site.directory)
         ours = site.place.root / project.WORKTREES
@@ -211,7 +211,7 @@ class Worktree:
                 os.close(self._lock)
                 self._lock = -1
 
-    def _remove(self, site: Site) -> None:
+    def _remove(self, site: RepositoryLocation) -> None:
         try:
             with _in_turn(site):
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -226,7 +226,7 @@ class Worktree:
             warnings.warn(f"worktree of {self.branch} kept: {self._kept}", RuntimeWarning, stacklevel=3)
 
 
-def _in_turn(site: Site) -> AbstractContextManager[int]:
+def _in_turn(site: RepositoryLocation) -> AbstractContextManager[int]:
     return files.locked_directory((site.repository.common_dir / "objects").resolve(), _PATIENCE)
 
 

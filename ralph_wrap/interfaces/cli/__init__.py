@@ -12,12 +12,12 @@ from ralph_wrap.interfaces.cli import fast_parser
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ralph_wrap.system.signals import Signals
+    from ralph_wrap.system.signals import SignalHandlers
 
 _NAME = "ralph-wrap"
 
 
-def main(signals: Signals | None) -> NoReturn:
+def main(signals: SignalHandlers | None) -> NoReturn:
     """Run the command line of this process, which ends with it."""
     typed = fast_parser.read(sys.argv[1:], os.environ)
     if typed is not None:

@@ -29,15 +29,15 @@ def apply(
     from ralph_wrap import branches  # noqa: PLC0415
     from ralph_wrap.commands import apply as use_case  # noqa: PLC0415 -- not for --help
     from ralph_wrap.state import project as places  # noqa: PLC0415
-    from ralph_wrap.system.signals import Signals  # noqa: PLC0415
+    from ralph_wrap.system.signals import SignalHandlers  # noqa: PLC0415
 
     told = on_stderr(os.environ)
-    with boundary("apply", json=json), Signals() as signals:
+    with boundary("apply", json=json), SignalHandlers() as signals:
         environ = become_owner(checkout or project, told)
-        place = places.find(project, environ)
+        place = places.find_project(project, environ)
         top = place.root
         if checkout is not None:
-            there = places.find(checkout, environ)
+            there = places.find_project(checkout, environ)
             top = there.checkout
             ours, theirs = place.repository, there.repository
             if ours is None or (theirs and theirs.common_dir != ours.common_dir):

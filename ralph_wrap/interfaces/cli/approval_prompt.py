@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from ralph_wrap.config import Settings
     from ralph_wrap.state.project import Project
     from ralph_wrap.system.log import Log
-    from ralph_wrap.system.signals import Signals
+    from ralph_wrap.system.signals import SignalHandlers
 
 _ANSWER = 1024  # bytes; a terminal gives a line at a time
 
 
 def require(
-    place: Project, settings: Settings, environ: Mapping[str, str], signals: Signals | None, told: Log
+    place: Project, settings: Settings, environ: Mapping[str, str], signals: SignalHandlers | None, told: Log
 ) -> None:
     """See that the commands of a session were approved; if not, ask on the terminal.
 
@@ -59,7 +59,7 @@ def require(
 
 
 def approve(
-    place: Project, commands: Mapping[str, Any], environ: Mapping[str, str], signals: Signals | None
+    place: Project, commands: Mapping[str, Any], environ: Mapping[str, str], signals: SignalHandlers | None
 ) -> None:
     """Approve commands: on a terminal once they were shown, without one because that was asked for.
 
@@ -94,7 +94,7 @@ def can_ask() -> bool:
 
 
 def ask(
-    place: Project, commands: Mapping[str, Any], environ: Mapping[str, str], signals: Signals | None
+    place: Project, commands: Mapping[str, Any], environ: Mapping[str, str], signals: SignalHandlers | None
 ) -> None:
     """Show commands on the terminal and approve them if the answer is yes.
 
@@ -126,7 +126,7 @@ def shown(commands: Mapping[str, Any]) -> Iterator[str]:
         yield from (f"    | {one_line(line)}" for line in (first, *more))
 
 
-def _answer(signals: Signals | None) -> bytes:
+def _answer(signals: SignalHandlers | None) -> bytes:
     """Return a line from the terminal, empty at its end."""
     if signals is None:
         return os.read(0, _ANSWER)

@@ -24,11 +24,11 @@ def show(
 ) -> None:
     """Print each setting that a session here would have, and where it comes from. Runs nothing."""
     from ralph_wrap.commands.config import show as use_case  # noqa: PLC0415
-    from ralph_wrap.state.project import find  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.state.project import find_project  # noqa: PLC0415 -- not for --help
 
     with boundary("config show", json=json):
         environ = become_owner(project, on_stderr(os.environ))
-        found = use_case(find(project, environ), Path.cwd(), environ)
+        found = use_case(find_project(project, environ), Path.cwd(), environ)
         if json:
             answer("config show", [setting._asdict() for setting in found])
             return

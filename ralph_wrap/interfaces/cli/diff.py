@@ -40,7 +40,7 @@ def diff(
     with boundary("diff", json=False):
         told = on_stderr(os.environ)
         environ = become_owner(project, told)
-        place = places.find(project, environ)
+        place = places.find_project(project, environ)
         found = use_case.sides(place, environ, branch, other, saved=saved, iteration=iteration)
         for name in found.lacking:
             told.warning("work.missing", f"{name} has no saved work")

@@ -12,7 +12,7 @@ from ralph_wrap.interfaces.cli.boundary import answer, boundary, refuse
 from ralph_wrap.interfaces.cli.options import Directory
 
 if TYPE_CHECKING:
-    from ralph_wrap.commands.doctor import Check
+    from ralph_wrap.commands.doctor import DoctorCheck
 
 
 def doctor(
@@ -38,7 +38,7 @@ def doctor(
             raise SystemExit(problem.exit_code)
 
 
-def _shown(check: Check) -> str:
+def _shown(check: DoctorCheck) -> str:
     lines = [f"{check.verdict:4}  {check.check}: {check.found}"]
     if not check.ok:
         lines += [f"      why: {check.why}", f"      fix: {check.fix}"]

@@ -15,7 +15,7 @@ from ralph_wrap.interfaces.cli.options import Directory
 from ralph_wrap.system.log import on_stderr, one_line
 
 if TYPE_CHECKING:
-    from ralph_wrap.commands.drop import Dropped
+    from ralph_wrap.commands.drop import DroppedBranch
 
 _SHOWN = 12  # digits of an object id
 
@@ -46,9 +46,9 @@ def drop(
 
     with boundary("drop", json=json):
         told = on_stderr(os.environ)
-        wanted = use_case.Wanted(tuple(ids or ()), merged, empty, _seconds(older_than), force)
+        wanted = use_case.DropSelection(tuple(ids or ()), merged, empty, _seconds(older_than), force)
         environ = become_owner(project, told)
-        place = places.find(project, environ)
+        place = places.find_project(project, environ)
         for name in use_case.expire(place, environ, of_project(place.root).keep_dropped, time.time()):
             told.event("branch.expired", f"{name}, dropped before, cannot be brought back any more")
         rows, failures = use_case.drop(place, environ, wanted, time.time())
@@ -70,7 +70,7 @@ def drop(
             raise SystemExit(failures[0].exit_code)
 
 
-def _line(row: Dropped) -> str:
+def _line(row: DroppedBranch) -> str:
     if not row.dropped:
         return ""
     saved = f"  with {row.saved}" if row.saved and row.saved != row.branch else ""
@@ -97,7 +97,7 @@ def restore(
 
     with boundary("restore", json=json):
         environ = become_owner(project, on_stderr(os.environ))
-        restored = use_case.restore(places.find(project, environ), environ, name, time.time())
+        restored = use_case.restore(places.find_project(project, environ), environ, name, time.time())
         if json:
             answer("restore", restored._asdict())
             return

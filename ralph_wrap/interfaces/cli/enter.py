@@ -34,7 +34,7 @@ def enter(
     with boundary("worktree", json=True):
         log = on_stderr(os.environ)
         environ = become_owner(project, log)
-        place = places.find(project, environ)
+        place = places.find_project(project, environ)
         settings = load(project, place.root, Path.cwd(), {}, environ, ())
         entered = use_case.enter(
             place,
@@ -64,7 +64,7 @@ def leave(
 
     with boundary("worktree", json=True):
         environ = become_owner(project, on_stderr(os.environ))
-        place = places.find(project, environ)
+        place = places.find_project(project, environ)
         left = use_case.leave(
             place,
             environ,

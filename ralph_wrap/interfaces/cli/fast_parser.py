@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _BY_WORD = {word: row for row in ROWS.values() if TYPED in row.where for word in row.words}
 
 
-class Typed(NamedTuple):
+class CommandLine(NamedTuple):
     """What was typed: ``run`` or ``spawn``, the project directory, the options, the agent's command."""
 
     verb: str
@@ -26,7 +26,7 @@ class Typed(NamedTuple):
     command: tuple[str, ...]
 
 
-def read(arguments: Sequence[str], environ: Mapping[str, str]) -> Typed | None:
+def read(arguments: Sequence[str], environ: Mapping[str, str]) -> CommandLine | None:
     """Read a command line; ``None`` if Typer has to.
 
     Arguments:
@@ -54,4 +54,4 @@ def read(arguments: Sequence[str], environ: Mapping[str, str]) -> Typed | None:
         is_another = row.kind.several and row.name in flags
         flags[row.name] = f"{flags[row.name]}\n{value}" if is_another else value
     project = flags.pop(PROJECT.name, "") or environ.get(*PROJECT.variables) or "."
-    return Typed(arguments[0], Path(project), flags, tuple(words))
+    return CommandLine(arguments[0], Path(project), flags, tuple(words))

@@ -27,4 +27,4 @@ def init(
         seconds = pid1.duration(stop_timeout)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--stop-timeout") from None
-    raise typer.Exit(pid1.run(pid1.Options(seconds, tuple(command or ()))))
+    raise typer.Exit(pid1.run(pid1.InitOptions(seconds, tuple(command or ()))))

@@ -29,5 +29,5 @@ def logs(
     with boundary("logs", json=False):
         log = on_stderr(os.environ)
         environ = become_owner(project, log)
-        place = places.find(project, environ)
+        place = places.find_project(project, environ)
         use_case.logs(place, environ, session, events=events, follow=follow, to=1, raw=raw)

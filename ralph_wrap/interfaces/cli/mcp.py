@@ -29,7 +29,7 @@ def mcp(
     with boundary("mcp", json=False):
         try:
             from ralph_wrap.interfaces.mcp import server  # noqa: PLC0415 -- it may not be installed, and is slow
-            from ralph_wrap.interfaces.mcp.tools import Caller  # noqa: PLC0415 -- not for --help
+            from ralph_wrap.interfaces.mcp.tools import ToolCaller  # noqa: PLC0415 -- not for --help
         except ImportError as error:
             raise RalphError(
                 f"mcp: the extra is not installed, or too old ({error})", "pip install 'ralph-wrap[mcp]'"
@@ -38,4 +38,4 @@ def mcp(
         told = on_stderr(os.environ)
         environ = become_owner(project, told)
         name = session or f"mcp-{os.urandom(4).hex()}"
-        server.serve(Caller(project.absolute(), Path.cwd(), name, environ), told)
+        server.serve(ToolCaller(project.absolute(), Path.cwd(), name, environ), told)

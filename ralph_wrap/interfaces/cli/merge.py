@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ralph_wrap.branches import Branch
-    from ralph_wrap.commands.merge import How, Landed
+    from ralph_wrap.commands.merge import LandingResult, MergeMethod
     from ralph_wrap.system.log import Log
 
 _SHOWN = 12  # digits of an object id
@@ -52,13 +52,13 @@ def merge(
     from ralph_wrap.errors import NotFoundError  # noqa: PLC0415
     from ralph_wrap.interfaces.cli.approval_prompt import require  # noqa: PLC0415
     from ralph_wrap.state import project as places  # noqa: PLC0415
-    from ralph_wrap.system.signals import Signals  # noqa: PLC0415
+    from ralph_wrap.system.signals import SignalHandlers  # noqa: PLC0415
 
     told = on_stderr(os.environ)
-    with boundary("merge", json=json), Signals() as signals:
+    with boundary("merge", json=json), SignalHandlers() as signals:
         how = _how(squash=squash, rebase=rebase, no_ff=no_ff)
         environ = become_owner(project, told)
-        place = places.find(project, environ)
+        place = places.find_project(project, environ)
         settings = of_project(place.root)
         known = branches.read(place, environ)
         wanted = list({one.name: one for one in (_named(known, name) for name in ids)}.values())
@@ -100,17 +100,17 @@ def _named(known: list[Branch], name: str) -> Branch:
     return one
 
 
-def _how(*, squash: bool, rebase: bool, no_ff: bool) -> How:
-    from ralph_wrap.commands.merge import How  # noqa: PLC0415 -- not for --help
+def _how(*, squash: bool, rebase: bool, no_ff: bool) -> MergeMethod:
+    from ralph_wrap.commands.merge import MergeMethod  # noqa: PLC0415 -- not for --help
 
-    asked = {How.SQUASH: squash, How.REBASE: rebase, How.NO_FF: no_ff}
+    asked = {MergeMethod.SQUASH: squash, MergeMethod.REBASE: rebase, MergeMethod.NO_FF: no_ff}
     chosen = [how for how, given in asked.items() if given]
     if len(chosen) > 1:
         raise UsageError("--squash, --rebase and --no-ff exclude each other", "give one of them")
-    return chosen[0] if chosen else How.MERGE
+    return chosen[0] if chosen else MergeMethod.MERGE
 
 
-def _show(landed: Sequence[Landed], told: Log, *, json: bool) -> None:
+def _show(landed: Sequence[LandingResult], told: Log, *, json: bool) -> None:
     from ralph_wrap.commands.merge import problem  # noqa: PLC0415 -- not for --help
 
     data = [one._asdict() for one in landed]
@@ -134,7 +134,7 @@ def _show(landed: Sequence[Landed], told: Log, *, json: bool) -> None:
             raise error
 
 
-def words(one: Landed) -> Iterator[str]:
+def words(one: LandingResult) -> Iterator[str]:
     """Yield what became of a branch, as a row for people and pipes."""
     yield one.branch
     yield one.outcome

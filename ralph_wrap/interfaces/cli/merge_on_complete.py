@@ -15,12 +15,12 @@ from ralph_wrap.system.log import on_stderr
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ralph_wrap.commands.merge import Landed
+    from ralph_wrap.commands.merge import LandingResult
     from ralph_wrap.config import Settings
     from ralph_wrap.state.project import Project
     from ralph_wrap.state.report import SessionReport
     from ralph_wrap.system.log import Log
-    from ralph_wrap.system.signals import Signals
+    from ralph_wrap.system.signals import SignalHandlers
 
 
 def land(
@@ -28,7 +28,7 @@ def land(
     settings: Settings,
     environ: Mapping[str, str],
     report: SessionReport,
-    signals: Signals | None,
+    signals: SignalHandlers | None,
 ) -> None:
     """Land the branch of a session that has ended, or tell why not and what to run; its status stays.
 
@@ -62,9 +62,9 @@ def _land(
     settings: Settings,
     environ: Mapping[str, str],
     name: str,
-    signals: Signals | None,
+    signals: SignalHandlers | None,
     log: Log,
-) -> Landed:
+) -> LandingResult:
     branch = merge.named_branch(place, environ, name)
     target = merge.target_of(place, environ, settings.merge_on_complete, None)
     try:
@@ -85,7 +85,7 @@ def _land(
     return landed
 
 
-def _tell(log: Log, landed: Landed, target: str) -> None:
+def _tell(log: Log, landed: LandingResult, target: str) -> None:
     if landed.outcome == "left":
         _warn(log, landed.branch, target, landed.reason or "", landed)
     elif landed.outcome == "landed":
@@ -98,7 +98,7 @@ def _tell(log: Log, landed: Landed, target: str) -> None:
         )
 
 
-def _warn(log: Log, branch: str, target: str, reason: str, landed: Landed | None = None) -> None:
+def _warn(log: Log, branch: str, target: str, reason: str, landed: LandingResult | None = None) -> None:
     label = branch.removeprefix("ralph/")
     log.warning(
         "branch.not_landed",
@@ -108,6 +108,6 @@ def _warn(log: Log, branch: str, target: str, reason: str, landed: Landed | None
     )
 
 
-def _facts(landed: Landed) -> dict[str, object]:
+def _facts(landed: LandingResult) -> dict[str, object]:
     told = landed._asdict()
     return {name: told[name] for name in ("branch", "target", "way", "before", "after", "conflicts", "check")}

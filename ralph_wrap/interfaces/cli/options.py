@@ -96,8 +96,8 @@ def _agents(incomplete: str) -> list[str]:
 
 def _configured() -> Iterator[str]:
     from ralph_wrap.config import of_project  # noqa: PLC0415
-    from ralph_wrap.state.project import find  # noqa: PLC0415 -- for completion alone
+    from ralph_wrap.state.project import find_project  # noqa: PLC0415 -- for completion alone
 
     with suppress(RalphError, OSError):  # a shell that waits for words has no use for an error
-        root = find(Path(), os.environ).root
+        root = find_project(Path(), os.environ).root
         yield from dict(of_project(root).agents)

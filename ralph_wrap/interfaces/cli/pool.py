@@ -19,15 +19,15 @@ def pool(
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List the warm worktrees that sessions start in; pool = N in .ralph/config.toml keeps N."""
-    from ralph_wrap.commands.pool import Pool  # noqa: PLC0415
+    from ralph_wrap.commands.pool import ProjectPool  # noqa: PLC0415
     from ralph_wrap.config import of_project  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.state.project import find  # noqa: PLC0415
+    from ralph_wrap.state.project import find_project  # noqa: PLC0415
 
     told = on_stderr(os.environ)
     with boundary("pool", json=json):
         environ = become_owner(project, told)
-        place = find(project, environ)
-        found = Pool.of(place, environ, of_project(place.root), told)
+        place = find_project(project, environ)
+        found = ProjectPool.of(place, environ, of_project(place.root), told)
         if fill and not found.fill():
             told.warning(
                 "pool.busy", "somebody else is filling the pool", "ralph-wrap pool shows how far it is"

@@ -19,7 +19,7 @@ from ralph_wrap.system.log import on_stderr
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ralph_wrap.state.inventory import Entry
+    from ralph_wrap.state.inventory import SessionEntry
 
 _CLEAR = "\x1b[H\x1b[2J"  # ECMA-48: CUP, ED
 _EVERY = 2.0  # seconds
@@ -45,13 +45,15 @@ def ps(
     share once on Linux. Both are unknown for a session of another container or user.
     """
     from ralph_wrap.state import inventory  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.state.project import find  # noqa: PLC0415
+    from ralph_wrap.state.project import find_project  # noqa: PLC0415
 
     with boundary("ps", json=json):
         environ = become_owner(project, on_stderr(os.environ), *_LATER)
 
-        def look() -> list[Entry]:
-            return inventory.sessions(find(project, environ), environ, datetime.now(UTC), finished=every)
+        def look() -> list[SessionEntry]:
+            return inventory.sessions(
+                find_project(project, environ), environ, datetime.now(UTC), finished=every
+            )
 
         if watch:
             _watch(look, json=json, ended=every)
@@ -63,23 +65,23 @@ def ps(
                 )
 
 
-def _show(entries: list[Entry], *, json: bool, ended: bool, before: str = "") -> None:
+def _show(entries: list[SessionEntry], *, json: bool, ended: bool, before: str = "") -> None:
     if json:
         answer("ps", [entry._asdict() for entry in entries])
     else:
         typer.echo(before + table(entries, ended=ended, width=tables.of_terminal()))
 
 
-def _watch(look: Callable[[], list[Entry]], *, json: bool, ended: bool) -> None:
+def _watch(look: Callable[[], list[SessionEntry]], *, json: bool, ended: bool) -> None:
     """Show the sessions again and again: a table on a terminal in place, else when something has changed.
 
     Ctrl-C ends it, which Typer makes 130, and so does the end of whoever reads.
     """
-    from ralph_wrap.system.inotify import Watch  # noqa: PLC0415 -- not for one look
+    from ralph_wrap.system.inotify import DirectoryWatch  # noqa: PLC0415 -- not for one look
 
     in_place, shown = sys.stdout.isatty() and not json, None
     spent: dict[str | None, tuple[float, float]] = {}
-    with Watch(events=0) as clock:
+    with DirectoryWatch(events=0) as clock:
         while True:
             entries = look()
             steady = [entry._replace(**_UNSTEADY) for entry in entries]
@@ -94,7 +96,7 @@ def _watch(look: Callable[[], list[Entry]], *, json: bool, ended: bool) -> None:
                 return
 
 
-def _since(before: tuple[float, float] | None, entry: Entry) -> Entry:
+def _since(before: tuple[float, float] | None, entry: SessionEntry) -> SessionEntry:
     """Return a session with the processor time that it has used since the last look, not on average.
 
     Arguments:
@@ -110,7 +112,7 @@ def _since(before: tuple[float, float] | None, entry: Entry) -> Entry:
     return entry._replace(cpu_percent=round(100 * used, 1))
 
 
-def table(entries: list[Entry], *, ended: bool = False, width: int | None = None) -> str:
+def table(entries: list[SessionEntry], *, ended: bool = False, width: int | None = None) -> str:
     """Return the sessions as aligned columns.
 
     Arguments:
@@ -143,7 +145,7 @@ def _size(amount: int) -> str:
     return f"{amount >> 20}M"
 
 
-_CELLS: dict[str, Callable[[Entry], object]] = {
+_CELLS: dict[str, Callable[[SessionEntry], object]] = {
     "ID": lambda entry: entry.id,
     "VERDICT": lambda entry: entry.verdict,
     "AGENT": lambda entry: entry.agent,

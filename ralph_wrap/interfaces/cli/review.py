@@ -19,8 +19,8 @@ from ralph_wrap.system.log import on_stderr, one_line
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from ralph_wrap.commands.pull_request.open import Opened
-    from ralph_wrap.commands.review import Row
+    from ralph_wrap.commands.pull_request.open import OpenedPullRequest
+    from ralph_wrap.commands.review import ReviewRow
 
 _RED, _GREEN, _FAINT, _PLAIN = "\x1b[31m", "\x1b[32m", "\x1b[2m", "\x1b[0m"  # ECMA-48: SGR
 
@@ -60,7 +60,7 @@ def review(
         write = _writer() if html else None
         environ = become_owner(project, told)
         use_case.ordered(use_case.limited([], only), sort)  # a mistake is told before the work
-        place = places.find(project, environ)
+        place = places.find_project(project, environ)
         if pr is not None:
             _show(pull_request.open_pull_request(place, environ, pr, told), json=json)
             return
@@ -80,7 +80,7 @@ def review(
             remark(f"no branches that are {only}" if only and found.rows else "no branches below ralph/")
 
 
-def _show(opened: Opened, *, json: bool) -> None:
+def _show(opened: OpenedPullRequest, *, json: bool) -> None:
     if json:
         answer("review", opened._asdict())
         return
@@ -111,7 +111,7 @@ def _colour(environ: Mapping[str, str]) -> bool:
     return sys.stdout.isatty() and not dumb and not environ.get("NO_COLOR")
 
 
-def table(rows: Sequence[Row], now: datetime, *, width: int | None = None, colour: bool = False) -> str:
+def table(rows: Sequence[ReviewRow], now: datetime, *, width: int | None = None, colour: bool = False) -> str:
     """Return the branches as aligned columns.
 
     Arguments:
@@ -130,7 +130,7 @@ def table(rows: Sequence[Row], now: datetime, *, width: int | None = None, colou
     )
 
 
-def _mark(row: Row) -> str:
+def _mark(row: ReviewRow) -> str:
     if row.conflicts_main or row.check == "failed":
         return _RED
     if row.verdict == "live":
@@ -148,7 +148,7 @@ def _shown(cell: object) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in str(cell))
 
 
-def _age(row: Row, now: datetime) -> str | None:
+def _age(row: ReviewRow, now: datetime) -> str | None:
     time = row.ended or row.committed
     if time is None:
         return None
@@ -159,7 +159,7 @@ def _age(row: Row, now: datetime) -> str | None:
     return f"{seconds}s"
 
 
-def _main(row: Row) -> str | None:
+def _main(row: ReviewRow) -> str | None:
     if row.merged:
         return "no commits" if row.no_commits else "merged"
     if row.conflicts_main is None:
@@ -167,7 +167,7 @@ def _main(row: Row) -> str | None:
     return "conflict" if row.conflicts_main else "clean"
 
 
-_CELLS: dict[str, Callable[[Row, datetime], object]] = {
+_CELLS: dict[str, Callable[[ReviewRow, datetime], object]] = {
     "BRANCH": lambda row, _: row.branch,
     "AGENT": lambda row, _: row.agent if row.recorded or row.agent else "not recorded",
     "STATE": lambda row, _: row.verdict or row.ended_by,
@@ -183,7 +183,7 @@ _CELLS: dict[str, Callable[[Row, datetime], object]] = {
     "OVERLAPS": lambda row, _: row.overlaps,
     "BELONGS TO": lambda row, _: row.belongs_to,
 }
-_SELDOM: dict[str, Callable[[Row], object]] = {
+_SELDOM: dict[str, Callable[[ReviewRow], object]] = {
     "CHECK": lambda row: row.check,
     "BELONGS TO": lambda row: row.belongs_to,
 }

@@ -23,13 +23,13 @@ def rm(
     from ralph_wrap.commands import sweep as sweeping  # noqa: PLC0415
     from ralph_wrap.commands.stop import stop  # noqa: PLC0415
     from ralph_wrap.state import project as places  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.state.stop_request import How  # noqa: PLC0415
+    from ralph_wrap.state.stop_request import StopMode  # noqa: PLC0415
 
     log = on_stderr(os.environ)
     with boundary("rm", json=json):
         environ = become_owner(project, log)
-        place = places.find(project, environ)
-        stopped, problem = stop(place, environ, ids, How.SOON, log)
+        place = places.find_project(project, environ)
+        stopped, problem = stop(place, environ, ids, StopMode.SOON, log)
         orphans = any(one.outcome == "orphan" for one in stopped)
         unfinished = sweeping.kept(sweeping.sweep(place, environ)) if orphans else None
         names = [one.session or one.id for one in stopped if one.outcome != "unknown"]

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ralph_wrap import config
 from ralph_wrap.agents import with_agent
-from ralph_wrap.config import Isolation, Orphans, Settings
+from ralph_wrap.config import Isolation, OnOrphans, Settings
 from ralph_wrap.errors import RalphError, StoppedError
 from ralph_wrap.interfaces.cli.boundary import become_owner, boundary
 from ralph_wrap.state import project
 from ralph_wrap.system.files import write_all
 from ralph_wrap.system.log import on_stderr
 from ralph_wrap.system.process import anonymous_file
-from ralph_wrap.system.signals import Signals
+from ralph_wrap.system.signals import SignalHandlers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ last one if that will be hours later."""
 
 
 def _sweep(
-    place: Project, settings: Settings, environ: Mapping[str, str], signals: Signals | None, told: Log
+    place: Project, settings: Settings, environ: Mapping[str, str], signals: SignalHandlers | None, told: Log
 ) -> None:
     """Finish what dead sessions have left, if there are any: what cannot be finished stops no new one."""
     if not project.has_ownerless(place, environ) and not project.has_trash(place):
@@ -43,10 +43,10 @@ def _sweep(
     swept = sweep(
         place,
         environ,
-        dry_run=settings.orphans is Orphans.REPORT,
+        dry_run=settings.orphans is OnOrphans.REPORT,
         stopped=lambda: signals is not None and signals.stop.count > 0,
     )
-    if settings.orphans is Orphans.REPORT:
+    if settings.orphans is OnOrphans.REPORT:
         resume_deletions(place, environ)
     for entry in swept:
         if entry.action == "would finish":
@@ -82,7 +82,7 @@ def _warn(settings: Settings, flags: Mapping[str, str | None], environ: Mapping[
 
 
 def start(
-    signals: Signals | None,
+    signals: SignalHandlers | None,
     directory: Path,
     flags: Mapping[str, str | None],
     command: tuple[str, ...],
@@ -105,7 +105,7 @@ def start(
 
     with boundary("run", json=False):
         environ = become_owner(directory, log)
-        place = project.find(directory, environ, meanwhile=_load_session)
+        place = project.find_project(directory, environ, meanwhile=_load_session)
         settings = with_agent(config.load(directory, place.root, Path.cwd(), flags, environ, command))
         if settings.runs_commands:
             from ralph_wrap.interfaces.cli.approval_prompt import require  # noqa: PLC0415 -- few projects have any
@@ -202,7 +202,7 @@ def _be_in_background(
             os.dup2(source, descriptor)
         os.close(nothing)
         os.close(stderr)
-        with Signals() as signals:
+        with SignalHandlers() as signals:
             status = start(signals, directory, flags, command, background=True)
     except SystemExit as ended:
         status = ended.code

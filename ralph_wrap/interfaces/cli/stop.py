@@ -14,7 +14,7 @@ from ralph_wrap.interfaces.cli.options import Directory
 from ralph_wrap.system.log import on_stderr
 
 if TYPE_CHECKING:
-    from ralph_wrap.commands.stop import Stopped
+    from ralph_wrap.commands.stop import StoppedSession
 
 
 def stop(
@@ -32,14 +32,14 @@ def stop(
     """Ask sessions to end, wherever they run, and wait until they have."""
     from ralph_wrap.commands import stop as use_case  # noqa: PLC0415
     from ralph_wrap.state import project as places  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.state.stop_request import How  # noqa: PLC0415
+    from ralph_wrap.state.stop_request import StopMode  # noqa: PLC0415
 
     log = on_stderr(os.environ)
     with boundary("stop", json=json):
         _check(ids or [], every=every, both=after_iteration and now)
-        how = How.AFTER_ITERATION if after_iteration else How.NOW if now else How.SOON
+        how = StopMode.AFTER_ITERATION if after_iteration else StopMode.NOW if now else StopMode.SOON
         environ = become_owner(project, log)
-        place = places.find(project, environ)
+        place = places.find_project(project, environ)
         stopped, problem = use_case.stop(place, environ, None if every else ids, how, log)
         _show(stopped, problem, json=json)
 
@@ -51,7 +51,7 @@ def _check(ids: list[str], *, every: bool, both: bool) -> None:
         raise UsageError("--after-iteration and --now exclude each other", "give one of them")
 
 
-def _show(stopped: list[Stopped], problem: RalphError | None, *, json: bool) -> None:
+def _show(stopped: list[StoppedSession], problem: RalphError | None, *, json: bool) -> None:
     data = [one._asdict() for one in stopped]
     if not json:
         for one in stopped:

@@ -25,22 +25,22 @@ def sweep(
     """Finish what dead sessions have left: save, remove, release."""
     from ralph_wrap.commands import sweep as use_case  # noqa: PLC0415 -- not for --help
     from ralph_wrap.commands.merge import undo_killed  # noqa: PLC0415
-    from ralph_wrap.commands.pool import Pool  # noqa: PLC0415
-    from ralph_wrap.config import Orphans, of_project  # noqa: PLC0415
+    from ralph_wrap.commands.pool import ProjectPool  # noqa: PLC0415
+    from ralph_wrap.config import OnOrphans, of_project  # noqa: PLC0415
     from ralph_wrap.interfaces.init.supervisor import AT_START  # noqa: PLC0415
-    from ralph_wrap.state.project import find  # noqa: PLC0415
+    from ralph_wrap.state.project import find_project  # noqa: PLC0415
 
     with boundary("sweep", json=json):
         log = on_stderr(os.environ)
         environ = become_owner(project, log)
-        place = find(project, environ)
+        place = find_project(project, environ)
         at_start = of_project(place.root) if os.environ.get(AT_START) else None
-        dry_run = dry_run or (at_start is not None and at_start.orphans is Orphans.REPORT)
+        dry_run = dry_run or (at_start is not None and at_start.orphans is OnOrphans.REPORT)
         swept = use_case.sweep(place, environ, dry_run=dry_run, adopted=adopt or ())
         if not dry_run:
             undo_killed(place, environ, log)
         if at_start is not None and at_start.pool:
-            Pool.of(place, environ, at_start, log).fill()
+            ProjectPool.of(place, environ, at_start, log).fill()
         data = [entry._asdict() for entry in swept]
         if not json:
             for entry in swept:

@@ -30,13 +30,13 @@ def trust(
     from ralph_wrap.config import trust as approvals  # noqa: PLC0415
     from ralph_wrap.interfaces.cli.approval_prompt import approve, shown  # noqa: PLC0415
     from ralph_wrap.state import project as places  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.system.signals import Signals  # noqa: PLC0415
+    from ralph_wrap.system.signals import SignalHandlers  # noqa: PLC0415
 
-    with boundary("trust", json=json), Signals() as signals:
+    with boundary("trust", json=json), SignalHandlers() as signals:
         if show and revoke:
             raise UsageError("--show and --revoke are two commands", "give one of them")
         environ = become_owner(project, on_stderr(os.environ))
-        place = places.find(project, environ)
+        place = places.find_project(project, environ)
         commands = of_project(place.root).commands
         if revoke:
             approvals.revoke(place.root, environ)

@@ -24,7 +24,7 @@ def web(
     ] = False,
 ) -> None:
     """Review, merge, drop and stop in a browser on this machine; prints the address, until Ctrl-C."""
-    from ralph_wrap.state.project import find  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.state.project import find_project  # noqa: PLC0415 -- not for --help
 
     told = on_stderr(os.environ)
     with boundary("web", json=False):
@@ -36,5 +36,5 @@ def web(
             ) from error
         server.load()
         environ = become_owner(project, told)
-        place = find(project, environ)
+        place = find_project(project, environ)
         server.serve(place, environ, port, read_only=read_only, told=told, announce=typer.echo)

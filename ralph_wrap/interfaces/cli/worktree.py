@@ -78,13 +78,13 @@ def create(
     from ralph_wrap.commands.worktree.create import create as use_case  # noqa: PLC0415
     from ralph_wrap.config import load  # noqa: PLC0415
     from ralph_wrap.state import project as places  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.system.signals import Signals  # noqa: PLC0415
+    from ralph_wrap.system.signals import SignalHandlers  # noqa: PLC0415
 
     log = on_stderr(os.environ)
-    with boundary(_TOOL, json=True), Signals() as signals:
+    with boundary(_TOOL, json=True), SignalHandlers() as signals:
         words = slug(task)  # before: its tables may be where only root can read
         environ = become_owner(project, log)
-        place = places.find(project, environ)
+        place = places.find_project(project, environ)
         settings = load(project, place.root, place.root, {}, environ, ())
         made = use_case(
             place,
@@ -118,13 +118,13 @@ def cleanup(
     """Remove a worktree that ralph-wrap made. Prints JSON."""
     from ralph_wrap.commands.worktree.cleanup import cleanup as use_case  # noqa: PLC0415
     from ralph_wrap.state import project as places  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.system.signals import Signals  # noqa: PLC0415
+    from ralph_wrap.system.signals import SignalHandlers  # noqa: PLC0415
 
     log = on_stderr(os.environ)
-    with boundary(_TOOL, json=True), Signals():  # begun, it is brought to its end
+    with boundary(_TOOL, json=True), SignalHandlers():  # begun, it is brought to its end
         environ = become_owner(project, log)
         cleaned = use_case(
-            places.find(project, environ),
+            places.find_project(project, environ),
             environ,
             _here(path),
             cwd=_here(Path()),
@@ -142,7 +142,7 @@ def status(project: Directory = Path()) -> None:
 
     with boundary(_TOOL, json=True):
         environ = become_owner(project, on_stderr(os.environ))
-        answer(_TOOL, use_case(places.find(project, environ), environ))
+        answer(_TOOL, use_case(places.find_project(project, environ), environ))
 
 
 def list_all(project: Directory = Path()) -> None:
@@ -152,7 +152,7 @@ def list_all(project: Directory = Path()) -> None:
 
     with boundary(_TOOL, json=True):
         environ = become_owner(project, on_stderr(os.environ))
-        answer(_TOOL, [one._asdict() for one in use_case(places.find(project, environ), environ)])
+        answer(_TOOL, [one._asdict() for one in use_case(places.find_project(project, environ), environ)])
 
 
 def _here(path: Path) -> Path:

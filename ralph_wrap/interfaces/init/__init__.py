@@ -38,14 +38,14 @@ STOP_TIMEOUT = "8s"
 _UNITS = {"ms": 0.001, "s": 1, "": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-class Options(NamedTuple):
+class InitOptions(NamedTuple):
     """The options of ``init``: the time-out in seconds, and the command, which may be empty."""
 
     stop_timeout: float
     command: tuple[str, ...]
 
 
-def read(arguments: Sequence[str], environ: Mapping[str, str]) -> Options | None:
+def read(arguments: Sequence[str], environ: Mapping[str, str]) -> InitOptions | None:
     """Read a command line; return ``None`` for a mistake or ``--help``, which Typer handles.
 
     Arguments:
@@ -64,7 +64,7 @@ def read(arguments: Sequence[str], environ: Mapping[str, str]) -> Options | None
             return None
         timeout = value if given else words.pop(0)
     try:
-        return Options(duration(timeout), tuple(words))
+        return InitOptions(duration(timeout), tuple(words))
     except ValueError:
         return None
 
@@ -85,7 +85,7 @@ def duration(value: str) -> float:
     return float(found[1]) * _UNITS[found[2]]
 
 
-def run(options: Options) -> int:
+def run(options: InitOptions) -> int:
     """Run as the init of this container until it ends.
 
     Returns:

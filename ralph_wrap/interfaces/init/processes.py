@@ -41,7 +41,7 @@ _WRAPPER = re.compile(
 _DELETION = re.compile(rb"[^\0]+\0-I\0-S\0[^\0]*/delete_tree\.py\0")
 
 
-class Process(NamedTuple):
+class ProcessInfo(NamedTuple):
     """A process of this pid namespace; pid and start time identify it.
 
     Attributes:
@@ -57,7 +57,7 @@ class Process(NamedTuple):
     parent: int
     started: float
 
-    def is_same(self, other: Process | None) -> bool:
+    def is_same(self, other: ProcessInfo | None) -> bool:
         """Return whether this is the same process; its name and parent may change."""
         return other is not None and (self.pid, self.started) == (other.pid, other.started)
 
@@ -84,7 +84,7 @@ def is_init() -> bool:
     return init is not None and init.name in _MINI_INITS
 
 
-def processes() -> dict[int, Process]:
+def processes() -> dict[int, ProcessInfo]:
     """Return every live process by its pid; an empty dictionary if there is no ``/proc``."""
     try:
         pids = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
@@ -93,7 +93,7 @@ def processes() -> dict[int, Process]:
     return {found.pid: found for found in map(process, pids) if found}
 
 
-def process(pid: int) -> Process | None:
+def process(pid: int) -> ProcessInfo | None:
     """Return a process; ``None`` for a zombie, a process that is gone, and a kernel thread."""
     head, _, tail = _content(f"/proc/{pid}/stat").rpartition(b")")  # a name may hold any byte, even ")"
     state, *fields = tail.split() or (b"X",)
@@ -101,10 +101,10 @@ def process(pid: int) -> Process | None:
         return None
     text = head.partition(b"(")[2].decode(errors="replace")
     name = "".join(character if character.isprintable() else "?" for character in text)
-    return Process(pid, name, int(fields[0]), int(fields[18]) / os.sysconf("SC_CLK_TCK"))
+    return ProcessInfo(pid, name, int(fields[0]), int(fields[18]) / os.sysconf("SC_CLK_TCK"))
 
 
-def ancestry(pid: int, table: Mapping[int, Process]) -> set[int]:
+def ancestry(pid: int, table: Mapping[int, ProcessInfo]) -> set[int]:
     """Return the pids of all ancestors of a process."""
     found: set[int] = set()
     while (here := table.get(pid)) and here.parent not in found:
@@ -139,7 +139,7 @@ def is_deletion(pid: int) -> bool:
     return _DELETION.match(_content(f"/proc/{pid}/cmdline")) is not None
 
 
-def registered(project: str, table: Mapping[int, Process]) -> dict[int, str]:
+def registered(project: str, table: Mapping[int, ProcessInfo]) -> dict[int, str]:
     """Return the session of every process that matches a record of the project.
 
     Arguments:

@@ -10,12 +10,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.interfaces.init import processes
-from ralph_wrap.interfaces.init.wait import Signals, say
+from ralph_wrap.interfaces.init.wait import SignalWaiter, say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ralph_wrap.interfaces.init.processes import Process
+    from ralph_wrap.interfaces.init.processes import ProcessInfo
 
 AT_START = "RALPH_WRAP_AT_START"
 """Variable in the environment of a sweep that PID 1 starts: the configuration decides what the sweep does."""
@@ -31,8 +31,8 @@ _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 _NOT_FOUND, _NOT_RUNNABLE, _KILLED = 127, 126, 128 + signal.SIGKILL  # as a shell and ``docker run`` have them
 
 
-class _Watched(NamedTuple):
-    process: Process
+class _WatchedProcess(NamedTuple):
+    process: ProcessInfo
     label: str
     is_session: bool
     is_deletion: bool
@@ -58,7 +58,7 @@ class Supervisor:
         self.status = 0
         self.over = False
         self._stop_timeout = stop_timeout
-        self._signals = Signals()
+        self._signals = SignalWaiter()
         self._everybody = processes.is_init()
         self._project = os.environ.get("RALPH_WRAP_PROJECT") or "."
         self._sweep = self._command = 0  # pids
@@ -66,7 +66,7 @@ class Supervisor:
         self._ending: float | None = None  # start of the end, on the monotonic clock
         self._hurried = False  # a signal asked for the end, and Docker kills us soon after it
         self._rounds = 0  # how many times all processes got a signal
-        self._watched: dict[int, _Watched] = {}
+        self._watched: dict[int, _WatchedProcess] = {}
         # Without our lock, sweeps would take the container for dead. If we are not its init, it outlives us.
         self._tells_life = not self._everybody
         if not self._everybody:
@@ -214,7 +214,7 @@ class Supervisor:
             self._watched[pid] = watched
         return [one.label for one in self._watched.values() if one.is_session or not one.refused]
 
-    def _concerned(self) -> Mapping[int, tuple[Process, str | None]]:
+    def _concerned(self) -> Mapping[int, tuple[ProcessInfo, str | None]]:
         """Return the processes to end, sessions first, each with its session or ``None``."""
         table = processes.processes()
         registered = processes.registered(self._project, table)
@@ -239,7 +239,7 @@ class Supervisor:
         for watched in [one for one in self._watched.values() if one.told]:
             self._tell(watched, "asked again to end")
 
-    def _tell(self, watched: _Watched, how: str) -> _Watched:
+    def _tell(self, watched: _WatchedProcess, how: str) -> _WatchedProcess:
         """Ask a process to end, by TERM, or by HUP if it ignores TERM, as interactive shells do."""
         pid, deaf = watched.process.pid, processes.ignores_term(watched.process.pid)
         has_it = pid == self._command and not watched.told and not deaf  # we forwarded it
@@ -257,7 +257,7 @@ class Supervisor:
         return watched._replace(told=True)
 
 
-def _watch(process: Process, session: str | None) -> _Watched:
+def _watch(process: ProcessInfo, session: str | None) -> _WatchedProcess:
     is_deletion = processes.is_deletion(process.pid)
     role = f" (session {session})" if session else " (deletes a removed worktree)" if is_deletion else ""
     label = f"{process.pid} {process.name}{role}"
@@ -265,10 +265,10 @@ def _watch(process: Process, session: str | None) -> _Watched:
         pidfd = os.pidfd_open(process.pid)
     except (OSError, AttributeError):  # ENOSYS, EMFILE, gone; not Linux
         pidfd = -1
-    return _Watched(process, label, session is not None, is_deletion, pidfd)
+    return _WatchedProcess(process, label, session is not None, is_deletion, pidfd)
 
 
-def _send(watched: _Watched, number: int) -> None:
+def _send(watched: _WatchedProcess, number: int) -> None:
     """Send a signal to a process, never to another one that has its pid now.
 
     Raises:

@@ -27,7 +27,7 @@ _NOT_TAKEN = frozenset(
 )
 
 
-class Signals:
+class SignalWaiter:
     """All signals that PID 1 handles. A signal that was ignored at our start stays ignored."""
 
     def __init__(self) -> None:

@@ -41,7 +41,7 @@ from ralph_wrap.system.log import one_line, traceback_of
 from ralph_wrap.worktree.loading import load_all
 
 if TYPE_CHECKING:
-    from ralph_wrap.interfaces.mcp.tools import Caller, Tool
+    from ralph_wrap.interfaces.mcp.tools import McpTool, ToolCaller
     from ralph_wrap.system.log import Log
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
@@ -53,7 +53,7 @@ def load() -> None:
     load_all()
 
 
-def serve(caller: Caller, told: Log) -> None:
+def serve(caller: ToolCaller, told: Log) -> None:
     """Serve the tools until standard input ends."""
     told.event(
         "server.started",
@@ -66,7 +66,7 @@ def serve(caller: Caller, told: Log) -> None:
         told.event("client.left", "the client does not read the answers any more")
 
 
-async def _serve(caller: Caller, told: Log) -> None:
+async def _serve(caller: ToolCaller, told: Log) -> None:
     busy = Lock()
     known = {tool.name: tool for tool in TOOLS}
 
@@ -99,7 +99,7 @@ async def _end_at_a_signal(busy: Lock) -> None:
             signal.raise_signal(number)
 
 
-def _described(tool: Tool) -> Described:
+def _described(tool: McpTool) -> Described:
     return Described(
         name=tool.name,
         description=tool.description,
@@ -113,7 +113,7 @@ def _described(tool: Tool) -> Described:
     )
 
 
-def _called(tool: Tool, caller: Caller, given: dict[str, Any], told: Log) -> CallToolResult:
+def _called(tool: McpTool, caller: ToolCaller, given: dict[str, Any], told: Log) -> CallToolResult:
     """Return the answer of a tool, or its error. The error is for the agent, not one of the protocol."""
     try:
         data = answer(tool, caller, given)

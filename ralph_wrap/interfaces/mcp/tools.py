@@ -8,7 +8,14 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
-from ralph_wrap.commands.worktree.enter import Action, Entered, Exited, enter, entered, leave
+from ralph_wrap.commands.worktree.enter import (
+    EnteredWorktree,
+    ExitAction,
+    ExitedWorktree,
+    enter,
+    entered,
+    leave,
+)
 from ralph_wrap.commands.worktree.status import status
 from ralph_wrap.config import load
 from ralph_wrap.errors import RalphError, UsageError
@@ -36,7 +43,7 @@ _IN_WORDS = {
 """Commands in hints, and the tool calls that replace them for an agent, which cannot run these commands."""
 
 
-class Caller(NamedTuple):
+class ToolCaller(NamedTuple):
     """The client of the server.
 
     Attributes:
@@ -53,7 +60,7 @@ class Caller(NamedTuple):
     environ: Mapping[str, str]
 
 
-class Tool(NamedTuple):
+class McpTool(NamedTuple):
     """One tool.
 
     Attributes:
@@ -80,7 +87,7 @@ class Tool(NamedTuple):
         return _object(self.arguments, required)
 
 
-def answer(tool: Tool, caller: Caller, given: Mapping[str, Any]) -> dict[str, Any]:
+def answer(tool: McpTool, caller: ToolCaller, given: Mapping[str, Any]) -> dict[str, Any]:
     """Call a tool and return its answer, in strings that can be written as UTF-8.
 
     Arguments:
@@ -91,7 +98,9 @@ def answer(tool: Tool, caller: Caller, given: Mapping[str, Any]) -> dict[str, An
 
     """
     try:
-        found = tool.call(caller, project.find(caller.directory, caller.environ), **_checked(tool, given))
+        found = tool.call(
+            caller, project.find_project(caller.directory, caller.environ), **_checked(tool, given)
+        )
     except RalphError as error:
         for typed, called in _IN_WORDS.items():
             error.hint = error.hint.replace(typed, called)
@@ -103,7 +112,7 @@ def answer(tool: Tool, caller: Caller, given: Mapping[str, Any]) -> dict[str, An
     }
 
 
-def _checked(tool: Tool, given: Mapping[str, Any]) -> dict[str, Any]:
+def _checked(tool: McpTool, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return all arguments of a tool; a wrong name or type is an error and never means the default."""
     kinds = {name: "|".join(kind.get("enum", [kind["type"]])) for name, kind in tool.arguments.items()}
     hint = f"arguments: {', '.join(f'{name}: {kind}' for name, kind in kinds.items()) or 'none'}"
@@ -125,7 +134,7 @@ def _checked(tool: Tool, given: Mapping[str, Any]) -> dict[str, Any]:
     return {**defaults, **given}
 
 
-def _enter(caller: Caller, place: Project, *, name: str, tmux: bool) -> dict[str, Any]:
+def _enter(caller: ToolCaller, place: Project, *, name: str, tmux: bool) -> dict[str, Any]:
     settings = load(caller.directory, place.root, caller.cwd, {}, caller.environ, ())
     return enter(
         place,
@@ -140,22 +149,22 @@ def _enter(caller: Caller, place: Project, *, name: str, tmux: bool) -> dict[str
     )._asdict()
 
 
-def _exit(caller: Caller, place: Project, *, action: str, discard_changes: bool) -> dict[str, Any]:
+def _exit(caller: ToolCaller, place: Project, *, action: str, discard_changes: bool) -> dict[str, Any]:
     return leave(
         place,
         caller.environ,
-        Action(action),
+        ExitAction(action),
         session=caller.session,
         discard_changes=discard_changes,
     )._asdict()
 
 
-def _status(caller: Caller, place: Project) -> dict[str, Any]:
+def _status(caller: ToolCaller, place: Project) -> dict[str, Any]:
     inside = _inside(caller, place)
-    return status(project.find(inside, caller.environ) if inside else place, caller.environ)
+    return status(project.find_project(inside, caller.environ) if inside else place, caller.environ)
 
 
-def _inside(caller: Caller, place: Project) -> Path | None:
+def _inside(caller: ToolCaller, place: Project) -> Path | None:
     if place.repository is not None:
         with contextlib.suppress(RalphError, OSError):  # another process removes it at this moment
             if there := entered(place, place.repository, caller.session):
@@ -178,7 +187,7 @@ def _all_of(fields: type) -> dict[str, Any]:
 
 
 TOOLS = (
-    Tool(
+    McpTool(
         "enter_worktree",
         "Make a git worktree of this project to work in until exit_worktree: the directory"
         " .ralph/worktrees/NAME on the new branch ralph/NAME, which starts at HEAD. Uncommitted work"
@@ -195,10 +204,10 @@ TOOLS = (
                 "description": "Start a detached tmux session in it; the answer names it.",
             },
         },
-        _all_of(Entered),
+        _all_of(EnteredWorktree),
         _enter,
     ),
-    Tool(
+    McpTool(
         "exit_worktree",
         "Exit the worktree that enter_worktree has made in this session; continue in the directory"
         " originalCwd of the answer. It never touches a worktree that a user or another session made,"
@@ -208,7 +217,7 @@ TOOLS = (
         {
             "action": {
                 "type": "string",
-                "enum": [action.value for action in Action],
+                "enum": [action.value for action in ExitAction],
                 "description": "keep: leave directory and branch as they are, for later. remove: delete"
                 " both, once the work is merged or abandoned.",
             },
@@ -220,10 +229,10 @@ TOOLS = (
                 " and set this only if the user agrees to lose all of it.",
             },
         },
-        _all_of(Exited),
+        _all_of(ExitedWorktree),
         _exit,
     ),
-    Tool(
+    McpTool(
         "worktree_status",
         "Report whether you work in a linked git worktree, with its path, its branch, and the path of the"
         " main checkout. This is the worktree that this session has entered, else the one of the directory"

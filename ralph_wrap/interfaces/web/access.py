@@ -51,7 +51,7 @@ _READING = {"GET", "HEAD"}
 _TOKEN_BYTES = 32
 
 
-class Gate:
+class AccessControl:
     """Passes valid requests on to the pages.
 
     Arguments:
@@ -71,7 +71,7 @@ class Gate:
         self._app: ASGIApp | None = None
         self.path = "/" + hashlib.sha256(b"path " + self._token).hexdigest()[:24]
 
-    def before(self, app: ASGIApp) -> Gate:
+    def before(self, app: ASGIApp) -> AccessControl:
         """Return this gate in front of the pages, which are below :attr:`path`."""
         self._app = app
         return self

@@ -25,15 +25,15 @@ from ralph_wrap.commands import stop as stopping
 from ralph_wrap.config import of_project, trust
 from ralph_wrap.errors import RalphError, UntrustedError, UsageError
 from ralph_wrap.interfaces.web.escaping import quoted
-from ralph_wrap.interfaces.web.flash import Again, Note
-from ralph_wrap.state.stop_request import How
+from ralph_wrap.interfaces.web.flash import FlashMessage, RetryForm
+from ralph_wrap.state.stop_request import StopMode
 from ralph_wrap.system.log import Log, traceback_of
 from ralph_wrap.system.process import anonymous_file
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
-    from ralph_wrap.interfaces.web.pages import Site
+    from ralph_wrap.interfaces.web.pages import PageContext
 
     Form = Mapping[str, Sequence[str]]
 
@@ -43,13 +43,13 @@ _ADDRESS = re.compile(r"(?:(?:branch|session)?\?[\w.~%=&+-]*)?", re.ASCII)
 _busy = threading.Lock()  # one action at a time: a refusal depends on what the action before it did
 
 
-async def stop(site: Site, form: Form, told: Log) -> Note:
+async def stop(site: PageContext, form: Form, told: Log) -> FlashMessage:
     """Ask a session to end, and wait up to 3 s for its end."""
     [name] = form.get("id", [""])[:1]
-    how = next((how for how in How if [how.value] == [*form.get("how", ())]), How.SOON)
+    how = next((how for how in StopMode if [how.value] == [*form.get("how", ())]), StopMode.SOON)
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
-    notes: list[Note] = []
+    notes: list[FlashMessage] = []
 
     def work() -> None:
         notes.append(_noted(lambda log: _stopped(site, name, how, log), told))
@@ -60,32 +60,35 @@ async def stop(site: Site, form: Form, told: Log) -> Note:
     try:
         await asyncio.wait_for(ended.wait(), _PATIENCE)
     except TimeoutError:
-        return Note("done", (f"session {name} has a stop request: {_ASKED[how]}",))
+        return FlashMessage("done", (f"session {name} has a stop request: {_ASKED[how]}",))
     return notes[0]
 
 
 _ASKED = {
-    How.AFTER_ITERATION: "it ends after this iteration",
-    How.SOON: "it asks its agent to end, then saves the work",
-    How.NOW: "it kills its agent, then saves the work",
+    StopMode.AFTER_ITERATION: "it ends after this iteration",
+    StopMode.SOON: "it asks its agent to end, then saves the work",
+    StopMode.NOW: "it kills its agent, then saves the work",
 }
 
 
-def _stopped(site: Site, name: str, how: How, log: Log) -> Note:
+def _stopped(site: PageContext, name: str, how: StopMode, log: Log) -> FlashMessage:
     stopped, problem = stopping.stop(site.place, site.environ, [name], how, log)
     if problem is not None:
         raise problem
-    return Note("done", tuple(f"session {one.session or one.id}: {one.outcome}" for one in stopped))
+    return FlashMessage("done", tuple(f"session {one.session or one.id}: {one.outcome}" for one in stopped))
 
 
-async def merge(site: Site, form: Form, told: Log) -> Note:
+async def merge(site: PageContext, form: Form, told: Log) -> FlashMessage:
     """Land branches on the main branch, or change nothing and show the reason."""
     names = _names(form)
-    way = next((way for way in merging.How if [way.value] == [*form.get("how", ())]), merging.How.MERGE)
+    way = next(
+        (way for way in merging.MergeMethod if [way.value] == [*form.get("how", ())]),
+        merging.MergeMethod.MERGE,
+    )
     return await run_in_threadpool(_alone, lambda log: _landed(site, names, way, log), told)
 
 
-def _landed(site: Site, names: Sequence[str], way: merging.How, log: Log) -> Note:
+def _landed(site: PageContext, names: Sequence[str], way: merging.MergeMethod, log: Log) -> FlashMessage:
     place, environ = site.place, site.environ
     settings = of_project(place.root)
     known = branches.read(place, environ)
@@ -121,17 +124,17 @@ def _landed(site: Site, names: Sequence[str], way: merging.How, log: Log) -> Not
     ]
     left = [f"{one.branch}: {one.reason}" for one in landed if one.outcome == "left"]
     if problem := merging.problem(landed):
-        return Note("failed", (*left, *lines), problem.hint)
-    return Note("done", tuple(lines))
+        return FlashMessage("failed", (*left, *lines), problem.hint)
+    return FlashMessage("done", tuple(lines))
 
 
-async def drop(site: Site, form: Form, told: Log) -> Note:
+async def drop(site: PageContext, form: Form, told: Log) -> FlashMessage:
     """Delete merged branches. An unmerged branch stays, and the answer has a button to delete it."""
-    wanted = dropping.Wanted(tuple(_names(form)), False, False, None, force="force" in form)
+    wanted = dropping.DropSelection(tuple(_names(form)), False, False, None, force="force" in form)
     return await run_in_threadpool(_alone, lambda _: _dropped(site, wanted), told)
 
 
-def _dropped(site: Site, wanted: dropping.Wanted) -> Note:
+def _dropped(site: PageContext, wanted: dropping.DropSelection) -> FlashMessage:
     rows, failures = dropping.drop(site.place, site.environ, wanted, time.time())
     keep = of_project(site.place.root).keep_dropped
     dropping.expire(site.place, site.environ, keep, time.time())
@@ -139,33 +142,33 @@ def _dropped(site: Site, wanted: dropping.Wanted) -> Note:
     lines = [f"{row.branch} dropped{_with(row.saved, row.branch)}" for row in gone]
     if not failures:
         names = [row.branch for row in gone]
-        return Note("done", tuple(lines), "", _again("restore", names, "Restore") if gone else None)
+        return FlashMessage("done", tuple(lines), "", _again("restore", names, "Restore") if gone else None)
     kept = [row.kept for row in rows if row.kept]
     names = [row.branch for row in rows if row.lost and not row.dropped]
     if not names or wanted.force:
-        return Note("failed", (*kept, *lines), failures[0].hint)
+        return FlashMessage("failed", (*kept, *lines), failures[0].hint)
     label = "Drop it anyway" if len(names) == 1 else f"Drop these {len(names)} anyway"
     hint = "a dropped branch can be restored for some time"
-    return Note("failed", (*kept, *lines), hint, _again("drop", names, label, force="1"))
+    return FlashMessage("failed", (*kept, *lines), hint, _again("drop", names, label, force="1"))
 
 
 def _with(saved: str | None, branch: str) -> str:
     return f", with {saved}" if saved and saved != branch else ""
 
 
-async def restore(site: Site, form: Form, told: Log) -> Note:
+async def restore(site: PageContext, form: Form, told: Log) -> FlashMessage:
     """Restore dropped branches."""
     names = _names(form)
     return await run_in_threadpool(_alone, lambda _: _restored(site, names), told)
 
 
-def _restored(site: Site, names: Sequence[str]) -> Note:
+def _restored(site: PageContext, names: Sequence[str]) -> FlashMessage:
     found = [dropping.restore(site.place, site.environ, name, time.time()) for name in names]
     lines = [
         f"{one.branch} restored{_with(one.saved, one.branch)}" if one.branch else f"{one.saved} restored"
         for one in found
     ]
-    return Note("done", tuple(lines))
+    return FlashMessage("done", tuple(lines))
 
 
 def _names(form: Form) -> list[str]:
@@ -181,25 +184,25 @@ def _names(form: Form) -> list[str]:
     return names
 
 
-def _again(action: str, names: Sequence[str], label: str, **more: str) -> Again:
-    return Again(action, (*(("name", quoted(name)) for name in names), *more.items()), label)
+def _again(action: str, names: Sequence[str], label: str, **more: str) -> RetryForm:
+    return RetryForm(action, (*(("name", quoted(name)) for name in names), *more.items()), label)
 
 
-def _alone(work: Callable[[Log], Note], told: Log) -> Note:
+def _alone(work: Callable[[Log], FlashMessage], told: Log) -> FlashMessage:
     with _busy:
         return _noted(work, told)
 
 
-def _noted(work: Callable[[Log], Note], told: Log) -> Note:
+def _noted(work: Callable[[Log], FlashMessage], told: Log) -> FlashMessage:
     """Do some work, and return a note with its messages."""
     with _heard() as (log, lines):
         try:
             note = work(log)
         except RalphError as error:
-            note = Note("failed", (error.message,), error.hint)
+            note = FlashMessage("failed", (error.message,), error.hint)
         except Exception as error:  # noqa: BLE001 -- a bug: the next button may work
             told.error("button.failed", f"ralph-wrap failed: {error!r}", traceback=traceback_of(error))
-            note = Note("failed", (f"ralph-wrap failed: {error!r}",), "please report this")
+            note = FlashMessage("failed", (f"ralph-wrap failed: {error!r}",), "please report this")
         return note._replace(lines=(*note.lines, *lines()))
 
 
@@ -219,7 +222,7 @@ def _heard() -> Iterator[tuple[Log, Callable[[], list[str]]]]:
         os.close(descriptor)
 
 
-async def press(name: str, site: Site, form: Form, told: Log) -> str:
+async def press(name: str, site: PageContext, form: Form, told: Log) -> str:
     """Do the work of a button, and return the address of the page that shows the result.
 
     Arguments:
@@ -230,7 +233,7 @@ async def press(name: str, site: Site, form: Form, told: Log) -> str:
     try:
         note = await BUTTONS[name](site, form, told)
     except UsageError as error:
-        note = Note("failed", (error.message,), error.hint)
+        note = FlashMessage("failed", (error.message,), error.hint)
     [address] = form.get("back", [""])[:1]
     gone = name == "drop" and note.kind == "done" and address.startswith("branch")
     if gone or not _ADDRESS.fullmatch(address):
@@ -238,7 +241,7 @@ async def press(name: str, site: Site, form: Form, told: Log) -> str:
     return f"{address}{'&' if '?' in address else '?'}note={site.notes.put(note)}"
 
 
-BUTTONS: dict[str, Callable[[Site, Form, Log], Awaitable[Note]]] = {
+BUTTONS: dict[str, Callable[[PageContext, Form, Log], Awaitable[FlashMessage]]] = {
     "stop": stop,
     "merge": merge,
     "drop": drop,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp
 
-    from ralph_wrap.interfaces.web.pages import Site
+    from ralph_wrap.interfaces.web.pages import PageContext
     from ralph_wrap.system.log import Log
 
 _STATUS: dict[type[RalphError], int] = {
@@ -32,7 +32,7 @@ _STATUS: dict[type[RalphError], int] = {
 _LONGEST_FORM = 1 << 16  # bytes
 
 
-def application(site: Site, root: str, told: Log) -> ASGIApp:
+def application(site: PageContext, root: str, told: Log) -> ASGIApp:
     """Return the ASGI application with all pages and buttons.
 
     Arguments:
@@ -83,7 +83,9 @@ def application(site: Site, root: str, told: Log) -> ASGIApp:
     return Starlette(routes=[Mount(root, routes=routes)])
 
 
-def _shown(site: Site, root: str, told: Log, name: str, template: str, query: dict[str, str]) -> Response:
+def _shown(
+    site: PageContext, root: str, told: Log, name: str, template: str, query: dict[str, str]
+) -> Response:
     frame = {"site": site, "root": root}
     try:
         return HTMLResponse(render(template, **frame, **pages.PAGES[name](site, query)))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ralph_wrap.commands.review import Row
+    from ralph_wrap.commands.review import ReviewRow
 
 _MOST = 60  # branches in one picture
 _CELL = 18
@@ -15,7 +15,7 @@ _LABEL = 9.0  # width of a letter
 _LONGEST = 16  # letters of a label
 
 
-class Cell(NamedTuple):
+class MatrixCell(NamedTuple):
     """A coloured square: its place, its kind, and its words."""
 
     x: int
@@ -24,7 +24,7 @@ class Cell(NamedTuple):
     title: str
 
 
-class Label(NamedTuple):
+class MatrixLabel(NamedTuple):
     """The name of a branch beside its row and above its column."""
 
     branch: str
@@ -32,18 +32,18 @@ class Label(NamedTuple):
     at: int
 
 
-class Matrix(NamedTuple):
+class ConflictMatrix(NamedTuple):
     """A picture; ``left`` is the width of the labels, ``omitted`` the number of branches left out."""
 
-    labels: list[Label]
-    cells: list[Cell]
+    labels: list[MatrixLabel]
+    cells: list[MatrixCell]
     left: int
     size: int
     cell: int
     omitted: int
 
 
-def matrix(rows: Sequence[Row]) -> Matrix | None:
+def matrix(rows: Sequence[ReviewRow]) -> ConflictMatrix | None:
     """Return the picture of all branches that conflict or overlap; ``None`` if there are none."""
     concerned = [row for row in rows if _weight(row)]
     if not concerned:
@@ -52,31 +52,31 @@ def matrix(rows: Sequence[Row]) -> Matrix | None:
     chosen = sorted(heaviest, key=lambda row: row.branch)
     columns = {_key(row): number for number, row in enumerate(chosen)}
     labels = [
-        Label(row.branch, _label(row), number * _CELL + _CELL // 2) for number, row in enumerate(chosen)
+        MatrixLabel(row.branch, _label(row), number * _CELL + _CELL // 2) for number, row in enumerate(chosen)
     ]
     cells = []
     for number, row in enumerate(chosen):
         if row.conflicts_main:
-            cells.append(Cell(number, number, "main", f"{_key(row)} conflicts with the main branch"))
+            cells.append(MatrixCell(number, number, "main", f"{_key(row)} conflicts with the main branch"))
         conflicts, overlaps = set(row.conflicts or ()), set(row.overlaps or ())
         for other in sorted((conflicts | overlaps) & columns.keys(), key=columns.__getitem__):
             kind, word = (
                 ("conflict", "conflicts with") if other in conflicts else ("overlap", "touches files of")
             )
-            cells.append(Cell(columns[other], number, kind, f"{_key(row)} {word} {other}"))
+            cells.append(MatrixCell(columns[other], number, kind, f"{_key(row)} {word} {other}"))
     left = int(max(len(label.text) for label in labels) * _LABEL) + 8
-    return Matrix(labels, cells, left, len(chosen) * _CELL, _CELL, len(concerned) - len(chosen))
+    return ConflictMatrix(labels, cells, left, len(chosen) * _CELL, _CELL, len(concerned) - len(chosen))
 
 
-def _key(row: Row) -> str:
+def _key(row: ReviewRow) -> str:
     """Return the name by which other rows refer to a row."""
     return row.id or row.branch
 
 
-def _weight(row: Row) -> int:
+def _weight(row: ReviewRow) -> int:
     return 1000 * (len(row.conflicts or ()) + bool(row.conflicts_main)) + len(row.overlaps or ())
 
 
-def _label(row: Row) -> str:
+def _label(row: ReviewRow) -> str:
     name = row.id or row.branch.removeprefix("ralph/")
     return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.git import patch
-from ralph_wrap.interfaces.web.highlight import Painter
-from ralph_wrap.interfaces.web.side_by_side import Part, side_by_side
+from ralph_wrap.interfaces.web.highlight import Highlighter
+from ralph_wrap.interfaces.web.side_by_side import SideBySidePart, side_by_side
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ralph_wrap.git import Git
-    from ralph_wrap.git.patch import Change
+    from ralph_wrap.git.patch import FileChange
 
 _FILES = 300  # files of which a page shows at least the names
 _OPENED = 30  # files that a page shows with their lines at first
@@ -38,10 +38,10 @@ class FileView(NamedTuple):
 
     """
 
-    change: Change
+    change: FileChange
     word: str
     note: str
-    part: Part | None
+    part: SideBySidePart | None
     old: str
     new: str
 
@@ -86,7 +86,7 @@ def diff(git: Git, old: str, new: str, *, lines: int = _LINES, whole: bool = Fal
     opened = _opened(first, notes, lines, len(first) if whole else _OPENED)
     paths = [name for change in opened for name in (change.path, change.before) if name]
     hunks = patch.patches(git, old, new, paths, _CONTEXT)
-    painter = Painter()
+    painter = Highlighter()
     views = []
     for change in first:
         part = None
@@ -119,13 +119,15 @@ def one_file(git: Git, old: str, new: str, paths: Sequence[str], begin: int) -> 
     part = None
     if not note:
         hunks = patch.patches(git, old, new, paths, _CONTEXT)[change.path]
-        part = side_by_side(change.path, hunks, Painter(), begin, _ROWS)
+        part = side_by_side(change.path, hunks, Highlighter(), begin, _ROWS)
     return FileView(change, _WORDS.get(change.status, "changed"), note, part, old, new)
 
 
-def _opened(changes: Sequence[Change], notes: dict[Change, str], lines: int, most: int) -> frozenset[Change]:
+def _opened(
+    changes: Sequence[FileChange], notes: dict[FileChange, str], lines: int, most: int
+) -> frozenset[FileChange]:
     """Return the files that the page shows with lines at first: the first ones, within all limits."""
-    opened: list[Change] = []
+    opened: list[FileChange] = []
     names = _NAMES
     for change in changes:
         names -= len(change.path) + len(change.before or "")
@@ -135,13 +137,13 @@ def _opened(changes: Sequence[Change], notes: dict[Change, str], lines: int, mos
     return frozenset(opened)
 
 
-def _notes(git: Git, changes: Sequence[Change]) -> dict[Change, str]:
+def _notes(git: Git, changes: Sequence[FileChange]) -> dict[FileChange, str]:
     """Return for each file why the page does not show its lines; empty if it does."""
     sizes = patch.sizes(git, {oid for change in changes for oid in change.objects})
     return {change: _note(change, [sizes.get(oid) for oid in change.objects]) for change in changes}
 
 
-def _note(change: Change, sizes: Sequence[int | None]) -> str:
+def _note(change: FileChange, sizes: Sequence[int | None]) -> str:
     known = [size or 0 for size in sizes]
     if change.added is None:
         return f"binary, {_bytes(known[0])} before, {_bytes(known[1])} after"

@@ -10,7 +10,7 @@ from typing import NamedTuple
 _MOST = 50
 
 
-class Again(NamedTuple):
+class RetryForm(NamedTuple):
     """A further button below a result: its action, its form fields, and its label."""
 
     action: str
@@ -18,23 +18,23 @@ class Again(NamedTuple):
     label: str
 
 
-class Note(NamedTuple):
+class FlashMessage(NamedTuple):
     """A result: ``done`` or ``failed``, one or more lines, and what the user can do next."""
 
     kind: str
     lines: tuple[str, ...]
     hint: str = ""
-    again: Again | None = None
+    again: RetryForm | None = None
 
 
-class Notes:
+class FlashMessages:
     """The latest notes, each by a name that is part of an address."""
 
     def __init__(self) -> None:
-        self._notes: OrderedDict[str, Note] = OrderedDict()
+        self._notes: OrderedDict[str, FlashMessage] = OrderedDict()
         self._lock = threading.Lock()
 
-    def put(self, note: Note) -> str:
+    def put(self, note: FlashMessage) -> str:
         """Keep a note, and return its name."""
         name = secrets.token_urlsafe(8)
         with self._lock:
@@ -43,7 +43,7 @@ class Notes:
                 self._notes.popitem(last=False)
         return name
 
-    def get(self, name: str) -> Note | None:
+    def get(self, name: str) -> FlashMessage | None:
         """Return a note, ``None`` if none has this name."""
         with self._lock:
             return self._notes.get(name)

@@ -41,7 +41,7 @@ _CLASSES: dict[_TokenType, str] = {
 }
 
 
-class Painter:
+class Highlighter:
     """Colours the lines of one page for 0.5 s; later lines stay plain."""
 
     def __init__(self) -> None:

@@ -13,19 +13,19 @@ from ralph_wrap.git import compare, patch
 from ralph_wrap.git.oid import is_oid
 from ralph_wrap.interfaces.web import diff_view, tail, timeline
 from ralph_wrap.interfaces.web.conflict_matrix import matrix
-from ralph_wrap.interfaces.web.table import Listing, listing
+from ralph_wrap.interfaces.web.table import BranchList, listing
 from ralph_wrap.state import ids, inventory, project, report
 from ralph_wrap.state.inventory import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ralph_wrap.branches import Branch, Main
+    from ralph_wrap.branches import Branch, MainBranch
     from ralph_wrap.git import Git
     from ralph_wrap.git.patch import LogEntry
-    from ralph_wrap.interfaces.web.flash import Notes
-    from ralph_wrap.interfaces.web.review_cache import Facts
-    from ralph_wrap.state.inventory import Found
+    from ralph_wrap.interfaces.web.flash import FlashMessages
+    from ralph_wrap.interfaces.web.review_cache import ReviewCache
+    from ralph_wrap.state.inventory import FoundSession
     from ralph_wrap.state.project import Project
 
 _PATIENCE = 0.4  # seconds that a page waits for its rows; slower rows come with its next reload
@@ -34,7 +34,7 @@ _TAIL = 12  # lines of output of each live session
 _LONG_TAIL = 200  # lines of output on the page of a session
 
 
-class Site(NamedTuple):
+class PageContext(NamedTuple):
     """The project that the pages show.
 
     Attributes:
@@ -49,8 +49,8 @@ class Site(NamedTuple):
 
     place: Project
     environ: Mapping[str, str]
-    facts: Facts
-    notes: Notes
+    facts: ReviewCache
+    notes: FlashMessages
     read_only: bool
     stopped: Callable[[], bool]
 
@@ -61,18 +61,18 @@ class Site(NamedTuple):
         return self.place.git(self.environ)
 
 
-class Live(NamedTuple):
+class RunningSession(NamedTuple):
     """A session that is not finished, its age in seconds, and the end of its agent's output."""
 
-    found: Found
+    found: FoundSession
     age: int | None
     output: str
 
 
-def overview(site: Site, query: Mapping[str, str]) -> dict[str, Any]:
+def overview(site: PageContext, query: Mapping[str, str]) -> dict[str, Any]:
     """Return the data of the first page."""
     known = site.facts.get(_PATIENCE)
-    shown: Listing | None = None
+    shown: BranchList | None = None
     picture = None
     if known.review is not None:
         shown = listing(known.review.rows, query)
@@ -88,12 +88,12 @@ def overview(site: Site, query: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def live(site: Site, _: Mapping[str, str]) -> dict[str, Any]:
+def live(site: PageContext, _: Mapping[str, str]) -> dict[str, Any]:
     """Return the data of the part of the first page that the script reloads."""
     return {"live": lives(site)}
 
 
-def lives(site: Site) -> list[Live]:
+def lives(site: PageContext) -> list[RunningSession]:
     """Return the sessions that are not finished, the newest first."""
     now = datetime.now(UTC)
     found = []
@@ -102,11 +102,11 @@ def lives(site: Site) -> list[Live]:
         if one.record is not None and one.directory is not None:
             age = max(0, int((now - ids.started(one.record.session)).total_seconds()))
             output = tail.output(one.directory, _TAIL)
-        found.append(Live(one, age, output))
+        found.append(RunningSession(one, age, output))
     return sorted(found, key=lambda live: live.found.name, reverse=True)
 
 
-def branch(site: Site, query: Mapping[str, str]) -> dict[str, Any]:
+def branch(site: PageContext, query: Mapping[str, str]) -> dict[str, Any]:
     """Return the data of the page of a branch: its commits and changes that the main branch lacks.
 
     Raises:
@@ -134,7 +134,7 @@ def branch(site: Site, query: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def saved(site: Site, query: Mapping[str, str]) -> dict[str, Any]:
+def saved(site: PageContext, query: Mapping[str, str]) -> dict[str, Any]:
     """Return the data of the page of saved work, which was uncommitted.
 
     Raises:
@@ -147,7 +147,7 @@ def saved(site: Site, query: Mapping[str, str]) -> dict[str, Any]:
     return {"branch": one, "commit": _commit(site, one.saved), "diff": _against_parent(site, one.saved)}
 
 
-def against(site: Site, query: Mapping[str, str]) -> dict[str, Any]:
+def against(site: PageContext, query: Mapping[str, str]) -> dict[str, Any]:
     """Return the data of the page that compares two branches, or shows one iteration.
 
     Raises:
@@ -165,7 +165,7 @@ def against(site: Site, query: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def commit(site: Site, query: Mapping[str, str]) -> dict[str, Any]:
+def commit(site: PageContext, query: Mapping[str, str]) -> dict[str, Any]:
     """Return the data of the page of a commit.
 
     Raises:
@@ -181,7 +181,7 @@ def commit(site: Site, query: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def file(site: Site, query: Mapping[str, str]) -> dict[str, Any]:
+def file(site: PageContext, query: Mapping[str, str]) -> dict[str, Any]:
     """Return the data of one file of a difference.
 
     Raises:
@@ -201,7 +201,7 @@ def file(site: Site, query: Mapping[str, str]) -> dict[str, Any]:
     return {"view": view}
 
 
-def session(site: Site, query: Mapping[str, str]) -> dict[str, Any]:
+def session(site: PageContext, query: Mapping[str, str]) -> dict[str, Any]:
     """Return the data of the page of a session.
 
     Raises:
@@ -229,7 +229,7 @@ def session(site: Site, query: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-PAGES: dict[str, Callable[[Site, Mapping[str, str]], dict[str, Any]]] = {
+PAGES: dict[str, Callable[[PageContext, Mapping[str, str]], dict[str, Any]]] = {
     "overview": overview,
     "live": live,
     "branch": branch,
@@ -242,12 +242,12 @@ PAGES: dict[str, Callable[[Site, Mapping[str, str]], dict[str, Any]]] = {
 """The pages, by the names of their templates."""
 
 
-def _branch(site: Site, query: Mapping[str, str]) -> tuple[Branch, Main | None]:
+def _branch(site: PageContext, query: Mapping[str, str]) -> tuple[Branch, MainBranch | None]:
     found = branches.named(branches.read(site.place, site.environ), query.get("name", ""))
     return found, main_of(site)
 
 
-def main_of(site: Site) -> Main | None:
+def main_of(site: PageContext) -> MainBranch | None:
     """Return the main branch, ``None`` if there is none."""
     try:
         return branches.main_branch(site.place, site.git, of_project(site.place.root).main or None)
@@ -255,7 +255,7 @@ def main_of(site: Site) -> Main | None:
         return None
 
 
-def _origin(site: Site, one: Branch, main: Main | None) -> tuple[str, str]:
+def _origin(site: PageContext, one: Branch, main: MainBranch | None) -> tuple[str, str]:
     """Return the commit from which a branch started, with words; without one the empty tree, and no words."""
     if one.only_saved:
         return _parent(site, one.tip), ""
@@ -269,17 +269,17 @@ def _origin(site: Site, one: Branch, main: Main | None) -> tuple[str, str]:
     return compare.empty_tree(site.git), ""
 
 
-def _against_parent(site: Site, oid: str) -> diff_view.DiffView:
+def _against_parent(site: PageContext, oid: str) -> diff_view.DiffView:
     return diff_view.diff(site.git, _parent(site, oid), oid)
 
 
-def _parent(site: Site, oid: str) -> str:
+def _parent(site: PageContext, oid: str) -> str:
     """Return the first parent of a commit, or the empty tree."""
     parents = _commit(site, oid).parents
     return parents[0] if parents else compare.empty_tree(site.git)
 
 
-def _commit(site: Site, oid: str) -> LogEntry:
+def _commit(site: PageContext, oid: str) -> LogEntry:
     try:
         [found] = patch.history(site.git, oid, (), 1)
     except (GitError, ValueError):
@@ -287,7 +287,7 @@ def _commit(site: Site, oid: str) -> LogEntry:
     return found
 
 
-def _commits_of(site: Site, name: str | None, base: str | None) -> list[LogEntry]:
+def _commits_of(site: PageContext, name: str | None, base: str | None) -> list[LogEntry]:
     """Return the commits on a session's branch; an agent may have changed the record and the branch."""
     if name is None or base is None or not is_oid(base) or site.place.repository is None:
         return []

@@ -28,14 +28,14 @@ _OLDEST = 60.0  # seconds; the kill of a session changes no file
 _OLDEST_PROBLEM = 2.0
 
 
-class Known(NamedTuple):
+class CachedReview(NamedTuple):
     """The latest review, ``None`` if there is none yet, and whether it is up to date."""
 
     review: Review | None
     fresh: bool
 
 
-class Facts:
+class ReviewCache:
     """The reviewed branches of a project."""
 
     def __init__(self, place: Project, environ: Mapping[str, str], told: Log) -> None:
@@ -54,7 +54,7 @@ class Facts:
         with self._changed:
             self._start()
 
-    def get(self, patience: float) -> Known:
+    def get(self, patience: float) -> CachedReview:
         """Return the latest review.
 
         Arguments:
@@ -73,7 +73,7 @@ class Facts:
                     break
             if self._problem is not None:
                 raise self._problem
-            return Known(self._review, self._is_fresh(state))
+            return CachedReview(self._review, self._is_fresh(state))
 
     def _start(self) -> None:
         if not self._busy:

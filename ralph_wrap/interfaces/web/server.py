@@ -21,11 +21,11 @@ from starlette.concurrency import run_in_threadpool
 
 from ralph_wrap.errors import ConflictError, RalphError
 from ralph_wrap.interfaces.web import templates
-from ralph_wrap.interfaces.web.access import Gate, new_token
+from ralph_wrap.interfaces.web.access import AccessControl, new_token
 from ralph_wrap.interfaces.web.app import application
-from ralph_wrap.interfaces.web.flash import Notes
-from ralph_wrap.interfaces.web.pages import Site
-from ralph_wrap.interfaces.web.review_cache import Facts
+from ralph_wrap.interfaces.web.flash import FlashMessages
+from ralph_wrap.interfaces.web.pages import PageContext
+from ralph_wrap.interfaces.web.review_cache import ReviewCache
 from ralph_wrap.state import project
 from ralph_wrap.worktree.loading import load_all
 
@@ -70,10 +70,17 @@ def serve(
         RalphError: the server cannot listen on the port, or there is no repository.
 
     """
-    gate = Gate(new_token(), read_only=read_only)
+    gate = AccessControl(new_token(), read_only=read_only)
     project.repository_of(place)
-    ending = _Ending()
-    site = Site(place, environ, Facts(place, environ, told), Notes(), read_only, lambda: ending.count > 0)
+    ending = _Shutdown()
+    site = PageContext(
+        place,
+        environ,
+        ReviewCache(place, environ, told),
+        FlashMessages(),
+        read_only,
+        lambda: ending.count > 0,
+    )
     with _listening(port) as listening:
         config = uvicorn.Config(
             gate.before(application(site, gate.path, told)),
@@ -98,7 +105,7 @@ def serve(
         signal.raise_signal(ending.first)
 
 
-class _Ending:
+class _Shutdown:
     """The signals so far, in plain values: with a lock, a handler could block the handler of the next signal.
 
     Attributes:
@@ -121,7 +128,7 @@ class _Server(uvicorn.Server):
 
     """
 
-    def __init__(self, config: uvicorn.Config, ending: _Ending) -> None:
+    def __init__(self, config: uvicorn.Config, ending: _Shutdown) -> None:
         super().__init__(config)
         self._ending = ending
 

@@ -9,10 +9,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ralph_wrap.git.patch import Hunk
-    from ralph_wrap.interfaces.web.highlight import Painter
+    from ralph_wrap.interfaces.web.highlight import Highlighter
 
 
-class Side(NamedTuple):
+class SideBySideCell(NamedTuple):
     """One cell of a row.
 
     Attributes:
@@ -29,25 +29,27 @@ class Side(NamedTuple):
     cut: bool = False
 
 
-class Line(NamedTuple):
+class SideBySideRow(NamedTuple):
     """One row: the old and the new line, or the heading of a hunk."""
 
-    old: Side
-    new: Side
+    old: SideBySideCell
+    new: SideBySideCell
     heading: str = ""
 
 
-class Part(NamedTuple):
+class SideBySidePart(NamedTuple):
     """Some rows of a file, and the number of the next row; ``None`` if there is none."""
 
-    rows: list[Line]
+    rows: list[SideBySideRow]
     more: int | None
 
 
-_NOTHING = Side(None, "none", "")
+_NOTHING = SideBySideCell(None, "none", "")
 
 
-def side_by_side(path: str, hunks: Sequence[Hunk], painter: Painter, begin: int, limit: int) -> Part:
+def side_by_side(
+    path: str, hunks: Sequence[Hunk], painter: Highlighter, begin: int, limit: int
+) -> SideBySidePart:
     """Return some rows of a file.
 
     Arguments:
@@ -57,46 +59,46 @@ def side_by_side(path: str, hunks: Sequence[Hunk], painter: Painter, begin: int,
     """
     found = list(islice(_rows(hunks), begin, begin + limit + 1))
     more = begin + limit if len(found) > limit else None
-    return Part(list(_painted(path, found[:limit], painter)), more)
+    return SideBySidePart(list(_painted(path, found[:limit], painter)), more)
 
 
-def _rows(hunks: Sequence[Hunk]) -> Iterator[Line]:
+def _rows(hunks: Sequence[Hunk]) -> Iterator[SideBySideRow]:
     for hunk in hunks:
-        yield Line(_NOTHING, _NOTHING, f"@@ -{hunk.old} +{hunk.new} @@ {hunk.section}".rstrip())
+        yield SideBySideRow(_NOTHING, _NOTHING, f"@@ -{hunk.old} +{hunk.new} @@ {hunk.section}".rstrip())
         yield from _paired(hunk)
 
 
-def _paired(hunk: Hunk) -> Iterator[Line]:
+def _paired(hunk: Hunk) -> Iterator[SideBySideRow]:
     """Yield a hunk's rows, with deleted lines beside the added lines that replace them."""
     old, new = hunk.old, hunk.new
-    deleted: list[Side] = []
-    added: list[Side] = []
+    deleted: list[SideBySideCell] = []
+    added: list[SideBySideCell] = []
     for line in hunk.lines:
         kind, text = line[:1], line[1:]
         if kind == "-":
-            deleted.append(Side(old, "del", text))
+            deleted.append(SideBySideCell(old, "del", text))
             old += 1
         elif kind == "+":
-            added.append(Side(new, "add", text))
+            added.append(SideBySideCell(new, "add", text))
             new += 1
         elif kind == "\\":
             if side := added or deleted:
                 side[-1] = side[-1]._replace(cut=True)
         else:
             yield from _pairs(deleted, added)
-            yield Line(Side(old, "same", text), Side(new, "same", text))
+            yield SideBySideRow(SideBySideCell(old, "same", text), SideBySideCell(new, "same", text))
             old, new = old + 1, new + 1
     yield from _pairs(deleted, added)
 
 
-def _pairs(deleted: list[Side], added: list[Side]) -> Iterator[Line]:
+def _pairs(deleted: list[SideBySideCell], added: list[SideBySideCell]) -> Iterator[SideBySideRow]:
     for old, new in zip_longest(deleted, added, fillvalue=_NOTHING):
-        yield Line(old, new)
+        yield SideBySideRow(old, new)
     deleted.clear()
     added.clear()
 
 
-def _painted(path: str, rows: Sequence[Line], painter: Painter) -> Iterator[Line]:
+def _painted(path: str, rows: Sequence[SideBySideRow], painter: Highlighter) -> Iterator[SideBySideRow]:
     """Yield rows with colours; the lexer gets the consecutive lines of one side as one text."""
     begin = 0
     ends = [number for number, row in enumerate(rows) if row.heading] + [len(rows)]
@@ -106,7 +108,7 @@ def _painted(path: str, rows: Sequence[Line], painter: Painter) -> Iterator[Line
         news = iter(painter.paint(path, [row.new.text for row in block if row.new.number is not None]))
         for row in block:
             old, new = row.old, row.new
-            yield Line(
+            yield SideBySideRow(
                 old if old.number is None else old._replace(text=next(olds)),
                 new if new.number is None else new._replace(text=next(news)),
             )

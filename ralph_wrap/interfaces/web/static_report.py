@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ralph_wrap.branches import Branch
-    from ralph_wrap.commands.review import Review, Row
+    from ralph_wrap.commands.review import Review, ReviewRow
     from ralph_wrap.git import Git
     from ralph_wrap.git.patch import LogEntry
     from ralph_wrap.state.project import Project
@@ -34,20 +34,22 @@ _BRANCHES = 200  # branches that are compared line by line
 _COMMITS = 50
 
 
-class Section(NamedTuple):
+class ReportSection(NamedTuple):
     """One branch: its row, the commits that the main branch lacks, its differences and its saved work.
 
     A branch without differences is merged, or the page is full (*omitted*).
     """
 
-    row: Row
+    row: ReviewRow
     commits: list[LogEntry]
     diff: diff_view.DiffView | None
     saved: diff_view.DiffView | None
     omitted: bool
 
 
-def page(place: Project, environ: Mapping[str, str], found: Review, rows: Sequence[Row], told: Log) -> bytes:
+def page(
+    place: Project, environ: Mapping[str, str], found: Review, rows: Sequence[ReviewRow], told: Log
+) -> bytes:
     """Return the content of the file.
 
     Arguments:
@@ -59,14 +61,14 @@ def page(place: Project, environ: Mapping[str, str], found: Review, rows: Sequen
     """
     where = place.git(environ)
     there = {one.name: one for one in branches.read(place, environ)}
-    sections: list[Section] = []
+    sections: list[ReportSection] = []
     left = _ALL_LINES
     for number, row in enumerate(rows, 1):
         told.progress(f"branch {number} of {len(rows)}")
         one = there.get(row.branch)
         full = left <= 0 or number > _BRANCHES
         if one is None or full or (row.merged and not one.saved):
-            sections.append(Section(row, [], None, None, bool(one and full and not row.merged)))
+            sections.append(ReportSection(row, [], None, None, bool(one and full and not row.merged)))
             continue
         section = _section(where, one, row, found, min(_LINES, left))
         sections.append(section)
@@ -88,7 +90,7 @@ def page(place: Project, environ: Mapping[str, str], found: Review, rows: Sequen
     ).encode()
 
 
-def _section(where: Git, one: Branch, row: Row, found: Review, lines: int) -> Section:
+def _section(where: Git, one: Branch, row: ReviewRow, found: Review, lines: int) -> ReportSection:
     """Return the section of a branch; an error in one branch must not hide the others."""
     try:
         commits: list[LogEntry] = []
@@ -104,12 +106,17 @@ def _section(where: Git, one: Branch, row: Row, found: Review, lines: int) -> Se
             old = last.parents[0] if last.parents else compare.empty_tree(where)
             saved = diff_view.diff(where, old, one.saved, lines=lines, whole=True)
     except (GitError, ValueError):
-        return Section(row, [], None, None, omitted=True)
-    return Section(row, commits, diff, saved, omitted=False)
+        return ReportSection(row, [], None, None, omitted=True)
+    return ReportSection(row, commits, diff, saved, omitted=False)
 
 
 def write(
-    place: Project, environ: Mapping[str, str], found: Review, rows: Sequence[Row], told: Log, path: Path
+    place: Project,
+    environ: Mapping[str, str],
+    found: Review,
+    rows: Sequence[ReviewRow],
+    told: Log,
+    path: Path,
 ) -> None:
     """Write the file, or leave an existing file as it is.
 

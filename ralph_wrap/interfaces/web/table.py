@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from ralph_wrap.commands.review import Row
+    from ralph_wrap.commands.review import ReviewRow
 
 _ROWS = 200  # rows of a page: browsers are noticeably slower with more
 
-SORTS: dict[str, Callable[[Row], Any]] = {
+SORTS: dict[str, Callable[[ReviewRow], Any]] = {
     "branch": lambda row: row.branch,
     "agent": lambda row: row.agent or "",
     "ended": lambda row: row.ended or row.committed or "",
@@ -23,7 +23,7 @@ SORTS: dict[str, Callable[[Row], Any]] = {
 }
 """The sort keys of the table, by name; ``-`` before a name reverses the order."""
 
-FILTERS: dict[str, Callable[[Row], bool]] = {
+FILTERS: dict[str, Callable[[ReviewRow], bool]] = {
     "all": lambda _: True,
     "live": lambda row: row.verdict == "live",
     "unmerged": lambda row: not row.merged or row.saved_open,
@@ -33,7 +33,7 @@ FILTERS: dict[str, Callable[[Row], bool]] = {
 """The filters of the table, by name."""
 
 
-class Listing(NamedTuple):
+class BranchList(NamedTuple):
     """The content of a table.
 
     Attributes:
@@ -48,7 +48,7 @@ class Listing(NamedTuple):
 
     """
 
-    rows: list[Row]
+    rows: list[ReviewRow]
     found: int
     total: int
     page: int
@@ -58,7 +58,7 @@ class Listing(NamedTuple):
     words: str
 
 
-def listing(rows: Sequence[Row], query: Mapping[str, str]) -> Listing:
+def listing(rows: Sequence[ReviewRow], query: Mapping[str, str]) -> BranchList:
     """Return the rows for the parameters of an address; an invalid parameter counts as missing."""
     sort, only, words = query.get("sort", ""), query.get("only", ""), query.get("find", "").strip()
     if sort.removeprefix("-") not in SORTS:
@@ -74,4 +74,4 @@ def listing(rows: Sequence[Row], query: Mapping[str, str]) -> Listing:
     wanted = query.get("page", "0")
     page = min(int(wanted), pages - 1) if wanted.isdecimal() and wanted.isascii() and len(wanted) < 6 else 0  # noqa: PLR2004
     shown = fitting[page * _ROWS : (page + 1) * _ROWS]
-    return Listing(shown, len(fitting), len(rows), page, pages, sort, only, words)
+    return BranchList(shown, len(fitting), len(rows), page, pages, sort, only, words)

@@ -7,8 +7,8 @@ import os
 import stat
 from typing import TYPE_CHECKING, Any
 
-from ralph_wrap.agents.output import FORMATS, Reader
-from ralph_wrap.agents.output.transcript import Readable
+from ralph_wrap.agents.output import FORMATS, OutputReader
+from ralph_wrap.agents.output.transcript import TranscriptFormatter
 from ralph_wrap.interfaces.web.escaping import plain
 from ralph_wrap.system import files
 
@@ -33,7 +33,7 @@ def output(directory: Path, most: int) -> str:
     content = _end(directory / "output.log", _OUTPUT)
     form = _format(directory / "events.jsonl")
     if form in FORMATS:
-        reader, readable = Reader(form), Readable()
+        reader, readable = OutputReader(form), TranscriptFormatter()
         events = [*reader.feed(content), *reader.finish()]
         content = b"".join(readable.show(event) for event in events) + readable.finish()
     lines = plain(content).rstrip("\n").split("\n")[-most:]

@@ -15,7 +15,7 @@ _LONGEST = 400  # characters of an event's message
 _NARROWEST = 0.4  # minimum width of an iteration, in percent of the bar
 
 
-class Iteration(NamedTuple):
+class TimelineIteration(NamedTuple):
     """One iteration; unknown values are ``None``.
 
     Attributes:
@@ -38,7 +38,7 @@ class Iteration(NamedTuple):
     width: float
 
 
-class Happened(NamedTuple):
+class TimelineEvent(NamedTuple):
     """One line of the timeline: time, level, event and message; a commit also has its id."""
 
     at: datetime
@@ -48,14 +48,14 @@ class Happened(NamedTuple):
     commit: str | None = None
 
 
-class Story(NamedTuple):
+class Timeline(NamedTuple):
     """The timeline of a session as a page shows it."""
 
-    iterations: list[Iteration]
-    events: list[Happened]
+    iterations: list[TimelineIteration]
+    events: list[TimelineEvent]
 
 
-def story(events: Sequence[dict[str, Any]], commits: Sequence[LogEntry], now: datetime) -> Story:
+def story(events: Sequence[dict[str, Any]], commits: Sequence[LogEntry], now: datetime) -> Timeline:
     """Return the timeline, oldest first.
 
     Arguments:
@@ -65,16 +65,16 @@ def story(events: Sequence[dict[str, Any]], commits: Sequence[LogEntry], now: da
 
     """
     told = [(at, event) for event in events if (at := _moment(event.get("at")))]
-    happened = [Happened(at, *_words(event)) for at, event in told]
+    happened = [TimelineEvent(at, *_words(event)) for at, event in told]
     for commit in reversed(commits):  # in one second, the older commit comes first
         at = datetime.fromtimestamp(min(max(commit.time, 0), int(now.timestamp())), UTC)
-        happened.append(Happened(at, "commit", "commit", commit.subject, commit.id))
-    return Story(_iterations(told, commits, now), sorted(happened, key=lambda one: one.at))
+        happened.append(TimelineEvent(at, "commit", "commit", commit.subject, commit.id))
+    return Timeline(_iterations(told, commits, now), sorted(happened, key=lambda one: one.at))
 
 
 def _iterations(
     told: Sequence[tuple[datetime, dict[str, Any]]], commits: Sequence[LogEntry], now: datetime
-) -> list[Iteration]:
+) -> list[TimelineIteration]:
     if not told:
         return []
     begins: dict[int, datetime] = {}
@@ -101,7 +101,7 @@ def _iterations(
         status = event.get("status")
         made = sum(int(began.timestamp()) <= commit.time <= ended.timestamp() for commit in commits)
         found.append(
-            Iteration(
+            TimelineIteration(
                 number=number,
                 began=began,
                 took=took,

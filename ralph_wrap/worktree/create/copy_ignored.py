@@ -46,7 +46,7 @@ _NAMED = 3  # files that a message lists; it counts the others
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}  # the copy of any other file would fail, too
 
 
-class Copied(NamedTuple):
+class CopyResult(NamedTuple):
     """The result of copying.
 
     Attributes:
@@ -67,7 +67,7 @@ def copy_ignored(
     *,
     stopped: Callable[[], bool] = lambda: False,
     progress: Callable[[str], None] = lambda _: None,
-) -> Copied | None:
+) -> CopyResult | None:
     """Copy the ignored files that match patterns, or those in ``.worktreeinclude``, into a worktree.
 
     An error with one file never prevents the copies of the others.
@@ -102,7 +102,7 @@ def copy_ignored(
     found = _ignored(where, found)
     free = [path for path in found if _is_free(tree.path, path)]
     wanted = _ignored(tree.git(where), free)
-    copying = _Copying(checkout, tree.path, stopped)
+    copying = _CopyRun(checkout, tree.path, stopped)
     for number, path in enumerate(wanted):
         if copying.over or stopped():
             break
@@ -112,7 +112,7 @@ def copy_ignored(
     if len(wanted) >= _SHOWN:
         progress("")
     unignored = sorted({*free} - {*wanted})
-    return Copied(
+    return CopyResult(
         copying.count,
         (
             *_line(
@@ -205,7 +205,7 @@ def _is_free(top: Path, path: str) -> bool:
     return not os.path.lexists(place / name)
 
 
-class _Copying:
+class _CopyRun:
     """Copies files of a checkout into a worktree.
 
     Attributes:

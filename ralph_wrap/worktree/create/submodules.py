@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from ralph_wrap.git import Git
     from ralph_wrap.system.log import Log
-    from ralph_wrap.system.process import Running
+    from ralph_wrap.system.process import RunningCommand
     from ralph_wrap.worktree.model import LinkedWorktree
 
 CLONED = "ralph-wrap-cloned"
@@ -64,7 +64,7 @@ def init_submodules(
         limit: seconds for all submodules.
 
     """
-    populating = _Populating(where, told, stopped, time.monotonic() + limit)
+    populating = _SubmoduleCheckout(where, told, stopped, time.monotonic() + limit)
     try:
         populating.enter(tree.path, tree.registration, tree.common_dir, "")
     except _StoppedError as error:
@@ -82,7 +82,7 @@ def _hint(top: Path) -> str:
     return f"git -C {top} submodule update --init --recursive"
 
 
-class _Populating:
+class _SubmoduleCheckout:
     """Initialises the submodules of one worktree.
 
     Attributes:
@@ -174,7 +174,7 @@ class _Populating:
             raise
         return None
 
-    def _wait(self, running: Running, path: str) -> None:
+    def _wait(self, running: RunningCommand, path: str) -> None:
         begun = time.monotonic()
         while not running.ended(_LATENCY):
             now = time.monotonic()

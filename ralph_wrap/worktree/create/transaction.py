@@ -30,7 +30,7 @@ from ralph_wrap import git
 from ralph_wrap.errors import BranchBusyError, GitError, IsolationError, StoppedError
 from ralph_wrap.git import pointer
 from ralph_wrap.system import files
-from ralph_wrap.worktree.layout import EVERYTHING, SPARSE, Layout, is_sparse, link, prepare
+from ralph_wrap.worktree.layout import EVERYTHING, SPARSE, WorktreeLayout, is_sparse, link, prepare
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.ownership import MARK
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ralph_wrap.git import Git, Repository
-    from ralph_wrap.worktree.ownership import Owner
-    from ralph_wrap.worktree.warm import Warm
+    from ralph_wrap.worktree.ownership import WorktreeOwner
+    from ralph_wrap.worktree.warm import WarmWorktree
 
 # More workers than cores: they wait for the disk most of the time. Below the threshold the start of the
 # workers costs more than they bring (both measured by benchmarks/start.py).
@@ -62,13 +62,13 @@ def create(
     branch: str,
     base: str,
     continued: bool,
-    owner: Owner,
+    owner: WorktreeOwner,
     stopped: Callable[[], bool],
     progress: Callable[[str], None],
     meanwhile: Callable[[], object],
     registered: Callable[[LinkedWorktree], object] = lambda _: None,
-    layout: Layout = EVERYTHING,
-    warm: Warm | None = None,
+    layout: WorktreeLayout = EVERYTHING,
+    warm: WarmWorktree | None = None,
     abandon: Callable[[LinkedWorktree], object] = lambda _: None,
 ) -> LinkedWorktree:
     """Make a worktree with every file checked out.

@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
     from ralph_wrap.git import Git
     from ralph_wrap.state.landings import Landing
-    from ralph_wrap.worktree.leaks.observation import Entry, Outside
+    from ralph_wrap.worktree.leaks.observation import FileState, Observation
 
 _SHORT = 7  # digits of an object id
 _SESSIONS_BRANCH = "branch.ralph/"  # git keeps the case of the part between the dots
 
 
 def compare(
-    before: Outside,
-    after: Outside,
+    before: Observation,
+    after: Observation,
     keys: Callable[[bytes, bytes], list[str]],
     landed: Collection[Landing] = (),
 ) -> list[str]:
@@ -42,7 +42,7 @@ def compare(
     ]
 
 
-def _changed_entries(before: Outside, after: Outside) -> Iterator[str]:
+def _changed_entries(before: Observation, after: Observation) -> Iterator[str]:
     moved = before.commit != after.commit
     for path in sorted(before.entries.keys() | after.entries.keys()):
         one, other = before.entries.get(path), after.entries.get(path)
@@ -55,7 +55,7 @@ def _changed_entries(before: Outside, after: Outside) -> Iterator[str]:
         yield f"{path} ({_in_words(one, other)})"
 
 
-def _in_words(before: Entry | None, after: Entry | None) -> str:
+def _in_words(before: FileState | None, after: FileState | None) -> str:
     if after is None:
         return "gone" if before and before.state == "?" else "restored"
     index = after.state[0]
@@ -68,7 +68,7 @@ def _in_words(before: Entry | None, after: Entry | None) -> str:
     return {"?": "new", "A": "new, staged", "D": "staged"}.get(index, "modified")
 
 
-def _changed_refs(before: Outside, after: Outside, landed: Collection[Landing]) -> Iterator[str]:
+def _changed_refs(before: Observation, after: Observation, landed: Collection[Landing]) -> Iterator[str]:
     if before.head != after.head and not (_is_commit(before) and _is_commit(after)):
         yield f"HEAD moved from {_short(before.head)} to {_short(after.head)}"
     elif before.head != after.head:
@@ -96,7 +96,7 @@ def _has_landed(name: str, one: str, other: str, landed: Collection[Landing]) ->
     return False
 
 
-def _is_commit(outside: Outside) -> bool:
+def _is_commit(outside: Observation) -> bool:
     return not outside.head.startswith("refs/")
 
 

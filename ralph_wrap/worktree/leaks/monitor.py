@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from ralph_wrap.git import Git
     from ralph_wrap.system.log import Log
-    from ralph_wrap.worktree.leaks.observation import Looking, Outside, Place
+    from ralph_wrap.worktree.leaks.observation import Observation, ObservedCheckout, RunningObservation
 
 _NAMED = 10  # changes of one observation in a message, which counts the others
 _KEPT = 100  # lines of a whole session, which may run for weeks
@@ -35,7 +35,7 @@ _PATIENCE = 600.0  # seconds until git counts as stuck
 _IN_A_HURRY = 0.5  # seconds after a signal: SIGKILL may follow soon after TERM
 
 
-class Lookout:
+class LeakMonitor:
     """Logs changes outside a workspace. The session enters it while it makes the workspace.
 
     Arguments:
@@ -62,9 +62,9 @@ class Lookout:
         self._root = root
         self._told = told
         self._stopped = stopped
-        self._place: Place | None = None
-        self._looking: Looking | None = None
-        self._seen: Outside | None = None
+        self._place: ObservedCheckout | None = None
+        self._looking: RunningObservation | None = None
+        self._seen: Observation | None = None
         self._trouble = ""
         self._lines: list[str] = []
         self._left_out = 0
@@ -116,19 +116,19 @@ class Lookout:
             self._tell(when, changes)
         return bool(changes)
 
-    def _start(self) -> Looking | None:
+    def _start(self) -> RunningObservation | None:
         # Imported while git checks out files: see the module's docstring.
-        from ralph_wrap.worktree.leaks.observation import Looking, Place  # noqa: PLC0415
+        from ralph_wrap.worktree.leaks.observation import ObservedCheckout, RunningObservation  # noqa: PLC0415
 
         try:
             if self._place is None:
-                self._place = Place.at(self._where, *self._around)
-            return Looking(self._place)
+                self._place = ObservedCheckout.at(self._where, *self._around)
+            return RunningObservation(self._place)
         except OSError as error:
             self._give_up(str(error))
         return None
 
-    def _finish(self) -> Outside | None:
+    def _finish(self) -> Observation | None:
         if self._looking is None:
             return None
         with self._looking as looking:

@@ -58,7 +58,7 @@ _STASH = "refs/stash"
 _FREE = ("refs/heads/ralph/", "refs/ralph/", "refs/remotes/", "refs/prefetch/")
 
 
-class Place(NamedTuple):
+class ObservedCheckout(NamedTuple):
     """The observed checkout and repository.
 
     Attributes:
@@ -73,7 +73,7 @@ class Place(NamedTuple):
     branch: str
 
     @classmethod
-    def at(cls, where: Git, root: Path, common_dir: Path, workspace: Path, branch: str) -> Place:
+    def at(cls, where: Git, root: Path, common_dir: Path, workspace: Path, branch: str) -> ObservedCheckout:
         """Return the place around a session's worktree.
 
         Arguments:
@@ -91,7 +91,7 @@ class Place(NamedTuple):
         return cls(fixed, workspace, f"{BRANCHES}{branch}")
 
 
-class Entry(NamedTuple):
+class FileState(NamedTuple):
     """A file that differs between HEAD, index and disk.
 
     Attributes:
@@ -104,7 +104,7 @@ class Entry(NamedTuple):
     disk: tuple[int, ...]
 
 
-class Outside(NamedTuple):
+class Observation(NamedTuple):
     """The result of one observation.
 
     Attributes:
@@ -119,7 +119,7 @@ class Outside(NamedTuple):
 
     """
 
-    entries: Mapping[str, Entry]
+    entries: Mapping[str, FileState]
     ignore: tuple[bytes, ...]
     head: str
     commit: str
@@ -129,7 +129,7 @@ class Outside(NamedTuple):
     held: frozenset[str]
 
 
-class Looking:
+class RunningObservation:
     """An observation in progress; git works in the background until the end of the context.
 
     Raises:
@@ -137,7 +137,7 @@ class Looking:
 
     """
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ObservedCheckout) -> None:
         self._place = place
         self._ours = _our_worktrees(place)
         with contextlib.ExitStack() as stack:
@@ -157,7 +157,7 @@ class Looking:
         """Wait *timeout* seconds at most, and return whether git is done."""
         return self._status.ended(timeout) and self._refs.ended(timeout)
 
-    def result(self) -> Outside:
+    def result(self) -> Observation:
         """Wait for git, and return the result.
 
         Raises:
@@ -173,7 +173,7 @@ class Looking:
         refs, current = _parse_refs(listed)
         head = current or head.removeprefix("ref: ")
         stash = refs.pop(_STASH, "").encode() + _content(_common_dir(where) / "logs" / _STASH)
-        return Outside(
+        return Observation(
             entries=dict(_with_disk(where.cwd, entries, ours)),
             ignore=_without_rule(_content(where.cwd / IGNORE)),
             head=head,
@@ -195,7 +195,7 @@ def _common_dir(where: Git) -> Path:
     return where.common_dir
 
 
-def _our_worktrees(place: Place) -> dict[Path, str]:
+def _our_worktrees(place: ObservedCheckout) -> dict[Path, str]:
     """Return directories and HEADs of the worktrees that ralph-wrap made, without the session's own.
 
     The agent chooses the branch of the session's worktree, which may be a branch of the user.
@@ -233,13 +233,13 @@ def _parse_refs(output: bytes) -> tuple[dict[str, str], str]:
 
 def _with_disk(
     top: Path, entries: Mapping[str, str], ours: Mapping[Path, str]
-) -> Iterator[tuple[str, Entry]]:
+) -> Iterator[tuple[str, FileState]]:
     for number, (path, state) in enumerate(entries.items()):
         if path.startswith((*_OUR_FILES, *_TEMPORARY)):
             continue
         if path.endswith("/") and top / path in ours:
             continue
-        yield path, Entry(state, _disk(f"{top}/{path}") if number < _LOOKED_AT else ())
+        yield path, FileState(state, _disk(f"{top}/{path}") if number < _LOOKED_AT else ())
 
 
 def _disk(path: str) -> tuple[int, ...]:

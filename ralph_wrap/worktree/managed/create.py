@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import RalphError
 from ralph_wrap.worktree.create.transaction import create
-from ralph_wrap.worktree.layout import EVERYTHING, Layout, core_config
+from ralph_wrap.worktree.layout import EVERYTHING, WorktreeLayout, core_config
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.managed.find import LOCKED
 from ralph_wrap.worktree.managed.git_config import HOOKS_OFF, configure, require_configurable, tidy_hooks
-from ralph_wrap.worktree.managed.metadata import Mark, write_mark
+from ralph_wrap.worktree.managed.metadata import WorktreeMetadata, write_mark
 from ralph_wrap.worktree.model import LinkedWorktree
-from ralph_wrap.worktree.ownership import Owner
+from ralph_wrap.worktree.ownership import WorktreeOwner
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,11 +26,11 @@ def make(
     where: Git,
     repository: Repository,
     path: Path,
-    mark: Mark,
+    mark: WorktreeMetadata,
     *,
     continued: bool = False,
     hooks_off: bool = False,
-    layout: Layout = EVERYTHING,
+    layout: WorktreeLayout = EVERYTHING,
     stopped: Callable[[], bool] = lambda: False,
     progress: Callable[[str], None] = lambda _: None,
 ) -> LinkedWorktree:
@@ -79,7 +79,7 @@ def make(
             branch=mark.branch,
             base=mark.base,
             continued=continued,
-            owner=Owner(f"{LOCKED}{mark.branch}"),
+            owner=WorktreeOwner(f"{LOCKED}{mark.branch}"),
             stopped=stopped,
             progress=progress,
             meanwhile=lambda: None,

@@ -11,9 +11,9 @@ from ralph_wrap.errors import ConflictError, NotFoundError, NotOursError
 from ralph_wrap.git import pointer
 from ralph_wrap.state.ids import is_session_id
 from ralph_wrap.system import files
-from ralph_wrap.worktree.managed.metadata import Mark, read_mark
+from ralph_wrap.worktree.managed.metadata import WorktreeMetadata, read_mark
 from ralph_wrap.worktree.model import LinkedWorktree
-from ralph_wrap.worktree.ownership import Owner
+from ralph_wrap.worktree.ownership import WorktreeOwner
 
 OURS = "ralph-wrap"
 """The start of the lock reason in each registration that we lock."""
@@ -22,7 +22,7 @@ LOCKED = f"{OURS} worktree "
 """The start of the lock reason of worktrees with a mark; that of a session's worktree differs."""
 
 
-def find(common_dir: Path, path: Path) -> tuple[LinkedWorktree, Mark]:
+def find(common_dir: Path, path: Path) -> tuple[LinkedWorktree, WorktreeMetadata]:
     """Return the worktree in a directory, and its mark.
 
     Arguments:
@@ -67,7 +67,7 @@ def find(common_dir: Path, path: Path) -> tuple[LinkedWorktree, Mark]:
             base=mark.base,
             branch_created=mark.branch_created,
             config=git.file_system_config(file_mode=mark.file_mode, symlinks=mark.symlinks),
-            owner=Owner(LOCKED),
+            owner=WorktreeOwner(LOCKED),
         ),
         mark,
     )

@@ -14,7 +14,7 @@ _FILE = "ralph-wrap.json"
 _VERSION = 1
 
 
-class Mark(NamedTuple):
+class WorktreeMetadata(NamedTuple):
     """The facts about a worktree that belongs to no session of ours.
 
     Attributes:
@@ -43,7 +43,7 @@ class Mark(NamedTuple):
     symlinks: bool = True
 
 
-def write_mark(registration: Path, mark: Mark) -> None:
+def write_mark(registration: Path, mark: WorktreeMetadata) -> None:
     """Write the mark of a worktree.
 
     Raises:
@@ -54,7 +54,7 @@ def write_mark(registration: Path, mark: Mark) -> None:
     files.replace(registration / _FILE, content)
 
 
-def read_mark(registration: Path) -> Mark | None:
+def read_mark(registration: Path) -> WorktreeMetadata | None:
     """Return the mark of a worktree, ``None`` without a valid one."""
     try:
         loaded = json.loads(files.read(registration / _FILE))
@@ -63,10 +63,10 @@ def read_mark(registration: Path) -> Mark | None:
         return None
 
 
-def _checked(loaded: dict[str, Any]) -> Mark:
+def _checked(loaded: dict[str, Any]) -> WorktreeMetadata:
     if loaded["version"] != _VERSION:
         raise ValueError(loaded["version"])
-    mark = Mark(**{name: loaded[name] for name in Mark._fields if name in loaded})
+    mark = WorktreeMetadata(**{name: loaded[name] for name in WorktreeMetadata._fields if name in loaded})
     words = (mark.branch, mark.base)
     optional = (mark.origin, mark.session, mark.original_cwd, mark.tmux_session)
     flags = (mark.branch_created, mark.configured, mark.file_mode, mark.symlinks)
@@ -77,7 +77,7 @@ def _checked(loaded: dict[str, Any]) -> Mark:
     return mark
 
 
-def marked(common_dir: Path) -> dict[Path, Mark]:
+def marked(common_dir: Path) -> dict[Path, WorktreeMetadata]:
     """Return the registrations of a repository that have a mark."""
     found = {path: read_mark(path) for path in sorted(common_dir.glob("worktrees/*")) if path.is_dir()}
     return {path: mark for path, mark in found.items() if mark is not None}

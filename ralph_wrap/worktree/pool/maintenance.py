@@ -19,7 +19,7 @@ from ralph_wrap.git.oid import is_oid
 from ralph_wrap.system import files
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.model import WARM, LinkedWorktree
-from ralph_wrap.worktree.ownership import MARK, Owner, is_locked_for, others_naming
+from ralph_wrap.worktree.ownership import MARK, WorktreeOwner, is_locked_for, others_naming
 from ralph_wrap.worktree.recover import take_apart
 from ralph_wrap.worktree.register import add, pointer_to
 from ralph_wrap.worktree.remove import LEAVING, is_half_dropped
@@ -33,7 +33,7 @@ from ralph_wrap.worktree.trash import (
     is_vouched_for,
     vouch,
 )
-from ralph_wrap.worktree.warm import READY, REASON, Warm, in_pool, is_warm, ready
+from ralph_wrap.worktree.warm import READY, REASON, WarmWorktree, in_pool, is_warm, ready
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -49,7 +49,7 @@ _REFS = "refs/ralph/pool/"
 _HOUR = 3600.0  # seconds; at low priority a large checkout may wait for other processes
 
 
-def make(where: Git, repository: Repository, pool: Path, commit: str) -> Warm:
+def make(where: Git, repository: Repository, pool: Path, commit: str) -> WarmWorktree:
     """Register a new warm worktree without a checkout.
 
     Raises:
@@ -61,7 +61,7 @@ def make(where: Git, repository: Repository, pool: Path, commit: str) -> Warm:
     with repository_lock(repository.common_dir):
         path.mkdir()
         try:
-            made = Warm(path, add(where, path, REASON, "--detach", path, commit), None)
+            made = WarmWorktree(path, add(where, path, REASON, "--detach", path, commit), None)
             # Before the checkout: on a full disk git could write no index, so give_up could not compare the
             # files, and the disk would stay full.
             git.run(_begun(made, made.git(where, repository)), "read-tree", commit)
@@ -73,12 +73,12 @@ def make(where: Git, repository: Repository, pool: Path, commit: str) -> Warm:
     return made
 
 
-def _begun(warm: Warm, here: Git) -> Git:
+def _begun(warm: WarmWorktree, here: Git) -> Git:
     """Return git with the separate index of the commit to check out."""
     return here._replace(index_file=warm.registration / _BEGUN)
 
 
-def check_out(warm: Warm, where: Git, repository: Repository, commit: str) -> Warm:
+def check_out(warm: WarmWorktree, where: Git, repository: Repository, commit: str) -> WarmWorktree:
     """Check out a new worktree at low priority, and mark it ready.
 
     Raises:
@@ -102,7 +102,7 @@ def check_out(warm: Warm, where: Git, repository: Repository, commit: str) -> Wa
     return warm._replace(commit=commit)
 
 
-def give_up(unfinished: Warm, where: Git, repository: Repository, trash: Path, name: str) -> None:
+def give_up(unfinished: WarmWorktree, where: Git, repository: Repository, trash: Path, name: str) -> None:
     """Remove a worktree with an interrupted checkout, if no process has worked in it.
 
     Arguments:
@@ -130,7 +130,7 @@ def give_up(unfinished: Warm, where: Git, repository: Repository, trash: Path, n
     discard_worktree(leaving, trash / name, unfinished.registration, unfinished.path)
 
 
-def _work_in(unfinished: Warm, here: Git) -> str | None:
+def _work_in(unfinished: WarmWorktree, here: Git) -> str | None:
     """Return a description of a change that the checkout of the commit did not make, ``None`` without one."""
     registration = unfinished.registration
     log = registration / "logs" / "HEAD"
@@ -210,7 +210,7 @@ def discard_kept(source: Path, aside: Path) -> None:
     discard(source, aside, lambda read: read(TOKEN) == source.name)
 
 
-def give(warm: Warm, where: Git, repository: Repository, source: Path, names: Iterable[str]) -> None:
+def give(warm: WarmWorktree, where: Git, repository: Repository, source: Path, names: Iterable[str]) -> None:
     """Move the kept directories of a session into a warm worktree that lacks them.
 
     The caller holds the repository's lock, so that no session takes the worktree meanwhile.
@@ -239,7 +239,7 @@ def give(warm: Warm, where: Git, repository: Repository, source: Path, names: It
 
 
 def remove(
-    warm: Warm, where: Git, repository: Repository, trash: Path, name: str, keep: Collection[str]
+    warm: WarmWorktree, where: Git, repository: Repository, trash: Path, name: str, keep: Collection[str]
 ) -> None:
     """Remove a warm worktree in which no process has worked.
 
@@ -263,7 +263,7 @@ def remove(
         base=str(warm.commit),
         branch_created=False,
         config=warm.git(where, repository).config,
-        owner=Owner(REASON),
+        owner=WorktreeOwner(REASON),
     )
 
     def check(found: Losses) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ralph_wrap.worktree.model import LinkedWorktree
 
 
-class Tips(NamedTuple):
+class RepositoryTips(NamedTuple):
     """The outermost commits of a repository, and tags.
 
     Attributes:
@@ -62,7 +62,9 @@ def store_of(worktree: LinkedWorktree, repository: Path) -> Path:
     return common if any(place.is_relative_to(one) for place in places for one in going) else own
 
 
-def tips(here: Git, store: Git, repository: Path, problems: list[str], *, cloned: bool = False) -> Tips:
+def tips(
+    here: Git, store: Git, repository: Path, problems: list[str], *, cloned: bool = False
+) -> RepositoryTips:
     """Look for what a repository holds and another one does not.
 
     Arguments:
@@ -97,10 +99,10 @@ def tips(here: Git, store: Git, repository: Path, problems: list[str], *, cloned
     loose = {*_outermost(here, every, common | {*git.existing_commits(here, known)})}
     # A tag is an object of its own, which no commit leads to, and leads to what it names.
     loose |= tags - theirs - known
-    return Tips(frozenset(every | tags), tuple(sorted(loose)), tuple(sorted(common)))
+    return RepositoryTips(frozenset(every | tags), tuple(sorted(loose)), tuple(sorted(common)))
 
 
-def transfer(here: Git, store: Git, found: Tips) -> None:
+def transfer(here: Git, store: Git, found: RepositoryTips) -> None:
     """Copy what is loose, and make sure that all of it has come.
 
     Raises:
@@ -120,7 +122,7 @@ def transfer(here: Git, store: Git, found: Tips) -> None:
         raise OSError(f"{missing} of its objects are missing")
 
 
-def snapshots_of(store: Git, agent_id: str, found: Tips) -> tuple[str, ...]:
+def snapshots_of(store: Git, agent_id: str, found: RepositoryTips) -> tuple[str, ...]:
     """Return the refs by which a repository holds what was found, those of an earlier attempt included."""
     refs = git.refs(store, f"refs/ralph/snapshots/{agent_id}/")
     return tuple(sorted(name for name, oid in refs.items() if oid in found.every))

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from ralph_wrap.git import Git, Status
     from ralph_wrap.worktree.model import LinkedWorktree
-    from ralph_wrap.worktree.save.result import Saved
-    from ralph_wrap.worktree.save.walk import Walk
+    from ralph_wrap.worktree.save.result import SavedWork
+    from ralph_wrap.worktree.save.walk import DirectoryWalk
 
 
 def has_submodules(worktree: LinkedWorktree) -> bool:
@@ -34,7 +34,7 @@ def has_submodules(worktree: LinkedWorktree) -> bool:
 
 def look(
     worktree: LinkedWorktree, here: Git, scratch: Git, problems: list[str], inner: Collection[str]
-) -> tuple[Status, Walk]:
+) -> tuple[Status, DirectoryWalk]:
     """Return what a worktree holds besides its HEAD, whatever flags hide it.
 
     Arguments:
@@ -73,7 +73,7 @@ def look(
     return git.parse_status(answer), walked
 
 
-def nested(status: Status, walked: Walk) -> list[str]:
+def nested(status: Status, walked: DirectoryWalk) -> list[str]:
     """Return the repositories in a worktree that are not its own."""
     return sorted({*walked.repositories, *status.nested, *walked.bare_beside(status.ignored)})
 
@@ -107,7 +107,7 @@ def tree_losses(tree: LinkedWorktree, where: Git, index: Path, inner: tuple[str,
     )
 
 
-def tree_holds(tree: LinkedWorktree, where: Git, index: Path, place: Path, saved: Saved) -> bool:
+def tree_holds(tree: LinkedWorktree, where: Git, index: Path, place: Path, saved: SavedWork) -> bool:
     """Tell whether a worktree and its commits are still as they were saved, without its submodules.
 
     Arguments:

@@ -12,7 +12,7 @@ from ralph_wrap.worktree.save.commits import make_snapshots, save_commits, unrea
 from ralph_wrap.worktree.save.index import status_of
 from ralph_wrap.worktree.save.inspect import look, nested
 from ralph_wrap.worktree.save.registration import operation
-from ralph_wrap.worktree.save.result import Saved
+from ralph_wrap.worktree.save.result import SavedWork
 from ralph_wrap.worktree.save.trees import counted, take_picture
 from ralph_wrap.worktree.save.walk import walk
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ralph_wrap.git import Git, Status
     from ralph_wrap.worktree.model import LinkedWorktree
-    from ralph_wrap.worktree.save.trees import Picture
+    from ralph_wrap.worktree.save.trees import WorktreeTrees
 
 
 class _Head(NamedTuple):
@@ -39,7 +39,7 @@ def save_tree(
     commits_only: bool = False,
     unstarted: bool = False,
     inner: tuple[str, ...] = (),
-) -> Saved:
+) -> SavedWork:
     """Save what would be lost with a worktree, and verify it.
 
     Arguments:
@@ -65,7 +65,7 @@ def save_tree(
         left = _left_by_checkout(tree, scratch, head.commit or "HEAD", inner)
         if left is not None:
             commits = save_commits(tree.registration, here, agent_id, problems)
-            return Saved(None, (), commits, (), 0, (), left)
+            return SavedWork(None, (), commits, (), 0, (), left)
     status, walked = look(tree, here, scratch, problems, inner)
     problems += [f"nested repository {path} cannot be saved" for path in nested(status, walked)]
     branch = None
@@ -75,7 +75,7 @@ def save_tree(
         branch = _save_files(tree, scratch, head, status, problems, agent_id, session)
     if branch is None and head.detached and head.commit and unreachable(here, [head.commit]):
         branch = _name(here, agent_id, head.commit, session)
-    return Saved(
+    return SavedWork(
         branch=branch,
         paths=(*status.changed, *status.untracked),
         snapshots=save_commits(tree.registration, here, agent_id, problems),
@@ -142,7 +142,7 @@ def _save_files(
     return branch
 
 
-def _is_saved_already(here: Git, branch: str, picture: Picture) -> bool:
+def _is_saved_already(here: Git, branch: str, picture: WorktreeTrees) -> bool:
     """Tell whether somebody who died after it has saved the same: files, HEAD and index."""
     commits = git.parents(here, f"refs/heads/{branch}")
     if not commits or (picture.head is not None and picture.head not in commits):

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-class Saved(NamedTuple):
+class SavedWork(NamedTuple):
     """What a worktree held besides its branch.
 
     Attributes:
@@ -43,7 +43,7 @@ class Saved(NamedTuple):
         return tuple({*self.ignored} - {path for one in self.inner for path in one.ignored})
 
 
-_NOTHING = Saved(None, (), (), (), 0, ())
+_NOTHING = SavedWork(None, (), (), (), 0, ())
 
 
 class SavedSubmodule(NamedTuple):
@@ -63,7 +63,7 @@ class SavedSubmodule(NamedTuple):
     path: str
     store: Path
     refs: tuple[str, ...] = ()
-    saved: Saved = _NOTHING
+    saved: SavedWork = _NOTHING
     unstarted: bool = False
 
     @property

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _TEMPLATES = re.compile(r".*/(config|description|.*\.lock)|hooks/.*|info/exclude")  # before there is a HEAD
 
 
-class Submodule(NamedTuple):
+class SubmoduleRepository(NamedTuple):
     """A repository in a worktree's registration.
 
     Attributes:
@@ -43,7 +43,7 @@ class Submodule(NamedTuple):
     nested: tuple[str, ...]
 
 
-def find(worktree: LinkedWorktree, where: Git, place: Path, problems: list[str]) -> list[Submodule]:
+def find(worktree: LinkedWorktree, where: Git, place: Path, problems: list[str]) -> list[SubmoduleRepository]:
     """Return the submodules of a worktree, those in submodules included, by name.
 
     Arguments:
@@ -61,7 +61,7 @@ def find(worktree: LinkedWorktree, where: Git, place: Path, problems: list[str])
 
 def _find(
     above: LinkedWorktree, where: Git, place: Path | None, name: str, path: str, problems: list[str]
-) -> Iterator[Submodule]:
+) -> Iterator[SubmoduleRepository]:
     pointers = _pointers(above, where, place) if place else []
     modules = above.registration / "modules"
     for repository in _repositories(modules, problems):
@@ -84,7 +84,7 @@ def _find(
             *_find(tree, where, place / at if place and at else None, f"{label}/", f"{whole}/", problems)
         ]
         nested = tuple(one.path.removeprefix(f"{whole}/") for one in inside if one.path)
-        yield Submodule(label, whole, commit, tree, nested)
+        yield SubmoduleRepository(label, whole, commit, tree, nested)
         yield from inside
 
 

@@ -31,7 +31,7 @@ from ralph_wrap.worktree.save.inspect import tree_holds, tree_losses
 from ralph_wrap.worktree.save.one_tree import save_tree
 from ralph_wrap.worktree.save.registration import operation
 from ralph_wrap.worktree.save.result import SavedSubmodule, below
-from ralph_wrap.worktree.save.submodule_repositories import Submodule, find
+from ralph_wrap.worktree.save.submodule_repositories import SubmoduleRepository, find
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -193,7 +193,7 @@ def add_losses(worktree: LinkedWorktree, where: Git, index: Path, found: Losses)
     return found._replace(problems=(*found.problems, *problems))
 
 
-def _is_empty(sub: Submodule, top: Path) -> bool:
+def _is_empty(sub: SubmoduleRepository, top: Path) -> bool:
     """Tell whether a clone was cut short before anything could be worked on."""
     repository = sub.tree.registration
     if not all(_EMPTY.fullmatch(entry.name) for entry in repository.iterdir()):
@@ -242,7 +242,7 @@ def _has(store: Path, repository: Path, path: Path) -> bool:
     return (store / path.relative_to(repository)).is_file()
 
 
-def _is_as_cloned(sub: Submodule, where: Git, top: Path, index: Path) -> bool:
+def _is_as_cloned(sub: SubmoduleRepository, where: Git, top: Path, index: Path) -> bool:
     """Tell whether all files that a submodule has are those of the commit that it was cloned for."""
     here = sub.tree.git(where, top)
     scratch = here._replace(index_file=index)
@@ -254,7 +254,7 @@ def _is_as_cloned(sub: Submodule, where: Git, top: Path, index: Path) -> bool:
     return not status.untracked and not any(os.path.lexists(top / path) for path in status.unstaged)
 
 
-def _unsaved_without_files(sub: Submodule, where: Git) -> list[str]:
+def _unsaved_without_files(sub: SubmoduleRepository, where: Git) -> list[str]:
     """Return what is not saved of a submodule whose directory is gone."""
     here = sub.tree.git(where)
     found = []
@@ -276,5 +276,5 @@ def _scratch(index: Path, number: int) -> Path:
     return index.with_name(f"{index.name}-{number}")
 
 
-def _told(sub: Submodule, problems: list[str]) -> list[str]:
+def _told(sub: SubmoduleRepository, problems: list[str]) -> list[str]:
     return [f"submodule {sub.path or sub.name}: {problem}" for problem in problems]

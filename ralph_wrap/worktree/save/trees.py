@@ -15,7 +15,7 @@ _ATTEMPTS = 3  # at a picture of files that somebody goes on writing
 _NAMED = 3  # files that a problem names; the others are counted
 
 
-class Picture(NamedTuple):
+class WorktreeTrees(NamedTuple):
     """What was in a worktree.
 
     Attributes:
@@ -58,7 +58,7 @@ class Picture(NamedTuple):
 
 def take_picture(
     worktree: LinkedWorktree, scratch: Git, head: str | None, status: Status, problems: list[str]
-) -> Picture:
+) -> WorktreeTrees:
     """Write the trees of what is in a worktree.
 
     Arguments:
@@ -91,7 +91,7 @@ def take_picture(
         reason = failure.message if failure else "still being written"
         names = ", ".join(left[:_NAMED])
         problems.append(f"{counted(len(left), 'file')} cannot be saved ({names}): {reason}")
-    return Picture(head, git.tree_of(scratch, head) if head else None, tree, index_tree)
+    return WorktreeTrees(head, git.tree_of(scratch, head) if head else None, tree, index_tree)
 
 
 def counted(number: int, noun: str) -> str:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 _BARE = {"HEAD", "objects", "refs"}  # what makes a directory a repository (gitrepository-layout(5))
 
 
-class Walk(NamedTuple):
+class DirectoryWalk(NamedTuple):
     """What is in a directory tree; every path is relative to its top.
 
     Attributes:
@@ -42,7 +42,7 @@ class Walk(NamedTuple):
         return single + sum(count for path, count in self.counts.items() if below(path))
 
 
-def walk(top: Path, without: Collection[str] = ()) -> Walk:
+def walk(top: Path, without: Collection[str] = ()) -> DirectoryWalk:
     """Look at every directory below *top* but some, following no symlink.
 
     Names only, no file is touched: that is what makes it cheap (100,000 files in about a tenth of the time
@@ -81,7 +81,7 @@ def walk(top: Path, without: Collection[str] = ()) -> Walk:
         counts[directory] = files
         if names >= _BARE and directory:
             bare.append(directory)
-    return Walk(tuple(filter(None, repositories)), tuple(bare), counts, tuple(problems))
+    return DirectoryWalk(tuple(filter(None, repositories)), tuple(bare), counts, tuple(problems))
 
 
 def _below(ignored: tuple[str, ...]) -> Callable[[str], bool]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from ralph_wrap.git import Git
     from ralph_wrap.worktree.model import LinkedWorktree
-    from ralph_wrap.worktree.save.result import Losses, Saved, SavedSubmodule
+    from ralph_wrap.worktree.save.result import Losses, SavedSubmodule, SavedWork
 
 
 def save(
@@ -41,7 +41,7 @@ def save(
     session: str,
     commits_only: bool = False,
     unstarted: bool = False,
-) -> Saved:
+) -> SavedWork:
     """Save what would be lost with the worktree and its submodules, and verify it.
 
     Arguments:
@@ -92,7 +92,7 @@ def save(
     )
 
 
-def holds(worktree: LinkedWorktree, where: Git, index: Path, place: Path, saved: Saved) -> bool:
+def holds(worktree: LinkedWorktree, where: Git, index: Path, place: Path, saved: SavedWork) -> bool:
     """Tell whether everything in a worktree, and all its commits, are still as they were saved.
 
     Arguments:
