@@ -87,9 +87,9 @@ def make_reviewed(directory: Path, files: int) -> Repository:
 def _asked(repository: Repository) -> list[tuple[Sequence[str], bytes]]:
     """Return the bare git commands, and what they read: what ours asks, as it is seen from inside."""
     place = project.find_project(repository.path, repository.environ)
-    where = place.git(repository.environ)
-    main = branches.main_branch(place, where, None)
-    found = branches.read(place, repository.environ)
+    where = place.git
+    main = branches.main_branch(place, None)
+    found = branches.read(place)
     pairs: list[tuple[str, str]] = []
     merges = comparing.merges
 

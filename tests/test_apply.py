@@ -39,8 +39,8 @@ def apply(repo: Repo, told: Log, name: str = "aaaa", top: Path | None = None, **
     """Put saved work into a checkout, as the command line does."""
     environ = {**os.environ, **env}
     place = project.find_project(repo.path, environ)
-    one = branches.named(branches.read(place, environ), name)
-    return applying.apply(place, environ, one, top=top or place.root, told=told)
+    one = branches.named(branches.read(place), name)
+    return applying.apply(place, one, top=top or place.root, told=told)
 
 
 def state(repo: Repo) -> dict[str, object]:

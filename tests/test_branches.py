@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 
 def _read(repo: Repo) -> list[Branch]:
-    return branches.read(project.find_project(repo.path, os.environ), os.environ)
+    return branches.read(project.find_project(repo.path, os.environ))
 
 
 def _main(repo: Repo, configured: str | None = None) -> MainBranch:
     place = project.find_project(repo.path, os.environ)
-    return branches.main_branch(place, place.git(os.environ), configured)
+    return branches.main_branch(place, configured)
 
 
 # Rows
@@ -190,7 +190,7 @@ def test_an_unreadable_record_makes_its_branch_unknown(repo: Repo) -> None:
 def test_without_a_repository_there_are_no_branches(tmp_path: Path) -> None:
     """And that is said."""
     with pytest.raises(NotARepositoryError):
-        branches.read(project.find_project(tmp_path, os.environ), os.environ)
+        branches.read(project.find_project(tmp_path, os.environ))
 
 
 # Names
@@ -231,7 +231,7 @@ def test_the_main_branch_is_the_one_that_is_checked_out(repo: Repo) -> None:
     repo.git("checkout", "--quiet", "-b", "trunk")
     repo.git("worktree", "add", "--quiet", "-b", "other", "../other")
     place = project.find_project(repo.path.parent / "other", os.environ)
-    assert branches.main_branch(place, place.git(os.environ), None).name == "trunk"
+    assert branches.main_branch(place, None).name == "trunk"
 
 
 def test_a_configured_main_branch_comes_first(repo: Repo) -> None:
@@ -313,7 +313,7 @@ def test_positions_are_what_git_says(repo: Repo, seed: int) -> None:
     grow_all(repo, commits)
     tips = {one.tip for one in _read(repo)}
     place = project.find_project(repo.path, os.environ)
-    where = place.git(os.environ)
+    where = place.git
     main = repo.git("rev-parse", "main")
     found = positions(where, main, tips, facts_of(where, [*tips, main]))
     for tip in tips:

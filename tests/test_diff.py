@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def _sides(repo: Repo, name: str, other: str | None = None, **options: bool | int) -> diff.DiffSides:
     place = project.find_project(repo.path, os.environ)
-    return diff.sides(place, os.environ, name, other, **options)  # type: ignore[arg-type]
+    return diff.sides(place, name, other, **options)  # type: ignore[arg-type]
 
 
 def test_a_branch_is_held_against_its_recorded_base(repo: Repo) -> None:

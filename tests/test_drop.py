@@ -39,17 +39,17 @@ def _dropped(
     repo: Repo, *names: str, now: float = NOW, **options: bool | float
 ) -> tuple[list[DroppedBranch], RalphError | None]:
     place = project.find_project(repo.path, os.environ)
-    rows, failures = dropping.drop(place, os.environ, DropSelection(names, **options), now)  # type: ignore[arg-type]
+    rows, failures = dropping.drop(place, DropSelection(names, **options), now)  # type: ignore[arg-type]
     assert [failure.message for failure in failures] == [row.kept for row in rows if row.kept]
     return rows, failures[0] if failures else None
 
 
 def _restore(repo: Repo, name: str) -> RestoredBranch:
-    return dropping.restore(project.find_project(repo.path, os.environ), os.environ, name, NOW)
+    return dropping.restore(project.find_project(repo.path, os.environ), name, NOW)
 
 
 def _expire(repo: Repo, keep: float, now: float) -> list[str]:
-    return dropping.expire(project.find_project(repo.path, os.environ), os.environ, keep, now)
+    return dropping.expire(project.find_project(repo.path, os.environ), keep, now)
 
 
 def _refs(repo: Repo) -> dict[str, str]:
@@ -551,7 +551,7 @@ def test_an_id_is_not_given_away_while_it_can_come_back(repo: Repo) -> None:
     repo.git("branch", "ralph/a3f2")
     assert _drop(repo, "a3f2") is None
     place = project.find_project(repo.path, os.environ)
-    assert (taken_ids(place, place.git(os.environ), "a3f2"), taken_ids(place, place.git(os.environ))) == (
+    assert (taken_ids(place, "a3f2"), taken_ids(place)) == (
         {"a3f2"},
         {"a3f2"},
     )
@@ -562,7 +562,7 @@ def test_an_id_is_not_given_away_while_there_are_snapshots_of_it(repo: Repo, nam
     """Those of two sessions could not be told apart."""
     repo.git("update-ref", f"refs/ralph/snapshots/a3f2/{name}", "HEAD")
     place = project.find_project(repo.path, os.environ)
-    assert [taken_ids(place, place.git(os.environ), *one) for one in [("a3f2",), ()]] == [{"a3f2"}] * 2
+    assert [taken_ids(place, *one) for one in [("a3f2",), ()]] == [{"a3f2"}] * 2
 
 
 # The commands

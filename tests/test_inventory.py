@@ -474,7 +474,7 @@ def test_ps_outside_of_a_repository(tmp_path: Path, yard: Callable[[Path], Yard]
 def test_ps_knows_the_place_for_projects_that_cannot_be_written(repo: Repo) -> None:
     """Sessions that had to register in the user's own directory belong to the project all the same."""
     place = project.find_project(repo.path, os.environ)
-    sessions = Yard([*project.registries(place, os.environ)][1])
+    sessions = Yard([*project.registries(place)][1])
     sessions.home.prepare()
     sessions.left("a3f2", "2d", DEAD)
     result = command("ps", cwd=repo.path / ".git" / "..")

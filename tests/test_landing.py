@@ -182,9 +182,9 @@ def test_the_best_order_has_fewest_conflicts(repo: Repo, told: Log, version: tup
     place = project.find_project(repo.path, os.environ)
     assert place.repository is not None
     place = place._replace(repository=place.repository._replace(git_version=version))
-    known = branches.read(place, os.environ)
-    target = merging.target_of(place, os.environ, None, None)
-    landed = merging.land(place, os.environ, known, target, told=told, best_order=True)
+    known = branches.read(place)
+    target = merging.target_of(place, None, None)
+    landed = merging.land(place, known, target, told=told, best_order=True)
     assert [(one.id, one.outcome, one.conflicts) for one in landed] == [
         ("bbbb", "landed", ()),
         ("cccc", "landed", ()),

@@ -88,9 +88,9 @@ def test_it_lands_or_nothing_moves(
         mine = {path: entry for path, entry in before.items() if path not in known}
         place = project.find_project(repo.path, os.environ)
         told = Log(null.fileno(), terminal=False, colour=False)
-        wanted = branches.read(place, os.environ)
-        target = merge.target_of(place, os.environ, "main", None)
-        (landed,) = merge.land(place, os.environ, wanted, target, told=told, how=how)
+        wanted = branches.read(place)
+        target = merge.target_of(place, "main", None)
+        (landed,) = merge.land(place, wanted, target, told=told, how=how)
         event(landed.outcome)
         after = _files(repo)
         assert left(repo) == []
@@ -118,9 +118,9 @@ def test_it_is_applied_or_nothing_changes(
         before, index = _files(repo), repo.git("ls-files", "--stage")
         place = project.find_project(repo.path, os.environ)
         told = Log(null.fileno(), terminal=False, colour=False)
-        (branch,) = branches.read(place, os.environ)
+        (branch,) = branches.read(place)
         try:
-            applied = applying.apply(place, os.environ, branch, top=repo.path, told=told)
+            applied = applying.apply(place, branch, top=repo.path, told=told)
         except ConflictError:
             event("refused")
             assert _files(repo) == before

@@ -283,7 +283,7 @@ def test_the_branch_of_a_session_that_is_not_finished_does_not_land(
     tip = branch(repo, "aaaa", AAAA)
     place = project.find_project(repo.path, os.environ)
     one = branches.Branch("ralph/aaaa", "aaaa", tip, None, None, verdict)
-    (landed,) = merge.land(place, os.environ, [one], LandingTarget("main", "refs/heads/main"), told=told)
+    (landed,) = merge.land(place, [one], LandingTarget("main", "refs/heads/main"), told=told)
     assert (landed.outcome, landed.reason) == ("left", f"its session is {verdict}")
 
 

@@ -68,7 +68,7 @@ def on_github(hub: GitHub, name: str) -> Repo:
 def opened(repo: Repo, told: Log, name: str = "a3f2", **env: str) -> OpenedPullRequest:
     """Open one, as the command line does."""
     environ = {**os.environ, **env}
-    return pull_request.open_pull_request(project.find_project(repo.path, environ), environ, name, told)
+    return pull_request.open_pull_request(project.find_project(repo.path, environ), name, told)
 
 
 def pushed(there: Repo) -> dict[str, str]:

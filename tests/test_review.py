@@ -31,7 +31,7 @@ TEXT = "".join(f"line {number}\n" for number in range(30))
 
 
 def _look(repo: Repo) -> Review:
-    return review.look(project.find_project(repo.path, os.environ), os.environ)
+    return review.look(project.find_project(repo.path, os.environ))
 
 
 def _rows(repo: Repo) -> dict[str, ReviewRow]:
@@ -418,7 +418,7 @@ def test_without_a_git_that_can_tell_conflicts_are_unknown(repo: Repo) -> None:
     place = project.find_project(repo.path, os.environ)
     assert place.repository is not None
     older = place._replace(repository=place.repository._replace(git_version=(2, 38, 5)))
-    found = review.look(older, os.environ)
+    found = review.look(older)
     assert [(row.ahead, row.conflicts_main, row.conflicts, row.overlaps) for row in found.rows] == [
         (1, None, None, ())
     ]
@@ -536,7 +536,7 @@ def test_ten_thousand_commits_are_counted(repo: Repo) -> None:
 def test_without_a_repository_there_is_no_review(tmp_path: Path) -> None:
     """That is told by its own status."""
     with pytest.raises(NotARepositoryError):
-        review.look(project.find_project(tmp_path, os.environ), os.environ)
+        review.look(project.find_project(tmp_path, os.environ))
 
 
 # Limits, order, print

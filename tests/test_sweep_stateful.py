@@ -111,7 +111,7 @@ class Sessions(RuleBasedStateMachine):
         self.attic = self.top / "attic"
         self.environ = dict(os.environ)
         self.place = project.find_project(self.repo.path, self.environ)
-        (self.home, _) = project.registries(self.place, self.environ)
+        (self.home, _) = project.registries(self.place)
         self.sessions: list[Mortal] = []
         self.owners: list[Popen[bytes]] = []
         self.numbers = itertools.count(1)
@@ -168,7 +168,7 @@ class Sessions(RuleBasedStateMachine):
         started = process_table.start_time(owner.pid)
         assert started is not None
         identity = liveness.myself()._replace(pid=owner.pid, start_time=started)
-        where = self.place.git(self.environ)
+        where = self.place.git
         assert self.place.repository is not None
         prospect = Preflight(self.place.repository.head, {})
 
@@ -177,12 +177,9 @@ class Sessions(RuleBasedStateMachine):
 
         claim, obstacle = project.register_session(
             self.place,
-            self.environ,
             lambda home: home.claim(
                 identity,
-                lambda name="": (
-                    (pretended & {name} if name else pretended) | taken_ids(self.place, where, name)
-                ),
+                lambda name="": (pretended & {name} if name else pretended) | taken_ids(self.place, name),
                 BEGINNING + timedelta(seconds=next(self.numbers)),
                 complete,
             ),
@@ -249,7 +246,7 @@ class Sessions(RuleBasedStateMachine):
         spared = [one for one in self.sessions if one not in fates and one.record != "gone"]
         expected = self._expected(adopted, lambda session: fates[session])
         before = self._all_of(spared)
-        swept = sweep(self.place, self.environ, adopted=adopted)
+        swept = sweep(self.place, adopted=adopted)
         assert _without_notes(swept) == expected
         assert _differences(before, self._all_of(spared)) == []
         for session in fates:
@@ -267,9 +264,9 @@ class Sessions(RuleBasedStateMachine):
         before = self._all_of(self.sessions) | self._refs()
         if verdict in {None, Verdict.LIVE, Verdict.UNKNOWN}:
             with pytest.raises(NotFoundError if verdict is None else RefusedError):
-                sweep(self.place, self.environ, adopted=[session.id])
+                sweep(self.place, adopted=[session.id])
         else:
-            swept = sweep(self.place, self.environ, dry_run=True, adopted=[session.id])
+            swept = sweep(self.place, dry_run=True, adopted=[session.id])
             assert _without_notes(swept) == self._expected({session.id}, lambda _: Fate("would finish"))
         assert _differences(before, self._all_of(self.sessions) | self._refs()) == []
 
@@ -322,16 +319,16 @@ class Sessions(RuleBasedStateMachine):
     @invariant()
     def the_inventory_is_the_model(self) -> None:
         """Every session that is not finished is in it once, with its verdict."""
-        found = inventory.unfinished(self.place, self.environ)
+        found = inventory.unfinished(self.place)
         verdicts = {one.id: one.verdict for one in found}
         assert len(verdicts) == len(found)
         known = {one.id: one.verdict for one in self.sessions if one.verdict is not None}
         assert verdicts == {name: verdict for name, verdict in known.items() if verdict != Verdict.FINISHED}
         for one in self.sessions:
             if one.ended:
-                assert inventory.find(self.place, self.environ, one.session).verdict is Verdict.FINISHED
+                assert inventory.find(self.place, one.session).verdict is Verdict.FINISHED
         free = [one for one in self.sessions if one.lock in {"own", "copied"} and not one.locked]
-        assert project.has_ownerless(self.place, self.environ) is bool(free)
+        assert project.has_ownerless(self.place) is bool(free)
 
     @invariant()
     def the_disk_is_the_model(self) -> None:

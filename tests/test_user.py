@@ -331,7 +331,7 @@ def test_git_is_asked_who_commits_only_where_that_is_not_plain(
     world = {name: value for name, value in os.environ.items() if not name.startswith(("GIT_A", "GIT_COM"))}
     environ = {**world, **given, "GIT_TRACE": os.fspath(trace)}
     place = project.find_project(repo.path, environ)
-    assert preflight.committer(place, place.git(environ)) == ({} if known else privileges.FALLBACK_IDENTITY)
+    assert preflight.committer(place) == ({} if known else privileges.FALLBACK_IDENTITY)
     assert ("GIT_COMMITTER_IDENT" in trace.read_text()) is asked
 
 

@@ -12,8 +12,8 @@ from ralph_wrap import git
 from ralph_wrap.branches.sessions import known
 from ralph_wrap.errors import NotFoundError
 from ralph_wrap.git.oid import is_oid
-from ralph_wrap.state import project
 from ralph_wrap.state.ids import is_agent_id
+from ralph_wrap.state.project import repository_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -97,7 +97,7 @@ class MainBranch(NamedTuple):
     ref: str
 
 
-def read(place: Project, environ: Mapping[str, str]) -> list[Branch]:
+def read(project: Project) -> list[Branch]:
     """Return every branch below ``ralph/``, sorted by name.
 
     Saved work belongs to the branch with the same agent id. Without such a branch it is a separate entry.
@@ -106,10 +106,10 @@ def read(place: Project, environ: Mapping[str, str]) -> list[Branch]:
         RalphError: there is no repository.
 
     """
-    project.repository_of(place)
-    tips = {ref.removeprefix(HEADS): oid for ref, oid in git.refs(place.git(environ), OURS).items()}
+    repository_of(project)
+    tips = {ref.removeprefix(HEADS): oid for ref, oid in git.refs(project.git, OURS).items()}
     stems = {name.removesuffix(WIP) for name in tips if _saver(name)}
-    sessions = known(place, environ, tips, stems - {*tips})
+    sessions = known(project, tips, stems - {*tips})
     return [
         _branch(name, tips, sessions)
         for name in sorted(tips)
@@ -140,7 +140,7 @@ def _branch(name: str, tips: Mapping[str, str], sessions: Mapping[str, BranchSes
     )
 
 
-def main_branch(place: Project, where: Git, configured: str | None) -> MainBranch:
+def main_branch(project: Project, configured: str | None) -> MainBranch:
     """Return the main branch.
 
     The configured branch comes first. The next candidate is the branch that the main checkout has checked
@@ -154,16 +154,16 @@ def main_branch(place: Project, where: Git, configured: str | None) -> MainBranc
         RalphError: there is no repository.
 
     """
-    project.repository_of(place)
+    repository_of(project)
     if configured:
         wanted = [HEADS + configured, f"refs/remotes/{configured}"]
     else:
-        checked_out = git.list_worktrees(where)[0].branch
+        checked_out = git.list_worktrees(project.git)[0].branch
         ours = checked_out is None or checked_out.startswith("ralph/")
-        origin = git.followed(where, "refs/remotes/origin/HEAD")
+        origin = git.followed(project.git, "refs/remotes/origin/HEAD")
         local = [HEADS + origin.removeprefix("refs/remotes/origin/"), origin] if origin else []
         wanted = [*([] if ours else [f"{HEADS}{checked_out}"]), *local, f"{HEADS}main", f"{HEADS}master"]
-    there = git.refs(where, *wanted)
+    there = git.refs(project.git, *wanted)
     for ref in wanted:
         if ref in there:
             return MainBranch(ref.removeprefix(HEADS).removeprefix("refs/remotes/"), there[ref], ref)

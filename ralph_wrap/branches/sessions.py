@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ralph_wrap.state import inventory, project, report
+from ralph_wrap.state import inventory, report
 from ralph_wrap.state.inventory import Verdict
+from ralph_wrap.state.project import registries
 from ralph_wrap.state.registry import SessionRecord
 
 if TYPE_CHECKING:
@@ -32,9 +33,7 @@ class BranchSession(NamedTuple):
     base: str | None
 
 
-def known(
-    place: Project, environ: Mapping[str, str], names: Collection[str], gone: Collection[str] = ()
-) -> dict[str, BranchSession]:
+def known(project: Project, names: Collection[str], gone: Collection[str] = ()) -> dict[str, BranchSession]:
     """Return the data that sessions recorded, by the short name of the branch.
 
     A session may continue on the branch of another session. The name of its saved work has its own id all the
@@ -48,7 +47,7 @@ def known(
     wanted = {*names, *gone}
     verdicts: dict[str, list[Verdict]] = {}
     records: dict[str, list[tuple[SessionRecord, Registry | None]]] = {}
-    for home in project.registries(place, environ):
+    for home in registries(project):
         for told in home.finished():
             if isinstance(told, SessionRecord) and told.branch:
                 own = f"ralph/{told.id}"
@@ -56,7 +55,7 @@ def known(
                     records.setdefault(told.branch, []).append((told, home))
                 if told.branch != own and own in gone and _has_saved(told, home, f"{own}-wip"):
                     records.setdefault(own, []).append((told, home))
-    for found in inventory.unfinished(place, environ):
+    for found in inventory.unfinished(project):
         own = f"ralph/{found.id}"
         branch = own
         if found.record is not None and found.record.branch:

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from ralph_wrap import git
 from ralph_wrap.errors import ConflictError, GitError, NotFoundError, RalphError
 from ralph_wrap.git import merge as merging
-from ralph_wrap.state import project
+from ralph_wrap.state.project import RUN, registries, repository_of
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.worktree import temporary
 from ralph_wrap.worktree.user_checkout import UserCheckout, apart, in_the_way, names, on_disk, put_back
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from pathlib import Path
 
     from ralph_wrap.branches import Branch
@@ -61,8 +61,7 @@ class AppliedChanges(NamedTuple):
 
 
 def apply(
-    place: Project,
-    environ: Mapping[str, str],
+    project: Project,
     branch: Branch,
     *,
     top: Path,
@@ -82,14 +81,14 @@ def apply(
         RalphError: the trial or the write failed; nothing has changed.
 
     """
-    repository = project.repository_of(place)
-    where = place.git(environ)
+    repository = repository_of(project)
+    where = project.git
     if branch.saved is None or branch.saved_name is None:
         raise NotFoundError(
             f"{branch.name} has no saved work", "to see branches with saved work: ralph-wrap review"
         )
-    home = Registry(place.root / project.RUN)
-    if next(project.registries(place, environ)) != home:
+    home = Registry(project.root / RUN)
+    if next(registries(project)) != home:
         raise RalphError(f"{home.directory} is a symlink, which is not followed", "replace it by a directory")
     try:
         checkout = _checkout(where, repository, top)

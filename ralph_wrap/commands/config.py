@@ -43,21 +43,20 @@ class InForce(NamedTuple):
     approved: bool | None
 
 
-def show(project: Project, cwd: Path, environ: Mapping[str, str]) -> list[InForce]:
+def show(project: Project, cwd: Path) -> list[InForce]:
     """Return all settings in the order of the table.
 
     Arguments:
         project: where a session would start.
         cwd: what relative paths in the environment are relative to.
-        environ: our environment.
 
     Raises:
         UsageError: a value is wrong; the message names where it stands.
 
     """
-    values, sources = config.merge(project.root, cwd, {}, environ, ())
+    values, sources = config.merge(project.root, cwd, {}, project.environ, ())
     settings = Settings(project=project.root, command=(), **values)
-    approved = bool(settings.commands) and _is_approved(project, settings.commands, environ)
+    approved = bool(settings.commands) and _is_approved(project, settings.commands)
     text = (project.root / config.CONFIG).read_text(encoding="utf-8") if KEY in sources.values() else ""
     found = [
         InForce(
@@ -65,7 +64,7 @@ def show(project: Project, cwd: Path, environ: Mapping[str, str]) -> list[InForc
             row.group,
             as_json(getattr(settings, row.name), row.kind),
             source := sources.get(row.name, DEFAULT),
-            _place(row, source, text, environ),
+            _place(row, source, text, project.environ),
             approved if row.name in settings.commands else None,
         )
         for row in Settings.options
@@ -81,11 +80,11 @@ def _agents(settings: Settings, text: str, *, approved: bool) -> Iterator[InForc
         yield InForce(f"agents.{name}", group, table.stated(), KEY, place, approved)
 
 
-def _is_approved(project: Project, commands: Mapping[str, Any], environ: Mapping[str, str]) -> bool:
-    if trust.implied(environ):
+def _is_approved(project: Project, commands: Mapping[str, Any]) -> bool:
+    if trust.implied(project.environ):
         return True
     try:
-        return trust.is_approved(project.root, commands, environ)
+        return trust.is_approved(project.root, commands, project.environ)
     except RalphError:  # approvals would be kept where they do not count
         return False
 

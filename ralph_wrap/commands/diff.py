@@ -16,11 +16,9 @@ from ralph_wrap.state.inventory import Verdict
 from ralph_wrap.system import files
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     from ralph_wrap.branches import Branch
-    from ralph_wrap.git import Git
     from ralph_wrap.state.project import Project
 
 SNAPSHOTS = "refs/ralph/snapshots/"
@@ -46,8 +44,7 @@ class DiffSides(NamedTuple):
 
 
 def sides(
-    place: Project,
-    environ: Mapping[str, str],
+    project: Project,
     name: str,
     other: str | None = None,
     *,
@@ -70,24 +67,24 @@ def sides(
     """
     if iteration is not None and (other or saved):
         raise UsageError("--iteration compares two states of one branch", "leave out ID2 and --saved")
-    where = place.git(environ)
-    known = branches.read(place, environ)
+    where = project.git
+    known = branches.read(project)
     one = branches.named(known, name)
     if iteration is not None:
-        return _iteration(place, environ, one, iteration)
+        return _iteration(project, one, iteration)
     if other is not None:
         two = branches.named(known, other)
         lacking = tuple(branch.name for branch in (one, two) if saved and branch.saved is None)
         return DiffSides(_tip(one, saved=saved), _tip(two, saved=saved), lacking)
     lacking = (one.name,) if saved and one.saved is None else ()
-    return DiffSides(base_of(place, where, one), _tip(one, saved=saved), lacking)
+    return DiffSides(base_of(project, one), _tip(one, saved=saved), lacking)
 
 
 def _tip(one: Branch, *, saved: bool) -> str:
     return (one.saved or one.tip) if saved else one.tip
 
 
-def base_of(place: Project, where: Git, one: Branch) -> str:
+def base_of(project: Project, one: Branch) -> str:
     """Return the start of a branch: the recorded commit, else its merge base with the main branch.
 
     A branch without a common history with the main branch starts from the empty tree.
@@ -96,18 +93,18 @@ def base_of(place: Project, where: Git, one: Branch) -> str:
         NotFoundError: no commit was recorded, and there is no main branch.
 
     """
-    if one.base and git.existing_commits(where, [one.base]):
+    if one.base and git.existing_commits(project.git, [one.base]):
         return one.base
-    main = branches.main_branch(place, where, config.of_project(place.root).main)
-    return merge_base(where, main.tip, one.tip) or empty_tree(where)
+    main = branches.main_branch(project, config.of_project(project.root).main)
+    return merge_base(project.git, main.tip, one.tip) or empty_tree(project.git)
 
 
-def _iteration(place: Project, environ: Mapping[str, str], one: Branch, number: int) -> DiffSides:
+def _iteration(project: Project, one: Branch, number: int) -> DiffSides:
     """Return the states before and after an iteration.
 
     The event log has the state after each iteration, except the last. That is the state at the session's end.
     """
-    where = place.git(environ)
+    where = project.git
     agent_id = one.id or (one.record or {}).get("id", "")
     prefix = f"{SNAPSHOTS}{agent_id}/"
     there = git.refs(where, prefix) if agent_id else {}
@@ -118,7 +115,7 @@ def _iteration(place: Project, environ: Mapping[str, str], one: Branch, number: 
     }
     ran = max(states, default=0)
     try:
-        session = inventory.find(place, environ, agent_id)
+        session = inventory.find(project, agent_id)
     except RalphError:  # no session has this id
         session = None
     kept = _kept(session.directory / "events.jsonl") if session and session.directory else {}
@@ -142,7 +139,7 @@ def _iteration(place: Project, environ: Mapping[str, str], one: Branch, number: 
             f"iteration {number} of {one.name} is not recorded",
             f"to see the recorded iterations: ralph-wrap logs --events {one.label}",
         )
-    base = base_of(place, where, one)
+    base = base_of(project, one)
 
     def state(last: int) -> str:
         earlier = [turn for turn in states if turn <= last]

@@ -21,7 +21,6 @@ from ralph_wrap.system.inotify import CAME, MODIFIED, DirectoryWatch, GrowingFil
 from ralph_wrap.system.liveness import is_running, pid_namespace
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     from ralph_wrap.state.inventory import FoundSession
@@ -36,8 +35,7 @@ _ALIVE = {Verdict.LIVE, Verdict.FOREIGN}
 
 
 def logs(
-    place: Project,
-    environ: Mapping[str, str],
+    project: Project,
     name: str,
     *,
     events: bool,
@@ -61,7 +59,7 @@ def logs(
         BrokenPipeError: the reader has closed its end of the pipe.
 
     """
-    found = inventory.find(place, environ, name)
+    found = inventory.find(project, name)
     if found.directory is None:
         raise RalphError(f"session {found.name} is unknown: {found.note}", "to see it: ralph-wrap ps")
     path = found.directory / ("events.jsonl" if events else "output.log")

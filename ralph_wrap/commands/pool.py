@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import git
 from ralph_wrap.errors import GitError, IsolationError, NotARepositoryError, RalphError, RefusedError
-from ralph_wrap.state import project
+from ralph_wrap.state.project import POOL, RUN
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.system import files
 from ralph_wrap.worktree.lock import repository_lock
@@ -25,7 +25,6 @@ from ralph_wrap.worktree.trash import new_name
 from ralph_wrap.worktree.warm import holds_nothing, in_pool
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     from ralph_wrap.config import Settings
@@ -68,26 +67,24 @@ class ProjectPool(NamedTuple):
     told: Log
 
     @classmethod
-    def of(cls, place: Project, environ: Mapping[str, str], settings: Settings, told: Log) -> ProjectPool:
+    def of(cls, project: Project, settings: Settings, told: Log) -> ProjectPool:
         """Return the pool of a project; its directory may not exist yet.
 
         Raises:
             RalphError: there is no repository.
 
         """
-        if place.repository is None:
-            raise place.obstacle or NotARepositoryError(
-                f"{place.root} is not in a git repository", "git init"
+        if project.repository is None:
+            raise project.obstacle or NotARepositoryError(
+                f"{project.root} is not in a git repository", "git init"
             )
-        where = place.git(environ)._replace(
-            cwd=place.root
-        )  # not in a session's worktree, whose HEAD is its own
-        return cls(place, place.repository, where, settings, told)
+        where = project.git._replace(cwd=project.root)  # not in a session's worktree, whose HEAD is its own
+        return cls(project, project.repository, where, settings, told)
 
     @property
     def directory(self) -> Path:
         """The directory of the warm worktrees."""
-        return self.place.root / project.POOL
+        return self.place.root / POOL
 
     def entries(self) -> list[PoolEntry]:
         """Return the worktrees in the pool."""
@@ -111,7 +108,7 @@ class ProjectPool(NamedTuple):
             ) from error
 
     def _fill(self) -> bool:
-        home = Registry(self.place.root / project.RUN)
+        home = Registry(self.place.root / RUN)
         home.prepare()
         self.directory.mkdir(exist_ok=True)
         if self.directory.is_symlink():

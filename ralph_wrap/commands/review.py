@@ -10,11 +10,11 @@ from ralph_wrap import branches, config
 from ralph_wrap.branches.compare import compare
 from ralph_wrap.errors import GitError, NotFoundError, UsageError
 from ralph_wrap.git.compare import facts_of
-from ralph_wrap.state import check_results, project
-from ralph_wrap.state.project import RUN
+from ralph_wrap.state import check_results
+from ralph_wrap.state.project import RUN, repository_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from ralph_wrap.branches import Branch, MainBranch
     from ralph_wrap.branches.compare import BranchComparison
@@ -96,12 +96,12 @@ class Review(NamedTuple):
     notes: tuple[str, ...]
 
 
-def review(place: Project, environ: Mapping[str, str]) -> list[ReviewRow]:
+def review(project: Project) -> list[ReviewRow]:
     """Return a row for each branch, the newest first: see :func:`look`."""
-    return look(place, environ).rows
+    return look(project).rows
 
 
-def look(place: Project, environ: Mapping[str, str]) -> Review:
+def look(project: Project) -> Review:
     """Return a row for each branch, the main branch, and notes on missing facts.
 
     Raises:
@@ -110,14 +110,14 @@ def look(place: Project, environ: Mapping[str, str]) -> Review:
         RalphError: there is no repository, or a commit in it is missing.
 
     """
-    repository = project.repository_of(place)
-    where = place.git(environ)
-    configured = config.of_project(place.root).main
-    found = branches.read(place, environ)
+    repository = repository_of(project)
+    where = project.git
+    configured = config.of_project(project.root).main
+    found = branches.read(project)
     notes: list[str] = []
     main = None
     try:
-        main = branches.main_branch(place, where, configured)
+        main = branches.main_branch(project, configured)
     except NotFoundError as error:
         if configured:
             raise
@@ -130,7 +130,7 @@ def look(place: Project, environ: Mapping[str, str]) -> Review:
         left = {one.name for one in landed}
         more.append(f"cannot find out which saved work has landed: {error}")
     recorded = facts_of(where, [one.base for one in found if one.base])
-    checked = check_results.results(place.root / RUN)
+    checked = check_results.results(project.root / RUN)
     rows = [
         _row(one, facts[one.name], one.base if one.base in recorded else None, checked.get(one.tip))._replace(
             saved_open=one.name in left

@@ -13,7 +13,7 @@ from ralph_wrap.system import files
 from ralph_wrap.system.log import on_stderr
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from ralph_wrap.state.project import Project
 
@@ -35,9 +35,7 @@ class RemovedSession(NamedTuple):
     saved: str | None
 
 
-def remove_all(
-    place: Project, environ: Mapping[str, str], names: Iterable[str]
-) -> tuple[list[RemovedSession], RalphError | None]:
+def remove_all(project: Project, names: Iterable[str]) -> tuple[list[RemovedSession], RalphError | None]:
     """Save and remove the worktrees of sessions that have ended.
 
     Arguments:
@@ -51,7 +49,7 @@ def remove_all(
     failures: list[RalphError] = []
     for name in names:
         try:
-            removed.append(remove(place, environ, name))
+            removed.append(remove(project, name))
         except RalphError as error:
             failures.append(error)
     if not failures:
@@ -59,7 +57,7 @@ def remove_all(
     return removed, type(failures[0])("; ".join(one.message for one in failures), failures[0].hint)
 
 
-def remove(place: Project, environ: Mapping[str, str], name: str) -> RemovedSession:
+def remove(project: Project, name: str) -> RemovedSession:
     """Save and remove the worktree of a session that has ended.
 
     Arguments:
@@ -72,17 +70,17 @@ def remove(place: Project, environ: Mapping[str, str], name: str) -> RemovedSess
         RalphError: another process removes it at this moment.
 
     """
-    found = inventory.find(place, environ, name)
+    found = inventory.find(project, name)
     if found.record is None or found.directory is None or found.verdict is not Verdict.FINISHED:
         raise RefusedError(f"session {found.name} is {found.verdict.value}: its worktree stays", found.note)
     record = found.record
     lock = files.try_lock(found.directory)
     if lock is None:
         raise RalphError(f"another process removes the worktree of session {found.name} at this moment")
-    log = on_stderr(environ)
+    log = on_stderr(project.environ)
     try:
         log.attach(found.directory / "events.jsonl", agent_id=record.id, session_id=record.session)
-        remains = SessionRecovery(place, environ, found.home, record, log)
+        remains = SessionRecovery(project, found.home, record, log)
         tree = remains.worktree()
         if tree is None:
             log.event("worktree.missing", f"session {record.session} has no worktree (any more)")

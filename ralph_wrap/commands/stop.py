@@ -43,7 +43,7 @@ class StoppedSession(NamedTuple):
 
 
 def stop(
-    place: Project, environ: Mapping[str, str], names: Sequence[str] | None, how: StopMode, told: Log
+    project: Project, names: Sequence[str] | None, how: StopMode, told: Log
 ) -> tuple[list[StoppedSession], RalphError | None]:
     """Ask sessions to end, and wait until they have ended.
 
@@ -62,10 +62,10 @@ def stop(
         inventory.check_name(name)
     failures: list[RalphError] = []
     sessions: dict[str, FoundSession] = {}  # in order, each once, even if it was named by two ids
-    for found in _named(place, environ, names, failures):
+    for found in _named(project, names, failures):
         sessions.setdefault(found.name, found)
     if names is None and not sessions:
-        told.event("stop.needless", f"there is no session to stop in {place.root}")
+        told.event("stop.needless", f"there is no session to stop in {project.root}")
     with DirectoryWatch(*{one.home.agents for one in sessions.values()}, events=LEFT) as watch:
         outcomes = {name: _ask(one, how, told, failures) for name, one in sessions.items()}
         _wait(sessions, outcomes, watch, told, failures)
@@ -79,15 +79,13 @@ def stop(
     return stopped, type(gravest)("; ".join(one.message for one in failures), gravest.hint)
 
 
-def _named(
-    place: Project, environ: Mapping[str, str], names: Sequence[str] | None, failures: list[RalphError]
-) -> list[FoundSession]:
+def _named(project: Project, names: Sequence[str] | None, failures: list[RalphError]) -> list[FoundSession]:
     if names is None:
-        return inventory.unfinished(place, environ)
+        return inventory.unfinished(project)
     found = []
     for name in names:
         try:
-            found.append(inventory.find(place, environ, name))
+            found.append(inventory.find(project, name))
         except NotFoundError as error:
             failures.append(error)
     return found

@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import NotFoundError, RalphError, RefusedError
 from ralph_wrap.session.recovery import SessionRecovery
-from ralph_wrap.state import inventory, project
+from ralph_wrap.state import inventory
 from ralph_wrap.state.inventory import Verdict
+from ralph_wrap.state.project import WORKTREES, registries
 from ralph_wrap.state.registry import SessionRecord, UnreadableRecord
 from ralph_wrap.system import files, liveness, process_tree
 from ralph_wrap.system.log import on_stderr
@@ -71,8 +72,7 @@ class SweptSession(NamedTuple):
 
 
 def sweep(
-    place: Project,
-    environ: Mapping[str, str],
+    project: Project,
     *,
     dry_run: bool = False,
     adopted: Collection[str] = (),
@@ -90,7 +90,7 @@ def sweep(
         RefusedError: a session of *adopted* is alive, or its record cannot be read.
 
     """
-    found = [(home, record) for home in project.registries(place, environ) for record in home.unfinished()]
+    found = [(home, record) for home in registries(project) for record in home.unfinished()]
     verdicts = [_verdict(home, record) for home, record in found]
     _check_adopted(
         adopted, {record.id: verdict for (_, record), verdict in zip(found, verdicts, strict=True)}
@@ -106,28 +106,28 @@ def sweep(
         elif dry_run:
             swept.append(SweptSession(record.id, record.session, verdict.value, "would finish"))
         elif not stopped():
-            swept += _finish(place, environ, home, record, verdict)
+            swept += _finish(project, home, record, verdict)
     if not dry_run:
-        _tidy(place, environ)
-        resume_deletions(place, environ)
+        _tidy(project)
+        resume_deletions(project)
     return swept
 
 
-def _tidy(place: Project, environ: Mapping[str, str]) -> None:
+def _tidy(project: Project) -> None:
     """Remove files of ours that hold no work; a failure does no harm."""
     with contextlib.suppress(OSError):
-        if place.repository is not None:
-            tidy(place.repository)
-        for home in project.registries(place, environ):
+        if project.repository is not None:
+            tidy(project.repository)
+        for home in registries(project):
             if home.directory.is_dir():
                 home.tidy()
 
 
-def resume_deletions(place: Project, environ: Mapping[str, str]) -> None:
+def resume_deletions(project: Project) -> None:
     """Resume the deletion of removed worktrees, and report foreign files in the trash."""
-    for home in project.registries(place, environ):
+    for home in registries(project):
         with contextlib.suppress(OSError):
-            _empty_trash(home.trash, environ)
+            _empty_trash(home.trash, project.environ)
 
 
 def _empty_trash(trash: Path, environ: Mapping[str, str]) -> None:
@@ -183,7 +183,7 @@ def _check_adopted(adopted: Collection[str], verdicts: Mapping[str, Verdict]) ->
 
 
 def _finish(
-    place: Project, environ: Mapping[str, str], home: Registry, record: SessionRecord, verdict: Verdict
+    project: Project, home: Registry, record: SessionRecord, verdict: Verdict
 ) -> Iterator[SweptSession]:
     session = record.session
     try:
@@ -194,10 +194,10 @@ def _finish(
                     record.id, session, verdict.value, "left", note="another process has its lock now"
                 )
             return
-        log = on_stderr(environ)
+        log = on_stderr(project.environ)
         log.attach(claim.directory / "events.jsonl", agent_id=record.id, session_id=session)
         try:
-            outcome = _end(place, environ, claim, log)
+            outcome = _end(project, claim, log)
         finally:
             claim.leave()
             log.close()
@@ -210,34 +210,34 @@ def _finish(
     if outcome and outcome.kept and not outcome.asked:
         yield SweptSession(record.id, session, verdict.value, "kept", saved, outcome.kept)
     else:
-        note = outcome.kept if outcome else _missing(place, record)
+        note = outcome.kept if outcome else _missing(project, record)
         yield SweptSession(record.id, session, verdict.value, "finished", saved, note)
 
 
-def _end(place: Project, environ: Mapping[str, str], claim: SessionClaim, log: Log) -> WorktreeOutcome | None:
+def _end(project: Project, claim: SessionClaim, log: Log) -> WorktreeOutcome | None:
     """End a dead session whose lock we hold; return the outcome for its worktree."""
     record = claim.record
     log.event("session.found_dead", f"session {record.session} is dead: finishing it", state=record.state)
     _require_seen(claim)
     survivors = _end_leftovers(claim, log)
-    remains = SessionRecovery(place, environ, claim.registry, record, log)
+    remains = SessionRecovery(project, claim.registry, record, log)
     tree = remains.worktree()
     outcome = remains.leave(tree, survivors) if tree else None
     if record.drop_empty or not _agent_started(claim):
         remains.drop_unused_branch(tree, outcome)
     remains.write_report(outcome)
-    if tree is None and (missing := _missing(place, record)):
+    if tree is None and (missing := _missing(project, record)):
         log.warning("worktree.missing", message=missing)
     claim.release()
     log.event("session.swept", _told(record, outcome))
     return outcome
 
 
-def _missing(place: Project, record: SessionRecord) -> str | None:
+def _missing(project: Project, record: SessionRecord) -> str | None:
     """Return a message if the worktree of a running agent is gone, and ralph-wrap has not removed it."""
     if record.state != "running" or record.branch is None:
         return None
-    path = place.root / project.WORKTREES / record.session
+    path = project.root / WORKTREES / record.session
     return f"its worktree was moved or replaced: nothing is at {path}, and git has forgotten it"
 
 

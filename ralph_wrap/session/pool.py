@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import git
-from ralph_wrap.state import project
+from ralph_wrap.state.project import POOL
 from ralph_wrap.system import process
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class SessionPool(NamedTuple):
         layout, settings = self.layout, self.settings
         fits = layout.sparse is None and not {*layout.links} & {*settings.pool_keep}
         wanted = settings.pool and fits and self.place.root == self.place.checkout
-        return self.place.root / project.POOL if wanted else None
+        return self.place.root / POOL if wanted else None
 
     def choose(
         self, repository: Repository, base: str, beside: Path, branch: str, meanwhile: Callable[[], object]

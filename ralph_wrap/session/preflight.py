@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ralph_wrap.config import Settings
-    from ralph_wrap.git import Git
     from ralph_wrap.state.project import Project
     from ralph_wrap.state.registry import SessionRecord
 
@@ -44,7 +43,7 @@ class Preflight(NamedTuple):
     hidden: bool = False
 
 
-def look_first(settings: Settings, place: Project, where: Git, environ: Mapping[str, str]) -> Preflight:
+def look_first(settings: Settings, project: Project) -> Preflight:
     """Check everything that can be checked before the session creates a branch or a file.
 
     Raises:
@@ -52,49 +51,48 @@ def look_first(settings: Settings, place: Project, where: Git, environ: Mapping[
         AgentError: the agent's command cannot be run.
 
     """
-    if place.repository is None:
-        look_up(settings.command, environ)
+    if project.repository is None:
+        look_up(settings.command, project.environ)
         return Preflight(None, {})
     hidden = False
     if (
         settings.isolation is Isolation.OFF
         or settings.ignore is IgnoreLocation.OFF
-        or place.root != place.checkout
+        or project.root != project.checkout
     ):
-        look_up(settings.command, environ)
+        look_up(settings.command, project.environ)
     else:
-        hidden = is_hidden(where, meanwhile=lambda: look_up(settings.command, environ))
-    base = place.repository.head
-    if settings.branch is not None and not git.is_branch_name(where, settings.branch):
+        hidden = is_hidden(project.git, meanwhile=lambda: look_up(settings.command, project.environ))
+    base = project.repository.head
+    if settings.branch is not None and not git.is_branch_name(project.git, settings.branch):
         raise UsageError(
             f"{settings.branch!r} cannot be the name of a branch", "see git help check-ref-format"
         )
-    if settings.push is not None and settings.push not in (names := git.remotes(where)):
+    if settings.push is not None and settings.push not in (names := git.remotes(project.git)):
         there = f"there is {', '.join(names)}" if names else "there is none: git remote add"
         raise UsageError(f"push: {settings.push!r} is not the name of a remote", there)
     target = settings.merge_on_complete
-    if target and f"refs/heads/{target}" not in git.refs(where, f"refs/heads/{target}"):
+    if target and f"refs/heads/{target}" not in git.refs(project.git, f"refs/heads/{target}"):
         raise UsageError(f"merge_on_complete: there is no branch {target!r}", "git branch --list")
     if settings.base not in {"head", "fresh"}:
-        base = git.resolve_commit(where, settings.base)
+        base = git.resolve_commit(project.git, settings.base)
         if base is None:
             raise UsageError(f"base {settings.base!r} names no commit", "git log --oneline --all")
     layout = EVERYTHING
     if settings.isolation is not Isolation.OFF and base is not None:
-        if settings.link and place.repository.git_version < _CONFIG_BY_ENVIRONMENT:
+        if settings.link and project.repository.git_version < _CONFIG_BY_ENVIRONMENT:
             raise UsageError(
                 "git before 2.31 cannot be kept from adding linked directories", "install git 2.31 or newer"
             )
         fresh = settings.base == "fresh"
-        layout = layout_of(settings.sparse, settings.link, place, where, base, fresh=fresh)
-    return Preflight(base, committer(place, where), layout, hidden)
+        layout = layout_of(settings.sparse, settings.link, project, base, fresh=fresh)
+    return Preflight(base, committer(project), layout, hidden)
 
 
 def layout_of(
     sparse: Sequence[str],
     links: tuple[str, ...],
-    place: Project,
-    where: Git,
+    project: Project,
     base: str,
     *,
     fresh: bool = False,
@@ -115,12 +113,12 @@ def layout_of(
     if not sparse and not links:
         return WorktreeLayout(nothing)
     wanted = tuple(path.rstrip("/") for path in sparse)
-    check_layout(WorktreeLayout(wanted, links), place.checkout)
-    if tracked := sorted(git.kinds(where, base, [path.rstrip("/") for path in links])):
+    check_layout(WorktreeLayout(wanted, links), project.checkout)
+    if tracked := sorted(git.kinds(project.git, base, [path.rstrip("/") for path in links])):
         raise UsageError(f"{tracked[0]!r} cannot be linked: the commit has it", "link what git ignores")
     if not wanted:
         return WorktreeLayout(nothing, links)
-    there = git.kinds(where, base, wanted)
+    there = git.kinds(project.git, base, wanted)
     if missing := [path for path in wanted if path not in there]:
         raise UsageError(
             f"{missing[0]!r} is not in the commit to start from", f"git ls-tree -r -d --name-only {base[:12]}"
@@ -130,7 +128,7 @@ def layout_of(
 
 
 def planned(
-    record: SessionRecord, settings: Settings, place: Project, prospect: Preflight, agent: str
+    record: SessionRecord, settings: Settings, project: Project, prospect: Preflight, agent: str
 ) -> SessionRecord:
     """Add the data to a record that ``sweep`` needs if the session is killed later.
 
@@ -146,44 +144,44 @@ def planned(
         on_dirty=settings.on_dirty.value,
         drop_empty=settings.drop_empty,
         background=settings.background,
-        workspace=os.fspath(place.checkout),
+        workspace=os.fspath(project.checkout),
     )
-    if settings.isolation is Isolation.OFF or place.repository is None or prospect.base is None:
+    if settings.isolation is Isolation.OFF or project.repository is None or prospect.base is None:
         return record
     return record._replace(
         branch=settings.branch or f"ralph/{record.id}",
         base=prospect.base,
-        workspace=os.fspath(place.root / WORKTREES / record.session),
+        workspace=os.fspath(project.root / WORKTREES / record.session),
         marked=True,
-        file_mode=place.repository.file_mode,
-        symlinks=place.repository.symlinks,
+        file_mode=project.repository.file_mode,
+        symlinks=project.repository.symlinks,
     )
 
 
-def committer(place: Project, where: Git) -> Mapping[str, str]:
+def committer(project: Project) -> Mapping[str, str]:
     """Return environment variables that name a committer, if git has none."""
-    if place.repository is None:
+    if project.repository is None:
         return {}
     # The environment overrides the configuration, even with an empty name, which git refuses.
-    given = {name for name in where.env if name.startswith(("GIT_AUTHOR_", "GIT_COMMITTER_"))}
+    given = {name for name in project.git.env if name.startswith(("GIT_AUTHOR_", "GIT_COMMITTER_"))}
     names = privileges.FALLBACK_IDENTITY.keys()
     named = all(
-        any(map(str.isalnum, where.env[name])) if name in given else place.repository.names_committer
+        any(map(str.isalnum, project.git.env[name])) if name in given else project.repository.names_committer
         for name in names
     )
     # Another variable, a date for example, may be wrong: then git itself must check them.
-    known = (named and given <= names) or git.knows_committer(where)
+    known = (named and given <= names) or git.knows_committer(project.git)
     return {} if known else privileges.FALLBACK_IDENTITY
 
 
-def taken_ids(place: Project, where: Git, agent_id: str = "") -> set[str]:
+def taken_ids(project: Project, agent_id: str = "") -> set[str]:
     """Return the agent ids in the names of branches and of other refs that a session has left.
 
     Arguments:
         agent_id: search for this id only.
 
     """
-    if place.repository is None:
+    if project.repository is None:
         return set()
     patterns: tuple[str, ...] = ("refs/heads/ralph/", "refs/ralph/")
     if agent_id:
@@ -192,4 +190,4 @@ def taken_ids(place: Project, where: Git, agent_id: str = "") -> set[str]:
             f"refs/ralph/*/{agent_id}*",
             f"refs/ralph/*/{agent_id}/*",
         )
-    return agent_ids_in(git.run(where, "for-each-ref", "--format=%(refname)", *patterns).stdout)
+    return agent_ids_in(git.run(project.git, "for-each-ref", "--format=%(refname)", *patterns).stdout)

@@ -15,14 +15,14 @@ from ralph_wrap.errors import RalphError, RefusedError
 from ralph_wrap.session.exit_report import with_outcome
 from ralph_wrap.session.preflight import committer
 from ralph_wrap.session.workspace import SessionContext
-from ralph_wrap.state import project, report
+from ralph_wrap.state import report
+from ralph_wrap.state.project import WORKTREES
 from ralph_wrap.system import files
 from ralph_wrap.system.process import OWN_COMMAND
 from ralph_wrap.worktree.recover import adopt, moved_or_replaced
 from ralph_wrap.worktree.remove import drop_branch_at
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     from ralph_wrap.state.project import Project
@@ -42,28 +42,26 @@ class SessionRecovery:
 
     """
 
-    def __init__(
-        self, place: Project, environ: Mapping[str, str], home: Registry, record: SessionRecord, told: Log
-    ) -> None:
-        self._place = place
+    def __init__(self, project: Project, home: Registry, record: SessionRecord, told: Log) -> None:
+        self._place = project
         self._home = home
         self._record = record
-        where = place.git(environ)
-        own = {**committer(place, where), OWN_COMMAND: record.session}
+        where = project.git
+        own = {**committer(project), OWN_COMMAND: record.session}
         self._site = SessionContext(
             settings=Settings(
-                project=place.root,
+                project=project.root,
                 command=(),
                 keep_worktree=record.keep_worktree,
                 on_dirty=OnDirty(record.on_dirty),
                 drop_empty=record.drop_empty,
                 background=record.background,
             ),
-            place=place,
+            place=project,
             where=where._replace(env={**where.env, **own}),
             base=record.base,
             record=record,
-            environ=environ,
+            environ=project.environ,
             told=told,
             stopped=lambda: False,
             meanwhile=lambda: None,
@@ -86,7 +84,7 @@ class SessionRecovery:
         if repository is None and record.branch is not None:
             reason = self._place.obstacle.message if self._place.obstacle else "there is no repository"
             raise RefusedError(f"its work cannot be read: {reason}", "ralph-wrap doctor")
-        path = self._place.root / project.WORKTREES / record.session
+        path = self._place.root / WORKTREES / record.session
         tree = None
         if repository is not None and record.branch is not None and record.base is not None:
             tree = adopt(repository, record, path=path, trash=self._home.trash)

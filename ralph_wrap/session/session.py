@@ -32,7 +32,8 @@ from ralph_wrap.session.checkpoint import Checkpoint
 from ralph_wrap.session.exit_report import with_outcome
 from ralph_wrap.session.preflight import look_first, planned, taken_ids
 from ralph_wrap.session.workspace import SessionContext, Workspace, recorded
-from ralph_wrap.state import project, stop_request
+from ralph_wrap.state import stop_request
+from ralph_wrap.state.project import find_project, register_session
 from ralph_wrap.state.report import SessionReport, banner, ending, how_it_ended, summary
 from ralph_wrap.system import files, liveness, privileges, process, process_tree
 from ralph_wrap.system.log import Log, on_stderr, traceback_of
@@ -172,16 +173,15 @@ class Session:
     def _open(self) -> None:
         if self._own_signals and threading.current_thread() is threading.main_thread():
             self._stack.enter_context(self._signals)
-        place = self._place = self._place or project.find_project(self._settings.project, self._environ)
-        where = place.git(self._environ)
-        prospect = look_first(self._settings, place, where, self._environ)
+        place = self._place = self._place or find_project(self._settings.project, self._environ)
+        where = place.git
+        prospect = look_first(self._settings, place)
         self._environ = privileges.ensure_home(self._environ)
-        self._claim, obstacle = project.register_session(
+        self._claim, obstacle = register_session(
             place,
-            self._environ,
             lambda registry: registry.claim(
                 liveness.myself(),
-                lambda name="": taken_ids(place, where, name),
+                lambda name="": taken_ids(place, name),
                 datetime.now(UTC),
                 lambda record: planned(record, self._settings, place, prospect, self._name),
             ),

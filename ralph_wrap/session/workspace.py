@@ -16,8 +16,8 @@ from ralph_wrap.errors import (
     PlainRootBusyError,
 )
 from ralph_wrap.session.pool import SessionPool
-from ralph_wrap.state import project
 from ralph_wrap.state.ports import port_for
+from ralph_wrap.state.project import RUN, WORKTREES, registries
 from ralph_wrap.state.registry import SessionRecord
 from ralph_wrap.system import files
 from ralph_wrap.worktree.create.transaction import create
@@ -215,7 +215,7 @@ class SessionContext(NamedTuple):
 
     @property
     def _path(self) -> Path:
-        return self.place.root / project.WORKTREES / self.record.session
+        return self.place.root / WORKTREES / self.record.session
 
     @property
     def _branch(self) -> str:
@@ -224,7 +224,7 @@ class SessionContext(NamedTuple):
     def _abandon(self, tree: LinkedWorktree) -> None:
         """Return a warm worktree that cannot be used; changes in it are saved."""
         plain = self._replace(settings=Settings(project=self.place.root, command=()))
-        plain.leave(tree, self.place.root / project.RUN / "trash", (), unstarted=True)
+        plain.leave(tree, self.place.root / RUN / "trash", (), unstarted=True)
 
     def _create(
         self, repository: Repository, base: str, one: WarmWorktree | None, meanwhile: Callable[[], object]
@@ -281,7 +281,7 @@ class SessionContext(NamedTuple):
         return Workspace(root, lock=lock, fallback=fallback)
 
     def _session_in(self, root: Path) -> str:
-        for registry in project.registries(self.place, self.environ):
+        for registry in registries(self.place):
             for record in registry.unfinished():
                 with contextlib.suppress(OSError):
                     if (
@@ -369,7 +369,7 @@ class SessionContext(NamedTuple):
 
     def _live_ids(self) -> set[str]:
         """Return the ids of the sessions that are not finished, including ours."""
-        for registry in project.registries(self.place, self.environ):
+        for registry in registries(self.place):
             if registry.has(self.record.id):
                 return {path.stem for path in registry.agents.glob("*.json")}
         return set()

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import git
 from ralph_wrap.errors import NotFoundError, UsageError
-from ralph_wrap.state import ids, project, registry, report
+from ralph_wrap.state import ids, registry, report
+from ralph_wrap.state.project import registries
 from ralph_wrap.state.registry import SessionRecord, UnreadableRecord
 from ralph_wrap.system import liveness, process_table
 from ralph_wrap.system.liveness import Liveness
@@ -119,12 +120,11 @@ class FoundSession(NamedTuple):
         return self._replace(verdict=Verdict.LIVE if held else Verdict.FINISHED)
 
 
-def find(place: Project, environ: Mapping[str, str], name: str) -> FoundSession:
+def find(project: Project, name: str) -> FoundSession:
     """Return the session of a name: the one that is not finished, else the newest one that is.
 
     Arguments:
-        place: the project.
-        environ: our environment.
+        project: the project.
         name: an agent id, or a session id.
 
     Raises:
@@ -133,7 +133,7 @@ def find(place: Project, environ: Mapping[str, str], name: str) -> FoundSession:
 
     """
     agent_id = check_name(name)
-    homes = list(project.registries(place, environ))
+    homes = list(registries(project))
     for home in homes:
         found = _unfinished(home, agent_id)
         if found is not None and name in {agent_id, found.name}:
@@ -141,7 +141,7 @@ def find(place: Project, environ: Mapping[str, str], name: str) -> FoundSession:
     records = (path for home in homes for path in home.finished_paths(f"*-{agent_id}"))
     fitting = [path for path in records if name in {agent_id, path.parent.name}]
     if not fitting:
-        raise NotFoundError(f"there is no session {name} in {place.root}", "ralph-wrap ps --all lists them")
+        raise NotFoundError(f"there is no session {name} in {project.root}", "ralph-wrap ps --all lists them")
     newest = max(fitting, key=lambda path: path.parent.name)
     home = registry.Registry(newest.parents[2])
     read = registry.read(newest)
@@ -164,13 +164,9 @@ def check_name(name: str) -> str:
     )
 
 
-def unfinished(place: Project, environ: Mapping[str, str]) -> list[FoundSession]:
+def unfinished(project: Project) -> list[FoundSession]:
     """Return every session of a project that is not finished."""
-    found = [
-        _unfinished(home, record.id)
-        for home in project.registries(place, environ)
-        for record in home.unfinished()
-    ]
+    found = [_unfinished(home, record.id) for home in registries(project) for record in home.unfinished()]
     return [one for one in found if one is not None and one.verdict is not Verdict.FINISHED]
 
 
@@ -222,32 +218,27 @@ def classify(
     ]
 
 
-def sessions(
-    place: Project, environ: Mapping[str, str], now: datetime, *, finished: bool
-) -> list[SessionEntry]:
+def sessions(project: Project, now: datetime, *, finished: bool) -> list[SessionEntry]:
     """Return every session of a project that is not finished, oldest first.
 
     Arguments:
-        place: the project.
-        environ: our environment.
+        project: the project.
         now: for the ages.
         finished: the finished ones too.
 
     """
     entries = []
     owners = {}
-    for home in project.registries(place, environ):
+    for home in registries(project):
         for found in home.unfinished():
-            entry = _entry(found, home, place, environ, now)
+            entry = _entry(found, home, project, now)
             # A record that is gone by now was released since it was read: it is among the finished ones.
             if home.has(found.id) and (finished or entry.verdict != Verdict.FINISHED.value):
                 entries.append(_with_end(entry, home))
                 if entry.verdict == Verdict.LIVE.value and isinstance(found, SessionRecord):
                     owners[found.session] = found.owner
         if finished:
-            entries += [
-                _with_end(_entry(found, None, place, environ, now), home) for found in home.finished()
-            ]
+            entries += [_with_end(_entry(found, None, project, now), home) for found in home.finished()]
     return sorted(_with_usage(entries, owners), key=lambda entry: (entry.session or "", entry.id))
 
 
@@ -281,8 +272,7 @@ def verdict_on(record: SessionRecord, home: Registry) -> Verdict:
 def _entry(
     found: SessionRecord | UnreadableRecord,
     home: Registry | None,
-    place: Project,
-    environ: Mapping[str, str],
+    project: Project,
     now: datetime,
 ) -> SessionEntry:
     """Return what is known of a record; *home* is the registry it lives in, ``None`` if it is finished."""
@@ -295,8 +285,8 @@ def _entry(
         except OSError as error:
             return _unknown(found.id, f"its lock cannot be read: {error.strerror}")
     ahead = None
-    if place.repository is not None and found.branch and found.base:
-        ahead = git.count_commits(place.git(environ), found.base, f"refs/heads/{found.branch}")
+    if project.repository is not None and found.branch and found.base:
+        ahead = git.count_commits(project.git, found.base, f"refs/heads/{found.branch}")
     return SessionEntry(
         id=found.id,
         session=found.session,

@@ -47,10 +47,12 @@ class Project(NamedTuple):
     prefix: Path
     repository: Repository | None
     obstacle: RalphError | None
+    environ: Mapping[str, str]
+    git: Git
 
-    def git(self, environ: Mapping[str, str]) -> Git:
-        """Return git at the top level of the checkout."""
-        return Git(self.checkout, git.environment(environ))
+    def with_environ(self, environ: Mapping[str, str]) -> Project:
+        """Return the same project in another environment."""
+        return self._replace(environ=environ, git=Git(self.checkout, git.environment(environ)))
 
 
 def find_project(
@@ -85,8 +87,16 @@ def find_project(
         outer = _OUR_WORKTREE.fullmatch(os.fspath(repository.root))
         nested = outer is not None and _is_checkout_of(Path(outer[1]), repository.common_dir)
         root = Path(outer[1]) if outer and nested else repository.root
-        return Project(repository.root, root, repository.prefix, repository, None)
-    return Project(here, here, Path(), None, obstacle)
+        return Project(
+            repository.root,
+            root,
+            repository.prefix,
+            repository,
+            None,
+            environ,
+            Git(repository.root, git.environment(environ)),
+        )
+    return Project(here, here, Path(), None, obstacle, environ, Git(here, git.environment(environ)))
 
 
 def _is_checkout_of(directory: Path, common_dir: Path) -> bool:
@@ -95,19 +105,21 @@ def _is_checkout_of(directory: Path, common_dir: Path) -> bool:
     return common_dir in {git_dir, git_dir.parent.parent}
 
 
-def repository_of(place: Project) -> Repository:
+def repository_of(project: Project) -> Repository:
     """Return the repository of a project.
 
     Raises:
         RalphError: there is no repository, or git cannot use it.
 
     """
-    if place.repository is None:
-        raise place.obstacle or NotARepositoryError(f"{place.root} is not in a git repository", "git init")
-    return place.repository
+    if project.repository is None:
+        raise project.obstacle or NotARepositoryError(
+            f"{project.root} is not in a git repository", "git init"
+        )
+    return project.repository
 
 
-def registries(project: Project, environ: Mapping[str, str]) -> Iterator[Registry]:
+def registries(project: Project) -> Iterator[Registry]:
     """Yield every registry that may have sessions of this project, the normal one first.
 
     There is at least one. A second registry that we cannot read is left out. It may belong to root: a process
@@ -116,17 +128,17 @@ def registries(project: Project, environ: Mapping[str, str]) -> Iterator[Registr
     inside = not _symlink(project)
     if inside:
         yield Registry(project.root / RUN)
-    away = _away(project, environ)
+    away = _away(project)
     if not inside or _may_be_seen(away.directory):
         yield away
 
 
-def _away(project: Project, environ: Mapping[str, str]) -> Registry:
+def _away(project: Project) -> Registry:
     """Return the registry outside the project, for a project that cannot hold one."""
     import hashlib  # noqa: PLC0415 -- seldom needed, and slow to load
 
     key = hashlib.sha256(os.fsencode(project.root)).hexdigest()[:16]
-    return Registry(_state(environ) / key)
+    return Registry(_state(project.environ) / key)
 
 
 def _may_be_seen(path: Path) -> bool:
@@ -144,12 +156,12 @@ def _state(environ: Mapping[str, str]) -> Path:
     return Path(home, "ralph-wrap")
 
 
-def has_ownerless(project: Project, environ: Mapping[str, str]) -> bool:
+def has_ownerless(project: Project) -> bool:
     """Tell within a few milliseconds whether there may be sessions with a dead owner."""
     if not _symlink(project) and Registry(project.root / RUN).has_ownerless():
         return True
     # Without a state directory there is no second registry, and its name, a hash, is not needed.
-    return os.access(_state(environ), os.F_OK) and _away(project, environ).has_ownerless()
+    return os.access(_state(project.environ), os.F_OK) and _away(project).has_ownerless()
 
 
 def has_trash(project: Project) -> bool:
@@ -163,7 +175,7 @@ def has_trash(project: Project) -> bool:
 
 
 def register_session(
-    project: Project, environ: Mapping[str, str], claim: Callable[[Registry], SessionClaim]
+    project: Project, claim: Callable[[Registry], SessionClaim]
 ) -> tuple[SessionClaim, IsolationError | None]:
     """Register a session in the first registry that works.
 
@@ -181,7 +193,7 @@ def register_session(
     problem: IsolationError | None = None
     if link := _symlink(project):
         problem = IsolationError(f"{link} is a symlink, which is not followed", "replace it by a directory")
-    for registry in registries(project, environ):
+    for registry in registries(project):
         try:
             registry.prepare()
             return claim(registry), problem

@@ -104,10 +104,10 @@ def land(repo: Repo, told: Log, *names: str, into: str | None = None, **options:
     """Land branches, as the command line does."""
     environ = {**os.environ, **options.pop("env", {})}
     place = project.find_project(repo.path, environ)
-    known = branches.read(place, environ)
-    target = merge.target_of(place, environ, into, None)
+    known = branches.read(place)
+    target = merge.target_of(place, into, None)
     wanted = [branches.named(known, name) for name in names]
-    return merge.land(place, environ, wanted, target, told=told, main="main", **options)
+    return merge.land(place, wanted, target, told=told, main="main", **options)
 
 
 def files_of(top: Path) -> dict[str, tuple[int, bytes]]:

@@ -108,7 +108,7 @@ def pages(project: Path, *, read_only: bool = False) -> Pages:
     """Return the pages of a project."""
     told = Log(2, terminal=False, colour=False)
     place = find_project(project, os.environ)
-    facts = ReviewCache(place, os.environ, told)
+    facts = ReviewCache(place, told)
     gate = AccessControl(TOKEN, read_only=read_only)
     site = PageContext(place, os.environ, facts, FlashMessages(), read_only, lambda: False)
     gate.before(application(site, gate.path, told))

@@ -26,7 +26,7 @@ from ralph_wrap.errors import (
     UsageError,
 )
 from ralph_wrap.session import preflight
-from ralph_wrap.state import project
+from ralph_wrap.state.project import find_project
 from ralph_wrap.system import privileges
 from ralph_wrap.system.container import mark
 
@@ -68,9 +68,9 @@ def examine(directory: Path, environ: Mapping[str, str], root: Path = Path("/"))
     except RalphError as error:
         refused = error
         environ = privileges.with_home(environ, os.geteuid())
-    found = project.find_project(directory, environ)
+    found = find_project(directory, environ)
     checks = (
-        *_place(directory, found, environ, project_checks.owner(found, began_as, refused)),
+        *_place(directory, found, project_checks.owner(found, began_as, refused)),
         *probes.locks(found),
         probes.events(found, storage.kind(found.root)),
         probes.subreaper(),
@@ -83,26 +83,22 @@ def examine(directory: Path, environ: Mapping[str, str], root: Path = Path("/"))
     return Diagnosis(checks, _problem(checks, found.obstacle))
 
 
-def _place(
-    directory: Path, found: Project, environ: Mapping[str, str], owner: DoctorCheck
-) -> Iterator[DoctorCheck]:
-    yield project_checks.git_version(found, environ)
-    yield from project_checks.repository(found, environ)
+def _place(directory: Path, project: Project, owner: DoctorCheck) -> Iterator[DoctorCheck]:
+    yield project_checks.git_version(project)
+    yield from project_checks.repository(project)
     yield owner
-    yield project_checks.state(found, environ)
-    settings, configuration = _settings(directory, found, environ)
+    yield project_checks.state(project)
+    settings, configuration = _settings(directory, project)
     yield configuration
-    yield project_checks.commands(settings, found, environ)
-    if found.repository is None:
+    yield project_checks.commands(settings, project)
+    if project.repository is None:
         return
-    repository = found.repository
+    repository = project.repository
     yield _asked("repository files", lambda: project_checks.repository_files(repository))
-    yield _asked("branch names", lambda: project_checks.branch_names(found, environ))
-    yield _asked(
-        "ignore rule", lambda: project_checks.ignore_rule(found, repository, settings.ignore, environ)
-    )
-    yield _asked("committer", lambda: _base(settings, found, environ))
-    yield _asked("disk", lambda: storage.disk(found, environ))
+    yield _asked("branch names", lambda: project_checks.branch_names(project))
+    yield _asked("ignore rule", lambda: project_checks.ignore_rule(project, repository, settings.ignore))
+    yield _asked("committer", lambda: _base(settings, project))
+    yield _asked("disk", lambda: storage.disk(project))
 
 
 def _asked(name: str, ask: Callable[[], DoctorCheck]) -> DoctorCheck:
@@ -113,20 +109,20 @@ def _asked(name: str, ask: Callable[[], DoctorCheck]) -> DoctorCheck:
         return failed(name, error.message, "a session runs the same git command", "git status && git fsck")
 
 
-def _settings(directory: Path, found: Project, environ: Mapping[str, str]) -> tuple[Settings, DoctorCheck]:
+def _settings(directory: Path, project: Project) -> tuple[Settings, DoctorCheck]:
     why = "no session starts with an invalid configuration"
     try:
-        settings = config.load(directory, found.root, Path.cwd(), {}, environ, _COMMAND)
+        settings = config.load(directory, project.root, Path.cwd(), {}, project.environ, _COMMAND)
     except UsageError as error:
         return Settings(directory, _COMMAND), failed("configuration", error.message, why, error.hint)
     return settings, fine("configuration", "can be read", why)
 
 
-def _base(settings: Settings, found: Project, environ: Mapping[str, str]) -> DoctorCheck:
+def _base(settings: Settings, project: Project) -> DoctorCheck:
     """Check the base and the identity of the committer, as a session does before it starts."""
     name, why = "committer", "git refuses a commit without an identity; then ralph-wrap is the committer"
     try:
-        outlook = preflight.look_first(settings, found, found.git(environ), environ)
+        outlook = preflight.look_first(settings, project)
     except (UsageError, AgentError) as error:
         return failed("base", error.message, "every session starts from this commit", error.hint)
     if not outlook.identity:

@@ -34,13 +34,13 @@ _DISTANT = {
 """File systems that other machines can change without an event in this kernel."""
 
 
-def locks(place: Project) -> Iterator[DoctorCheck]:
+def locks(project: Project) -> Iterator[DoctorCheck]:
     """Check whether a process sees the lock of another process."""
     why = "the kernel frees a session's lock when the session dies, which proves its death"
-    yield _lock("locks", _probe_in(_scratch_directory(place)), why, made=True)
-    if place.repository is not None:
+    yield _lock("locks", _probe_in(_scratch_directory(project)), why, made=True)
+    if project.repository is not None:
         why = "sessions that start at once take turns to make worktrees; without this lock they make none"
-        yield _lock("repository lock", place.repository.common_dir, why, made=False)
+        yield _lock("repository lock", project.repository.common_dir, why, made=False)
 
 
 def _lock(name: str, path: Path, why: str, *, made: bool) -> DoctorCheck:
@@ -65,7 +65,7 @@ def _lock(name: str, path: Path, why: str, *, made: bool) -> DoctorCheck:
     return fine(name, f"a second process sees a lock in {place}", why)
 
 
-def events(place: Project, kind: str) -> DoctorCheck:
+def events(project: Project, kind: str) -> DoctorCheck:
     """Check whether the file system reports changes of files at once.
 
     Arguments:
@@ -73,7 +73,7 @@ def events(place: Project, kind: str) -> DoctorCheck:
 
     """
     name, why = "file events", "with them a session sees a stop request at once; without, within 30 s"
-    directory = _scratch_directory(place)
+    directory = _scratch_directory(project)
     if reason := _event_missing(directory):
         return noted(name, f"none: {reason}", why, "raise fs.inotify.max_user_instances and max_user_watches")
     if kind in _DISTANT:
@@ -111,10 +111,10 @@ def _adopts() -> bool:
     return answer.value == 1
 
 
-def _scratch_directory(place: Project) -> Path:
+def _scratch_directory(project: Project) -> Path:
     """Return the innermost existing directory of those above the records."""
-    places = (place.root / ".ralph" / "run", place.root / ".ralph")
-    return next((path for path in places if path.is_dir() and not path.is_symlink()), place.root)
+    places = (project.root / ".ralph" / "run", project.root / ".ralph")
+    return next((path for path in places if path.is_dir() and not path.is_symlink()), project.root)
 
 
 def _probe_in(directory: Path) -> Path:

@@ -15,7 +15,7 @@ from ralph_wrap.commands.doctor.result import DoctorCheck, failed, fine, noted
 from ralph_wrap.config import IgnoreLocation, trust
 from ralph_wrap.errors import GitError, GitTooOldError, RalphError
 from ralph_wrap.git import Git
-from ralph_wrap.state import project
+from ralph_wrap.state.project import WORKTREES, registries
 from ralph_wrap.worktree.ignore import RULE
 
 if TYPE_CHECKING:
@@ -30,15 +30,15 @@ _REPOSITORY = ("", "objects", "refs", "refs/heads", "refs/heads/ralph", "worktre
 _STATE = (".ralph", ".ralph/run", ".ralph/run/agents", ".ralph/run/sessions", ".ralph/run/trash")
 
 
-def git_version(place: Project, environ: Mapping[str, str]) -> DoctorCheck:
+def git_version(project: Project) -> DoctorCheck:
     """Check whether git is installed, and new enough."""
     name, why = "git", "worktrees need git 2.15; git 2.31 can switch off hooks in the agent's commits"
-    if isinstance(place.obstacle, GitTooOldError):
-        return failed(name, place.obstacle.message, why, place.obstacle.hint)
-    version = _version(place, environ)
+    if isinstance(project.obstacle, GitTooOldError):
+        return failed(name, project.obstacle.message, why, project.obstacle.hint)
+    version = _version(project)
     if version is None:
-        assert place.obstacle is not None
-        return failed(name, place.obstacle.message, why, place.obstacle.hint)
+        assert project.obstacle is not None
+        return failed(name, project.obstacle.message, why, project.obstacle.hint)
     number = ".".join(map(str, version))
     if version < _HOOKS_OFF_SINCE:
         found = f"{number}, which cannot switch off hooks for one process: they run in the agent's commits"
@@ -46,30 +46,32 @@ def git_version(place: Project, environ: Mapping[str, str]) -> DoctorCheck:
     return fine(name, number, why)
 
 
-def _version(place: Project, environ: Mapping[str, str]) -> tuple[int, ...] | None:
-    if place.repository is not None:
-        return place.repository.git_version
+def _version(project: Project) -> tuple[int, ...] | None:
+    if project.repository is not None:
+        return project.repository.git_version
     try:
-        return git.parse_version(git.run(Git(place.checkout, git.environment(environ)), "version").stdout)
+        return git.parse_version(
+            git.run(Git(project.checkout, git.environment(project.environ)), "version").stdout
+        )
     except (OSError, GitError):
         return None
 
 
-def repository(place: Project, environ: Mapping[str, str]) -> Iterator[DoctorCheck]:
+def repository(project: Project) -> Iterator[DoctorCheck]:
     """Check whether there is a repository with a commit; without git there is no result."""
     why = "without a repository and a commit sessions get no worktree, and work in the directory itself"
-    if place.repository is not None:
-        yield fine("repository", os.fspath(place.repository.common_dir), why)
-        if place.repository.head is None:
+    if project.repository is not None:
+        yield fine("repository", os.fspath(project.repository.common_dir), why)
+        if project.repository.head is None:
             fix = "git commit --allow-empty -m start"
             yield failed("commit", "the repository has no commit yet", why, fix)
         else:
-            yield fine("commit", place.repository.head, why)
-    elif place.obstacle is not None and git_version(place, environ).ok:
-        yield failed("repository", place.obstacle.message, why, place.obstacle.hint)
+            yield fine("commit", project.repository.head, why)
+    elif project.obstacle is not None and git_version(project).ok:
+        yield failed("repository", project.obstacle.message, why, project.obstacle.hint)
 
 
-def owner(place: Project, began_as: int, refused: RalphError | None) -> DoctorCheck:
+def owner(project: Project, began_as: int, refused: RalphError | None) -> DoctorCheck:
     """Check which user owns the files that sessions make.
 
     Arguments:
@@ -78,31 +80,31 @@ def owner(place: Project, began_as: int, refused: RalphError | None) -> DoctorCh
 
     """
     name, why = "owner", "the owner may be unable to change files of another user, and git may refuse them"
-    status, uid = place.checkout.stat(), os.geteuid()
+    status, uid = project.checkout.stat(), os.geteuid()
     if refused is not None:
         return failed(name, refused.message, why, refused.hint)
     if uid != began_as:
-        found = f"user id {uid} owns {place.checkout}; a session that root starts becomes this user"
+        found = f"user id {uid} owns {project.checkout}; a session that root starts becomes this user"
         return fine(name, found, why)
     if uid == status.st_uid:
-        return fine(name, f"user id {uid} runs this and owns {place.checkout}", why)
+        return fine(name, f"user id {uid} runs this and owns {project.checkout}", why)
     return noted(
         name,
-        f"user id {uid} runs this, {place.checkout} belongs to user id {status.st_uid}",
+        f"user id {uid} runs this, {project.checkout} belongs to user id {status.st_uid}",
         why,
         f"run it as its owner: docker exec --user {status.st_uid}:{status.st_gid}, or as root",
     )
 
 
-def state(place: Project, environ: Mapping[str, str]) -> DoctorCheck:
+def state(project: Project) -> DoctorCheck:
     """Check whether sessions can write records and worktrees in the project."""
     name, why = ".ralph", "sessions register there; if they cannot, they work in the directory itself"
-    places = [place.root / part for part in (*_STATE, project.WORKTREES)]
+    places = [project.root / part for part in (*_STATE, WORKTREES)]
     there = [path for path in places if os.path.lexists(path)]
-    if next(iter(project.registries(place, environ))).directory != place.root / _STATE[1]:
+    if next(iter(registries(project))).directory != project.root / _STATE[1]:
         link = next(path for path in there if path.is_symlink())
         return failed(name, f"{link} is a symlink, which is not followed", why, "replace it by a directory")
-    for path in there or [place.root]:
+    for path in there or [project.root]:
         if path.is_symlink() or not path.is_dir():
             fix = f"mv {shlex.quote(os.fspath(path))} elsewhere"
             return failed(name, f"{path} is in the way: it is not a directory", why, fix)
@@ -123,22 +125,20 @@ def repository_files(repository: Repository) -> DoctorCheck:
     return fine(name, "are writable", _ROOM)
 
 
-def branch_names(place: Project, environ: Mapping[str, str]) -> DoctorCheck:
+def branch_names(project: Project) -> DoctorCheck:
     """Check whether git can create the branches of sessions."""
     name, ref = "branch names", "refs/heads/ralph"
-    if ref in git.refs(place.git(environ), ref):
+    if ref in git.refs(project.git, ref):
         return failed(
             name, "branch ralph is in the way of ralph/<id>", _ROOM, "git branch -m ralph ANOTHER-NAME"
         )
     return fine(name, "ralph/<id> can be created", _ROOM)
 
 
-def ignore_rule(
-    place: Project, repository: Repository, rule: IgnoreLocation, environ: Mapping[str, str]
-) -> DoctorCheck:
+def ignore_rule(project: Project, repository: Repository, rule: IgnoreLocation) -> DoctorCheck:
     """Check whether git ignores the worktrees, or will."""
     name, why = "ignore rule", "without it git lists, and may add, the files of worktrees in the project"
-    if git.is_ignored(place.git(environ), f"{RULE}probe"):
+    if git.is_ignored(project.git, f"{RULE}probe"):
         return fine(name, f"{RULE} is ignored", why)
     if rule is IgnoreLocation.OFF:
         return noted(name, f"{RULE} is not ignored, as configured", why, "ignore = 'gitignore'")
@@ -153,7 +153,7 @@ def ignore_rule(
     return fine(name, f"the first session adds {RULE} to {path}", why)
 
 
-def commands(settings: Settings, found: Project, environ: Mapping[str, str]) -> DoctorCheck:
+def commands(settings: Settings, project: Project) -> DoctorCheck:
     """Check whether the user has approved the commands of the configuration."""
     name, why = (
         "trust",
@@ -165,10 +165,10 @@ def commands(settings: Settings, found: Project, environ: Mapping[str, str]) -> 
     keys = ", ".join(wanted)
     if not settings.runs_commands:
         return fine(name, f"{keys}: run only if an option asks for it", why)
-    if reason := trust.implied(environ):
+    if reason := trust.implied(project.environ):
         return fine(name, f"{keys}: approved by {reason}", why)
     try:
-        approved = trust.is_approved(found.root, wanted, environ)
+        approved = trust.is_approved(project.root, wanted, project.environ)
     except RalphError as error:
         return failed(name, error.message, why, error.hint)
     if approved:

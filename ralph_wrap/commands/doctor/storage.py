@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import git
 from ralph_wrap.commands.doctor.result import DoctorCheck, failed, fine, noted
-from ralph_wrap.state import project
+from ralph_wrap.state.project import WORKTREES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from ralph_wrap.state.project import Project
 
@@ -41,7 +41,7 @@ def _octal(escape: re.Match[bytes]) -> bytes:
     return bytes([int(escape[1], 8)])
 
 
-def mounts(place: Project, *, contained: bool) -> Iterator[DoctorCheck]:
+def mounts(project: Project, *, contained: bool) -> Iterator[DoctorCheck]:
     """Check whether the file systems are writable, and whether there is only one.
 
     Arguments:
@@ -49,21 +49,21 @@ def mounts(place: Project, *, contained: bool) -> Iterator[DoctorCheck]:
 
     """
     why = "a session writes worktrees, records and branches in the project"
-    worktrees = _there(place.root / project.WORKTREES)
-    places = [place.root, worktrees, *([place.repository.common_dir] if place.repository else [])]
+    worktrees = _there(project.root / WORKTREES)
+    places = [project.root, worktrees, *([project.repository.common_dir] if project.repository else [])]
     for path in places:
         if os.statvfs(path).f_flag & os.ST_RDONLY:
             yield failed("mounts", f"{path} is mounted read-only", why, "mount it without :ro")
             return
-    if worktrees.stat().st_dev != place.root.stat().st_dev:
-        found = f"{worktrees} is on another file system ({kind(worktrees)}) than {place.root}"
+    if worktrees.stat().st_dev != project.root.stat().st_dev:
+        found = f"{worktrees} is on another file system ({kind(worktrees)}) than {project.root}"
         fix = "keep it as long as the project: it holds the unsaved work of killed sessions"
         yield noted("mounts", found, why, fix)
-    elif contained and kind(place.root) == "overlay":
-        found = f"{place.root} is in the container's own layer, which Docker deletes with the container"
+    elif contained and kind(project.root) == "overlay":
+        found = f"{project.root} is in the container's own layer, which Docker deletes with the container"
         yield noted("mounts", found, why, 'docker run -v "$PWD:/workspace/project"')
     else:
-        yield fine("mounts", f"{kind(place.root) or 'a file system'}, writable", why)
+        yield fine("mounts", f"{kind(project.root) or 'a file system'}, writable", why)
 
 
 class _SpaceNeeded(NamedTuple):
@@ -73,11 +73,11 @@ class _SpaceNeeded(NamedTuple):
     files: int
 
 
-def disk(place: Project, environ: Mapping[str, str]) -> DoctorCheck:
+def disk(project: Project) -> DoctorCheck:
     """Check whether a worktree fits on the disk."""
     name, why = "disk", "without space for a worktree a session works in the directory itself"
-    path = _there(place.root / project.WORKTREES)
-    need, there = _need(place, environ), os.statvfs(path)
+    path = _there(project.root / WORKTREES)
+    need, there = _need(project), os.statvfs(path)
     size = there.f_bavail * there.f_frsize
     one = f"a worktree takes {_told(need.size)} in {need.files} file{'' if need.files == 1 else 's'}"
     if size < need.size + _MEBIBYTE:
@@ -87,10 +87,10 @@ def disk(place: Project, environ: Mapping[str, str]) -> DoctorCheck:
     return fine(name, f"{_told(size)} left on {path}; {one}", why)
 
 
-def _need(place: Project, environ: Mapping[str, str]) -> _SpaceNeeded:
+def _need(project: Project) -> _SpaceNeeded:
     """Return the size of the checkout's files, which a worktree has, too."""
-    top, size = os.fsencode(place.checkout), 0
-    names = git.run(place.git(environ), "ls-files", "-z").stdout.split(b"\0")[:-1]
+    top, size = os.fsencode(project.checkout), 0
+    names = git.run(project.git, "ls-files", "-z").stdout.split(b"\0")[:-1]
     for name in names:
         with contextlib.suppress(OSError):  # the file is deleted, but still in the index
             size += os.lstat(top + b"/" + name).st_blocks * _BLOCK

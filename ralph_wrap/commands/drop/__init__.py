@@ -17,7 +17,7 @@ from ralph_wrap import branches
 from ralph_wrap.commands.drop.refs import DROPPED, RestoredBranch, delete, expire, restore
 from ralph_wrap.commands.drop.safety import DropSafety, DropSelection
 from ralph_wrap.errors import RalphError, RefusedError, UsageError
-from ralph_wrap.state import project
+from ralph_wrap.state.project import repository_of
 from ralph_wrap.worktree.lock import repository_lock
 
 if TYPE_CHECKING:
@@ -50,9 +50,7 @@ class DroppedBranch(NamedTuple):
     kept: str | None = None
 
 
-def drop(
-    place: Project, environ: Mapping[str, str], wanted: DropSelection, now: float
-) -> tuple[list[DroppedBranch], list[RalphError]]:
+def drop(project: Project, wanted: DropSelection, now: float) -> tuple[list[DroppedBranch], list[RalphError]]:
     """Delete branches and their saved work.
 
     Arguments:
@@ -71,12 +69,12 @@ def drop(
         raise UsageError("ids exclude --merged and --empty", "give one of them")
     if not wanted.names and not wanted.merged and not wanted.empty and wanted.older_than is None:
         raise UsageError("no branch is selected", "ralph-wrap drop ID…, or: ralph-wrap drop --merged")
-    found = branches.read(place, environ)
+    found = branches.read(project)
     if wanted.names:
         chosen = [*{one.name: one for one in (_named(found, name) for name in wanted.names)}.values()]
     else:
         chosen = [one for one in found if one.id is not None]
-    judge = DropSafety(place, environ, chosen, now)
+    judge = DropSafety(project, chosen, now)
     rows: list[DroppedBranch] = []
     failures: list[RalphError] = []
     going: list[tuple[Branch, tuple[str, ...]]] = []
@@ -98,7 +96,7 @@ def drop(
         else:
             failures.append(error)
             rows.append(_row(one, lost, error))
-    gone = _delete(place, environ, [one for one, _ in going], judge, now) if going else {}
+    gone = _delete(project, [one for one, _ in going], judge, now) if going else {}
     for one, lost in going:
         rows.append(_row(one, lost, gone[one.name]))
         failures += filter(None, [gone[one.name]])
@@ -116,14 +114,14 @@ def _named(found: list[Branch], name: str) -> Branch:
 
 
 def _delete(
-    place: Project, environ: Mapping[str, str], going: Sequence[Branch], judge: DropSafety, now: float
+    project: Project, going: Sequence[Branch], judge: DropSafety, now: float
 ) -> dict[str, RalphError | None]:
     """Delete branches that are still not checked out; the repository lock keeps other processes from it."""
     try:
-        with repository_lock(project.repository_of(place).common_dir):
+        with repository_lock(repository_of(project).common_dir):
             judge.look_again()
             late = {one.name: judge.busy(one) for one in going}
-            return late | delete(place.git(environ), [one for one in going if late[one.name] is None], now)
+            return late | delete(project.git, [one for one in going if late[one.name] is None], now)
     except OSError as error:
         raise RalphError(f"cannot lock the repository: {error}; nothing was dropped") from error
 

@@ -8,8 +8,9 @@ from ralph_wrap import branches, git
 from ralph_wrap.branches import HEADS, WIP, Branch
 from ralph_wrap.errors import ConflictError, GitError, NotFoundError, RalphError
 from ralph_wrap.git.transaction import RefChange, change_refs, ref_times
-from ralph_wrap.state import inventory, project
+from ralph_wrap.state import inventory
 from ralph_wrap.state.ids import is_agent_id
+from ralph_wrap.state.project import repository_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -105,7 +106,7 @@ def _forget(where: Git, one: Branch, there: Mapping[str, str], now: float) -> No
         change_refs(where, old, _REASON, int(now))
 
 
-def expire(place: Project, environ: Mapping[str, str], keep: float, now: float) -> list[str]:
+def expire(project: Project, keep: float, now: float) -> list[str]:
     """Delete the refs of branches that were dropped more than *keep* seconds ago, and return their names.
 
     A ref without a known time stays.
@@ -119,8 +120,8 @@ def expire(place: Project, environ: Mapping[str, str], keep: float, now: float) 
         RalphError: there is no repository.
 
     """
-    project.repository_of(place)
-    where = place.git(environ)
+    repository_of(project)
+    where = project.git
     refs = git.refs(where, DROPPED)
     if not keep or not refs:
         return []
@@ -131,9 +132,7 @@ def expire(place: Project, environ: Mapping[str, str], keep: float, now: float) 
     stems = {ref.removeprefix(DROPPED).removesuffix(WIP) for ref in old}
     left = {ref.removeprefix(DROPPED).removesuffix(WIP) for ref in refs.keys() - old.keys()}
     there = git.refs(where, branches.OURS)
-    left |= {
-        found.id for found in inventory.unfinished(place, environ)
-    }  # snapshots may belong to these sessions
+    left |= {found.id for found in inventory.unfinished(project)}  # snapshots may belong to these sessions
     for stem in stems - left:
         names = {f"{branches.OURS}{stem}", f"{branches.OURS}{stem}{WIP}"}
         if is_agent_id(stem) and not names & there.keys():
@@ -144,7 +143,7 @@ def expire(place: Project, environ: Mapping[str, str], keep: float, now: float) 
     return sorted(f"ralph/{ref.removeprefix(DROPPED)}" for ref in old if ref.startswith(DROPPED))
 
 
-def restore(place: Project, environ: Mapping[str, str], name: str, now: float) -> RestoredBranch:
+def restore(project: Project, name: str, now: float) -> RestoredBranch:
     """Restore a dropped branch, and its saved work.
 
     Arguments:
@@ -157,8 +156,8 @@ def restore(place: Project, environ: Mapping[str, str], name: str, now: float) -
         RalphError: there is no repository, or git failed.
 
     """
-    project.repository_of(place)
-    where = place.git(environ)
+    repository_of(project)
+    where = project.git
     stem = name.removeprefix(HEADS).removeprefix("ralph/")
     there = git.refs(where, DROPPED, branches.OURS)
     wanted = [stem, *([f"{stem}{WIP}"] if is_agent_id(stem) else [])]

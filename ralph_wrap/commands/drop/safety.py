@@ -12,12 +12,12 @@ from ralph_wrap.branches import HEADS, WIP, Branch
 from ralph_wrap.branches.compare import compare
 from ralph_wrap.errors import ConflictError, NotFoundError, RalphError
 from ralph_wrap.git.compare import commits_nowhere_else, entries, facts_of
-from ralph_wrap.state import project
+from ralph_wrap.state.project import repository_of
 from ralph_wrap.system import files
 from ralph_wrap.system.text import some
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from ralph_wrap.branches import MainBranch
@@ -57,13 +57,11 @@ class DropSafety:
 
     """
 
-    def __init__(
-        self, place: Project, environ: Mapping[str, str], chosen: Sequence[Branch], now: float
-    ) -> None:
-        self._where = place.git(environ)
+    def __init__(self, project: Project, chosen: Sequence[Branch], now: float) -> None:
+        self._where = project.git
         self._now = now
-        self._main = _main(place, self._where)
-        repository = project.repository_of(place)
+        self._main = _main(project)
+        repository = repository_of(project)
         self._common_dir = repository.common_dir
         self._checked_out = _checked_out(self._where, self._common_dir)
         saved = [_of_saved(one) for one in chosen if one.saved and not one.only_saved]
@@ -167,10 +165,10 @@ def _checked_out(where: Git, common_dir: Path) -> dict[str, Path]:
     return found
 
 
-def _main(place: Project, where: Git) -> MainBranch | None:
-    configured = config.of_project(place.root).main
+def _main(project: Project) -> MainBranch | None:
+    configured = config.of_project(project.root).main
     try:
-        return branches.main_branch(place, where, configured)
+        return branches.main_branch(project, configured)
     except NotFoundError:
         if configured:
             raise

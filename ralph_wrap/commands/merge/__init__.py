@@ -16,16 +16,16 @@ from ralph_wrap.commands.merge.merge import LandingResult, land, named_branch, p
 from ralph_wrap.commands.merge.target import LandingTarget, target_of
 from ralph_wrap.commands.merge.trial_merge import MergeMethod
 from ralph_wrap.state import check_results as checks
-from ralph_wrap.state import project
+from ralph_wrap.state.project import RUN
 
 if TYPE_CHECKING:
     from ralph_wrap.state.check_results import CheckResult
     from ralph_wrap.state.project import Project
 
 
-def check_results(place: Project) -> dict[str, CheckResult]:
+def check_results(project: Project) -> dict[str, CheckResult]:
     """Return the newest result of the project's check for each checked tip."""
-    return checks.results(place.root / project.RUN)
+    return checks.results(project.root / RUN)
 
 
 __all__ = [

@@ -17,7 +17,8 @@ from ralph_wrap.config import trust
 from ralph_wrap.errors import ConflictError, NotFoundError, RalphError, StoppedError
 from ralph_wrap.git import compare
 from ralph_wrap.git import merge as merging
-from ralph_wrap.state import check_results, project
+from ralph_wrap.state import check_results
+from ralph_wrap.state.project import RUN, registries, repository_of
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.worktree import temporary
 from ralph_wrap.worktree.user_checkout import names
@@ -90,8 +91,7 @@ class _LandingContext(NamedTuple):
 
 
 def land(
-    place: Project,
-    environ: Mapping[str, str],
+    project: Project,
     wanted: Sequence[Branch],
     target: LandingTarget,
     *,
@@ -117,9 +117,9 @@ def land(
         RalphError: no trial is possible; nothing has moved.
 
     """
-    repository = project.repository_of(place)
-    where = place.git(environ)
-    home = _home(place, environ)
+    repository = repository_of(project)
+    where = project.git
+    home = _home(project)
     with contextlib.ExitStack() as stack:
         stack.enter_context(temporary.turn(repository, home, told, stopped))
         try:
@@ -137,7 +137,7 @@ def land(
             if best_order:
                 left = best(opened, repository, left, tip, stopped)
             yard = _LandingContext(
-                place,
+                project,
                 repository,
                 where,
                 home,
@@ -147,7 +147,7 @@ def land(
                 target.name == main,
                 check,
                 check_timeout,
-                environ,
+                project.environ,
                 told,
                 stopped,
             )
@@ -156,11 +156,11 @@ def land(
     return landed if best_order else sorted(landed, key=lambda one: asked.index(one.branch))
 
 
-def _home(place: Project, environ: Mapping[str, str]) -> Registry:
-    home = next(project.registries(place, environ))
-    if home.directory != place.root / project.RUN:
+def _home(project: Project) -> Registry:
+    home = next(registries(project))
+    if home.directory != project.root / RUN:
         raise RalphError(
-            f"{place.root / project.RUN} is a symlink, which is not followed", "replace it by a directory"
+            f"{project.root / RUN} is a symlink, which is not followed", "replace it by a directory"
         )
     return home
 
@@ -290,7 +290,7 @@ def _check(yard: _LandingContext, one: Branch, tip: str) -> tuple[int, bool]:
     return status, ended_with is not None
 
 
-def undo_killed(place: Project, environ: Mapping[str, str], told: Log) -> None:
+def undo_killed(project: Project, told: Log) -> None:
     """Undo a landing that was killed half-way, unless another landing is running.
 
     Raises:
@@ -298,8 +298,8 @@ def undo_killed(place: Project, environ: Mapping[str, str], told: Log) -> None:
         OSError: it cannot be undone.
 
     """
-    home = Registry(place.root / project.RUN)
-    repository = place.repository
+    home = Registry(project.root / RUN)
+    repository = project.repository
     if (
         repository is None
         or not (has_note(home) or temporary.is_left(home))
@@ -307,7 +307,7 @@ def undo_killed(place: Project, environ: Mapping[str, str], told: Log) -> None:
     ):
         return
     with contextlib.suppress(StoppedError), temporary.turn(repository, home, told, lambda: True):
-        recover(place.git(environ), repository, home, told)
+        recover(project.git, repository, home, told)
         temporary.tidy(repository, home)
 
 
@@ -321,17 +321,17 @@ def problem(landed: Sequence[LandingResult]) -> ConflictError | None:
     return ConflictError(f"{count}{said}", left[0].hint or "")
 
 
-def named_branch(place: Project, environ: Mapping[str, str], name: str) -> Branch:
+def named_branch(project: Project, name: str) -> Branch:
     """Return a branch by its short name, below ``ralph/`` or elsewhere.
 
     Raises:
         NotFoundError: the branch does not exist.
 
     """
-    known = branches.read(place, environ)
+    known = branches.read(project)
     if found := next((one for one in known if one.name == name), None):
         return found
     ref = f"{HEADS}{name}"
-    if tip := git.refs(place.git(environ), ref).get(ref):
+    if tip := git.refs(project.git, ref).get(ref):
         return branches.Branch(name, None, tip, None, None, None)
     raise NotFoundError(f"there is no branch {name}", "to list branches: git branch --list")

@@ -12,14 +12,14 @@ from ralph_wrap.branches import HEADS
 from ralph_wrap.errors import ConflictError, NotFoundError
 from ralph_wrap.git import merge as merging
 from ralph_wrap.git import pointer
-from ralph_wrap.state import project
 from ralph_wrap.state.ids import is_session_id
+from ralph_wrap.state.project import repository_of
 from ralph_wrap.system import files
 from ralph_wrap.worktree.ignore import appended
 from ralph_wrap.worktree.user_checkout import UserCheckout, in_the_way, names
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
     from ralph_wrap.git import Git, Repository
     from ralph_wrap.git.merge import PathChange
@@ -35,9 +35,7 @@ class LandingTarget(NamedTuple):
     ref: str
 
 
-def target_of(
-    place: Project, environ: Mapping[str, str], into: str | None, configured: str | None
-) -> LandingTarget:
+def target_of(project: Project, into: str | None, configured: str | None) -> LandingTarget:
     """Return the branch to land on.
 
     Arguments:
@@ -50,10 +48,10 @@ def target_of(
         RalphError: there is no repository.
 
     """
-    project.repository_of(place)
-    where = place.git(environ)
+    repository_of(project)
+    where = project.git
     if into is None:
-        main = branches.main_branch(place, where, configured)
+        main = branches.main_branch(project, configured)
         name, ref = main.name, main.ref
     else:
         name, ref = into, HEADS + into

@@ -16,7 +16,7 @@ from ralph_wrap.branches import HEADS
 from ralph_wrap.branches.compare import compare
 from ralph_wrap.commands.pull_request import github
 from ralph_wrap.errors import ConflictError, RalphError, UsageError
-from ralph_wrap.state import project
+from ralph_wrap.state.project import repository_of
 from ralph_wrap.system.log import one_line
 from ralph_wrap.system.text import and_more
 
@@ -59,7 +59,7 @@ class OpenedPullRequest(NamedTuple):
     created: bool
 
 
-def open_pull_request(place: Project, environ: Mapping[str, str], name: str, told: Log) -> OpenedPullRequest:
+def open_pull_request(project: Project, name: str, told: Log) -> OpenedPullRequest:
     """Push a branch and open a pull request for it, or return the one that is already open.
 
     Arguments:
@@ -73,12 +73,12 @@ def open_pull_request(place: Project, environ: Mapping[str, str], name: str, tol
         RalphError: git or gh failed: the message has their output.
 
     """
-    where = place.git(environ)
-    settings = config.of_project(place.root)
-    one = branches.named(branches.read(place, environ), name)
-    main = branches.main_branch(place, where, settings.main)
+    where = project.git
+    settings = config.of_project(project.root)
+    one = branches.named(branches.read(project), name)
+    main = branches.main_branch(project, settings.main)
     _require_finished(one)
-    _require_unmerged(place, where, one, main)
+    _require_unmerged(project, one, main)
     there = git.remotes(where)
     remote = _remote(settings.push, there)
     base = _name_there(main, there)
@@ -86,13 +86,13 @@ def open_pull_request(place: Project, environ: Mapping[str, str], name: str, tol
     _warn_of_others(where, one, main, f"{remote}/{base}", len(commits), told)
     try:
         told.progress("gh: looking for the repository")
-        home = github.repository(place.checkout, environ)
+        home = github.repository(project.checkout, project.environ)
         told.progress(f"push: {one.name} to {remote}")
         _push(where, remote, one)
         told.event("branch.pushed", f"pushed {one.name} to {remote}", branch=one.name, commit=one.tip)
         told.progress(f"gh: pull request in {home.url}")
         owner = _owner(where, remote) or home.owner.lower()
-        found = github.open_pulls(place.checkout, environ, home, one.name, base)
+        found = github.open_pulls(project.checkout, project.environ, home, one.name, base)
         url = next((pull.url for pull in found if pull.head_owner.lower() == owner), None)
         opened = OpenedPullRequest(one.id, one.name, base, url or "", remote, created=url is None)
         if url:
@@ -101,7 +101,7 @@ def open_pull_request(place: Project, environ: Mapping[str, str], name: str, tol
         title, body = title_of(one, commits), body_of(one, commits)
         return opened._replace(
             url=github.create_pull(
-                place.checkout, environ, home, head=head, base=base, title=title, body=body
+                project.checkout, project.environ, home, head=head, base=base, title=title, body=body
             )
         )
     finally:
@@ -122,14 +122,14 @@ def _require_finished(one: Branch) -> None:
         raise ConflictError(f"{one.name}: its session is {one.verdict}", f"first: ralph-wrap {ending}")
 
 
-def _require_unmerged(place: Project, where: Git, one: Branch, main: MainBranch) -> None:
+def _require_unmerged(project: Project, one: Branch, main: MainBranch) -> None:
     """Check that a branch has unmerged commits.
 
     Raises:
         ConflictError: it has none, or no common history with the main branch.
 
     """
-    facts = compare(where, project.repository_of(place), main, [one], pairs=False)[0][one.name]
+    facts = compare(project.git, repository_of(project), main, [one], pairs=False)[0][one.name]
     if facts.merged or not facts.ahead:
         raise ConflictError(f"{main.name} has all of {one.name} already", f"ralph-wrap drop {one.label}")
     if facts.base is None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ralph_wrap import git
 from ralph_wrap.commands.worktree.prepare import home_of, recover
 from ralph_wrap.errors import GitError, RalphError, RefusedError
-from ralph_wrap.state import project
+from ralph_wrap.state.project import repository_of
 from ralph_wrap.system.text import and_more
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.managed.find import find, holds_its_branch
@@ -22,7 +22,6 @@ from ralph_wrap.worktree.remove import remove
 from ralph_wrap.worktree.trash import new_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     from ralph_wrap.git import Git
@@ -43,8 +42,7 @@ class CleanedWorktree(NamedTuple):
 
 
 def cleanup(
-    place: Project,
-    environ: Mapping[str, str],
+    project: Project,
     path: Path,
     *,
     cwd: Path,
@@ -68,16 +66,16 @@ def cleanup(
         RalphError: the removal failed.
 
     """
-    common_dir = project.repository_of(place).common_dir
-    recover(place)
+    common_dir = repository_of(project).common_dir
+    recover(project)
     tree, _ = find(common_dir, path)
     if cwd.resolve().is_relative_to(tree.path):
         raise RefusedError(
             f"{tree.path} stays: the working directory is in it",
-            f"first go to another directory: cd {place.root}",
+            f"first go to another directory: cd {project.root}",
         )
     # Not the checkout: it may be the worktree to remove.
-    where = place.git(environ)._replace(cwd=common_dir)
+    where = project.git._replace(cwd=common_dir)
     tip = None if keep_branch else _tip_to_delete(tree, where, told)
     alone = [] if tip is None else git.commits_only_on(where, tree.branch, tip)
 
@@ -92,7 +90,7 @@ def cleanup(
             f"{instead}--force removes it with all its work",
         )
 
-    trash = home_of(place).trash
+    trash = home_of(project).trash
     try:
         found = remove(tree, where, trash, new_name(), check=check)
     except OSError as error:

@@ -18,8 +18,7 @@ from ralph_wrap.commands.worktree.branch_name import branch_name
 from ralph_wrap.commands.worktree.prepare import home_of
 from ralph_wrap.errors import ConflictError, GitError, IsolationError, NotFoundError, UsageError
 from ralph_wrap.session.preflight import layout_of
-from ralph_wrap.state import project
-from ralph_wrap.state.project import WORKTREES
+from ralph_wrap.state.project import WORKTREES, repository_of
 from ralph_wrap.system import files
 from ralph_wrap.system.text import named
 from ralph_wrap.worktree.create.report_copies import provide
@@ -30,7 +29,7 @@ from ralph_wrap.worktree.managed.git_config import require_configurable
 from ralph_wrap.worktree.managed.metadata import WorktreeMetadata
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from ralph_wrap.config import IgnoreLocation
@@ -53,8 +52,7 @@ class CreatedWorktree(NamedTuple):
 
 
 def create(
-    place: Project,
-    environ: Mapping[str, str],
+    project: Project,
     words: str,
     *,
     prefix: str,
@@ -90,18 +88,18 @@ def create(
         RalphError: no worktree is possible here; nothing is left of the attempt.
 
     """
-    repository = project.repository_of(place)
-    where = place.git(environ)
+    repository = repository_of(project)
+    where = project.git
     wanted = branch_name(where, prefix, words)
     commit = _commit(where, repository, base)
-    target = None if path is None else _checked_path(where, place, repository, path, told)
-    _free_name(where, wanted, place.root / WORKTREES)
-    layout = layout_of(sparse, tuple(links), place, where, commit)
+    target = None if path is None else _checked_path(project, repository, path, told)
+    _free_name(where, wanted, project.root / WORKTREES)
+    layout = layout_of(sparse, tuple(links), project, commit)
     if not hooks or layout != EVERYTHING:
         require_configurable(where, repository)
     _warn_of_changes(where, repository, told)
-    home_of(place)
-    if place.root == place.checkout:
+    home_of(project)
+    if project.root == project.checkout:
         _add_ignore_rule(where, repository, ignore, told)
     mark = WorktreeMetadata(
         branch=wanted,
@@ -118,8 +116,8 @@ def create(
         stopped=stopped,
         progress=told.progress,
     )
-    tree = _make(where, making, place.root / WORKTREES, target, mark)
-    provide(tree, where, place.checkout, copy, told=told, stopped=stopped)
+    tree = _make(where, making, project.root / WORKTREES, target, mark)
+    provide(tree, where, project.checkout, copy, told=told, stopped=stopped)
     return CreatedWorktree(os.fspath(tree.path), tree.branch, tree.base)
 
 
@@ -132,7 +130,7 @@ def _commit(where: Git, repository: Repository, base: str | None) -> str:
     return commit
 
 
-def _checked_path(where: Git, place: Project, repository: Repository, path: Path, told: Log) -> Path:
+def _checked_path(project: Project, repository: Repository, path: Path, told: Log) -> Path:
     """Return a resolved path that does not exist, and is in no other checkout."""
     target = path.resolve()
     if os.path.lexists(path) or os.path.lexists(target):
@@ -144,14 +142,14 @@ def _checked_path(where: Git, place: Project, repository: Repository, path: Path
         raise UsageError(
             f"--path {path} is inside git's directory {repository.common_dir}", "name another path"
         )
-    main, *linked = git.list_worktrees(where)
-    ours = target.is_relative_to(place.root / WORKTREES)
+    main, *linked = git.list_worktrees(project.git)
+    ours = target.is_relative_to(project.root / WORKTREES)
     for other in linked:
-        if target.is_relative_to(other.path) and not (ours and other.path == place.root):
+        if target.is_relative_to(other.path) and not (ours and other.path == project.root):
             raise UsageError(f"--path {path} is inside another worktree, {other.path}", "name another path")
     if target.is_relative_to(main.path):
         name = f"{target.relative_to(main.path)}/"
-        if not ours and not git.is_ignored(where._replace(cwd=main.path), name):
+        if not ours and not git.is_ignored(project.git._replace(cwd=main.path), name):
             told.warning(
                 "path.not_ignored",
                 f"git does not ignore {target}: git add would add it",

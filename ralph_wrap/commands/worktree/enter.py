@@ -24,8 +24,8 @@ from ralph_wrap.errors import (
     RefusedError,
     UsageError,
 )
-from ralph_wrap.state import project
 from ralph_wrap.state.ids import is_agent_id
+from ralph_wrap.state.project import WORKTREES, repository_of
 from ralph_wrap.system import directory_users, process_table, tmux
 from ralph_wrap.system.text import and_more
 from ralph_wrap.worktree.create.report_copies import provide
@@ -38,7 +38,7 @@ from ralph_wrap.worktree.remove import remove
 from ralph_wrap.worktree.trash import new_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from ralph_wrap.config import IgnoreLocation
@@ -97,8 +97,7 @@ class ExitedWorktree(NamedTuple):
 
 
 def enter(
-    place: Project,
-    environ: Mapping[str, str],
+    project: Project,
     name: str,
     *,
     session: str,
@@ -124,23 +123,23 @@ def enter(
         RalphError: no worktree is possible here; nothing is left of the attempt.
 
     """
-    repository = project.repository_of(place)
-    home_of(place)
-    recover(place)
-    where = place.git(environ)
+    repository = repository_of(project)
+    home_of(project)
+    recover(project)
+    where = project.git
     branch = f"ralph/{_checked(where, name)}"
-    if there := entered(place, repository, session):
+    if there := entered(project, repository, session):
         path, mark = there
         raise ConflictError(
             f"session {session} is already in {path} on {mark.branch}",
             "ralph-wrap worktree exit --action keep",
         )
-    path = place.root / project.WORKTREES / name
+    path = project.root / WORKTREES / name
     if git.refs(where, f"refs/heads/{branch}") or os.path.lexists(path):
         raise ConflictError(f"{branch} or {path} already exists", "choose another name")
     if repository.head is None:
         raise IsolationError("the repository has no commit yet", "git commit --allow-empty -m start")
-    if place.root == place.checkout:
+    if project.root == project.checkout:
         ensure_ignored(where, repository, ignore)
     mark = WorktreeMetadata(
         branch=branch,
@@ -151,22 +150,21 @@ def enter(
         original_cwd=os.fspath(cwd),
     )
     tree = make(where, repository, path, mark)
-    provide(tree, where, place.checkout, copy, told=told)
+    provide(tree, where, project.checkout, copy, told=told)
     if in_tmux:
         try:
-            in_session = tmux.start(f"ralph-{name}", tree.path, environ)
+            in_session = tmux.start(f"ralph-{name}", tree.path, project.environ)
             tree, mark = find(repository.common_dir, path)
             mark = mark._replace(tmux_session=in_session)
             write_mark(tree.registration, mark)
         except BaseException:
-            _remove(place, environ, tree, tree.base, lambda _: None)
+            _remove(project, tree, tree.base, lambda _: None)
             raise
     return EnteredWorktree(os.fspath(tree.path), branch, tree.base, os.fspath(cwd), mark.tmux_session)
 
 
 def leave(
-    place: Project,
-    environ: Mapping[str, str],
+    project: Project,
     action: ExitAction,
     *,
     session: str,
@@ -184,18 +182,16 @@ def leave(
         RalphError: it is not ours any more, or git failed.
 
     """
-    repository = place.repository
-    recover(place)
-    there = entered(place, repository, session) if repository else None
+    repository = project.repository
+    recover(project)
+    there = entered(project, repository, session) if repository else None
     if repository is None or there is None:
         message = f"No-op: session {session} has entered no worktree here; nothing was changed"
         return ExitedWorktree(action.value, False, None, None, None, None, message)
     tree, mark = find(repository.common_dir, there[0])
     if mark.session != session:
         raise ConflictError(f"another session has entered {tree.path} meanwhile", "ralph-wrap worktree list")
-    where = place.git(environ)._replace(
-        cwd=tree.common_dir
-    )  # our working directory may be the worktree to remove
+    where = project.git._replace(cwd=tree.common_dir)  # our working directory may be the worktree to remove
     if action is ExitAction.KEEP:
         write_mark(tree.registration, mark._replace(session=None))
         message = f"{tree.path} is kept, on branch {mark.branch}"
@@ -206,11 +202,11 @@ def leave(
     def check(found: Losses) -> None:
         if not discard_changes:
             _require_no_loss(where, tree, mark, found, tip)
-        if mark.tmux_session and tmux.is_in(mark.tmux_session, tree.path, environ):
-            tmux.kill(mark.tmux_session, environ)
+        if mark.tmux_session and tmux.is_in(mark.tmux_session, tree.path, project.environ):
+            tmux.kill(mark.tmux_session, project.environ)
             _wait_until_empty(tree)
 
-    found = _remove(place, environ, tree, tip, check)
+    found = _remove(project, tree, tip, check)
     stays = _tip(where, mark)
     message = f"{tree.path} is removed, branch {mark.branch} {'stays' if stays else 'too'}"
     if found.ignored_files:
@@ -252,7 +248,7 @@ def _is_of_an_agent(name: str) -> bool:
     return is_agent_id(name.removesuffix(WIP))
 
 
-def entered(place: Project, repository: Repository, session: str) -> tuple[Path, WorktreeMetadata] | None:
+def entered(project: Project, repository: Repository, session: str) -> tuple[Path, WorktreeMetadata] | None:
     """Return the directory and the mark of the worktree that a session is in; ``None`` if it is in none.
 
     Arguments:
@@ -266,7 +262,7 @@ def entered(place: Project, repository: Repository, session: str) -> tuple[Path,
         name = mark.branch.removeprefix("ralph/")
         # An agent can write a mark, so its branch must be one that ``enter`` could have made.
         if mark.session == session and mark.branch.startswith("ralph/") and not _is_of_an_agent(name):
-            return directory_of(registration, place.root / project.WORKTREES), mark
+            return directory_of(registration, project.root / WORKTREES), mark
     return None
 
 
@@ -310,15 +306,14 @@ def _name(mark: WorktreeMetadata) -> str:
 
 
 def _remove(
-    place: Project,
-    environ: Mapping[str, str],
+    project: Project,
     tree: LinkedWorktree,
     tip: str | None,
     check: Callable[[Losses], None],
 ) -> Losses:
     """Remove a worktree, and its branch if it is still at the commit that was checked."""
-    home = home_of(place)
-    where = place.git(environ)._replace(cwd=tree.common_dir)
+    home = home_of(project)
+    where = project.git._replace(cwd=tree.common_dir)
     aside = new_name()
     found = remove(
         tree, where, home.trash, aside, check=check, visitors=frozenset(process_table.ancestors(os.getpid()))

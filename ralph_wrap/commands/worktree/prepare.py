@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ralph_wrap.state.project import Project
 
 
-def home_of(place: Project) -> Registry:
+def home_of(project: Project) -> Registry:
     """Return the project's registry with its directories.
 
     Raises:
@@ -21,12 +21,12 @@ def home_of(place: Project) -> Registry:
         RalphError: our directories cannot be used.
 
     """
-    for directory in (place.root / RUN.parent, place.root / RUN, place.root / WORKTREES):
+    for directory in (project.root / RUN.parent, project.root / RUN, project.root / WORKTREES):
         if directory.is_symlink():
             raise ConflictError(
                 f"{directory} is a symlink, which is not followed", "replace it by a directory"
             )
-    home = Registry(place.root / RUN)
+    home = Registry(project.root / RUN)
     try:
         home.prepare()
     except OSError as error:
@@ -37,18 +37,18 @@ def home_of(place: Project) -> Registry:
     return home
 
 
-def recover(place: Project) -> None:
+def recover(project: Project) -> None:
     """Put back worktrees whose removal was killed half-way.
 
     Raises:
         RalphError: a worktree cannot be put back; nothing is lost.
 
     """
-    if place.repository is None:
+    if project.repository is None:
         return
-    trash = Registry(place.root / RUN).trash
+    trash = Registry(project.root / RUN).trash
     try:
-        bring_back(place.repository.common_dir, place.root / WORKTREES, trash)
+        bring_back(project.repository.common_dir, project.root / WORKTREES, trash)
     except OSError as error:
         raise RalphError(
             f"cannot put a half removed worktree back from {trash}: {error.strerror}", f"see it: ls {trash}"

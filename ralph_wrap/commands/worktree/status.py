@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ralph_wrap import git
-from ralph_wrap.state import project
-from ralph_wrap.state.project import WORKTREES
+from ralph_wrap.state.project import WORKTREES, repository_of
 from ralph_wrap.worktree.managed.find import OURS, directory_of
 from ralph_wrap.worktree.managed.metadata import marked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from ralph_wrap.state.project import Project
 
@@ -40,15 +39,15 @@ class ListedWorktree(NamedTuple):
     ours: bool
 
 
-def status(place: Project, environ: Mapping[str, str]) -> dict[str, Any]:
+def status(project: Project) -> dict[str, Any]:
     """Return the fields of the documented tool: only ``isWorktree`` in a main checkout.
 
     Raises:
         RalphError: there is no repository, or git cannot be used in it.
 
     """
-    repository = project.repository_of(place)
-    where = place.git(environ)
+    repository = repository_of(project)
+    where = project.git
     git_dir = git.text(git.run(where, "rev-parse", "--absolute-git-dir").stdout)[:-1]
     if Path(git_dir).resolve() == repository.common_dir:
         return {"isWorktree": False}
@@ -61,15 +60,15 @@ def status(place: Project, environ: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def list_all(place: Project, environ: Mapping[str, str]) -> list[ListedWorktree]:
+def list_all(project: Project) -> list[ListedWorktree]:
     """Return every worktree of the repository, the main one first.
 
     Raises:
         RalphError: there is no repository, or git cannot be used in it.
 
     """
-    common_dir = project.repository_of(place).common_dir
-    marked_paths = set(_marked_directories(common_dir, place.root / WORKTREES))
+    common_dir = repository_of(project).common_dir
+    marked_paths = set(_marked_directories(common_dir, project.root / WORKTREES))
     return [
         ListedWorktree(
             path=os.fspath(info.path),
@@ -79,7 +78,7 @@ def list_all(place: Project, environ: Mapping[str, str]) -> list[ListedWorktree]
             prunable=info.prunable,
             ours=info.path in marked_paths or (info.locked or "").startswith(OURS),
         )
-        for info in git.list_worktrees(place.git(environ))
+        for info in git.list_worktrees(project.git)
     ]
 
 

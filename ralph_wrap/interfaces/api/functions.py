@@ -23,7 +23,7 @@ from ralph_wrap.interfaces.api.location import (
     resolved,
     site_of,
 )
-from ralph_wrap.state import project
+from ralph_wrap.state.project import RUN, WORKTREES
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.worktree.ignore import ensure_ignored
 from ralph_wrap.worktree.lock import repository_lock
@@ -144,7 +144,7 @@ def make(site: RepositoryLocation, path: Path, branch: str, base: str | None, *,
     if commit is None:
         raise IsolationError("the repository has no commit yet", "git commit --allow-empty -m start")
     root = site.place.root
-    if path.is_relative_to(root / project.WORKTREES) and root == site.place.checkout:
+    if path.is_relative_to(root / WORKTREES) and root == site.place.checkout:
         ensure_ignored(site.where, site.repository, IgnoreLocation.GITIGNORE)
     mark = WorktreeMetadata(
         branch=branch, base=commit, branch_created=True, origin=git.current_branch(site.where)
@@ -198,7 +198,7 @@ def remove(site: RepositoryLocation, path: Path, *, force: bool) -> None:
                 "commit it first; force=True removes it without",
             )
 
-    home = Registry(site.place.root / project.RUN)
+    home = Registry(site.place.root / RUN)
     home.prepare()
     where = site.where._replace(cwd=tree.common_dir)  # the checkout may be the worktree to remove
     remove_tree(tree, where, home.trash, new_name(), check=check)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import git
 from ralph_wrap.errors import NotARepositoryError, UsageError
-from ralph_wrap.state import project
+from ralph_wrap.state.project import find_project
 
 if TYPE_CHECKING:
     from ralph_wrap.git import Git, Repository
@@ -45,10 +45,10 @@ def site_of(cwd: str | os.PathLike[str] | None) -> RepositoryLocation:
 
     """
     directory = Path.cwd() if cwd is None else Path(cwd)
-    place = project.find_project(directory, os.environ)
+    place = find_project(directory, os.environ)
     if place.repository is None:
         raise place.obstacle or NotARepositoryError(f"{directory} is not in a git repository", "git init")
-    return RepositoryLocation(directory.resolve(), place, place.repository, place.git(os.environ))
+    return RepositoryLocation(directory.resolve(), place, place.repository, place.git)
 
 
 def resolved(path: str | os.PathLike[str], directory: Path) -> Path:

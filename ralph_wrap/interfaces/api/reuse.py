@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from ralph_wrap import git
 from ralph_wrap.errors import BranchBusyError, ConflictError, RalphError
 from ralph_wrap.interfaces.api.location import real
-from ralph_wrap.state import project
 from ralph_wrap.state.ids import is_session_id
+from ralph_wrap.state.project import WORKTREES
 from ralph_wrap.worktree.managed.metadata import marked
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def find(site: RepositoryLocation, branch: str, path: Path, *, exact: bool) -> P
 def _is_not_for_us(site: RepositoryLocation, holder: WorktreeInfo) -> bool:
     """Return whether a worktree belongs to a session, or is the checkout of the caller."""
     place = site.place
-    session = is_session_id(holder.path.name) and holder.path.parent.name == project.WORKTREES.name
+    session = is_session_id(holder.path.name) and holder.path.parent.name == WORKTREES.name
     return session or (real(holder.path) == place.checkout and place.root == place.checkout)
 
 

@@ -23,7 +23,7 @@ from ralph_wrap.errors import IsolationError, RalphError
 from ralph_wrap.interfaces.api.functions import make, remove
 from ralph_wrap.interfaces.api.location import RepositoryLocation, require_branch_name, resolved, site_of
 from ralph_wrap.interfaces.api.reuse import find
-from ralph_wrap.state import project
+from ralph_wrap.state.project import WORKTREES
 from ralph_wrap.system import files
 from ralph_wrap.worktree.loading import load_all
 
@@ -180,7 +180,7 @@ class Worktree:
     def _wanted_path(self, site: RepositoryLocation) -> Path:
         if self._asked_path is not None:
             return resolved(self._asked_path, site.directory)
-        ours = site.place.root / project.WORKTREES
+        ours = site.place.root / WORKTREES
         if link := next((place for place in (ours.parent, ours) if place.is_symlink()), None):
             raise IsolationError(
                 f"{link} is a symlink, which is not followed", "replace it by a directory, or pass a path"

@@ -42,10 +42,8 @@ def apply(
             ours, theirs = place.repository, there.repository
             if ours is None or (theirs and theirs.common_dir != ours.common_dir):
                 place = there
-        branch = branches.named(branches.read(place, environ), name)
-        applied = use_case.apply(
-            place, environ, branch, top=top, told=told, stopped=lambda: signals.stop.count > 0
-        )
+        branch = branches.named(branches.read(place), name)
+        applied = use_case.apply(place, branch, top=top, told=told, stopped=lambda: signals.stop.count > 0)
         if json:
             answer("apply", applied._asdict())
             return

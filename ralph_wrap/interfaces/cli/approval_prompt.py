@@ -26,15 +26,12 @@ if TYPE_CHECKING:
 _ANSWER = 1024  # bytes; a terminal gives a line at a time
 
 
-def require(
-    place: Project, settings: Settings, environ: Mapping[str, str], signals: SignalHandlers | None, told: Log
-) -> None:
+def require(project: Project, settings: Settings, signals: SignalHandlers | None, told: Log) -> None:
     """See that the commands of a session were approved; if not, ask on the terminal.
 
     Arguments:
-        place: the project.
+        project: the project.
         settings: of the session; what is approved is the text in them, which is not read again.
-        environ: our environment.
         signals: entered handlers.
         told: of who has approved.
 
@@ -44,29 +41,26 @@ def require(
 
     """
     commands = settings.commands
-    by = trust.implied(environ)
-    if by is None and trust.is_approved(place.root, commands, environ):
+    by = trust.implied(project.environ)
+    if by is None and trust.is_approved(project.root, commands, project.environ):
         by = "ralph-wrap trust"
     if by is None:
         if not can_ask():
             raise UntrustedError(
                 f".ralph/config.toml has commands that nobody has approved: {', '.join(commands)}",
-                f"see and approve them: ralph-wrap trust -C {shlex.quote(os.fspath(place.root))}",
+                f"see and approve them: ralph-wrap trust -C {shlex.quote(os.fspath(project.root))}",
             )
-        ask(place, commands, environ, signals)
+        ask(project, commands, signals)
         by = "answer"
     told.event("commands.approved", by=by, sha256=trust.digest(commands))
 
 
-def approve(
-    place: Project, commands: Mapping[str, Any], environ: Mapping[str, str], signals: SignalHandlers | None
-) -> None:
+def approve(project: Project, commands: Mapping[str, Any], signals: SignalHandlers | None) -> None:
     """Approve commands: on a terminal once they were shown, without one because that was asked for.
 
     Arguments:
-        place: the project.
+        project: the project.
         commands: by key.
-        environ: our environment.
         signals: entered handlers.
 
     Raises:
@@ -75,14 +69,14 @@ def approve(
 
     """
     if can_ask():
-        ask(place, commands, environ, signals)
+        ask(project, commands, signals)
         return
-    if session := environ.get("RALPH_SESSION_ID"):
+    if session := project.environ.get("RALPH_SESSION_ID"):
         raise UntrustedError(
             f"commands cannot be approved inside session {session}, without a terminal",
-            f"a person can: ralph-wrap trust -C {shlex.quote(os.fspath(place.root))}",
+            f"a person can: ralph-wrap trust -C {shlex.quote(os.fspath(project.root))}",
         )
-    trust.approve(place.root, commands, privileges.ensure_home(environ))
+    trust.approve(project.root, commands, privileges.ensure_home(project.environ))
 
 
 def can_ask() -> bool:
@@ -93,9 +87,7 @@ def can_ask() -> bool:
         return False
 
 
-def ask(
-    place: Project, commands: Mapping[str, Any], environ: Mapping[str, str], signals: SignalHandlers | None
-) -> None:
+def ask(project: Project, commands: Mapping[str, Any], signals: SignalHandlers | None) -> None:
     """Show commands on the terminal and approve them if the answer is yes.
 
     Raises:
@@ -104,7 +96,7 @@ def ask(
 
     """
     rows = [
-        f"ralph-wrap: commands of {one_line(os.fspath(place.root / '.ralph/config.toml'))}",
+        f"ralph-wrap: commands of {one_line(os.fspath(project.root / '.ralph/config.toml'))}",
         *shown(commands),
         "approve them as they stand, for all sessions of this project? [y/N] ",
     ]
@@ -112,7 +104,7 @@ def ask(
     os.write(2, "\n".join(rows).encode(errors="backslashreplace"))
     if _answer(signals).strip().lower() not in {b"y", b"yes"}:
         raise UntrustedError("the commands were not approved", "nothing was run; ralph-wrap trust asks again")
-    trust.approve(place.root, commands, privileges.ensure_home(environ))
+    trust.approve(project.root, commands, privileges.ensure_home(project.environ))
 
 
 def shown(commands: Mapping[str, Any]) -> Iterator[str]:

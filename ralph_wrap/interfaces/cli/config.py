@@ -28,7 +28,7 @@ def show(
 
     with boundary("config show", json=json):
         environ = become_owner(project, on_stderr(os.environ))
-        found = use_case(find_project(project, environ), Path.cwd(), environ)
+        found = use_case(find_project(project, environ), Path.cwd())
         if json:
             answer("config show", [setting._asdict() for setting in found])
             return

@@ -41,7 +41,7 @@ def diff(
         told = on_stderr(os.environ)
         environ = become_owner(project, told)
         place = places.find_project(project, environ)
-        found = use_case.sides(place, environ, branch, other, saved=saved, iteration=iteration)
+        found = use_case.sides(place, branch, other, saved=saved, iteration=iteration)
         for name in found.lacking:
             told.warning("work.missing", f"{name} has no saved work")
         shown = {name: environ[name] for name in _SHOWING if name in environ}

@@ -49,9 +49,9 @@ def drop(
         wanted = use_case.DropSelection(tuple(ids or ()), merged, empty, _seconds(older_than), force)
         environ = become_owner(project, told)
         place = places.find_project(project, environ)
-        for name in use_case.expire(place, environ, of_project(place.root).keep_dropped, time.time()):
+        for name in use_case.expire(place, of_project(place.root).keep_dropped, time.time()):
             told.event("branch.expired", f"{name}, dropped before, cannot be brought back any more")
-        rows, failures = use_case.drop(place, environ, wanted, time.time())
+        rows, failures = use_case.drop(place, wanted, time.time())
         data = [row._asdict() for row in rows]
         if not json:
             for line in filter(None, map(_line, rows)):
@@ -97,7 +97,7 @@ def restore(
 
     with boundary("restore", json=json):
         environ = become_owner(project, on_stderr(os.environ))
-        restored = use_case.restore(places.find_project(project, environ), environ, name, time.time())
+        restored = use_case.restore(places.find_project(project, environ), name, time.time())
         if json:
             answer("restore", restored._asdict())
             return

@@ -38,7 +38,6 @@ def enter(
         settings = load(project, place.root, Path.cwd(), {}, environ, ())
         entered = use_case.enter(
             place,
-            environ,
             name,
             session=_required(session),
             cwd=Path.cwd(),
@@ -67,7 +66,6 @@ def leave(
         place = places.find_project(project, environ)
         left = use_case.leave(
             place,
-            environ,
             use_case.action_of(action),
             session=_required(session),
             discard_changes=discard_changes,

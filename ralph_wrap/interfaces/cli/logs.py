@@ -30,4 +30,4 @@ def logs(
         log = on_stderr(os.environ)
         environ = become_owner(project, log)
         place = places.find_project(project, environ)
-        use_case.logs(place, environ, session, events=events, follow=follow, to=1, raw=raw)
+        use_case.logs(place, session, events=events, follow=follow, to=1, raw=raw)

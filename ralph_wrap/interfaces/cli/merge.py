@@ -60,15 +60,15 @@ def merge(
         environ = become_owner(project, told)
         place = places.find_project(project, environ)
         settings = of_project(place.root)
-        known = branches.read(place, environ)
+        known = branches.read(place)
         wanted = list({one.name: one for one in (_named(known, name) for name in ids)}.values())
         target = merge.target_of(place, environ, into, settings.main)
         main = None if into else target.name
         if into:
             with suppress(NotFoundError):
-                main = branches.main_branch(place, place.git(environ), settings.main).name
+                main = branches.main_branch(place, settings.main).name
         if settings.check:
-            require(place, settings, environ, signals, told)
+            require(place, settings, signals, told)
         landed = merge.land(
             place,
             environ,

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 from ralph_wrap import branches
 from ralph_wrap.commands import merge
 from ralph_wrap.errors import NotFoundError, RalphError
-from ralph_wrap.state import project
+from ralph_wrap.state.project import RUN
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.system.log import on_stderr
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from ralph_wrap.commands.merge import LandingResult
     from ralph_wrap.config import Settings
     from ralph_wrap.state.project import Project
@@ -24,9 +22,8 @@ if TYPE_CHECKING:
 
 
 def land(
-    place: Project,
+    project: Project,
     settings: Settings,
-    environ: Mapping[str, str],
     report: SessionReport,
     signals: SignalHandlers | None,
 ) -> None:
@@ -35,20 +32,19 @@ def land(
     It is told on stderr, and in the session's event log.
 
     Arguments:
-        place: the project.
+        project: the project.
         settings: of the session; its check was approved before it began, and is not read again.
-        environ: our environment.
         report: of the session.
         signals: entered handlers; after a signal nothing lands.
 
     """
     if report.branch is None:
         return
-    log = on_stderr(environ)
-    events = Registry(place.root / project.RUN).sessions / report.session / "events.jsonl"
+    log = on_stderr(project.environ)
+    events = Registry(project.root / RUN).sessions / report.session / "events.jsonl"
     log.attach(events, agent_id=report.id, session_id=report.session)
     try:
-        landed = _land(place, settings, environ, report.branch, signals, log)
+        landed = _land(project, settings, report.branch, signals, log)
     except (RalphError, OSError) as error:
         _warn(log, report.branch, settings.merge_on_complete, str(error))
     else:
@@ -58,22 +54,20 @@ def land(
 
 
 def _land(
-    place: Project,
+    project: Project,
     settings: Settings,
-    environ: Mapping[str, str],
     name: str,
     signals: SignalHandlers | None,
     log: Log,
 ) -> LandingResult:
-    branch = merge.named_branch(place, environ, name)
-    target = merge.target_of(place, environ, settings.merge_on_complete, None)
+    branch = merge.named_branch(project, name)
+    target = merge.target_of(project, settings.merge_on_complete, None)
     try:
-        main = branches.main_branch(place, place.git(environ), settings.main).name
+        main = branches.main_branch(project, settings.main).name
     except NotFoundError:
         main = None
     (landed,) = merge.land(
-        place,
-        environ,
+        project,
         [branch],
         target,
         told=log,

@@ -51,9 +51,7 @@ def ps(
         environ = become_owner(project, on_stderr(os.environ), *_LATER)
 
         def look() -> list[SessionEntry]:
-            return inventory.sessions(
-                find_project(project, environ), environ, datetime.now(UTC), finished=every
-            )
+            return inventory.sessions(find_project(project, environ), datetime.now(UTC), finished=every)
 
         if watch:
             _watch(look, json=json, ended=every)

@@ -62,9 +62,9 @@ def review(
         use_case.ordered(use_case.limited([], only), sort)  # a mistake is told before the work
         place = places.find_project(project, environ)
         if pr is not None:
-            _show(pull_request.open_pull_request(place, environ, pr, told), json=json)
+            _show(pull_request.open_pull_request(place, pr, told), json=json)
             return
-        found = use_case.look(place, environ)
+        found = use_case.look(place)
         for note in found.notes:
             told.warning("review.incomplete", note)
         rows = use_case.ordered(use_case.limited(found.rows, only), sort)

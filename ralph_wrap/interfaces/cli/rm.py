@@ -29,11 +29,11 @@ def rm(
     with boundary("rm", json=json):
         environ = become_owner(project, log)
         place = places.find_project(project, environ)
-        stopped, problem = stop(place, environ, ids, StopMode.SOON, log)
+        stopped, problem = stop(place, ids, StopMode.SOON, log)
         orphans = any(one.outcome == "orphan" for one in stopped)
-        unfinished = sweeping.kept(sweeping.sweep(place, environ)) if orphans else None
+        unfinished = sweeping.kept(sweeping.sweep(place)) if orphans else None
         names = [one.session or one.id for one in stopped if one.outcome != "unknown"]
-        removed, kept = use_case.remove_all(place, environ, names)
+        removed, kept = use_case.remove_all(place, names)
         data = [one._asdict() for one in removed]
         if not json:
             for one in removed:

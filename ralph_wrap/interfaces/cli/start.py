@@ -15,7 +15,7 @@ from ralph_wrap.agents import with_agent
 from ralph_wrap.config import Isolation, OnOrphans, Settings
 from ralph_wrap.errors import RalphError, StoppedError
 from ralph_wrap.interfaces.cli.boundary import become_owner, boundary
-from ralph_wrap.state import project
+from ralph_wrap.state.project import find_project, has_ownerless, has_trash
 from ralph_wrap.system.files import write_all
 from ralph_wrap.system.log import on_stderr
 from ralph_wrap.system.process import anonymous_file
@@ -32,22 +32,19 @@ _BEGUN = ("agent.started", "iteration.ended", "limit.waiting")
 last one if that will be hours later."""
 
 
-def _sweep(
-    place: Project, settings: Settings, environ: Mapping[str, str], signals: SignalHandlers | None, told: Log
-) -> None:
+def _sweep(project: Project, settings: Settings, signals: SignalHandlers | None, told: Log) -> None:
     """Finish what dead sessions have left, if there are any: what cannot be finished stops no new one."""
-    if not project.has_ownerless(place, environ) and not project.has_trash(place):
+    if not has_ownerless(project) and not has_trash(project):
         return
     from ralph_wrap.commands.sweep import kept, resume_deletions, sweep  # noqa: PLC0415 -- seldom needed
 
     swept = sweep(
-        place,
-        environ,
+        project,
         dry_run=settings.orphans is OnOrphans.REPORT,
         stopped=lambda: signals is not None and signals.stop.count > 0,
     )
     if settings.orphans is OnOrphans.REPORT:
-        resume_deletions(place, environ)
+        resume_deletions(project)
     for entry in swept:
         if entry.action == "would finish":
             told.warning(
@@ -105,13 +102,13 @@ def start(
 
     with boundary("run", json=False):
         environ = become_owner(directory, log)
-        place = project.find_project(directory, environ, meanwhile=_load_session)
+        place = find_project(directory, environ, meanwhile=_load_session)
         settings = with_agent(config.load(directory, place.root, Path.cwd(), flags, environ, command))
         if settings.runs_commands:
             from ralph_wrap.interfaces.cli.approval_prompt import require  # noqa: PLC0415 -- few projects have any
 
-            require(place, settings, environ, signals, log)
-        _sweep(place, settings, environ, signals, log)
+            require(place, settings, signals, log)
+        _sweep(place, settings, signals, log)
         _warn(settings, flags, environ, log)
         from ralph_wrap.session.session import Session  # noqa: PLC0415 -- see _load_session
 
@@ -128,7 +125,7 @@ def start(
         with suppress(StoppedError), session:
             session.run()
         if settings.merge_on_complete and session.report and session.report.ended_by == "promise":
-            land(place, settings, environ, session.report, signals)
+            land(place, settings, session.report, signals)
         return session.report.exit_status if session.report else RalphError.exit_code
 
 

@@ -40,7 +40,7 @@ def stop(
         how = StopMode.AFTER_ITERATION if after_iteration else StopMode.NOW if now else StopMode.SOON
         environ = become_owner(project, log)
         place = places.find_project(project, environ)
-        stopped, problem = use_case.stop(place, environ, None if every else ids, how, log)
+        stopped, problem = use_case.stop(place, None if every else ids, how, log)
         _show(stopped, problem, json=json)
 
 

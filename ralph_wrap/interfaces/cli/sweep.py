@@ -36,9 +36,9 @@ def sweep(
         place = find_project(project, environ)
         at_start = of_project(place.root) if os.environ.get(AT_START) else None
         dry_run = dry_run or (at_start is not None and at_start.orphans is OnOrphans.REPORT)
-        swept = use_case.sweep(place, environ, dry_run=dry_run, adopted=adopt or ())
+        swept = use_case.sweep(place, dry_run=dry_run, adopted=adopt or ())
         if not dry_run:
-            undo_killed(place, environ, log)
+            undo_killed(place, log)
         if at_start is not None and at_start.pool:
             ProjectPool.of(place, environ, at_start, log).fill()
         data = [entry._asdict() for entry in swept]

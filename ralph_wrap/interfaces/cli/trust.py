@@ -41,7 +41,7 @@ def trust(
         if revoke:
             approvals.revoke(place.root, environ)
         elif commands and not show:
-            approve(place, commands, environ, signals)
+            approve(place, commands, signals)
         approved = not commands or approvals.is_approved(place.root, commands, environ)
         implied = approvals.implied(environ)
         if json:

@@ -37,4 +37,4 @@ def web(
         server.load()
         environ = become_owner(project, told)
         place = find_project(project, environ)
-        server.serve(place, environ, port, read_only=read_only, told=told, announce=typer.echo)
+        server.serve(place, port, read_only=read_only, told=told, announce=typer.echo)

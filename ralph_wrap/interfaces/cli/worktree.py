@@ -88,7 +88,6 @@ def create(
         settings = load(project, place.root, place.root, {}, environ, ())
         made = use_case(
             place,
-            environ,
             words,
             prefix=prefix,
             base=base,
@@ -125,7 +124,6 @@ def cleanup(
         environ = become_owner(project, log)
         cleaned = use_case(
             places.find_project(project, environ),
-            environ,
             _here(path),
             cwd=_here(Path()),
             keep_branch=keep_branch,
@@ -142,7 +140,7 @@ def status(project: Directory = Path()) -> None:
 
     with boundary(_TOOL, json=True):
         environ = become_owner(project, on_stderr(os.environ))
-        answer(_TOOL, use_case(places.find_project(project, environ), environ))
+        answer(_TOOL, use_case(places.find_project(project, environ)))
 
 
 def list_all(project: Directory = Path()) -> None:
@@ -152,7 +150,7 @@ def list_all(project: Directory = Path()) -> None:
 
     with boundary(_TOOL, json=True):
         environ = become_owner(project, on_stderr(os.environ))
-        answer(_TOOL, [one._asdict() for one in use_case(places.find_project(project, environ), environ)])
+        answer(_TOOL, [one._asdict() for one in use_case(places.find_project(project, environ))])
 
 
 def _here(path: Path) -> Path:

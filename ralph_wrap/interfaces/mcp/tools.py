@@ -19,7 +19,7 @@ from ralph_wrap.commands.worktree.enter import (
 from ralph_wrap.commands.worktree.status import status
 from ralph_wrap.config import load
 from ralph_wrap.errors import RalphError, UsageError
-from ralph_wrap.state import project
+from ralph_wrap.state.project import find_project
 from ralph_wrap.system.log import on_stderr
 from ralph_wrap.worktree.managed.find import find
 
@@ -98,9 +98,7 @@ def answer(tool: McpTool, caller: ToolCaller, given: Mapping[str, Any]) -> dict[
 
     """
     try:
-        found = tool.call(
-            caller, project.find_project(caller.directory, caller.environ), **_checked(tool, given)
-        )
+        found = tool.call(caller, find_project(caller.directory, caller.environ), **_checked(tool, given))
     except RalphError as error:
         for typed, called in _IN_WORDS.items():
             error.hint = error.hint.replace(typed, called)
@@ -134,11 +132,10 @@ def _checked(tool: McpTool, given: Mapping[str, Any]) -> dict[str, Any]:
     return {**defaults, **given}
 
 
-def _enter(caller: ToolCaller, place: Project, *, name: str, tmux: bool) -> dict[str, Any]:
-    settings = load(caller.directory, place.root, caller.cwd, {}, caller.environ, ())
+def _enter(caller: ToolCaller, project: Project, *, name: str, tmux: bool) -> dict[str, Any]:
+    settings = load(caller.directory, project.root, caller.cwd, {}, caller.environ, ())
     return enter(
-        place,
-        caller.environ,
+        project,
         name,
         session=caller.session,
         cwd=caller.cwd,
@@ -149,26 +146,25 @@ def _enter(caller: ToolCaller, place: Project, *, name: str, tmux: bool) -> dict
     )._asdict()
 
 
-def _exit(caller: ToolCaller, place: Project, *, action: str, discard_changes: bool) -> dict[str, Any]:
+def _exit(caller: ToolCaller, project: Project, *, action: str, discard_changes: bool) -> dict[str, Any]:
     return leave(
-        place,
-        caller.environ,
+        project,
         ExitAction(action),
         session=caller.session,
         discard_changes=discard_changes,
     )._asdict()
 
 
-def _status(caller: ToolCaller, place: Project) -> dict[str, Any]:
-    inside = _inside(caller, place)
-    return status(project.find_project(inside, caller.environ) if inside else place, caller.environ)
+def _status(caller: ToolCaller, project: Project) -> dict[str, Any]:
+    inside = _inside(caller, project)
+    return status(find_project(inside, caller.environ) if inside else project)
 
 
-def _inside(caller: ToolCaller, place: Project) -> Path | None:
-    if place.repository is not None:
+def _inside(caller: ToolCaller, project: Project) -> Path | None:
+    if project.repository is not None:
         with contextlib.suppress(RalphError, OSError):  # another process removes it at this moment
-            if there := entered(place, place.repository, caller.session):
-                return find(place.repository.common_dir, there[0])[0].path
+            if there := entered(project, project.repository, caller.session):
+                return find(project.repository.common_dir, there[0])[0].path
     return None
 
 

@@ -72,7 +72,7 @@ _ASKED = {
 
 
 def _stopped(site: PageContext, name: str, how: StopMode, log: Log) -> FlashMessage:
-    stopped, problem = stopping.stop(site.place, site.environ, [name], how, log)
+    stopped, problem = stopping.stop(site.place, [name], how, log)
     if problem is not None:
         raise problem
     return FlashMessage("done", tuple(f"session {one.session or one.id}: {one.outcome}" for one in stopped))
@@ -91,9 +91,9 @@ async def merge(site: PageContext, form: Form, told: Log) -> FlashMessage:
 def _landed(site: PageContext, names: Sequence[str], way: merging.MergeMethod, log: Log) -> FlashMessage:
     place, environ = site.place, site.environ
     settings = of_project(place.root)
-    known = branches.read(place, environ)
+    known = branches.read(place)
     wanted = list({one.name: one for one in (branches.named(known, name) for name in names)}.values())
-    target = merging.target_of(place, environ, None, settings.main)
+    target = merging.target_of(place, None, settings.main)
     if settings.check and not (
         trust.implied(environ) or trust.is_approved(place.root, settings.commands, environ)
     ):
@@ -102,7 +102,6 @@ def _landed(site: PageContext, names: Sequence[str], way: merging.MergeMethod, l
         )
     landed = merging.land(
         place,
-        environ,
         wanted,
         target,
         told=log,
@@ -135,9 +134,9 @@ async def drop(site: PageContext, form: Form, told: Log) -> FlashMessage:
 
 
 def _dropped(site: PageContext, wanted: dropping.DropSelection) -> FlashMessage:
-    rows, failures = dropping.drop(site.place, site.environ, wanted, time.time())
+    rows, failures = dropping.drop(site.place, wanted, time.time())
     keep = of_project(site.place.root).keep_dropped
-    dropping.expire(site.place, site.environ, keep, time.time())
+    dropping.expire(site.place, keep, time.time())
     gone = [row for row in rows if row.dropped]
     lines = [f"{row.branch} dropped{_with(row.saved, row.branch)}" for row in gone]
     if not failures:
@@ -163,7 +162,7 @@ async def restore(site: PageContext, form: Form, told: Log) -> FlashMessage:
 
 
 def _restored(site: PageContext, names: Sequence[str]) -> FlashMessage:
-    found = [dropping.restore(site.place, site.environ, name, time.time()) for name in names]
+    found = [dropping.restore(site.place, name, time.time()) for name in names]
     lines = [
         f"{one.branch} restored{_with(one.saved, one.branch)}" if one.branch else f"{one.saved} restored"
         for one in found

@@ -14,8 +14,9 @@ from ralph_wrap.git.oid import is_oid
 from ralph_wrap.interfaces.web import diff_view, tail, timeline
 from ralph_wrap.interfaces.web.conflict_matrix import matrix
 from ralph_wrap.interfaces.web.table import BranchList, listing
-from ralph_wrap.state import ids, inventory, project, report
+from ralph_wrap.state import ids, inventory, report
 from ralph_wrap.state.inventory import Verdict
+from ralph_wrap.state.project import repository_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -57,8 +58,8 @@ class PageContext(NamedTuple):
     @property
     def git(self) -> Git:
         """Git in the project."""
-        project.repository_of(self.place)
-        return self.place.git(self.environ)
+        repository_of(self.place)
+        return self.place.git
 
 
 class RunningSession(NamedTuple):
@@ -97,7 +98,7 @@ def lives(site: PageContext) -> list[RunningSession]:
     """Return the sessions that are not finished, the newest first."""
     now = datetime.now(UTC)
     found = []
-    for one in inventory.unfinished(site.place, site.environ):
+    for one in inventory.unfinished(site.place):
         age, output = None, ""
         if one.record is not None and one.directory is not None:
             age = max(0, int((now - ids.started(one.record.session)).total_seconds()))
@@ -156,7 +157,7 @@ def against(site: PageContext, query: Mapping[str, str]) -> dict[str, Any]:
     """
     name, other = query.get("name", ""), query.get("other", "")
     number = None if other else _number(query, "iteration")
-    sides = diffing.sides(site.place, site.environ, name, other or None, iteration=number)
+    sides = diffing.sides(site.place, name, other or None, iteration=number)
     return {
         "name": name,
         "other": other,
@@ -209,7 +210,7 @@ def session(site: PageContext, query: Mapping[str, str]) -> dict[str, Any]:
         NotFoundError: the session does not exist.
 
     """
-    found = inventory.find(site.place, site.environ, query.get("id", ""))
+    found = inventory.find(site.place, query.get("id", ""))
     now = datetime.now(UTC)
     events, output, told = [], "", None
     commits: list[LogEntry] = []
@@ -243,14 +244,14 @@ PAGES: dict[str, Callable[[PageContext, Mapping[str, str]], dict[str, Any]]] = {
 
 
 def _branch(site: PageContext, query: Mapping[str, str]) -> tuple[Branch, MainBranch | None]:
-    found = branches.named(branches.read(site.place, site.environ), query.get("name", ""))
+    found = branches.named(branches.read(site.place), query.get("name", ""))
     return found, main_of(site)
 
 
 def main_of(site: PageContext) -> MainBranch | None:
     """Return the main branch, ``None`` if there is none."""
     try:
-        return branches.main_branch(site.place, site.git, of_project(site.place.root).main or None)
+        return branches.main_branch(site.place, of_project(site.place.root).main or None)
     except NotFoundError:
         return None
 

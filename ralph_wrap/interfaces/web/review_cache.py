@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from ralph_wrap import git
 from ralph_wrap.commands import review
 from ralph_wrap.errors import RalphError
-from ralph_wrap.state import project
+from ralph_wrap.state.project import RUN, registries
 from ralph_wrap.system import files
 from ralph_wrap.system.log import traceback_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from ralph_wrap.commands.review import Review
     from ralph_wrap.state.project import Project
     from ralph_wrap.system.log import Log
@@ -38,9 +36,9 @@ class CachedReview(NamedTuple):
 class ReviewCache:
     """The reviewed branches of a project."""
 
-    def __init__(self, place: Project, environ: Mapping[str, str], told: Log) -> None:
-        self._place = place
-        self._environ = environ
+    def __init__(self, project: Project, told: Log) -> None:
+        self._place = project
+        self._environ = project.environ
         self._told = told
         self._changed = threading.Condition()
         self._state: object = None
@@ -86,14 +84,14 @@ class ReviewCache:
 
     def _look(self) -> object:
         """Return a value that differs if the rows may have changed."""
-        homes = list(project.registries(self._place, self._environ))
+        homes = list(registries(self._place))
         directories = [files.state(path) for home in homes for path in (home.agents, home.sessions)]
         refs, head = None, None
         if self._place.repository is not None:
-            where = self._place.git(self._environ)
+            where = self._place.git
             refs = hash(tuple(git.refs(where, "refs/heads", "refs/remotes").items()))
             head = files.state(self._place.repository.common_dir / "HEAD")  # names the main checkout's branch
-        run = self._place.root / project.RUN
+        run = self._place.root / RUN
         notes = [files.state(path) for path in (run.parent / "config.toml", run / "checks.json")]
         return refs, head, *notes, *directories
 
@@ -101,7 +99,7 @@ class ReviewCache:
         state, found, problem = None, None, None
         try:
             state = self._look()
-            found = review.look(self._place, self._environ)
+            found = review.look(self._place)
         except RalphError as error:
             problem = error
         except Exception as error:  # noqa: BLE001 -- a bug: a page must show it, and the next one try again

@@ -26,11 +26,11 @@ from ralph_wrap.interfaces.web.app import application
 from ralph_wrap.interfaces.web.flash import FlashMessages
 from ralph_wrap.interfaces.web.pages import PageContext
 from ralph_wrap.interfaces.web.review_cache import ReviewCache
-from ralph_wrap.state import project
+from ralph_wrap.state.project import repository_of
 from ralph_wrap.worktree.loading import load_all
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
     from types import FrameType
 
     from ralph_wrap.state.project import Project
@@ -51,8 +51,7 @@ def load() -> None:
 
 
 def serve(
-    place: Project,
-    environ: Mapping[str, str],
+    project: Project,
     port: int,
     *,
     read_only: bool,
@@ -71,12 +70,12 @@ def serve(
 
     """
     gate = AccessControl(new_token(), read_only=read_only)
-    project.repository_of(place)
+    repository_of(project)
     ending = _Shutdown()
     site = PageContext(
-        place,
-        environ,
-        ReviewCache(place, environ, told),
+        project,
+        project.environ,
+        ReviewCache(project, told),
         FlashMessages(),
         read_only,
         lambda: ending.count > 0,

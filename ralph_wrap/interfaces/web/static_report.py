@@ -18,7 +18,7 @@ from ralph_wrap.interfaces.web.templates import render
 from ralph_wrap.system.files import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from ralph_wrap.branches import Branch
@@ -47,9 +47,7 @@ class ReportSection(NamedTuple):
     omitted: bool
 
 
-def page(
-    place: Project, environ: Mapping[str, str], found: Review, rows: Sequence[ReviewRow], told: Log
-) -> bytes:
+def page(project: Project, found: Review, rows: Sequence[ReviewRow], told: Log) -> bytes:
     """Return the content of the file.
 
     Arguments:
@@ -59,8 +57,8 @@ def page(
         RalphError: there is no repository.
 
     """
-    where = place.git(environ)
-    there = {one.name: one for one in branches.read(place, environ)}
+    where = project.git
+    there = {one.name: one for one in branches.read(project)}
     sections: list[ReportSection] = []
     left = _ALL_LINES
     for number, row in enumerate(rows, 1):
@@ -77,7 +75,7 @@ def page(
     style = static_files.CONTENT["app.css"].decode()
     return render(
         "report.html",
-        project=place.root.name,
+        project=project.root.name,
         root="",
         main=found.main,
         rows=rows,
@@ -111,8 +109,7 @@ def _section(where: Git, one: Branch, row: ReviewRow, found: Review, lines: int)
 
 
 def write(
-    place: Project,
-    environ: Mapping[str, str],
+    project: Project,
     found: Review,
     rows: Sequence[ReviewRow],
     told: Log,
@@ -128,7 +125,7 @@ def write(
         RalphError: the file cannot be written.
 
     """
-    content = page(place, environ, found, rows, told)
+    content = page(project, found, rows, told)
     try:
         replace(path, content, sync=False)
     except OSError as error:
