@@ -47,7 +47,7 @@ def test_what_is_somebodys_stays(tmp_path: Path, kind: str, partly: bool) -> Non
     body, foreign = MEDDLED[kind]
     repo.git("-c", f"alias.meddle=!{body}", "meddle")
     meddled = files_of(repo.path)
-    here = Git(repo.path, git.environment(os.environ), repo.path / ".git", repo.path / ".git", repo.path)
+    here = Git(repo.path, git.git_environment(os.environ), repo.path / ".git", repo.path / ".git", repo.path)
     checkout = UserCheckout(repo.path, repo.path / ".git", here)
     index = repo.git("ls-files", "--stage")
     assert put_back(checkout, tmp_path / "index", old, new, partly=partly) == foreign
@@ -72,7 +72,7 @@ def test_a_half_written_file_is_told_from_a_changed_one(tmp_path: Path) -> None:
     """Negative control: what is no beginning of what was to come stays."""
     repo: Repo = project_with_files(tmp_path / "project")
     old, new = repo.head, branch(repo, "aaaa", {"file.txt": "one\nA\n"})
-    here = Git(repo.path, git.environment(os.environ), repo.path / ".git", repo.path / ".git", repo.path)
+    here = Git(repo.path, git.git_environment(os.environ), repo.path / ".git", repo.path / ".git", repo.path)
     checkout = UserCheckout(repo.path, repo.path / ".git", here)
     for content, foreign in (("one\nB", ["file.txt"]), ("one\n", []), ("", []), ("one\nA\nB", ["file.txt"])):
         repo.write("file.txt", content)

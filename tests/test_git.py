@@ -38,7 +38,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="giving files away nee
 
 
 def _git(directory: Path) -> Git:
-    return Git(directory, git.environment(os.environ))
+    return Git(directory, git.git_environment(os.environ))
 
 
 def _repository(repo: Repo, **differences: object) -> Repository:
@@ -62,7 +62,7 @@ def _repository(repo: Repo, **differences: object) -> Repository:
 def _refusal(directory: Path) -> tuple[type[RalphError], str, str]:
     """Return what is said of a directory in which no repository can be found."""
     with pytest.raises(RalphError) as caught:
-        git.locate(_git(directory))
+        git.locate_repository(_git(directory))
     return type(caught.value), caught.value.message, caught.value.hint
 
 
@@ -72,7 +72,7 @@ def _refusal(directory: Path) -> tuple[type[RalphError], str, str]:
 @pytest.mark.parametrize("name", KEPT)
 def test_what_is_the_users_choice_is_kept(name: str) -> None:
     """Identity, credentials, configuration, debugging, and all that is not git's."""
-    assert git.environment({name: "value"}) == {name: "value"}
+    assert git.git_environment({name: "value"}) == {name: "value"}
 
 
 def test_what_points_at_a_repository_is_dropped() -> None:
@@ -82,19 +82,19 @@ def test_what_points_at_a_repository_is_dropped() -> None:
     )
     names = answer.stdout.split()
     assert len(names) > 10
-    assert list(git.environment(dict.fromkeys(names, "value"))) == ["GIT_CONFIG_COUNT"]
+    assert list(git.git_environment(dict.fromkeys(names, "value"))) == ["GIT_CONFIG_COUNT"]
 
 
 @pytest.mark.parametrize("name", ["GIT_NAMESPACE", "GIT_CONFIG", "GIT_LITERAL_PATHSPECS", "GIT_OF_TOMORROW"])
 def test_what_is_not_known_is_dropped(name: str) -> None:
     """New variables come with new versions of git."""
-    assert git.environment({name: "value"}) == {}
+    assert git.git_environment({name: "value"}) == {}
 
 
 def test_configuration_is_added_behind_what_is_there() -> None:
     """Pairs that were passed in stay, and every git below sees all of them."""
-    first = git.with_config(os.environ, "safe.directory", "/x")
-    second = git.with_config(first, "user.nickname", "two words")
+    first = git.environment_with_config(os.environ, "safe.directory", "/x")
+    second = git.environment_with_config(first, "user.nickname", "two words")
     asked = ("git", "config", "--get-regexp", "^(safe|user)")
     answer = subprocess.run(asked, env=second, capture_output=True, check=True, text=True)
     assert answer.stdout == "safe.directory /x\nuser.nickname two words\n"
@@ -117,7 +117,7 @@ def test_our_own_calls_run_nothing_of_the_repository(
     repo.git("config", variable, repo.path / program.removesuffix("/reference-transaction"))
     git.create_ref(_git(repo.path), "refs/heads/new", repo.head, "a test")
     with git.start_status(_git(repo.path)) as status:
-        git.finish(status, "status")
+        git.finish_git(status, "status")
     assert not marker.exists()
     repo.git(*command)
     assert marker.exists()
@@ -165,13 +165,13 @@ def test_git_before_2_15_is_too_old(
 def test_git_2_15_is_not_too_old(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest that does."""
     monkeypatch.setenv("PATH", _shimmed("2.15.0", tmp_path / "bin"))
-    assert git.locate(_git(repo.path)).git_version == (2, 15, 0)
+    assert git.locate_repository(_git(repo.path)).git_version == (2, 15, 0)
 
 
 def test_without_git_there_is_no_such_file(repo: Repo, tmp_path: Path) -> None:
     """The caller knows what to say about that."""
     with pytest.raises(FileNotFoundError):
-        git.locate(Git(repo.path, {"PATH": str(tmp_path)}))
+        git.locate_repository(Git(repo.path, {"PATH": str(tmp_path)}))
 
 
 # Places
@@ -183,7 +183,7 @@ def test_a_repository_is_found_under_any_name(tmp_path: Path, name: bytes) -> No
     repo = make_repo(tmp_path / os.fsdecode(name))
     below = repo.path / os.fsdecode(name)
     below.mkdir()
-    found = [git.locate(_git(repo.path)), git.locate(_git(below))]
+    found = [git.locate_repository(_git(repo.path)), git.locate_repository(_git(below))]
     assert found == [_repository(repo), _repository(repo, prefix=Path(os.fsdecode(name)))]
 
 
@@ -191,13 +191,13 @@ def test_a_linked_worktree_is_a_checkout_of_its_own(repo: Repo) -> None:
     """With the repository's common directory."""
     linked = repo.path.parent / "linked"
     repo.git("worktree", "add", "-q", linked)
-    assert git.locate(_git(linked)) == _repository(repo, root=linked)
+    assert git.locate_repository(_git(linked)) == _repository(repo, root=linked)
 
 
 def test_before_the_first_commit_there_is_no_head(tmp_path: Path) -> None:
     """It is a repository all the same."""
     repo = make_repo(tmp_path / "empty", empty=True)
-    assert git.locate(_git(repo.path)).head is None
+    assert git.locate_repository(_git(repo.path)).head is None
 
 
 def test_a_bare_repository_has_nothing_to_work_in(repo: Repo) -> None:
@@ -228,7 +228,7 @@ def test_an_ordinary_directory_is_no_repository(tmp_path: Path) -> None:
     hint = 'git init && git commit --allow-empty -m "First commit"'
     assert _refusal(place) == (NotARepositoryError, f"{place} is not in a git repository", hint)
     subprocess.run(("sh", "-c", hint), cwd=place, check=True, capture_output=True)
-    assert git.locate(Git(place, git.environment(os.environ))).head is not None
+    assert git.locate_repository(Git(place, git.git_environment(os.environ))).head is not None
 
 
 @needs_root
@@ -244,8 +244,8 @@ def test_somebody_elses_repository_is_refused_with_the_cure(
     assert message.startswith("git rev-parse failed (128): fatal: ")
     assert str(repo.path) in message
     assert hint == f"if it belongs to another user: git config --global --add safe.directory {repo.path}"
-    trusting = git.with_config(git.environment(os.environ), "safe.directory", str(repo.path))
-    assert git.locate(Git(repo.path, trusting)) == expected
+    trusting = git.environment_with_config(git.git_environment(os.environ), "safe.directory", str(repo.path))
+    assert git.locate_repository(Git(repo.path, trusting)) == expected
 
 
 # Refs and commits
@@ -286,8 +286,8 @@ def test_refs_keep_their_names(repo: Repo) -> None:
     names = ["refs/heads/a\u2028b", "refs/heads/a\u0085b", "refs/heads/\udcff"]
     for name in names:
         git.create_ref(_git(repo.path), name, repo.head, "a test")
-    assert git.refs(_git(repo.path)) == dict.fromkeys([*names, "refs/heads/main"], repo.head)
-    assert git.refs(_git(repo.path), "refs/tags/") == {}
+    assert git.list_refs(_git(repo.path)) == dict.fromkeys([*names, "refs/heads/main"], repo.head)
+    assert git.list_refs(_git(repo.path), "refs/tags/") == {}
 
 
 def test_commits_are_counted(repo: Repo) -> None:
@@ -390,7 +390,7 @@ def test_status_of_real_files(repo: Repo) -> None:
         repo.write(name)
     make_repo(repo.path / "nested")
     with git.start_status(_git(repo.path)) as running:
-        status = git.parse_status(git.finish(running, "status").stdout)
+        status = git.parse_status(git.finish_git(running, "status").stdout)
     assert status == Status(
         changed=(names["added"], names["changed"], names["removed"]),
         unstaged=(names["changed"], names["removed"]),

@@ -31,7 +31,7 @@ REFUSES_Z = '*" -z "*) "$REAL" worktree list --porcelain --no-such-option 2>/dev
 
 
 def _git(directory: Path) -> Git:
-    return Git(directory, git.environment(os.environ))
+    return Git(directory, git.git_environment(os.environ))
 
 
 def _main(repo: Repo) -> WorktreeInfo:

@@ -82,7 +82,7 @@ class Room:
 @pytest.fixture
 def room(repo: Repo, tmp_path: Path) -> Room:
     """Return a repository that can be looked at."""
-    where = Git(repo.path, git.environment(os.environ))
+    where = Git(repo.path, git.git_environment(os.environ))
     workspace = repo.path / ".ralph" / "worktrees" / "20260102T030405Z-a3f2"
     place = ObservedCheckout.at(where, repo.path, repo.path / ".git", workspace, "ralph/a3f2")
     return Room(repo, place, tmp_path / "narrated")
@@ -91,7 +91,7 @@ def room(repo: Repo, tmp_path: Path) -> Room:
 def lookout(room: Room, descriptor: int, *, stopped: bool = False) -> LeakMonitor:
     """Return a lookout that narrates into a file."""
     return LeakMonitor(
-        Git(room.repo.path, git.environment(os.environ)),
+        Git(room.repo.path, git.git_environment(os.environ)),
         root=room.repo.path,
         common_dir=room.repo.path / ".git",
         workspace=room.place.workspace,
@@ -191,7 +191,7 @@ def test_a_conflict(room: Room) -> None:
 def test_no_commit_and_the_first_one(tmp_path: Path) -> None:
     """A branch that is not born yet is checked out."""
     repo = make_repo(tmp_path / "empty", empty=True)
-    where = Git(repo.path, git.environment(os.environ))
+    where = Git(repo.path, git.git_environment(os.environ))
     place = ObservedCheckout.at(where, repo.path, repo.path / ".git", repo.path / "elsewhere", "ralph/a3f2")
     empty = Room(repo, place, tmp_path)
     seen = empty.look()

@@ -558,7 +558,7 @@ def test_objects_that_do_not_come_keep_the_worktree(
 
     def write_commits(here: git.Git, objects: Path, wanted: tuple[str, ...], _: object) -> None:
         oids = "".join(f"{oid}\n" for oid in wanted).encode()
-        git.run(here, "pack-objects", "-q", objects / "pack" / "pack", stdin=oids)
+        git.run_git(here, "pack-objects", "-q", objects / "pack" / "pack", stdin=oids)
 
     _detached(inside(tree))
     before = _refs(project.store)
@@ -673,7 +673,7 @@ def test_a_registration_of_which_submodules_are_deleted_first(
 def _finish_with(tree: Tree, env: dict[str, str]) -> WorktreeOutcome:
     return finish(
         tree.linked,
-        git.Git(tree.repo.path, git.environment({**os.environ, **env})),
+        git.Git(tree.repo.path, git.git_environment({**os.environ, **env})),
         agent_id=ID,
         session=SESSION,
         trash=tree.repo.path / ".ralph" / "run" / "trash",
@@ -686,7 +686,7 @@ def _finish_with(tree: Tree, env: dict[str, str]) -> WorktreeOutcome:
 
 
 def _remove(tree: Tree, check: Callable[[Losses], None]) -> Losses:
-    where = git.Git(tree.repo.path, git.environment(os.environ))
+    where = git.Git(tree.repo.path, git.git_environment(os.environ))
     trash = tree.repo.path / ".ralph" / "run" / "trash"
     return remove_worktree(tree.linked, where, trash, SESSION, check=check)
 

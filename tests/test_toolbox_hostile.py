@@ -58,10 +58,10 @@ def test_an_undo_leaves_what_was_there(repo: Repo, tmp_path: Path) -> None:
     """A directory that is there is nobody's to remove, empty or not."""
     place = tmp_path / "there"
     place.mkdir()
-    where = git.Git(repo.path, git.environment(os.environ))
+    where = git.Git(repo.path, git.git_environment(os.environ))
     mark = WorktreeMetadata(branch="b", base=repo.head, branch_created=True)
     with pytest.raises(IsolationError):
-        make(where, git.locate(where), place, mark)
+        make(where, git.locate_repository(where), place, mark)
     assert (place.is_dir(), repo.branches()) == (True, ["main"])
 
 
@@ -108,8 +108,8 @@ def test_a_commit_made_during_the_removal_brings_the_worktree_back(
     """On a detached HEAD nothing else would hold it."""
     inside = created(repo, "--hooks", "on")
     inside.git("checkout", "-q", "--detach")
-    where = git.Git(repo.path, git.environment(os.environ))
-    tree, _ = find(git.locate(where).common_dir, inside.path)
+    where = git.Git(repo.path, git.git_environment(os.environ))
+    tree, _ = find(git.locate_repository(where).common_dir, inside.path)
 
     def commit(_: object) -> None:
         inside.git("commit", "-q", "--allow-empty", "-m", "late")

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ralph_wrap import git
 from ralph_wrap.branches.sessions import known
 from ralph_wrap.errors import NotFoundError
+from ralph_wrap.git import list_refs, list_worktrees, symbolic_ref_target
 from ralph_wrap.git.oid import is_oid
 from ralph_wrap.state.ids import is_agent_id
 from ralph_wrap.state.project import repository_of
@@ -107,7 +107,7 @@ def read(project: Project) -> list[Branch]:
 
     """
     repository_of(project)
-    tips = {ref.removeprefix(HEADS): oid for ref, oid in git.refs(project.git, OURS).items()}
+    tips = {ref.removeprefix(HEADS): oid for ref, oid in list_refs(project.git, OURS).items()}
     stems = {name.removesuffix(WIP) for name in tips if _saver(name)}
     sessions = known(project, tips, stems - {*tips})
     return [
@@ -158,12 +158,12 @@ def main_branch(project: Project, configured: str | None) -> MainBranch:
     if configured:
         wanted = [HEADS + configured, f"refs/remotes/{configured}"]
     else:
-        checked_out = git.list_worktrees(project.git)[0].branch
+        checked_out = list_worktrees(project.git)[0].branch
         ours = checked_out is None or checked_out.startswith("ralph/")
-        origin = git.followed(project.git, "refs/remotes/origin/HEAD")
+        origin = symbolic_ref_target(project.git, "refs/remotes/origin/HEAD")
         local = [HEADS + origin.removeprefix("refs/remotes/origin/"), origin] if origin else []
         wanted = [*([] if ours else [f"{HEADS}{checked_out}"]), *local, f"{HEADS}main", f"{HEADS}master"]
-    there = git.refs(project.git, *wanted)
+    there = list_refs(project.git, *wanted)
     for ref in wanted:
         if ref in there:
             return MainBranch(ref.removeprefix(HEADS).removeprefix("refs/remotes/"), there[ref], ref)

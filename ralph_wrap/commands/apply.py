@@ -12,8 +12,16 @@ import os
 import shutil
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import git
 from ralph_wrap.errors import ConflictError, GitError, NotFoundError, RalphError
+from ralph_wrap.git import (
+    commit_and_parents,
+    commit_tree,
+    decode_lines,
+    resolve_commit,
+    run_git,
+    tree_of,
+    write_tree,
+)
 from ralph_wrap.git import merge as merging
 from ralph_wrap.state.project import RUN, registries, repository_of
 from ralph_wrap.state.registry import Registry
@@ -94,7 +102,7 @@ def apply(
         checkout = _checkout(where, repository, top)
         with temporary.turn(repository, home, told, stopped):
             temporary.tidy(repository, home)
-            head = git.resolve_commit(checkout.here, "HEAD")
+            head = resolve_commit(checkout.here, "HEAD")
             if head is None:
                 raise ConflictError(f"{top} has no commit yet", "git commit --allow-empty -m start")
             with temporary.opened(where, repository, home, head, whole=False) as opened:
@@ -113,8 +121,8 @@ def apply(
 
 
 def _checkout(where: Git, repository: Repository, top: Path) -> UserCheckout:
-    found = git.run(where._replace(cwd=top), "rev-parse", "--absolute-git-dir", "--git-common-dir")
-    git_dir, common = (top / line for line in git.lines(found.stdout))
+    found = run_git(where._replace(cwd=top), "rev-parse", "--absolute-git-dir", "--git-common-dir")
+    git_dir, common = (top / line for line in decode_lines(found.stdout))
     if common.resolve() != repository.common_dir:
         raise ConflictError(f"{top} belongs to another repository", "name a checkout of this project")
     here = where._replace(cwd=top, git_dir=git_dir, common_dir=repository.common_dir, work_tree=top)
@@ -126,14 +134,14 @@ def _changes(opened: TemporaryWorktree, branch: Branch, head: str, top: Path) ->
     here = opened.here._replace(env={**opened.here.env, **_NOBODY})
     saved = str(branch.saved)
     base = _base(here, branch, saved)
-    delta = git.commit_tree(here, git.tree_of(here, saved), [base] if base else [], "saved work\n")
+    delta = commit_tree(here, tree_of(here, saved), [base] if base else [], "saved work\n")
     if conflicts := merging.bring(here, delta):
         raise ConflictError(
             f"{branch.saved_name} conflicts with what is checked out in {top}: {names(conflicts)}",
             f"to merge and resolve: git merge {branch.saved_name}; to see it: git diff {branch.saved_name}^"
             f" {branch.saved_name}",
         )
-    tree = git.write_tree(here)
+    tree = write_tree(here)
     return tree, merging.moved(here, head, tree)
 
 
@@ -144,7 +152,7 @@ def _base(here: Git, branch: Branch, saved: str) -> str | None:
     """
     if not branch.only_saved and merging.is_ancestor(here, branch.tip, saved):
         return branch.tip
-    return next(iter(git.parents(here, saved)[1:]), None)
+    return next(iter(commit_and_parents(here, saved)[1:]), None)
 
 
 def _is_submodule(change: PathChange) -> bool:

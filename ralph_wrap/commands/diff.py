@@ -7,8 +7,9 @@ import json
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import branches, config, git
+from ralph_wrap import branches, config
 from ralph_wrap.errors import NotFoundError, RalphError, UsageError
+from ralph_wrap.git import existing_commits, list_refs
 from ralph_wrap.git.compare import empty_tree, facts_of, merge_base
 from ralph_wrap.git.oid import is_oid
 from ralph_wrap.state import inventory
@@ -93,7 +94,7 @@ def base_of(project: Project, one: Branch) -> str:
         NotFoundError: no commit was recorded, and there is no main branch.
 
     """
-    if one.base and git.existing_commits(project.git, [one.base]):
+    if one.base and existing_commits(project.git, [one.base]):
         return one.base
     main = branches.main_branch(project, config.of_project(project.root).main)
     return merge_base(project.git, main.tip, one.tip) or empty_tree(project.git)
@@ -107,7 +108,7 @@ def _iteration(project: Project, one: Branch, number: int) -> DiffSides:
     where = project.git
     agent_id = one.id or (one.record or {}).get("id", "")
     prefix = f"{SNAPSHOTS}{agent_id}/"
-    there = git.refs(where, prefix) if agent_id else {}
+    there = list_refs(where, prefix) if agent_id else {}
     states = {
         int(ref.removeprefix(prefix)): tip
         for ref, tip in there.items()

@@ -14,8 +14,8 @@ import errno
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import git
 from ralph_wrap.errors import GitError, IsolationError, NotARepositoryError, RalphError, RefusedError
+from ralph_wrap.git import resolve_commit, run_git
 from ralph_wrap.state.project import POOL, RUN
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.system import files
@@ -149,10 +149,10 @@ class ProjectPool(NamedTuple):
         return False
 
     def _commit(self) -> str:
-        asked = git.run(self.where, "config", "--bool", "--get", "core.sparseCheckout", accept=(0, 1))
+        asked = run_git(self.where, "config", "--bool", "--get", "core.sparseCheckout", accept=(0, 1))
         if asked.stdout == b"true\n":
             raise IsolationError("the checkout is sparse, and a warm worktree holds all files", "pool = 0")
-        if commit := git.resolve_commit(self.where, "HEAD"):
+        if commit := resolve_commit(self.where, "HEAD"):
             return commit
         raise IsolationError("the repository has no commit yet", "git commit --allow-empty -m start")
 

@@ -72,7 +72,7 @@ class Git(NamedTuple):
 
     Attributes:
         cwd: the working directory of git.
-        env: the scrubbed environment (see :func:`environment`).
+        env: the scrubbed environment (see :func:`git_environment`).
         git_dir: the repository; ``None`` if git finds it from *cwd*. An agent can replace the ``.git`` of its
             worktree, and git would then work in another repository.
         common_dir: the common directory of *git_dir*, if its file ``commondir`` cannot be trusted either.
@@ -94,7 +94,7 @@ class Git(NamedTuple):
     lock: int | None = None
 
 
-def environment(inherited: Mapping[str, str]) -> dict[str, str]:
+def git_environment(inherited: Mapping[str, str]) -> dict[str, str]:
     """Return an environment without the variables that could point git at another directory.
 
     ``git rev-parse --local-env-vars`` lists such variables, and new git versions add some. So this module
@@ -107,7 +107,7 @@ def environment(inherited: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def with_config(environ: Mapping[str, str], key: str, value: str) -> dict[str, str]:
+def environment_with_config(environ: Mapping[str, str], key: str, value: str) -> dict[str, str]:
     """Return an environment in which a configuration key has a value for every git (git-config(1))."""
     count = environ.get("GIT_CONFIG_COUNT", "")
     number = int(count) if count.isdigit() else 0
@@ -119,7 +119,7 @@ def with_config(environ: Mapping[str, str], key: str, value: str) -> dict[str, s
     }
 
 
-def start(
+def start_git(
     git: Git,
     *arguments: str | os.PathLike[str],
     config: Sequence[str] = (),
@@ -164,7 +164,7 @@ def start(
     )
 
 
-def finish(
+def finish_git(
     running: process.RunningCommand, command: str, accept: Sequence[int] = (0,), patience: float = PATIENCE
 ) -> process.CompletedCommand:
     """Wait for a started command.
@@ -184,11 +184,11 @@ def finish(
         running.end()
         raise GitError(command, -9, f"error: no end after {patience:.0f} s") from None
     if completed.status not in accept:
-        raise GitError(command, completed.status, text(completed.stderr))
+        raise GitError(command, completed.status, decode(completed.stderr))
     return completed
 
 
-def run(
+def run_git(
     git: Git,
     *arguments: str | os.PathLike[str],
     config: Sequence[str] = (),
@@ -201,11 +201,11 @@ def run(
         GitError: the exit status is not accepted.
 
     """
-    with start(git, *arguments, config=config, stdin=stdin) as running:
-        return finish(running, os.fspath(arguments[0]), accept)
+    with start_git(git, *arguments, config=config, stdin=stdin) as running:
+        return finish_git(running, os.fspath(arguments[0]), accept)
 
 
-def run_again(
+def run_git_again(
     git: Git, *arguments: str | os.PathLike[str], config: Sequence[str] = ()
 ) -> process.CompletedCommand:
     """Run a git command that reads all worktrees, and run it again if it fails.
@@ -219,17 +219,17 @@ def run_again(
     """
     for pause in _PAUSES:
         try:
-            return run(git, *arguments, config=config)
+            return run_git(git, *arguments, config=config)
         except GitError:
             time.sleep(pause)
-    return run(git, *arguments, config=config)
+    return run_git(git, *arguments, config=config)
 
 
-def text(output: bytes) -> str:
+def decode(output: bytes) -> str:
     """Decode the output of git; encoding it again gives the same bytes."""
     return output.decode("utf-8", "surrogateescape")
 
 
-def lines(output: bytes) -> list[str]:
+def decode_lines(output: bytes) -> list[str]:
     """Split output in which no item can contain a newline (names of refs, object ids)."""
-    return text(output).removesuffix("\n").split("\n") if output else []  # splitlines() cuts at U+2028 too
+    return decode(output).removesuffix("\n").split("\n") if output else []  # splitlines() cuts at U+2028 too

@@ -7,7 +7,7 @@ import os
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap.git.command import Git, lines, run, text
+from ralph_wrap.git.command import Git, decode, decode_lines, run_git
 from ralph_wrap.git.objects import CommitSummary
 from ralph_wrap.git.oid import OID
 
@@ -78,12 +78,12 @@ def facts_of(git: Git, commits: Iterable[str]) -> dict[str, CommitInfo]:
     wanted = _listed({*commits})
     if not wanted:
         return {}
-    there = run(git, "cat-file", "--batch-check=%(objectname) %(objecttype)", stdin=wanted).stdout
-    found = [row[: -len(" commit")] for row in lines(there) if row.endswith(" commit")]
+    there = run_git(git, "cat-file", "--batch-check=%(objectname) %(objecttype)", stdin=wanted).stdout
+    found = [row[: -len(" commit")] for row in decode_lines(there) if row.endswith(" commit")]
     if not found:
         return {}
     shown = ("log", "--no-walk=unsorted", "--stdin", "--no-show-signature", "--format=%H %ct %T %P")
-    rows = (row.split(" ") for row in lines(run(git, *shown, stdin=_listed(found)).stdout))
+    rows = (row.split(" ") for row in decode_lines(run_git(git, *shown, stdin=_listed(found)).stdout))
     return {
         oid: CommitInfo(int(time), tree, tuple(filter(None, parents))) for oid, time, tree, *parents in rows
     }
@@ -101,7 +101,7 @@ def history(git: Git, tips: Collection[str], without: Collection[str]) -> Commit
     options = ("--parents", "--timestamp", "--boundary", "--topo-order", "--reverse", "--stdin")
     parents: dict[str, tuple[str, ...]] = {}
     edge: dict[str, int] = {}
-    for row in lines(run(git, "rev-list", *options, stdin=asked).stdout):
+    for row in decode_lines(run_git(git, "rev-list", *options, stdin=asked).stdout):
         time, oid, *above = row.split(" ")
         if oid.startswith("-"):
             edge[oid[1:]] = int(time)
@@ -112,19 +112,19 @@ def history(git: Git, tips: Collection[str], without: Collection[str]) -> Commit
 
 def common_ancestors(git: Git, commits: Collection[str]) -> list[str]:
     """Return the best common ancestors of all these commits (git-merge-base(1), ``--octopus``)."""
-    answer = run(git, "merge-base", "--all", "--octopus", *commits, accept=(0, 1))
-    return lines(answer.stdout)
+    answer = run_git(git, "merge-base", "--all", "--octopus", *commits, accept=(0, 1))
+    return decode_lines(answer.stdout)
 
 
 def merge_base(git: Git, one: str, other: str) -> str | None:
     """Return the best common ancestor of two commits, ``None`` if they have none (git-merge-base(1))."""
-    found = lines(run(git, "merge-base", one, other, accept=(0, 1)).stdout)
+    found = decode_lines(run_git(git, "merge-base", one, other, accept=(0, 1)).stdout)
     return found[0] if found else None
 
 
 def empty_tree(git: Git) -> str:
     """Return the id of the empty tree."""
-    return lines(run(git, "hash-object", "-t", "tree", "--stdin", stdin=b"").stdout)[0]
+    return decode_lines(run_git(git, "hash-object", "-t", "tree", "--stdin", stdin=b"").stdout)[0]
 
 
 def commits_nowhere_else(git: Git, tip: str) -> list[CommitSummary]:
@@ -135,7 +135,9 @@ def commits_nowhere_else(git: Git, tip: str) -> list[CommitSummary]:
 
     """
     others = ("--exclude=ralph/*", "--branches", "--tags", "--remotes")
-    rows = lines(run(git, "log", "--no-show-signature", "--format=%H %s", tip, "--not", *others).stdout)
+    rows = decode_lines(
+        run_git(git, "log", "--no-show-signature", "--format=%H %s", tip, "--not", *others).stdout
+    )
     return [CommitSummary(oid, subject) for oid, _, subject in (row.partition(" ") for row in rows)]
 
 
@@ -149,8 +151,8 @@ def changes(git: Git, pairs: Sequence[tuple[str, str]]) -> list[DiffStat]:
     if not pairs:
         return []
     options = ("--stdin", "--always", "-r", "-z", "--numstat", "-M", "--no-ext-diff", "--no-textconv")
-    answer = run(git, "diff-tree", *options, stdin=_listed(f"{new} {old}" for new, old in pairs))
-    return list(parse_numstat(text(answer.stdout)))
+    answer = run_git(git, "diff-tree", *options, stdin=_listed(f"{new} {old}" for new, old in pairs))
+    return list(parse_numstat(decode(answer.stdout)))
 
 
 def parse_numstat(output: str) -> Iterator[DiffStat]:
@@ -186,9 +188,9 @@ def entries(git: Git, compared: Sequence[tuple[str, ...]]) -> Iterator[dict[str,
     if not compared:
         return
     options = ("--stdin", "--always", "-r", "-z", "-c", "--raw", "--root", *_EXACT)
-    answer = run(git, "diff-tree", *options, stdin=_listed(map(" ".join, compared)))
+    answer = run_git(git, "diff-tree", *options, stdin=_listed(map(" ".join, compared)))
     found: dict[str, str] | None = None
-    fields = iter(text(answer.stdout).split("\0")[:-1])
+    fields = iter(decode(answer.stdout).split("\0")[:-1])
     for field in fields:
         if field.startswith(":"):
             assert found is not None
@@ -214,7 +216,7 @@ def digests(git: Git, compared: Sequence[tuple[str, ...]]) -> list[bytes]:
     if not compared:
         return []
     options = ("--stdin", "--always", "-r", "-p", "-U3", "--full-index", "--root", *_EXACT)
-    answer = run(git, "diff-tree", *options, stdin=_listed(map(" ".join, compared)))
+    answer = run_git(git, "diff-tree", *options, stdin=_listed(map(" ".join, compared)))
     return list(parse_patches(answer.stdout))
 
 
@@ -263,8 +265,8 @@ def merges(
         }
     )
     options = ("--write-tree", "--stdin", "-z", "--name-only", "--no-messages", "--allow-unrelated-histories")
-    answer = run(apart, "merge-tree", *options, config=_QUICK, stdin=_listed(map(" ".join, pairs)))
-    return list(parse_merges(text(answer.stdout)))
+    answer = run_git(apart, "merge-tree", *options, config=_QUICK, stdin=_listed(map(" ".join, pairs)))
+    return list(parse_merges(decode(answer.stdout)))
 
 
 def parse_merges(output: str) -> Iterator[MergeResult]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import GitError
-from ralph_wrap.git.command import DURABLE, Git, lines, run, text
+from ralph_wrap.git.command import DURABLE, Git, decode, decode_lines, run_git
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -80,8 +80,8 @@ def moved(git: Git, old: str, new: str) -> list[PathChange]:
         GitError: a commit or tree does not exist.
 
     """
-    answer = run(git, "diff-tree", "-r", "-z", "--no-renames", "--raw", "--no-abbrev", old, new)
-    fields = text(answer.stdout).split("\0")
+    answer = run_git(git, "diff-tree", "-r", "-z", "--no-renames", "--raw", "--no-abbrev", old, new)
+    fields = decode(answer.stdout).split("\0")
     found = []
     for told, path in zip(fields[:-1:2], fields[1::2], strict=False):
         old_mode, new_mode, before, after, _ = told.removeprefix(":").split(" ")
@@ -96,23 +96,23 @@ def is_ancestor(git: Git, one: str, other: str) -> bool:
         GitError: a commit does not exist.
 
     """
-    return run(git, "merge-base", "--is-ancestor", one, other, accept=(0, 1)).status == 0
+    return run_git(git, "merge-base", "--is-ancestor", one, other, accept=(0, 1)).status == 0
 
 
 def has_merges(git: Git, tip: str, without: str) -> bool:
     """Tell whether *tip* contains a merge commit that *without* does not contain."""
-    return bool(run(git, "rev-list", "--merges", "--max-count=1", tip, f"^{without}", "--").stdout)
+    return bool(run_git(git, "rev-list", "--merges", "--max-count=1", tip, f"^{without}", "--").stdout)
 
 
 def to_replay(git: Git, tip: str, onto: str) -> list[str]:
     """Return the commits of *tip* whose change *onto* does not contain, oldest first."""
     asked = ("--reverse", "--topo-order", "--right-only", "--cherry-pick", "--no-merges")
-    return lines(run(git, "rev-list", *asked, f"{onto}...{tip}", "--").stdout)
+    return decode_lines(run_git(git, "rev-list", *asked, f"{onto}...{tip}", "--").stdout)
 
 
 def unmerged(git: Git) -> tuple[str, ...]:
     """Return the paths with conflicts."""
-    listed = text(run(git, "ls-files", "--unmerged", "-z").stdout).split("\0")[:-1]
+    listed = decode(run_git(git, "ls-files", "--unmerged", "-z").stdout).split("\0")[:-1]
     return tuple(dict.fromkeys(entry.partition("\t")[2] for entry in listed))
 
 
@@ -160,7 +160,7 @@ def squash(git: Git, commit: str, message: str) -> tuple[str, ...]:
     if not is_staged(git):
         return ()
     said = message.encode("utf-8", "surrogateescape")
-    run(git, "commit", "--quiet", "--file=-", config=_TRYING, stdin=said)
+    run_git(git, "commit", "--quiet", "--file=-", config=_TRYING, stdin=said)
     return ()
 
 
@@ -182,7 +182,7 @@ def replay(git: Git, commits: Sequence[str]) -> tuple[str, ...]:
         return ()
     said = "".join(f"{commit}\n" for commit in commits).encode()
     # Keep a commit that was empty from the start. Skip a commit whose change HEAD already contains.
-    answer = run(
+    answer = run_git(
         git, "cherry-pick", "--allow-empty", "--stdin", config=_TRYING, stdin=said, accept=(0, 1, 128)
     )
     while answer.status != 0:
@@ -190,10 +190,10 @@ def replay(git: Git, commits: Sequence[str]) -> tuple[str, ...]:
             return conflicts
         if (
             is_staged(git)
-            or not run(git, "rev-parse", "-q", "--verify", "CHERRY_PICK_HEAD", accept=(0, 1)).stdout
+            or not run_git(git, "rev-parse", "-q", "--verify", "CHERRY_PICK_HEAD", accept=(0, 1)).stdout
         ):
-            raise GitError("cherry-pick", answer.status, text(answer.stderr))
-        answer = run(git, "cherry-pick", "--skip", config=_TRYING, accept=(0, 1, 128))
+            raise GitError("cherry-pick", answer.status, decode(answer.stderr))
+        answer = run_git(git, "cherry-pick", "--skip", config=_TRYING, accept=(0, 1, 128))
     return ()
 
 
@@ -211,17 +211,17 @@ def bring(git: Git, commit: str) -> tuple[str, ...]:
 
 
 def _conflicts(git: Git, *asked: str) -> tuple[str, ...]:
-    answer = run(git, *asked, config=_TRYING, accept=(0, 1, 2, 128))
+    answer = run_git(git, *asked, config=_TRYING, accept=(0, 1, 2, 128))
     if answer.status == 0:
         return ()
     if conflicts := unmerged(git):
         return conflicts
-    raise GitError(asked[0], answer.status, text(answer.stderr or answer.stdout))
+    raise GitError(asked[0], answer.status, decode(answer.stderr or answer.stdout))
 
 
 def is_staged(git: Git, commit: str = "HEAD") -> bool:
     """Tell whether the index differs from a commit."""
-    return run(git, "diff-index", "--cached", "--quiet", commit, "--", accept=(0, 1)).status == 1
+    return run_git(git, "diff-index", "--cached", "--quiet", commit, "--", accept=(0, 1)).status == 1
 
 
 def start_over(git: Git, commit: str) -> None:
@@ -231,11 +231,11 @@ def start_over(git: Git, commit: str) -> None:
         GitError: git cannot reset the worktree.
 
     """
-    run(git, "cherry-pick", "--quit", accept=(0, 1, 128, 129))
+    run_git(git, "cherry-pick", "--quit", accept=(0, 1, 128, 129))
     # Detach HEAD first: a check may have checked out a branch here, and reset would move that branch.
-    run(git, "update-ref", "--no-deref", "HEAD", commit)
-    run(git, "reset", "--hard", "--quiet", config=_SUSPICIOUS + _TRYING)
-    run(git, "clean", "-ffdxq")
+    run_git(git, "update-ref", "--no-deref", "HEAD", commit)
+    run_git(git, "reset", "--hard", "--quiet", config=_SUSPICIOUS + _TRYING)
+    run_git(git, "clean", "-ffdxq")
 
 
 def move_files(git: Git, old: str, new: str) -> None:
@@ -252,8 +252,8 @@ def move_files(git: Git, old: str, new: str) -> None:
 
     """
     # A new timestamp is no change (touch, a copied repository): with --refresh git compares the content.
-    run(git, "update-index", "-q", "--refresh", config=_SUSPICIOUS, accept=(0, 1))
-    run(git, "read-tree", "-m", "-u", old, new, config=_SUSPICIOUS)
+    run_git(git, "update-index", "-q", "--refresh", config=_SUSPICIOUS, accept=(0, 1))
+    run_git(git, "read-tree", "-m", "-u", old, new, config=_SUSPICIOUS)
 
 
 def move_index(git: Git, old: str, new: str) -> None:
@@ -263,13 +263,13 @@ def move_index(git: Git, old: str, new: str) -> None:
         GitError: the index has another change at a path where the two commits differ; nothing has changed.
 
     """
-    run(git, "read-tree", "-i", "-m", old, new, config=_SUSPICIOUS)
-    run(git, "update-index", "-q", "--refresh", config=_SUSPICIOUS, accept=(0, 1))
+    run_git(git, "read-tree", "-i", "-m", old, new, config=_SUSPICIOUS)
+    run_git(git, "update-index", "-q", "--refresh", config=_SUSPICIOUS, accept=(0, 1))
 
 
 def read_into(git: Git, commit: str) -> None:
     """Read a commit into a separate index file; the files of the checkout do not matter."""
-    run(git, "read-tree", commit, config=("-c", "core.sparseCheckout=false"))
+    run_git(git, "read-tree", commit, config=("-c", "core.sparseCheckout=false"))
 
 
 def store(git: Git, paths: Iterable[str]) -> None:
@@ -281,7 +281,7 @@ def store(git: Git, paths: Iterable[str]) -> None:
     """
     names = "".join(f"{path}\0" for path in paths).encode("utf-8", "surrogateescape")
     asked = ("update-index", "--add", "--remove", "--replace", "-z", "--stdin")
-    run(git, *asked, config=(*_SUSPICIOUS, "-c", "core.safecrlf=false"), stdin=names)
+    run_git(git, *asked, config=(*_SUSPICIOUS, "-c", "core.safecrlf=false"), stdin=names)
 
 
 def write_out(git: Git, paths: Iterable[str]) -> None:
@@ -292,13 +292,13 @@ def write_out(git: Git, paths: Iterable[str]) -> None:
 
     """
     names = "".join(f"{path}\0" for path in paths).encode("utf-8", "surrogateescape")
-    run(git, "checkout-index", "--force", "--quiet", "-z", "--stdin", stdin=names)
+    run_git(git, "checkout-index", "--force", "--quiet", "-z", "--stdin", stdin=names)
 
 
 def staged(git: Git) -> dict[str, tuple[str, str]]:
     """Return mode and object id of each path in the index that has no conflict."""
     found = {}
-    for entry in text(run(git, "ls-files", "--stage", "-z").stdout).split("\0")[:-1]:
+    for entry in decode(run_git(git, "ls-files", "--stage", "-z").stdout).split("\0")[:-1]:
         told, _, path = entry.partition("\t")
         mode, oid, stage = told.split(" ")
         if stage == "0":
@@ -308,7 +308,7 @@ def staged(git: Git) -> dict[str, tuple[str, str]]:
 
 def left_out(git: Git) -> set[str]:
     """Return the paths that the sparse checkout excludes."""
-    listed = text(run(git, "ls-files", "-t", "-z").stdout).split("\0")[:-1]
+    listed = decode(run_git(git, "ls-files", "-t", "-z").stdout).split("\0")[:-1]
     return {entry[2:] for entry in listed if entry.startswith("S ")}
 
 
@@ -319,7 +319,7 @@ def content(git: Git, oid: str) -> bytes:
         GitError: the blob does not exist.
 
     """
-    return run(git, "cat-file", "blob", oid).stdout
+    return run_git(git, "cat-file", "blob", oid).stdout
 
 
 def operation(git_dir: Path) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap.git.command import DURABLE, Git, lines, run, text
+from ralph_wrap.git.command import DURABLE, Git, decode, decode_lines, run_git
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -18,13 +18,13 @@ def resolve_commit(git: Git, revision: str) -> str | None:
         return None
     # All text after ":/" is a pattern, so no suffix can follow; it finds only commits (gitrevisions(7)).
     commit = revision if revision.startswith(":/") else f"{revision}^{{commit}}"
-    answer = run(git, "rev-parse", "--quiet", "--verify", commit, accept=(0, 1, 128))
-    return lines(answer.stdout)[0] if answer.status == 0 else None
+    answer = run_git(git, "rev-parse", "--quiet", "--verify", commit, accept=(0, 1, 128))
+    return decode_lines(answer.stdout)[0] if answer.status == 0 else None
 
 
 def knows_committer(git: Git) -> bool:
     """Tell whether git has a name and an e-mail address for the committer."""
-    return run(git, "var", "GIT_COMMITTER_IDENT", accept=(0, 128)).status == 0
+    return run_git(git, "var", "GIT_COMMITTER_IDENT", accept=(0, 128)).status == 0
 
 
 def is_branch_name(git: Git, name: str) -> bool:
@@ -32,14 +32,14 @@ def is_branch_name(git: Git, name: str) -> bool:
     return (
         not name.startswith("-")
         and name not in {"HEAD", "@"}  # such refs could exist, but git reads both names as HEAD
-        and run(git, "check-ref-format", f"refs/heads/{name}", accept=(0, 1)).status == 0
+        and run_git(git, "check-ref-format", f"refs/heads/{name}", accept=(0, 1)).status == 0
     )
 
 
-def refs(git: Git, *patterns: str) -> dict[str, str]:
+def list_refs(git: Git, *patterns: str) -> dict[str, str]:
     """Return name and object id of every ref that matches (``git for-each-ref``)."""
-    answer = run(git, "for-each-ref", "--format=%(objectname) %(refname)", *patterns)
-    return {name: oid for oid, _, name in (line.partition(" ") for line in lines(answer.stdout))}
+    answer = run_git(git, "for-each-ref", "--format=%(objectname) %(refname)", *patterns)
+    return {name: oid for oid, _, name in (line.partition(" ") for line in decode_lines(answer.stdout))}
 
 
 def count_commits(git: Git, base: str, ref: str) -> int | None:
@@ -51,7 +51,7 @@ def count_commits(git: Git, base: str, ref: str) -> int | None:
         ref: full name of a ref.
 
     """
-    answer = run(git, "rev-list", "--count", ref, f"^{base}", "--", accept=(0, 128))
+    answer = run_git(git, "rev-list", "--count", ref, f"^{base}", "--", accept=(0, 128))
     return int(answer.stdout) if answer.status == 0 else None
 
 
@@ -64,13 +64,13 @@ class CommitSummary(NamedTuple):
 
 def current_branch(git: Git) -> str | None:
     """Return the full name of the branch that is checked out, ``None`` for a detached HEAD."""
-    return text(run(git, "symbolic-ref", "--quiet", "HEAD", accept=(0, 1)).stdout).strip() or None
+    return decode(run_git(git, "symbolic-ref", "--quiet", "HEAD", accept=(0, 1)).stdout).strip() or None
 
 
-def followed(git: Git, ref: str) -> str | None:
+def symbolic_ref_target(git: Git, ref: str) -> str | None:
     """Return the target of a symbolic ref; ``None`` if the ref is not symbolic or does not exist."""
-    answer = run(git, "symbolic-ref", "--quiet", ref, accept=(0, 1, 128))
-    return lines(answer.stdout)[0] if answer.status == 0 else None
+    answer = run_git(git, "symbolic-ref", "--quiet", ref, accept=(0, 1, 128))
+    return decode_lines(answer.stdout)[0] if answer.status == 0 else None
 
 
 def commits_without(git: Git, tips: Collection[str], without: str) -> list[CommitSummary]:
@@ -87,7 +87,7 @@ def commits_without(git: Git, tips: Collection[str], without: str) -> list[Commi
     if not tips:
         return []
     revisions = "\n".join([*tips, f"^{without}"]).encode()
-    return _listed(run(git, "rev-list", "--stdin", "--format=%s", stdin=revisions).stdout)
+    return _listed(run_git(git, "rev-list", "--stdin", "--format=%s", stdin=revisions).stdout)
 
 
 def commits_only_on(git: Git, branch: str, tip: str) -> list[CommitSummary]:
@@ -99,21 +99,21 @@ def commits_only_on(git: Git, branch: str, tip: str) -> list[CommitSummary]:
 
     """
     others = (f"--exclude={branch}", "--branches", "--tags", "--remotes", "--glob=refs/ralph/*")
-    return _listed(run(git, "rev-list", "--format=%s", tip, "--not", *others).stdout)
+    return _listed(run_git(git, "rev-list", "--format=%s", tip, "--not", *others).stdout)
 
 
 def _listed(output: bytes) -> list[CommitSummary]:
-    rows = lines(output)  # "commit ID", then the subject
+    rows = decode_lines(output)  # "commit ID", then the subject
     return [
         CommitSummary(head.removeprefix("commit "), subject)
         for head, subject in zip(rows[::2], rows[1::2], strict=True)
     ]
 
 
-def branches_with(git: Git, commit: str) -> list[str]:
+def branches_containing(git: Git, commit: str) -> list[str]:
     """Return the branches that contain a commit, remote branches too."""
     shown = ("--format=%(refname:short)", "refs/heads", "refs/remotes")
-    return lines(run(git, "for-each-ref", "--contains", commit, *shown).stdout)
+    return decode_lines(run_git(git, "for-each-ref", "--contains", commit, *shown).stdout)
 
 
 def create_ref(git: Git, ref: str, oid: str, reason: str) -> None:
@@ -123,7 +123,7 @@ def create_ref(git: Git, ref: str, oid: str, reason: str) -> None:
         GitError: the ref exists, or the name of another ref conflicts with it.
 
     """
-    run(git, "update-ref", "--no-deref", "-m", reason, ref, oid, "0" * len(oid), config=DURABLE)
+    run_git(git, "update-ref", "--no-deref", "-m", reason, ref, oid, "0" * len(oid), config=DURABLE)
 
 
 def move_ref(git: Git, ref: str, before: str, oid: str, reason: str, *, itself: bool = False) -> None:
@@ -142,7 +142,7 @@ def move_ref(git: Git, ref: str, before: str, oid: str, reason: str, *, itself: 
 
     """
     options = ("--no-deref",) if itself else ()
-    run(git, "update-ref", *options, "-m", reason, ref, oid, before, config=DURABLE)
+    run_git(git, "update-ref", *options, "-m", reason, ref, oid, before, config=DURABLE)
 
 
 def delete_ref(git: Git, ref: str, oid: str) -> None:
@@ -152,10 +152,10 @@ def delete_ref(git: Git, ref: str, oid: str) -> None:
         GitError: the ref points to another commit.
 
     """
-    run(git, "update-ref", "-d", "--no-deref", ref, oid)
+    run_git(git, "update-ref", "-d", "--no-deref", ref, oid)
 
 
-def kinds(git: Git, commit: str, paths: Sequence[str]) -> dict[str, str]:
+def object_kinds(git: Git, commit: str, paths: Sequence[str]) -> dict[str, str]:
     """Return object types at paths of a commit: ``tree``, ``blob``, ``commit``; missing paths are left out.
 
     Raises:
@@ -164,8 +164,8 @@ def kinds(git: Git, commit: str, paths: Sequence[str]) -> dict[str, str]:
     """
     if not paths:
         return {}
-    listing = run(git, "ls-tree", "-z", "--full-tree", commit, "--", *paths).stdout
-    entries = (text(entry).partition("\t") for entry in listing.split(b"\0") if entry)
+    listing = run_git(git, "ls-tree", "-z", "--full-tree", commit, "--", *paths).stdout
+    entries = (decode(entry).partition("\t") for entry in listing.split(b"\0") if entry)
     return {path: mode.split(" ")[1] for mode, _, path in entries}
 
 
@@ -176,14 +176,14 @@ def write_tree(git: Git) -> str:
         GitError: the index has conflicts.
 
     """
-    return lines(run(git, "write-tree", config=DURABLE).stdout)[0]
+    return decode_lines(run_git(git, "write-tree", config=DURABLE).stdout)[0]
 
 
 def commit_tree(git: Git, tree: str, parents: Sequence[str], message: str) -> str:
     """Store a commit and return its id."""
     arguments = [argument for parent in parents for argument in ("-p", parent)]
-    answer = run(git, "commit-tree", tree, *arguments, config=DURABLE, stdin=message.encode())
-    return lines(answer.stdout)[0]
+    answer = run_git(git, "commit-tree", tree, *arguments, config=DURABLE, stdin=message.encode())
+    return decode_lines(answer.stdout)[0]
 
 
 def is_staged(git: Git) -> bool:
@@ -194,10 +194,10 @@ def is_staged(git: Git) -> bool:
 
     """
     asked = ("diff-index", "--cached", "--quiet", "--ignore-submodules=none", "HEAD")
-    return run(git, *asked, accept=(0, 1)).status == 1
+    return run_git(git, *asked, accept=(0, 1)).status == 1
 
 
-def commit(git: Git, message: str) -> None:
+def commit_index(git: Git, message: str) -> None:
     """Commit the index to the branch that is checked out, with the user as author, unsigned.
 
     Raises:
@@ -205,7 +205,7 @@ def commit(git: Git, message: str) -> None:
 
     """
     options = ("--quiet", "--no-verify", "--no-gpg-sign", "--cleanup=verbatim", "--file=-")
-    run(git, "commit", *options, config=DURABLE, stdin=message.encode())
+    run_git(git, "commit", *options, config=DURABLE, stdin=message.encode())
 
 
 def tree_of(git: Git, commit: str) -> str:
@@ -215,24 +215,24 @@ def tree_of(git: Git, commit: str) -> str:
         GitError: the commit does not exist.
 
     """
-    return lines(run(git, "rev-parse", "--verify", f"{commit}^{{tree}}").stdout)[0]
+    return decode_lines(run_git(git, "rev-parse", "--verify", f"{commit}^{{tree}}").stdout)[0]
 
 
-def parents(git: Git, revision: str) -> list[str]:
+def commit_and_parents(git: Git, revision: str) -> list[str]:
     """Return the ids of a commit and of its parents, in order; an empty list if the commit does not exist."""
-    answer = run(git, "rev-parse", "--quiet", "--verify", f"{revision}^{{commit}}", accept=(0, 1, 128))
+    answer = run_git(git, "rev-parse", "--quiet", "--verify", f"{revision}^{{commit}}", accept=(0, 1, 128))
     if answer.status != 0:
         return []
-    return lines(run(git, "rev-parse", revision, f"{revision}^@").stdout)
+    return decode_lines(run_git(git, "rev-parse", revision, f"{revision}^@").stdout)
 
 
 def existing_commits(git: Git, oids: Iterable[str]) -> list[str]:
     """Return the object ids that name an existing commit or tag."""
     question = "".join(f"{oid}\n" for oid in oids).encode()
-    answer = run(git, "cat-file", "--batch-check=%(objectname) %(objecttype)", stdin=question)
+    answer = run_git(git, "cat-file", "--batch-check=%(objectname) %(objecttype)", stdin=question)
     return [
         oid
-        for oid, _, kind in (line.partition(" ") for line in lines(answer.stdout))
+        for oid, _, kind in (line.partition(" ") for line in decode_lines(answer.stdout))
         if kind in {"commit", "tag"}
     ]
 
@@ -244,9 +244,9 @@ def missing_objects(git: Git, ref: str, known: str | None) -> int:
         known: a commit whose objects count as present, without a check.
 
     """
-    wanted = run(git, "rev-list", "--objects", ref, *(("--not", known) if known else ()))
+    wanted = run_git(git, "rev-list", "--objects", ref, *(("--not", known) if known else ()))
     oids = b"".join(line.split(b" ")[0] + b"\n" for line in wanted.stdout.splitlines())
-    return run(git, "cat-file", "--batch-check", stdin=oids).stdout.count(b" missing\n")
+    return run_git(git, "cat-file", "--batch-check", stdin=oids).stdout.count(b" missing\n")
 
 
 def write_pack(git: Git, objects: Path, wanted: Collection[str], without: Collection[str]) -> None:
@@ -264,4 +264,4 @@ def write_pack(git: Git, objects: Path, wanted: Collection[str], without: Collec
     """
     revisions = "".join([*(f"{oid}\n" for oid in wanted), *(f"^{oid}\n" for oid in without)]).encode()
     base = objects / "pack" / "pack"  # git appends the id of the pack
-    run(git, "pack-objects", "--revs", "-q", "--delta-base-offset", base, config=DURABLE, stdin=revisions)
+    run_git(git, "pack-objects", "--revs", "-q", "--delta-base-offset", base, config=DURABLE, stdin=revisions)

@@ -6,7 +6,7 @@ import re
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap.git.command import Git, lines, run, text
+from ralph_wrap.git.command import Git, decode, decode_lines, run_git
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -86,11 +86,11 @@ def history(git: Git, tip: str, without: Sequence[str], limit: int, skip: int = 
     """
     revisions = "\n".join([tip, *(f"^{oid}" for oid in without)]).encode()
     shown = "--encoding=UTF-8", "--format=%ct%x00%an%x00%P%x00%s"
-    answer = run(
+    answer = run_git(
         git, "rev-list", "--stdin", *shown, f"--max-count={limit}", f"--skip={skip}", stdin=revisions
     )
     found = []
-    rows = lines(answer.stdout)  # two lines a commit: "commit ID", then the format
+    rows = decode_lines(answer.stdout)  # two lines a commit: "commit ID", then the format
     for head, told in zip(rows[::2], rows[1::2], strict=True):
         time, author, parents, subject = told.split("\0", 3)
         found.append(
@@ -106,15 +106,15 @@ def message(git: Git, commit: str) -> str:
         GitError: the commit does not exist.
 
     """
-    answer = run(git, "rev-list", "--max-count=1", "--encoding=UTF-8", "--format=%B", commit, "--")
-    return text(answer.stdout).partition("\n")[2].rstrip("\n")
+    answer = run_git(git, "rev-list", "--max-count=1", "--encoding=UTF-8", "--format=%B", commit, "--")
+    return decode(answer.stdout).partition("\n")[2].rstrip("\n")
 
 
 def sizes(git: Git, objects: Collection[str]) -> dict[str, int]:
     """Return the sizes of objects in bytes; missing objects are left out."""
     asked = "".join(f"{oid}\n" for oid in objects).encode()
-    answer = run(git, "cat-file", "--batch-check=%(objectname) %(objectsize)", stdin=asked)
-    told = (line.split(" ") for line in lines(answer.stdout))
+    answer = run_git(git, "cat-file", "--batch-check=%(objectname) %(objectsize)", stdin=asked)
+    told = (line.split(" ") for line in decode_lines(answer.stdout))
     return {oid: int(size) for oid, size in told if size.isdigit()}
 
 
@@ -130,8 +130,8 @@ def changes(git: Git, old: str, new: str, paths: Sequence[str] = ()) -> list[Fil
         GitError: a tree or commit does not exist.
 
     """
-    output = run(git, *_DIFF, "--raw", "--numstat", old, new, "--", *paths, config=_PLAIN).stdout
-    return list(_counted(iter(text(output).split("\0"))))
+    output = run_git(git, *_DIFF, "--raw", "--numstat", old, new, "--", *paths, config=_PLAIN).stdout
+    return list(_counted(iter(decode(output).split("\0"))))
 
 
 def patches(
@@ -151,11 +151,11 @@ def patches(
     """
     if not paths:
         return {}
-    output = run(
+    output = run_git(
         git, *_DIFF, "--raw", "-p", "--submodule=short", f"-U{context}", old, new, "--", *paths, config=_PLAIN
     ).stdout
     head, _, patch = output.partition(b"\0\0")
-    entries = list(_entries(iter(text(head).split("\0"))))
+    entries = list(_entries(iter(decode(head).split("\0"))))
     files = re.split(rb"^(?=diff --git )", patch, flags=re.MULTILINE)[1:]
     found: dict[str, tuple[Hunk, ...]] = {}
     for entry in entries:
@@ -201,7 +201,7 @@ def _hunks(file: bytes) -> Iterator[Hunk]:
     """Yield the hunks of one file's patch."""
     head: re.Match[str] | None = None
     body: list[str] = []
-    for line in text(file).removesuffix("\n").split("\n"):
+    for line in decode(file).removesuffix("\n").split("\n"):
         if found := _HUNK.match(line):
             if head:
                 yield Hunk(int(head[1]), int(head[2]), head[3], tuple(body))

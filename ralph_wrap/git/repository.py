@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import GitError, GitTooOldError, IsolationError, NotARepositoryError
-from ralph_wrap.git.command import Git, finish, lines, run, start, text
+from ralph_wrap.git.command import Git, decode, decode_lines, finish_git, run_git, start_git
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +47,7 @@ def parse_version(output: bytes) -> tuple[int, ...]:
     return tuple(int(part) for part in found.groups() if part) if found else OLDEST
 
 
-def locate(git: Git, meanwhile: Callable[[], object] = lambda: None) -> Repository:
+def locate_repository(git: Git, meanwhile: Callable[[], object] = lambda: None) -> Repository:
     """Find the repository of a directory.
 
     Arguments:
@@ -65,9 +65,9 @@ def locate(git: Git, meanwhile: Callable[[], object] = lambda: None) -> Reposito
     between = "--ralph-wrap-separator"
     places = ("--show-toplevel", between, "--git-common-dir", between, "--show-prefix", between)
     with (
-        start(git, "version") as version,
-        start(git, "rev-parse", *places, "HEAD^{commit}") as answering,
-        start(git, "config", "-z", "--get-regexp", _ASKED) as configured,
+        start_git(git, "version") as version,
+        start_git(git, "rev-parse", *places, "HEAD^{commit}") as answering,
+        start_git(git, "config", "-z", "--get-regexp", _ASKED) as configured,
     ):
         meanwhile()
         git_version = parse_version(version.wait().stdout)
@@ -78,8 +78,8 @@ def locate(git: Git, meanwhile: Callable[[], object] = lambda: None) -> Reposito
         config = _parse_config(configured.wait().stdout)
     if answer.status != 0:
         _require_checkout(git)
-        answer = run(git, "rev-parse", *places)  # the repository has no commit yet
-    top, common, prefix, head = text(answer.stdout).split(f"{between}\n")
+        answer = run_git(git, "rev-parse", *places)  # the repository has no commit yet
+    top, common, prefix, head = decode(answer.stdout).split(f"{between}\n")
     return Repository(
         root=Path(top[:-1]).resolve(),
         common_dir=(git.cwd / common[:-1]).resolve(),
@@ -98,7 +98,7 @@ _ASKED = r"^(core\.(filemode|symlinks)|user\.(name|email))$"
 
 
 def _parse_config(output: bytes) -> dict[str, str]:
-    entries = (text(entry).partition("\n") for entry in output.split(b"\0") if entry)
+    entries = (decode(entry).partition("\n") for entry in output.split(b"\0") if entry)
     # A key without a value is true: "[core] symlinks" (git-config(1)).
     return {key: value if newline else "true" for key, newline, value in entries}
 
@@ -112,10 +112,10 @@ def file_system_config(*, file_mode: bool, symlinks: bool) -> tuple[str, ...]:
 
 
 def _require_checkout(git: Git) -> None:
-    answer = run(git, "rev-parse", "--is-bare-repository", "--is-inside-work-tree", accept=(0, 128))
+    answer = run_git(git, "rev-parse", "--is-bare-repository", "--is-inside-work-tree", accept=(0, 128))
     if answer.status != 0:
-        raise _no_repository(git, text(answer.stderr))
-    bare, inside = lines(answer.stdout)
+        raise _no_repository(git, decode(answer.stderr))
+    bare, inside = decode_lines(answer.stdout)
     if bare == "true":
         raise IsolationError(
             f"{git.cwd} is a bare repository: it has no checkout to work in",
@@ -154,6 +154,6 @@ def is_ignored(git: Git, path: str, meanwhile: Callable[[], object] = lambda: No
 
     """
     # --no-index: reading a large index takes long.
-    with start(git, "check-ignore", "-q", "--no-index", path) as running:
+    with start_git(git, "check-ignore", "-q", "--no-index", path) as running:
         meanwhile()
-        return finish(running, "check-ignore", accept=(0, 1)).status == 0
+        return finish_git(running, "check-ignore", accept=(0, 1)).status == 0

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import GitError
-from ralph_wrap.git.command import DURABLE, Git, run, start, text
+from ralph_wrap.git.command import DURABLE, Git, decode, run_git, start_git
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -65,7 +65,7 @@ def start_status(git: Git, submodules: str = "none") -> process.RunningCommand:
             ``dirty`` only a different commit.
 
     """
-    return start(
+    return start_git(
         git,
         "status",
         "--porcelain=v1",
@@ -79,7 +79,7 @@ def start_status(git: Git, submodules: str = "none") -> process.RunningCommand:
 
 def parse_status(output: bytes) -> Status:
     """Parse ``git status --porcelain=v1 -z``, no renames (git-status(1), *Porcelain Format Version 1*)."""
-    entries = [(entry[:2], entry[3:]) for entry in text(output).split("\0")[:-1]]
+    entries = [(entry[:2], entry[3:]) for entry in decode(output).split("\0")[:-1]]
     changed = [(kind, path) for kind, path in entries if kind not in {"??", "!!"}]
     return Status(
         changed=tuple(path for _, path in changed),
@@ -92,7 +92,7 @@ def parse_status(output: bytes) -> Status:
 
 def start_entries(git: Git) -> process.RunningCommand:
     """Start ``git status`` for all files but ignored ones; with submodules (see :func:`parse_entries`)."""
-    return start(
+    return start_git(
         git,
         "status",
         "--porcelain=v2",
@@ -112,7 +112,7 @@ def parse_entries(output: bytes) -> dict[str, str]:
 
     """
     found: dict[str, str] = {}
-    for entry in text(output).split("\0")[:-1]:
+    for entry in decode(output).split("\0")[:-1]:
         if entry.startswith("? "):
             path, state = entry[2:], "?"
         elif entry.startswith("1 "):
@@ -127,7 +127,7 @@ def parse_entries(output: bytes) -> dict[str, str]:
     return found
 
 
-def add_all(git: Git, exclude: Iterable[str]) -> GitError | None:
+def stage_all(git: Git, exclude: Iterable[str]) -> GitError | None:
     """Add every file that is not ignored to the index.
 
     Returns:
@@ -138,7 +138,7 @@ def add_all(git: Git, exclude: Iterable[str]) -> GitError | None:
     return _tried(git, "add", "--all", *pathspecs)
 
 
-def add(git: Git, paths: Iterable[str]) -> GitError | None:
+def stage_paths(git: Git, paths: Iterable[str]) -> GitError | None:
     """Put the state of some files into the index; a deleted file leaves the index.
 
     Returns:
@@ -151,7 +151,7 @@ def add(git: Git, paths: Iterable[str]) -> GitError | None:
 
 def _tried(git: Git, *arguments: str, stdin: bytes | None = None) -> GitError | None:
     try:
-        run(git, *arguments, config=(*_SUSPICIOUS, *DURABLE), stdin=stdin)
+        run_git(git, *arguments, config=(*_SUSPICIOUS, *DURABLE), stdin=stdin)
     except GitError as error:
         return error
     return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap.git.command import DURABLE, Git, lines, run
+from ralph_wrap.git.command import DURABLE, Git, decode_lines, run_git
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -53,7 +53,9 @@ def change_refs(git: Git, changes: Sequence[RefChange], reason: str, at: int) ->
             told.append(f"update {ref}\0{after}\0{before}\0")
     dated = git._replace(env={**git.env, "GIT_COMMITTER_DATE": f"@{at} +0000"})
     stdin = "".join(told).encode("utf-8", "surrogateescape")
-    run(dated, "update-ref", "--create-reflog", "-m", reason, "-z", "--stdin", config=DURABLE, stdin=stdin)
+    run_git(
+        dated, "update-ref", "--create-reflog", "-m", reason, "-z", "--stdin", config=DURABLE, stdin=stdin
+    )
 
 
 def ref_times(git: Git, refs: Collection[str]) -> dict[str, int]:
@@ -68,7 +70,7 @@ def ref_times(git: Git, refs: Collection[str]) -> dict[str, int]:
     stdin = "".join(f"{ref}\n" for ref in refs).encode("utf-8", "surrogateescape")
     shown = ("--walk-reflogs", "--no-show-signature", "--format=%gD", "--date=unix", "--stdin")
     found: dict[str, int] = {}
-    for row in lines(run(git, "log", *shown, stdin=stdin).stdout):
+    for row in decode_lines(run_git(git, "log", *shown, stdin=stdin).stdout):
         ref, _, time = row.rpartition("@{")
         if time.removesuffix("}").isdecimal():
             found[ref] = max(found.get(ref, 0), int(time.removesuffix("}")))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ralph_wrap.errors import GitError
-from ralph_wrap.git.command import Git, run, run_again, text
+from ralph_wrap.git.command import Git, decode, run_git, run_git_again
 
 _ASKED = ("worktree", "list", "--porcelain")
 _NO_SUCH_OPTION = 129
@@ -49,11 +49,11 @@ def list_worktrees(git: Git) -> list[WorktreeInfo]:
 
     """
     try:
-        return parse_porcelain(run(git, *_ASKED, "-z").stdout, b"\0")
+        return parse_porcelain(run_git(git, *_ASKED, "-z").stdout, b"\0")
     except GitError as error:
         if error.status == _NO_SUCH_OPTION:
-            return parse_porcelain(run_again(git, *_ASKED).stdout, b"\n")
-    return parse_porcelain(run_again(git, *_ASKED, "-z").stdout, b"\0")
+            return parse_porcelain(run_git_again(git, *_ASKED).stdout, b"\n")
+    return parse_porcelain(run_git_again(git, *_ASKED, "-z").stdout, b"\0")
 
 
 def parse_porcelain(output: bytes, separator: bytes) -> list[WorktreeInfo]:
@@ -69,14 +69,14 @@ def parse_porcelain(output: bytes, separator: bytes) -> list[WorktreeInfo]:
         key, _, value = line.partition(b" ")
         if key == b"worktree":
             # For a repository in the root directory git removes "/.git" from "/.git": nothing is left.
-            found.append(WorktreeInfo(Path(text(value) or "/")))
+            found.append(WorktreeInfo(Path(decode(value) or "/")))
         elif found:
             found[-1] = _with_line(found[-1], key, value if separator == b"\0" else _unquoted(value))
     return found
 
 
 def _with_line(info: WorktreeInfo, key: bytes, value: bytes) -> WorktreeInfo:
-    word = text(value)
+    word = decode(value)
     if key == b"HEAD":
         return info._replace(head=word if word.strip("0") else None)
     if key == b"branch" and word.startswith(_BRANCHES):

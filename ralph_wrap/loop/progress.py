@@ -9,8 +9,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Self
 
-from ralph_wrap import git
 from ralph_wrap.errors import GitError
+from ralph_wrap.git import Git, count_commits, git_environment, resolve_commit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,7 +48,7 @@ class Progress:
     ) -> None:
         self._is_shown = shown and log.shows_progress
         self._most = settings.max_iterations
-        self._where = git.Git(stage.cwd, git.environment(stage.environ))
+        self._where = Git(stage.cwd, git_environment(stage.environ))
         self._listener = listener
         self._log = log
         self._clock = clock
@@ -92,8 +92,8 @@ class Progress:
     def _count(self) -> None:
         try:
             if self._base is None:
-                self._base = git.resolve_commit(self._where, "HEAD") or ""
-            self._commits = git.count_commits(self._where, self._base, "HEAD") if self._base else None
+                self._base = resolve_commit(self._where, "HEAD") or ""
+            self._commits = count_commits(self._where, self._base, "HEAD") if self._base else None
         except (GitError, OSError):
             self._commits = None
 

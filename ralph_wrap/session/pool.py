@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import git
+from ralph_wrap.git import list_refs
 from ralph_wrap.state.project import POOL
 from ralph_wrap.system import process
 
@@ -74,7 +74,7 @@ class SessionPool(NamedTuple):
             self.where,
             repository,
             self.pool,
-            base=git.refs(self.where, ref).get(ref, base) if self.settings.branch else base,
+            base=list_refs(self.where, ref).get(ref, base) if self.settings.branch else base,
             beside=beside,
             keep=self.settings.pool_keep,
             meanwhile=meanwhile,

@@ -5,10 +5,18 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import git
 from ralph_wrap.agents import look_up
 from ralph_wrap.config import IgnoreLocation, Isolation
 from ralph_wrap.errors import UsageError
+from ralph_wrap.git import (
+    is_branch_name,
+    knows_committer,
+    list_refs,
+    list_remotes,
+    object_kinds,
+    resolve_commit,
+    run_git,
+)
 from ralph_wrap.state.ids import agent_ids_in
 from ralph_wrap.state.project import WORKTREES
 from ralph_wrap.system import privileges
@@ -64,18 +72,18 @@ def look_first(settings: Settings, project: Project) -> Preflight:
     else:
         hidden = is_hidden(project.git, meanwhile=lambda: look_up(settings.command, project.environ))
     base = project.repository.head
-    if settings.branch is not None and not git.is_branch_name(project.git, settings.branch):
+    if settings.branch is not None and not is_branch_name(project.git, settings.branch):
         raise UsageError(
             f"{settings.branch!r} cannot be the name of a branch", "see git help check-ref-format"
         )
-    if settings.push is not None and settings.push not in (names := git.remotes(project.git)):
+    if settings.push is not None and settings.push not in (names := list_remotes(project.git)):
         there = f"there is {', '.join(names)}" if names else "there is none: git remote add"
         raise UsageError(f"push: {settings.push!r} is not the name of a remote", there)
     target = settings.merge_on_complete
-    if target and f"refs/heads/{target}" not in git.refs(project.git, f"refs/heads/{target}"):
+    if target and f"refs/heads/{target}" not in list_refs(project.git, f"refs/heads/{target}"):
         raise UsageError(f"merge_on_complete: there is no branch {target!r}", "git branch --list")
     if settings.base not in {"head", "fresh"}:
-        base = git.resolve_commit(project.git, settings.base)
+        base = resolve_commit(project.git, settings.base)
         if base is None:
             raise UsageError(f"base {settings.base!r} names no commit", "git log --oneline --all")
     layout = EVERYTHING
@@ -114,11 +122,11 @@ def layout_of(
         return WorktreeLayout(nothing)
     wanted = tuple(path.rstrip("/") for path in sparse)
     check_layout(WorktreeLayout(wanted, links), project.checkout)
-    if tracked := sorted(git.kinds(project.git, base, [path.rstrip("/") for path in links])):
+    if tracked := sorted(object_kinds(project.git, base, [path.rstrip("/") for path in links])):
         raise UsageError(f"{tracked[0]!r} cannot be linked: the commit has it", "link what git ignores")
     if not wanted:
         return WorktreeLayout(nothing, links)
-    there = git.kinds(project.git, base, wanted)
+    there = object_kinds(project.git, base, wanted)
     if missing := [path for path in wanted if path not in there]:
         raise UsageError(
             f"{missing[0]!r} is not in the commit to start from", f"git ls-tree -r -d --name-only {base[:12]}"
@@ -170,7 +178,7 @@ def committer(project: Project) -> Mapping[str, str]:
         for name in names
     )
     # Another variable, a date for example, may be wrong: then git itself must check them.
-    known = (named and given <= names) or git.knows_committer(project.git)
+    known = (named and given <= names) or knows_committer(project.git)
     return {} if known else privileges.FALLBACK_IDENTITY
 
 
@@ -190,4 +198,4 @@ def taken_ids(project: Project, agent_id: str = "") -> set[str]:
             f"refs/ralph/*/{agent_id}*",
             f"refs/ralph/*/{agent_id}/*",
         )
-    return agent_ids_in(git.run(project.git, "for-each-ref", "--format=%(refname)", *patterns).stdout)
+    return agent_ids_in(run_git(project.git, "for-each-ref", "--format=%(refname)", *patterns).stdout)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from ralph_wrap import git
+from ralph_wrap.git import count_commits, list_refs, push_error, start_push
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,12 +68,12 @@ class BranchPush:
         if self._running is not None and not self._has_ended(self._running, _GLANCE):
             return
         ref = f"refs/heads/{self._branch}"
-        tip = git.refs(self._where, ref).get(ref)
+        tip = list_refs(self._where, ref).get(ref)
         if tip is None or tip == self._tried:
             return
-        rewritten = bool(self._there) and git.count_commits(self._where, tip, self._there) != 0
+        rewritten = bool(self._there) and count_commits(self._where, tip, self._there) != 0
         replaced = self._there if self._own and rewritten else None
-        self._running = git.start_push(self._where, self._remote, tip, ref, replaced=replaced)
+        self._running = start_push(self._where, self._remote, tip, ref, replaced=replaced)
         self._tried = tip
         self._spare(self._running.pid)
 
@@ -123,7 +123,7 @@ class BranchPush:
             self._there = self._tried
             self._told.event("branch.pushed", remote=self._remote, branch=self._branch, commit=self._tried)
         else:
-            self._fail(git.push_error(completed))
+            self._fail(push_error(completed))
         return True
 
     def _fail(self, reason: str) -> None:

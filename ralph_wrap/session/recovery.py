@@ -9,9 +9,9 @@ import contextlib
 import os
 from typing import TYPE_CHECKING
 
-from ralph_wrap import git
 from ralph_wrap.config import OnDirty, Settings
 from ralph_wrap.errors import RalphError, RefusedError
+from ralph_wrap.git import count_commits, list_refs
 from ralph_wrap.session.exit_report import with_outcome
 from ralph_wrap.session.preflight import committer
 from ralph_wrap.session.workspace import SessionContext
@@ -119,7 +119,7 @@ class SessionRecovery:
         """
         record, repository = self._record, self._place.repository
         # An earlier sweep, which was killed, may have saved work already.
-        if git.refs(
+        if list_refs(
             self._site.where, f"refs/heads/ralph/{record.id}-wip", f"refs/ralph/snapshots/{record.id}/"
         ):
             return
@@ -146,7 +146,7 @@ class SessionRecovery:
         commits = None
         if record.branch and record.base:
             with contextlib.suppress(RalphError, OSError):
-                commits = git.count_commits(self._site.where, record.base, f"refs/heads/{record.branch}")
+                commits = count_commits(self._site.where, record.base, f"refs/heads/{record.branch}")
         told = earlier or report.SessionReport.of(
             record, ended_by="killed", exit_status=_KILLED, commits=commits, iterations=record.iteration
         )

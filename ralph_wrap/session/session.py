@@ -25,9 +25,9 @@ from datetime import UTC, datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self
 
-from ralph_wrap import git
 from ralph_wrap.config import Settings
 from ralph_wrap.errors import GitError, RalphError
+from ralph_wrap.git import count_commits
 from ralph_wrap.session.checkpoint import Checkpoint
 from ralph_wrap.session.exit_report import with_outcome
 from ralph_wrap.session.preflight import look_first, planned, taken_ids
@@ -346,7 +346,7 @@ class Session:
         commits = None
         if tree is not None:
             with contextlib.suppress(GitError, OSError):
-                commits = git.count_commits(self._site.where, tree.base, f"refs/heads/{tree.branch}")
+                commits = count_commits(self._site.where, tree.base, f"refs/heads/{tree.branch}")
         stop = self._signals.stop  # read last: a signal may arrive until now
         result = (self._result.ended_by, self._result.status) if self._result else None
         ended_by, status = how_it_ended(result, stop.first, self._failure, agent_started=self._agent_started)

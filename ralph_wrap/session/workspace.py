@@ -7,7 +7,6 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import git
 from ralph_wrap.config import Isolation, OnDirty, Settings, SubmoduleMode
 from ralph_wrap.errors import (
     GitTooOldError,
@@ -15,6 +14,7 @@ from ralph_wrap.errors import (
     NotARepositoryError,
     PlainRootBusyError,
 )
+from ralph_wrap.git import environment_with_config, git_environment, list_refs
 from ralph_wrap.session.pool import SessionPool
 from ralph_wrap.state.ports import port_for
 from ralph_wrap.state.project import RUN, WORKTREES, registries
@@ -360,7 +360,7 @@ class SessionContext(NamedTuple):
 
         A branch with snapshots of iterations stays: without the branch, `drop` would never delete them.
         """
-        if git.refs(self.where, f"refs/ralph/snapshots/{self.record.id}/"):
+        if list_refs(self.where, f"refs/ralph/snapshots/{self.record.id}/"):
             return
         from ralph_wrap.worktree.remove import drop_branch  # noqa: PLC0415 -- see load_the_rest
 
@@ -377,7 +377,7 @@ class SessionContext(NamedTuple):
     def agent_environment(self, workspace: Workspace) -> dict[str, str]:
         """Return the environment of the agent, and warn if its hooks cannot be switched off."""
         repository = self.place.repository
-        environ = git.environment(self.environ) | {
+        environ = git_environment(self.environ) | {
             "RALPH_AGENT_ID": self.record.id,
             "RALPH_SESSION_ID": self.record.session,
             "RALPH_BRANCH": workspace.branch or "",
@@ -387,7 +387,7 @@ class SessionContext(NamedTuple):
         }
         if workspace.tree is not None:
             for key, value in environment_config(workspace.tree.registration):
-                environ = git.with_config(environ, key, value)
+                environ = environment_with_config(environ, key, value)
         if self.settings.hooks or repository is None:
             return environ
         if repository.git_version < _HOOKS_OFF_SINCE:
@@ -397,4 +397,4 @@ class SessionContext(NamedTuple):
                 "install git 2.31 or newer, or --hooks on",
             )
             return environ
-        return git.with_config(environ, *_HOOKS_OFF)
+        return environment_with_config(environ, *_HOOKS_OFF)

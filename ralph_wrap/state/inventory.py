@@ -8,8 +8,8 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import git
 from ralph_wrap.errors import NotFoundError, UsageError
+from ralph_wrap.git import count_commits
 from ralph_wrap.state import ids, registry, report
 from ralph_wrap.state.project import registries
 from ralph_wrap.state.registry import SessionRecord, UnreadableRecord
@@ -286,7 +286,7 @@ def _entry(
             return _unknown(found.id, f"its lock cannot be read: {error.strerror}")
     ahead = None
     if project.repository is not None and found.branch and found.base:
-        ahead = git.count_commits(project.git, found.base, f"refs/heads/{found.branch}")
+        ahead = count_commits(project.git, found.base, f"refs/heads/{found.branch}")
     return SessionEntry(
         id=found.id,
         session=found.session,

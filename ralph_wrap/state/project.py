@@ -8,9 +8,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import git
 from ralph_wrap.errors import GitTooOldError, IsolationError, NotARepositoryError, RalphError, UsageError
-from ralph_wrap.git import Git, Repository, pointer
+from ralph_wrap.git import Git, Repository, git_environment, locate_repository, pointer
 from ralph_wrap.state.registry import Registry, SessionClaim
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ class Project(NamedTuple):
 
     def with_environ(self, environ: Mapping[str, str]) -> Project:
         """Return the same project in another environment."""
-        return self._replace(environ=environ, git=Git(self.checkout, git.environment(environ)))
+        return self._replace(environ=environ, git=Git(self.checkout, git_environment(environ)))
 
 
 def find_project(
@@ -76,7 +75,7 @@ def find_project(
         raise UsageError(f"project {directory}: {error.strerror}", "name a directory that is there") from None
     obstacle: RalphError
     try:
-        repository = git.locate(Git(here, git.environment(environ)), meanwhile)
+        repository = locate_repository(Git(here, git_environment(environ)), meanwhile)
     except (IsolationError, NotARepositoryError, GitTooOldError) as error:
         obstacle = error
     except FileNotFoundError:
@@ -94,9 +93,9 @@ def find_project(
             repository,
             None,
             environ,
-            Git(repository.root, git.environment(environ)),
+            Git(repository.root, git_environment(environ)),
         )
-    return Project(here, here, Path(), None, obstacle, environ, Git(here, git.environment(environ)))
+    return Project(here, here, Path(), None, obstacle, environ, Git(here, git_environment(environ)))
 
 
 def _is_checkout_of(directory: Path, common_dir: Path) -> bool:

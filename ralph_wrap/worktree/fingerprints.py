@@ -7,8 +7,8 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ralph_wrap import git
 from ralph_wrap.errors import GitError
+from ralph_wrap.git import finish_git, parse_status, resolve_commit, start_status
 from ralph_wrap.worktree.save.registration import is_replaced
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ def fingerprint(here: Git | None, top: Path) -> str:
     if here.git_dir is not None and is_replaced(here.git_dir):
         return ""
     try:
-        with git.start_status(here) as asking:
-            head = git.resolve_commit(here, "HEAD") or ""
-            status = git.parse_status(git.finish(asking, "status").stdout)
+        with start_status(here) as asking:
+            head = resolve_commit(here, "HEAD") or ""
+            status = parse_status(finish_git(asking, "status").stdout)
     except (GitError, OSError):
         return ""
     if status.clean:

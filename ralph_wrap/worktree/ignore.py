@@ -7,9 +7,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ralph_wrap import git
 from ralph_wrap.config import IgnoreLocation
 from ralph_wrap.errors import GitError, IsolationError
+from ralph_wrap.git import is_ignored
 from ralph_wrap.system import files
 from ralph_wrap.worktree.lock import repository_lock
 
@@ -31,7 +31,7 @@ def is_hidden(where: Git, meanwhile: Callable[[], object]) -> bool:
 
     """
     with contextlib.suppress(GitError):  # whoever needs the rule will be told why
-        return git.is_ignored(where, _PROBE, meanwhile)
+        return is_ignored(where, _PROBE, meanwhile)
     return False
 
 
@@ -50,7 +50,7 @@ def ensure_ignored(where: Git, repository: Repository, rule: IgnoreLocation) -> 
         IsolationError: the rule cannot be written; without it the project would list our worktrees.
 
     """
-    if rule is IgnoreLocation.OFF or git.is_ignored(where, _PROBE):
+    if rule is IgnoreLocation.OFF or is_ignored(where, _PROBE):
         return None
     if rule is IgnoreLocation.EXCLUDE:
         path = repository.common_dir / "info" / "exclude"
@@ -63,7 +63,7 @@ def ensure_ignored(where: Git, repository: Repository, rule: IgnoreLocation) -> 
         )
     try:
         with repository_lock(repository.common_dir):
-            while not git.is_ignored(where, _PROBE):
+            while not is_ignored(where, _PROBE):
                 path.parent.mkdir(exist_ok=True)
                 before = files.state(path)
                 content = path.read_bytes() if path.exists() else b""

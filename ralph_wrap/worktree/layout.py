@@ -15,8 +15,8 @@ import re
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import git
 from ralph_wrap.errors import IsolationError, UsageError
+from ralph_wrap.git import decode, run_git
 from ralph_wrap.system import files
 from ralph_wrap.worktree.model import EXCLUDES, LINKS
 
@@ -126,15 +126,15 @@ def prepare(where: Git, registration: Path, layout: WorktreeLayout) -> None:
         files.replace(registration / LINKS, os.fsencode("\n".join(layout.links)), sync=False)
     if core := core_config(registration):
         for key, value in core:
-            git.run(where, "config", "--file", registration / _CONFIG, f"core.{key}", value)
+            run_git(where, "config", "--file", registration / _CONFIG, f"core.{key}", value)
 
 
 def _excluded_by_user(where: Git) -> bytes:
-    asked = git.run(where, "config", "--path", "--get", "core.excludesFile", accept=(0, 1))
+    asked = run_git(where, "config", "--path", "--get", "core.excludesFile", accept=(0, 1))
     default = Path(
         where.env.get("XDG_CONFIG_HOME") or f"{where.env.get('HOME') or '/'}/.config", "git/ignore"
     )
-    path = Path(git.text(asked.stdout).removesuffix("\n")) if asked.status == 0 else default
+    path = Path(decode(asked.stdout).removesuffix("\n")) if asked.status == 0 else default
     try:
         content = (where.cwd / path).read_bytes()[:_LARGEST]
     except OSError:

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import git
+from ralph_wrap.git import decode
 from ralph_wrap.system import files
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def _excludes(registration: Path, top: Path) -> tuple[str, ...]:
     """
     path = registration / EXCLUDES
     try:
-        links = git.text(files.read(registration / LINKS)).splitlines()
+        links = decode(files.read(registration / LINKS)).splitlines()
     except OSError:
         return ()
     if not path.is_file() or not all((top / link).is_symlink() for link in links):

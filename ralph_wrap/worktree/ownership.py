@@ -19,8 +19,7 @@ import json
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import git
-from ralph_wrap.git import pointer
+from ralph_wrap.git import decode, pointer
 from ralph_wrap.git.oid import is_oid
 from ralph_wrap.system import files
 from ralph_wrap.system.log import one_line
@@ -99,7 +98,7 @@ def read_mark(registration: Path) -> SessionMark | None:
 def lock_of(registration: Path) -> str | None:
     """Return the reason for which a registration is locked, ``None`` if it is not locked."""
     try:
-        return git.text(files.read(registration / "locked", _LONGEST_LOCK)).strip()
+        return decode(files.read(registration / "locked", _LONGEST_LOCK)).strip()
     except FileNotFoundError:
         return None
     except OSError:
@@ -234,7 +233,7 @@ def describe(path: Path) -> str:
     if not os.path.lexists(path):
         return f"nothing is at {path}"
     try:
-        content = git.text(files.read(path / ".git", pointer.LONGEST)).strip()
+        content = decode(files.read(path / ".git", pointer.LONGEST)).strip()
     except OSError:
         content = ""
     if named := pointer.target(content):
@@ -252,6 +251,6 @@ def _is_new(registration: Path, lock: str) -> bool:
 
 def _head_of(registration: Path) -> str:
     try:
-        return git.text(files.read(registration / "HEAD")).strip()
+        return decode(files.read(registration / "HEAD")).strip()
     except OSError:
         return ""

@@ -24,9 +24,8 @@ import os
 import shutil
 from typing import TYPE_CHECKING
 
-from ralph_wrap import git
 from ralph_wrap.errors import RefusedError
-from ralph_wrap.git import pointer
+from ralph_wrap.git import decode, file_system_config, pointer
 from ralph_wrap.system import files
 from ralph_wrap.worktree import ownership
 from ralph_wrap.worktree.lock import repository_lock
@@ -93,7 +92,7 @@ def adopt(repository: Repository, record: SessionRecord, *, path: Path, trash: P
         base=record.base,
         # A branch of any other name may be somebody's own.
         branch_created=record.branch == f"ralph/{record.id}",
-        config=git.file_system_config(file_mode=record.file_mode, symlinks=record.symlinks),
+        config=file_system_config(file_mode=record.file_mode, symlinks=record.symlinks),
         owner=WorktreeOwner(session_lock(record.session), ownership.read_mark(registration)),
         stays="its registration was unlocked since an earlier version of ralph-wrap made it"
         if ownership.was_unlocked(registration, record)
@@ -214,7 +213,7 @@ def bring_back(common_dir: Path, worktrees: Path, trash: Path) -> None:
     with repository_lock(common_dir):
         for registration in marked(common_dir):
             try:
-                name = git.text(files.read(registration / LEAVING))
+                name = decode(files.read(registration / LEAVING))
             except OSError:
                 continue
             path = directory_of(registration, worktrees)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from ralph_wrap import git
-from ralph_wrap.git import pointer
+from ralph_wrap.git import ABSOLUTE_POINTERS, pointer, run_git_again
 from ralph_wrap.system import files
 from ralph_wrap.worktree.ownership import SessionMark, write_mark
 
@@ -31,7 +30,7 @@ def add(where: Git, path: Path, reason: str, *what: str | Path, mark: SessionMar
         OSError: something cannot be read or written.
 
     """
-    git.run_again(where, "worktree", "add", "--no-checkout", "--lock", *what, config=git.ABSOLUTE_POINTERS)
+    run_git_again(where, "worktree", "add", "--no-checkout", "--lock", *what, config=ABSOLUTE_POINTERS)
     registration = pointer.read(path)
     if mark is not None:
         write_mark(registration, mark)

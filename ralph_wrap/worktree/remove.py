@@ -27,9 +27,8 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import git
 from ralph_wrap.errors import GitError, RefusedError
-from ralph_wrap.git import pointer
+from ralph_wrap.git import delete_ref, list_refs, pointer, run_git_again, worktree_holding
 from ralph_wrap.system import directory_users, files
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.ownership import (
@@ -219,9 +218,9 @@ def drop_branch_at(where: Git, common_dir: Path, branch: str, base: str) -> bool
     """
     ref = f"refs/heads/{branch}"
     with repository_lock(common_dir):
-        if git.refs(where, ref).get(ref) != base or git.worktree_holding(where, ref):
+        if list_refs(where, ref).get(ref) != base or worktree_holding(where, ref):
             return False
-        git.delete_ref(where, ref, base)
+        delete_ref(where, ref, base)
     return True
 
 
@@ -344,7 +343,7 @@ def _drop_registration(worktree: LinkedWorktree, where: Git) -> None:
         # Should git be killed among them, what they held before the last look cannot be told any more.
         files.replace(worktree.registration / _DROPPED, b"", sync=False)
     try:
-        git.run_again(where, "worktree", "remove", "--force", "--force", worktree.path)
+        run_git_again(where, "worktree", "remove", "--force", "--force", worktree.path)
     except GitError:
         marked = worktree.owner is not None and worktree.owner.mark is not None
         if not is_half_dropped(worktree.registration, marked=marked):

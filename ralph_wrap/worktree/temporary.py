@@ -19,9 +19,8 @@ import select
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import git
 from ralph_wrap.errors import GitError, RalphError, StoppedError
-from ralph_wrap.git import pointer
+from ralph_wrap.git import file_system_config, pointer, run_git
 from ralph_wrap.system import directory_users, files
 from ralph_wrap.worktree.layout import SPARSE, cone
 from ralph_wrap.worktree.lock import repository_lock
@@ -192,11 +191,11 @@ def _make(
             common_dir=repository.common_dir,
             work_tree=path,
             config=(
-                *git.file_system_config(file_mode=repository.file_mode, symlinks=repository.symlinks),
+                *file_system_config(file_mode=repository.file_mode, symlinks=repository.symlinks),
                 *(sparse or ("-c", "core.sparseCheckout=false")),
             ),
         )
-        git.run(here, "reset", "--hard", "--quiet", "--no-recurse-submodules", commit)
+        run_git(here, "reset", "--hard", "--quiet", "--no-recurse-submodules", commit)
     except BaseException:
         with contextlib.suppress(GitError, OSError):
             _remove(repository, home, path)

@@ -20,8 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import git
-from ralph_wrap.git import pointer
+from ralph_wrap.git import decode, pointer
 from ralph_wrap.state import ids
 from ralph_wrap.system import delete_tree, process
 from ralph_wrap.worktree.model import TEMPORARY, WARM
@@ -216,7 +215,7 @@ def _read(entry: _Entry, name: str) -> str:
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             return ""
-        return git.text(os.read(descriptor, _LARGEST)).removesuffix("\n").replace("\0", "?")
+        return decode(os.read(descriptor, _LARGEST)).removesuffix("\n").replace("\0", "?")
     finally:
         os.close(descriptor)
 

@@ -24,9 +24,16 @@ import re
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import git
 from ralph_wrap.errors import GitError, RefusedError
-from ralph_wrap.git import pointer
+from ralph_wrap.git import (
+    decode,
+    file_system_config,
+    finish_git,
+    parse_status,
+    pointer,
+    run_git,
+    start_status,
+)
 from ralph_wrap.git.oid import OID
 from ralph_wrap.system import directory_users, files
 from ralph_wrap.worktree.model import WARM
@@ -84,7 +91,7 @@ class WarmWorktree(NamedTuple):
             git_dir=self.registration,
             common_dir=repository.common_dir,
             work_tree=self.path,
-            config=git.file_system_config(file_mode=repository.file_mode, symlinks=repository.symlinks),
+            config=file_system_config(file_mode=repository.file_mode, symlinks=repository.symlinks),
         )
 
     def is_untouched(self) -> bool:
@@ -239,12 +246,12 @@ def holds_nothing(
         OSError: a file cannot be read.
 
     """
-    with git.start_status(here) as asking:
+    with start_status(here) as asking:
         index = _index(warm.registration)
         listing = b"" if index == _vouching(warm.registration) else _entries(here)
         meanwhile()
-        status = git.parse_status(git.finish(asking, "status").stdout)
-    submodules = (warm.path / git.text(path) for path in re.findall(_SUBMODULE, listing))
+        status = parse_status(finish_git(asking, "status").stdout)
+    submodules = (warm.path / decode(path) for path in re.findall(_SUBMODULE, listing))
     return (
         status.clean
         and {*status.ignored} <= {f"{name}/" for name in keep}
@@ -271,7 +278,7 @@ def ready(registration: Path, commit: str, here: Git) -> bytes:
 
 
 def _entries(here: Git) -> bytes:
-    return git.run(here, "ls-files", "-v", "-s", "-z").stdout
+    return run_git(here, "ls-files", "-v", "-s", "-z").stdout
 
 
 def _index(registration: Path) -> bytes:
@@ -289,8 +296,8 @@ def _leads_to(warm: WarmWorktree, here: Git, base: str, keep: Collection[str]) -
     """Return whether a checkout of only the differences gives the same files as a new worktree."""
     if warm.commit == base:
         return True
-    answer = git.run(here, "diff-tree", "-r", "-z", "--name-only", "--no-renames", str(warm.commit), base)
-    changed = [PurePosixPath(git.text(path)) for path in answer.stdout.split(b"\0")[:-1]]
+    answer = run_git(here, "diff-tree", "-r", "-z", "--name-only", "--no-renames", str(warm.commit), base)
+    changed = [PurePosixPath(decode(path)) for path in answer.stdout.split(b"\0")[:-1]]
     there = [PurePosixPath(name) for name in keep if os.path.lexists(warm.path / name)]
     return not any(
         path.name == ".gitattributes"  # unchanged files may need other conversions

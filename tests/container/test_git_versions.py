@@ -73,7 +73,7 @@ def test_worktrees_are_listed(
     tells, whole = version >= (2, 31), version >= (2, 36)
     gone = "gitdir file points to non-existent location" if tells else None
     monkeypatch.setenv("PATH", debian_git.shim(tmp_path / "shim", container))
-    assert sorted(git.list_worktrees(Git(repo.path, git.environment(os.environ)))) == [
+    assert sorted(git.list_worktrees(Git(repo.path, git.git_environment(os.environ)))) == [
         WorktreeInfo(top / "a \udcff", "topic/a", head),
         WorktreeInfo(top / "b plain", "topic/b", head),
         WorktreeInfo(top / "c locked", "topic/c", head, locked="" if tells else None),

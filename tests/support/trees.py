@@ -50,7 +50,7 @@ class Tree:
         """End it as a session would."""
         return finish(
             self.linked,
-            git.Git(self.repo.path, git.environment(os.environ)),
+            git.Git(self.repo.path, git.git_environment(os.environ)),
             agent_id=ID,
             session=SESSION,
             trash=self.repo.path / ".ralph" / "run" / "trash",
@@ -61,8 +61,8 @@ class Tree:
 
 def located(repo: Repo) -> tuple[Git, Repository]:
     """Return git at a repository's top level, and the repository."""
-    where = git.Git(repo.path, git.environment(os.environ))
-    return where, git.locate(where)
+    where = git.Git(repo.path, git.git_environment(os.environ))
+    return where, git.locate_repository(where)
 
 
 def make_tree(repo: Repo, *, continued: bool = False) -> Tree:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def _git(repo: Repo) -> Git:
-    return Git(repo.path, git.environment(os.environ))
+    return Git(repo.path, git.git_environment(os.environ))
 
 
 def _told(rows: Sequence[SideBySideRow]) -> list[str]:

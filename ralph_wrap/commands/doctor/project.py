@@ -9,12 +9,11 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ralph_wrap import git
 from ralph_wrap.agents import NAMES, known
 from ralph_wrap.commands.doctor.result import DoctorCheck, failed, fine, noted
 from ralph_wrap.config import IgnoreLocation, trust
 from ralph_wrap.errors import GitError, GitTooOldError, RalphError
-from ralph_wrap.git import Git
+from ralph_wrap.git import Git, git_environment, is_ignored, list_refs, parse_version, run_git
 from ralph_wrap.state.project import WORKTREES, registries
 from ralph_wrap.worktree.ignore import RULE
 
@@ -50,8 +49,8 @@ def _version(project: Project) -> tuple[int, ...] | None:
     if project.repository is not None:
         return project.repository.git_version
     try:
-        return git.parse_version(
-            git.run(Git(project.checkout, git.environment(project.environ)), "version").stdout
+        return parse_version(
+            run_git(Git(project.checkout, git_environment(project.environ)), "version").stdout
         )
     except (OSError, GitError):
         return None
@@ -128,7 +127,7 @@ def repository_files(repository: Repository) -> DoctorCheck:
 def branch_names(project: Project) -> DoctorCheck:
     """Check whether git can create the branches of sessions."""
     name, ref = "branch names", "refs/heads/ralph"
-    if ref in git.refs(project.git, ref):
+    if ref in list_refs(project.git, ref):
         return failed(
             name, "branch ralph is in the way of ralph/<id>", _ROOM, "git branch -m ralph ANOTHER-NAME"
         )
@@ -138,7 +137,7 @@ def branch_names(project: Project) -> DoctorCheck:
 def ignore_rule(project: Project, repository: Repository, rule: IgnoreLocation) -> DoctorCheck:
     """Check whether git ignores the worktrees, or will."""
     name, why = "ignore rule", "without it git lists, and may add, the files of worktrees in the project"
-    if git.is_ignored(project.git, f"{RULE}probe"):
+    if is_ignored(project.git, f"{RULE}probe"):
         return fine(name, f"{RULE} is ignored", why)
     if rule is IgnoreLocation.OFF:
         return noted(name, f"{RULE} is not ignored, as configured", why, "ignore = 'gitignore'")

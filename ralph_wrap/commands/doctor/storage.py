@@ -8,8 +8,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import git
 from ralph_wrap.commands.doctor.result import DoctorCheck, failed, fine, noted
+from ralph_wrap.git import run_git
 from ralph_wrap.state.project import WORKTREES
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def disk(project: Project) -> DoctorCheck:
 def _need(project: Project) -> _SpaceNeeded:
     """Return the size of the checkout's files, which a worktree has, too."""
     top, size = os.fsencode(project.checkout), 0
-    names = git.run(project.git, "ls-files", "-z").stdout.split(b"\0")[:-1]
+    names = run_git(project.git, "ls-files", "-z").stdout.split(b"\0")[:-1]
     for name in names:
         with contextlib.suppress(OSError):  # the file is deleted, but still in the index
             size += os.lstat(top + b"/" + name).st_blocks * _BLOCK

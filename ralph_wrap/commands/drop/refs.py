@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import branches, git
+from ralph_wrap import branches
 from ralph_wrap.branches import HEADS, WIP, Branch
 from ralph_wrap.errors import ConflictError, GitError, NotFoundError, RalphError
+from ralph_wrap.git import list_refs
 from ralph_wrap.git.transaction import RefChange, change_refs, ref_times
 from ralph_wrap.state import inventory
 from ralph_wrap.state.ids import is_agent_id
@@ -43,7 +44,7 @@ def delete(where: Git, going: Iterable[Branch], now: float) -> dict[str, RalphEr
         now: seconds since 1970.
 
     """
-    there = git.refs(where, DROPPED)
+    there = list_refs(where, DROPPED)
     ways: dict[str, list[RefChange]] = {}
     problems: dict[str, RalphError | None] = {}
     for one in going:
@@ -122,7 +123,7 @@ def expire(project: Project, keep: float, now: float) -> list[str]:
     """
     repository_of(project)
     where = project.git
-    refs = git.refs(where, DROPPED)
+    refs = list_refs(where, DROPPED)
     if not keep or not refs:
         return []
     times = ref_times(where, refs)
@@ -131,12 +132,12 @@ def expire(project: Project, keep: float, now: float) -> list[str]:
         return []
     stems = {ref.removeprefix(DROPPED).removesuffix(WIP) for ref in old}
     left = {ref.removeprefix(DROPPED).removesuffix(WIP) for ref in refs.keys() - old.keys()}
-    there = git.refs(where, branches.OURS)
+    there = list_refs(where, branches.OURS)
     left |= {found.id for found in inventory.unfinished(project)}  # snapshots may belong to these sessions
     for stem in stems - left:
         names = {f"{branches.OURS}{stem}", f"{branches.OURS}{stem}{WIP}"}
         if is_agent_id(stem) and not names & there.keys():
-            old |= git.refs(where, f"{SNAPSHOTS}{stem}/")
+            old |= list_refs(where, f"{SNAPSHOTS}{stem}/")
     change_refs(
         where, [RefChange(ref, tip, None) for ref, tip in old.items()], "ralph-wrap: expired", int(now)
     )
@@ -159,7 +160,7 @@ def restore(project: Project, name: str, now: float) -> RestoredBranch:
     repository_of(project)
     where = project.git
     stem = name.removeprefix(HEADS).removeprefix("ralph/")
-    there = git.refs(where, DROPPED, branches.OURS)
+    there = list_refs(where, DROPPED, branches.OURS)
     wanted = [stem, *([f"{stem}{WIP}"] if is_agent_id(stem) else [])]
     found = {one: there[DROPPED + one] for one in wanted if DROPPED + one in there}
     for one in dict.fromkeys([stem, *found]):

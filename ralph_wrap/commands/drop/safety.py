@@ -7,10 +7,11 @@ import shlex
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import branches, config, git
+from ralph_wrap import branches, config
 from ralph_wrap.branches import HEADS, WIP, Branch
 from ralph_wrap.branches.compare import compare
 from ralph_wrap.errors import ConflictError, NotFoundError, RalphError
+from ralph_wrap.git import commits_without, decode, list_worktrees, tree_of
 from ralph_wrap.git.compare import commits_nowhere_else, entries, facts_of
 from ralph_wrap.state.project import repository_of
 from ralph_wrap.system import files
@@ -124,7 +125,7 @@ class DropSafety:
             if self._main is None or one.tip == one.base:
                 commits = commits_nowhere_else(self._where, one.tip)
             else:
-                commits = git.commits_without(self._where, [one.tip], self._main.tip)
+                commits = commits_without(self._where, [one.tip], self._main.tip)
             found += some([f"{commit.id[:12]} {commit.subject}" for commit in commits], _NAMED, " commits")
         if one.saved and not self._saved_elsewhere(one):
             found += [
@@ -146,7 +147,7 @@ class DropSafety:
 
     def _is_staged(self, parents: Sequence[str]) -> bool:
         """Return whether the second parent of saved work is an index that differs from HEAD."""
-        return len({git.tree_of(self._where, parent) for parent in parents}) > 1
+        return len({tree_of(self._where, parent) for parent in parents}) > 1
 
     def _saved_paths(self, saved: str) -> list[str]:
         fact = self._known.get(saved)
@@ -156,11 +157,11 @@ class DropSafety:
 
 def _checked_out(where: Git, common_dir: Path) -> dict[str, Path]:
     """Return the checkout of each branch that is checked out, or from which a rebase or bisection began."""
-    found = {info.branch: info.path for info in git.list_worktrees(where) if info.branch}
+    found = {info.branch: info.path for info in list_worktrees(where) if info.branch}
     for directory in (common_dir, *sorted(common_dir.glob("worktrees/*"))):
         for name in _BEGUN_ON:
             with contextlib.suppress(OSError):
-                began = git.text(files.read(directory / name)).strip().removeprefix("ref: ")
+                began = decode(files.read(directory / name)).strip().removeprefix("ref: ")
                 found.setdefault(began.removeprefix(HEADS), directory)
     return found
 

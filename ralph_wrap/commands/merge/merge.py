@@ -6,7 +6,7 @@ import contextlib
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import branches, git
+from ralph_wrap import branches
 from ralph_wrap.branches import HEADS
 from ralph_wrap.commands.merge.move_target import TargetMove, has_note, move, recover
 from ralph_wrap.commands.merge.ordering import best
@@ -15,7 +15,7 @@ from ralph_wrap.commands.merge.target import checkouts_of, require_movable, requ
 from ralph_wrap.commands.merge.trial_merge import MergeMethod, attempt
 from ralph_wrap.config import trust
 from ralph_wrap.errors import ConflictError, NotFoundError, RalphError, StoppedError
-from ralph_wrap.git import compare
+from ralph_wrap.git import compare, count_commits, git_environment, list_refs
 from ralph_wrap.git import merge as merging
 from ralph_wrap.state import check_results
 from ralph_wrap.state.project import RUN, registries, repository_of
@@ -166,7 +166,7 @@ def _home(project: Project) -> Registry:
 
 
 def _tip(where: Git, target: LandingTarget) -> str:
-    tip = git.refs(where, target.ref).get(target.ref)
+    tip = list_refs(where, target.ref).get(target.ref)
     if tip is None:
         raise NotFoundError(f"branch {target.name} no longer exists", "name another one: --into")
     return tip
@@ -261,7 +261,7 @@ def _try(yard: _LandingContext, one: Branch) -> LandingResult:
         way=made.way,
         before=tip,
         after=made.commit,
-        commits=git.count_commits(yard.where, tip, one.tip),
+        commits=count_commits(yard.where, tip, one.tip),
         check=status,
         saved=one.saved_name,
     )
@@ -273,7 +273,7 @@ def _check(yard: _LandingContext, one: Branch, tip: str) -> tuple[int, bool]:
     ended_with = run_check(
         yard.check,
         yard.trial.path,
-        git.environment(yard.environ),
+        git_environment(yard.environ),
         branch=one.name,
         project=yard.place.root,
         timeout=yard.check_timeout,
@@ -332,6 +332,6 @@ def named_branch(project: Project, name: str) -> Branch:
     if found := next((one for one in known if one.name == name), None):
         return found
     ref = f"{HEADS}{name}"
-    if tip := git.refs(project.git, ref).get(ref):
+    if tip := list_refs(project.git, ref).get(ref):
         return branches.Branch(name, None, tip, None, None, None)
     raise NotFoundError(f"there is no branch {name}", "to list branches: git branch --list")

@@ -30,10 +30,10 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ralph_wrap import git
 from ralph_wrap.branches import HEADS
 from ralph_wrap.commands.merge.target import LandingTarget, checkouts_of
 from ralph_wrap.errors import ConflictError, GitError, RalphError
+from ralph_wrap.git import existing_commits, list_refs, move_ref
 from ralph_wrap.git import merge as merging
 from ralph_wrap.git.oid import is_oid
 from ralph_wrap.state import landings
@@ -94,7 +94,7 @@ def move(
     with contextlib.suppress(OSError):
         landings.note(home.directory, *step)
     if not checkouts:
-        git.move_ref(where, step.ref, step.old, step.new, reason)
+        move_ref(where, step.ref, step.old, step.new, reason)
         return
     note = home.directory / _NOTE
     _write_note(note, step, trial)
@@ -106,9 +106,9 @@ def move(
             scratch.mkdir()
             begun.append((checkout, scratch))
             _take(checkout, scratch, step)
-        git.move_ref(checkouts[0].here, step.ref, step.old, step.new, reason)
+        move_ref(checkouts[0].here, step.ref, step.old, step.new, reason)
     except (RalphError, OSError) as error:
-        now = git.refs(where, step.ref).get(step.ref)
+        now = list_refs(where, step.ref).get(step.ref)
         if now == step.new:  # git was killed after it had moved the branch
             _forget(note)
             return
@@ -220,7 +220,7 @@ def recover(where: Git, repository: Repository, home: Registry, told: Log) -> No
         told.warning("landing.unknown", f"{note} cannot be read, and is deleted")
         return
     target = LandingTarget(step.ref.removeprefix(HEADS), step.ref)
-    if git.refs(where, step.ref).get(step.ref) == step.old:
+    if list_refs(where, step.ref).get(step.ref) == step.old:
         try:
             left = _undo(where, repository, home, name, target, step)
         except ConflictError as error:
@@ -262,6 +262,6 @@ def _read_note(note: Path, where: Git) -> tuple[TargetMove, str]:
         raise ValueError(note)
     if not all(is_oid(oid) for oid in (step.old, step.new)) or not TEMPORARY.fits(name):
         raise ValueError(note)
-    if {*git.existing_commits(where, (step.old, step.new))} != {step.old, step.new}:
+    if {*existing_commits(where, (step.old, step.new))} != {step.old, step.new}:
         raise ValueError(note)
     return step, name

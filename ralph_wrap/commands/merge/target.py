@@ -7,11 +7,22 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import branches, git
+from ralph_wrap import branches
 from ralph_wrap.branches import HEADS
 from ralph_wrap.errors import ConflictError, NotFoundError
+from ralph_wrap.git import (
+    decode,
+    finish_git,
+    is_branch_name,
+    list_refs,
+    list_worktrees,
+    parse_status,
+    pointer,
+    run_git,
+    start_status,
+    symbolic_ref_target,
+)
 from ralph_wrap.git import merge as merging
-from ralph_wrap.git import pointer
 from ralph_wrap.state.ids import is_session_id
 from ralph_wrap.state.project import repository_of
 from ralph_wrap.system import files
@@ -55,11 +66,11 @@ def target_of(project: Project, into: str | None, configured: str | None) -> Lan
         name, ref = main.name, main.ref
     else:
         name, ref = into, HEADS + into
-    if not ref.startswith(HEADS) or not git.is_branch_name(where, name) or ref not in git.refs(where, ref):
+    if not ref.startswith(HEADS) or not is_branch_name(where, name) or ref not in list_refs(where, ref):
         raise NotFoundError(
             f"there is no local branch {name!r} to land on", f"git branch {name}; or name another one: --into"
         )
-    if other := git.followed(where, ref):
+    if other := symbolic_ref_target(where, ref):
         other = other.removeprefix(HEADS)
         raise ConflictError(f"{name} is a symbolic ref to {other}", f"--into {other}")
     return LandingTarget(name, ref)
@@ -75,7 +86,7 @@ def checkouts_of(where: Git, repository: Repository, target: LandingTarget) -> l
 
     """
     found = []
-    for number, listed in enumerate(git.list_worktrees(where)):
+    for number, listed in enumerate(list_worktrees(where)):
         if listed.branch != target.name:
             continue
         info = listed._replace(path=_main_path(repository, listed.path)) if number == 0 else listed
@@ -152,7 +163,7 @@ def require_movable(
 
 def _line(path: Path) -> str:
     try:
-        return git.text(files.read(path)).strip()
+        return decode(files.read(path)).strip()
     except OSError:
         return ""
 
@@ -168,8 +179,8 @@ def _require_clean(target: LandingTarget, checkout: UserCheckout, coming: Collec
             f"{where}, whose index is locked",
             f"wait for git to finish there; if no git is running: rm {checkout.git_dir / 'index.lock'}",
         )
-    with git.start_status(checkout.here, "dirty") as asking:
-        status = git.parse_status(git.finish(asking, "status").stdout)
+    with start_status(checkout.here, "dirty") as asking:
+        status = parse_status(finish_git(asking, "status").stdout)
     changed = [path for path in status.changed if path != _IGNORE or path in coming or not _is_rule(checkout)]
     if changed:
         raise ConflictError(
@@ -185,11 +196,11 @@ def _is_worked_in(top: Path) -> bool:
 
 def _is_rule(checkout: UserCheckout) -> bool:
     """Return whether ``.gitignore`` differs only by our own line, and nothing of it is staged."""
-    staged = git.run(checkout.here, "diff-index", "--cached", "--quiet", "HEAD", "--", _IGNORE, accept=(0, 1))
+    staged = run_git(checkout.here, "diff-index", "--cached", "--quiet", "HEAD", "--", _IGNORE, accept=(0, 1))
     if staged.status != 0:
         return False
     try:
-        committed = git.run(checkout.here, "cat-file", "blob", f"HEAD:{_IGNORE}", accept=(0, 128)).stdout
+        committed = run_git(checkout.here, "cat-file", "blob", f"HEAD:{_IGNORE}", accept=(0, 128)).stdout
         return files.read(checkout.path / _IGNORE) == appended(committed)
     except OSError:
         return False

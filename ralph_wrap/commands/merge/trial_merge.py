@@ -5,8 +5,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import git
 from ralph_wrap.errors import ConflictError
+from ralph_wrap.git import commits_without, resolve_commit, tree_of
 from ralph_wrap.git import merge as merging
 from ralph_wrap.system.text import some
 
@@ -75,9 +75,9 @@ def attempt(
         way, conflicts = "merge", merging.merge(here, branch.tip, _message(branch, target, into_main))
     if conflicts:
         return TrialMerge(None, way, conflicts)
-    commit = git.resolve_commit(here, "HEAD")
+    commit = resolve_commit(here, "HEAD")
     assert commit is not None  # git has just made it
-    if how is MergeMethod.MERGE and git.tree_of(here, commit) == git.tree_of(here, tip):
+    if how is MergeMethod.MERGE and tree_of(here, commit) == tree_of(here, tip):
         commit = tip  # the target already has its changes, for example from a squash
     return TrialMerge(commit, way)
 
@@ -88,7 +88,7 @@ def _message(branch: Branch, target: LandingTarget, into_main: bool) -> str:
 
 
 def _list(here: Git, branch: Branch, tip: str) -> str:
-    commits = git.commits_without(here, [branch.tip], tip)[::-1]
+    commits = commits_without(here, [branch.tip], tip)[::-1]
     counted = f"{len(commits)} commit{'' if len(commits) == 1 else 's'}"
     rows = some([f"{commit.subject} ({commit.id[:12]})" for commit in commits], _LISTED)
     return "\n".join((f"Squash branch '{branch.name}': {counted}", "", *(f"* {row}" for row in rows), ""))

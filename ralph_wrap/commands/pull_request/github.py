@@ -6,8 +6,8 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ralph_wrap import git
 from ralph_wrap.errors import RalphError, UsageError
+from ralph_wrap.git import decode, environment_with_config, git_environment
 from ralph_wrap.system.process import RunningCommand
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def create_pull(
     """
     about = (f"--repo={home.url}", f"--head={head}", f"--base={base}", f"--title={title}")
     done = _run(here, environ, "pr", "create", *about, "--body-file=-", stdin=body.encode())
-    url = git.text(done.stdout).strip()
+    url = decode(done.stdout).strip()
     if not re.fullmatch(r"https?://\S+", url):
         raise RalphError("gh pr create has printed no address", "gh pr list")
     return url
@@ -122,15 +122,15 @@ def _run(here: Path, environ: Mapping[str, str], *words: str, stdin: bytes | Non
     except OSError as error:
         raise RalphError(f"cannot run gh: {error.strerror}", "check the PATH") from None
     if done.status != 0:
-        said = [line.strip() for line in git.text(done.stderr).splitlines() if line.strip()]
+        said = [line.strip() for line in decode(done.stderr).splitlines() if line.strip()]
         reason = "; ".join(line for line in said if not line.startswith("Warning: "))
         raise RalphError(f"{what}: {reason or f'status {done.status}'}", "gh auth status")
     return done
 
 
 def _environment(environ: Mapping[str, str]) -> dict[str, str]:
-    env = {name: value for name, value in git.environment(environ).items() if name not in _TERMINAL_ONLY}
+    env = {name: value for name, value in git_environment(environ).items() if name not in _TERMINAL_ONLY}
     # gh runs git, and an agent can write git's configuration of the repository.
     for key, value in {"core.fsmonitor": "false", "core.hooksPath": "/dev/null"}.items():
-        env = git.with_config(env, key, value)
+        env = environment_with_config(env, key, value)
     return env | {"GH_PROMPT_DISABLED": "1", "GH_NO_UPDATE_NOTIFIER": "1", "GIT_TERMINAL_PROMPT": "0"}

@@ -11,11 +11,21 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ralph_wrap import branches, config, git
+from ralph_wrap import branches, config
 from ralph_wrap.branches import HEADS
 from ralph_wrap.branches.compare import compare
 from ralph_wrap.commands.pull_request import github
 from ralph_wrap.errors import ConflictError, RalphError, UsageError
+from ralph_wrap.git import (
+    commits_without,
+    count_commits,
+    decode_lines,
+    list_refs,
+    list_remotes,
+    push_error,
+    run_git,
+    start_push,
+)
 from ralph_wrap.state.project import repository_of
 from ralph_wrap.system.log import one_line
 from ralph_wrap.system.text import and_more
@@ -79,10 +89,10 @@ def open_pull_request(project: Project, name: str, told: Log) -> OpenedPullReque
     main = branches.main_branch(project, settings.main)
     _require_finished(one)
     _require_unmerged(project, one, main)
-    there = git.remotes(where)
+    there = list_remotes(where)
     remote = _remote(settings.push, there)
     base = _name_there(main, there)
-    commits = git.commits_without(where, [one.tip], main.tip)[::-1]
+    commits = commits_without(where, [one.tip], main.tip)[::-1]
     _warn_of_others(where, one, main, f"{remote}/{base}", len(commits), told)
     try:
         told.progress("gh: looking for the repository")
@@ -164,8 +174,8 @@ def _name_there(main: MainBranch, remotes: Sequence[str]) -> str:
 def _warn_of_others(where: Git, one: Branch, main: MainBranch, there: str, own: int, told: Log) -> None:
     """Log a warning if the pull request would also have unpushed commits of the main branch."""
     ref = f"{_REMOTES}{there}"
-    known = git.refs(where, ref).get(ref)
-    more = (git.count_commits(where, known, one.tip) or 0) - own if known else 0
+    known = list_refs(where, ref).get(ref)
+    more = (count_commits(where, known, one.tip) or 0) - own if known else 0
     if more > 0:
         told.warning(
             "base.unpushed",
@@ -176,7 +186,7 @@ def _warn_of_others(where: Git, one: Branch, main: MainBranch, there: str, own: 
 
 def _owner(where: Git, remote: str) -> str | None:
     """Return the owner of a remote's repository from its address; ``None`` if the address has none."""
-    address = git.lines(git.run(where, "remote", "get-url", "--push", "--", remote).stdout)[0]
+    address = decode_lines(run_git(where, "remote", "get-url", "--push", "--", remote).stdout)[0]
     found = _ON_GITHUB.fullmatch(address)
     return found[1].lower() if found else None
 
@@ -190,7 +200,7 @@ def _push(where: Git, remote: str, one: Branch) -> None:
 
     """
     by_hand = f"git push {remote} {one.name}"
-    with git.start_push(where, remote, one.tip, one.ref, replaced=None) as running:
+    with start_push(where, remote, one.tip, one.ref, replaced=None) as running:
         try:
             pushed = running.wait(_PATIENCE)
         except TimeoutError:
@@ -198,7 +208,7 @@ def _push(where: Git, remote: str, one: Branch) -> None:
             raise RalphError(f"{one.name} was not pushed to {remote}: {reason}", by_hand) from None
     if pushed.status == 0:
         return
-    reason = git.push_error(pushed)
+    reason = push_error(pushed)
     if reason.startswith("[rejected]"):
         raise ConflictError(
             f"{one.name} was not pushed to {remote}, whose {one.name} has other commits: {reason}",

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from slugify import slugify
 
-from ralph_wrap import git
 from ralph_wrap.errors import UsageError
+from ralph_wrap.git import is_branch_name
 
 if TYPE_CHECKING:
     from ralph_wrap.git import Git
@@ -73,7 +73,7 @@ def branch_name(where: Git, prefix: str, words: str) -> str:
         and not prefix.startswith((".", "-"))
         and not prefix.endswith((".", ".lock"))
     )
-    if not plain or not git.is_branch_name(where, name):
+    if not plain or not is_branch_name(where, name):
         raise UsageError(
             f"--prefix {prefix!r} is not valid in the name of a branch and of a directory",
             f"letters, digits, '-', '_' and single '.', no '/', at most {_LONGEST_PREFIX} bytes",

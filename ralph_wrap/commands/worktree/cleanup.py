@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import git
 from ralph_wrap.commands.worktree.prepare import home_of, recover
 from ralph_wrap.errors import GitError, RalphError, RefusedError
+from ralph_wrap.git import CommitSummary, commits_only_on, delete_ref, list_refs, worktree_holding
 from ralph_wrap.state.project import repository_of
 from ralph_wrap.system.text import and_more
 from ralph_wrap.worktree.lock import repository_lock
@@ -77,7 +77,7 @@ def cleanup(
     # Not the checkout: it may be the worktree to remove.
     where = project.git._replace(cwd=common_dir)
     tip = None if keep_branch else _tip_to_delete(tree, where, told)
-    alone = [] if tip is None else git.commits_only_on(where, tree.branch, tip)
+    alone = [] if tip is None else commits_only_on(where, tree.branch, tip)
 
     def check(found: Losses) -> None:
         if force or (found.none and not alone):
@@ -117,10 +117,10 @@ def _tip_to_delete(tree: LinkedWorktree, where: Git, told: Log) -> str | None:
             f"branch {tree.branch} stays: it existed before the worktree, or is no longer checked out in it",
         )
         return None
-    return git.refs(where, ref).get(ref)
+    return list_refs(where, ref).get(ref)
 
 
-def _named(tree: LinkedWorktree, commit: git.CommitSummary) -> str:
+def _named(tree: LinkedWorktree, commit: CommitSummary) -> str:
     return f"commit only on {tree.branch}: {commit.id[:12]} {commit.subject}"
 
 
@@ -129,12 +129,12 @@ def _delete_branch(where: Git, tree: LinkedWorktree, tip: str, told: Log, *, for
     reason = ""
     try:
         with repository_lock(tree.common_dir):
-            if holder := git.worktree_holding(where, ref):
+            if holder := worktree_holding(where, ref):
                 reason = f"it is checked out in {holder}"
-            elif not force and git.commits_only_on(where, tree.branch, tip):
+            elif not force and commits_only_on(where, tree.branch, tip):
                 reason = "it has commits that no other branch holds"
             else:
-                git.delete_ref(where, ref, tip)
+                delete_ref(where, ref, tip)
     except GitError:
         reason = "it has moved meanwhile"
     except OSError as error:

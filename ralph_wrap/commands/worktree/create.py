@@ -13,10 +13,20 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import git
 from ralph_wrap.commands.worktree.branch_name import branch_name
 from ralph_wrap.commands.worktree.prepare import home_of
 from ralph_wrap.errors import ConflictError, GitError, IsolationError, NotFoundError, UsageError
+from ralph_wrap.git import (
+    current_branch,
+    finish_git,
+    is_ignored,
+    list_refs,
+    list_worktrees,
+    parse_status,
+    resolve_commit,
+    run_git,
+    start_status,
+)
 from ralph_wrap.session.preflight import layout_of
 from ralph_wrap.state.project import WORKTREES, repository_of
 from ralph_wrap.system import files
@@ -105,7 +115,7 @@ def create(
         branch=wanted,
         base=commit,
         branch_created=True,
-        origin=git.current_branch(where),
+        origin=current_branch(where),
     )
     making = partial(
         make,
@@ -124,7 +134,7 @@ def create(
 def _commit(where: Git, repository: Repository, base: str | None) -> str:
     if repository.head is None:
         raise NotFoundError(f"{repository.root} has no commit yet", "git commit --allow-empty -m start")
-    commit = repository.head if base is None else git.resolve_commit(where, base)
+    commit = repository.head if base is None else resolve_commit(where, base)
     if commit is None:
         raise NotFoundError(f"--base {base} names no commit", "to list commits: git log --oneline --all")
     return commit
@@ -142,14 +152,14 @@ def _checked_path(project: Project, repository: Repository, path: Path, told: Lo
         raise UsageError(
             f"--path {path} is inside git's directory {repository.common_dir}", "name another path"
         )
-    main, *linked = git.list_worktrees(project.git)
+    main, *linked = list_worktrees(project.git)
     ours = target.is_relative_to(project.root / WORKTREES)
     for other in linked:
         if target.is_relative_to(other.path) and not (ours and other.path == project.root):
             raise UsageError(f"--path {path} is inside another worktree, {other.path}", "name another path")
     if target.is_relative_to(main.path):
         name = f"{target.relative_to(main.path)}/"
-        if not ours and not git.is_ignored(project.git._replace(cwd=main.path), name):
+        if not ours and not is_ignored(project.git._replace(cwd=main.path), name):
             told.warning(
                 "path.not_ignored",
                 f"git does not ignore {target}: git add would add it",
@@ -161,8 +171,8 @@ def _checked_path(project: Project, repository: Repository, path: Path, told: Lo
 def _warn_of_changes(where: Git, repository: Repository, told: Log) -> None:
     """Warn that uncommitted work stays in the checkout; our own ignore rule does not count."""
     try:
-        with git.start_status(where) as asking:
-            status = git.parse_status(git.finish(asking, "status").stdout)
+        with start_status(where) as asking:
+            status = parse_status(finish_git(asking, "status").stdout)
     except GitError as error:
         told.warning(
             "changes.unknown", f"cannot look for uncommitted work in {repository.root}: {error.message}"
@@ -180,7 +190,7 @@ def _warn_of_changes(where: Git, repository: Repository, told: Log) -> None:
 
 
 def _is_only_the_rule(where: Git, repository: Repository) -> bool:
-    committed = git.run(where, "cat-file", "blob", f"HEAD:{_GITIGNORE}", accept=(0, 128))
+    committed = run_git(where, "cat-file", "blob", f"HEAD:{_GITIGNORE}", accept=(0, 128))
     try:
         return files.read(repository.root / _GITIGNORE) == appended(committed.stdout)
     except OSError:
@@ -213,14 +223,14 @@ def _make(
         except IsolationError:
             if path is not None and os.path.lexists(path):
                 raise ConflictError(f"{path} exists meanwhile", "name another directory") from None
-            if not os.path.lexists(target) and not git.refs(where, f"refs/heads/{name}"):
+            if not os.path.lexists(target) and not list_refs(where, f"refs/heads/{name}"):
                 raise
     raise ConflictError(f"other processes took {_RACES} names like {mark.branch} at this moment", "try again")
 
 
 def _free_name(where: Git, wanted: str, directory: Path | None) -> str:
     """Return the first of ``wanted``, ``wanted-2``, … that neither a branch nor a directory has."""
-    taken = {name.removeprefix("refs/heads/") for name in git.refs(where, "refs/heads/")}
+    taken = {name.removeprefix("refs/heads/") for name in list_refs(where, "refs/heads/")}
     parents = {name[:at]: name for name in sorted(taken) for at, sign in enumerate(name) if sign == "/"}
     for number in count(1):
         name = wanted if number == 1 else f"{wanted}-{number}"

@@ -14,7 +14,6 @@ import time
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import git
 from ralph_wrap.branches import WIP
 from ralph_wrap.commands.worktree.prepare import home_of, recover
 from ralph_wrap.errors import (
@@ -23,6 +22,17 @@ from ralph_wrap.errors import (
     IsolationError,
     RefusedError,
     UsageError,
+)
+from ralph_wrap.git import (
+    branches_containing,
+    commits_only_on,
+    commits_without,
+    current_branch,
+    delete_ref,
+    is_branch_name,
+    list_refs,
+    resolve_commit,
+    worktree_holding,
 )
 from ralph_wrap.state.ids import is_agent_id
 from ralph_wrap.state.project import WORKTREES, repository_of
@@ -135,7 +145,7 @@ def enter(
             "ralph-wrap worktree exit --action keep",
         )
     path = project.root / WORKTREES / name
-    if git.refs(where, f"refs/heads/{branch}") or os.path.lexists(path):
+    if list_refs(where, f"refs/heads/{branch}") or os.path.lexists(path):
         raise ConflictError(f"{branch} or {path} already exists", "choose another name")
     if repository.head is None:
         raise IsolationError("the repository has no commit yet", "git commit --allow-empty -m start")
@@ -145,7 +155,7 @@ def enter(
         branch=branch,
         base=repository.head,
         branch_created=True,
-        origin=git.current_branch(where),
+        origin=current_branch(where),
         session=session,
         original_cwd=os.fspath(cwd),
     )
@@ -232,7 +242,7 @@ def _checked(where: Git, name: str) -> str:
         "/" in name
         or name.startswith("-")
         or len(name) > _LONGEST
-        or not git.is_branch_name(where, f"ralph/{name}")
+        or not is_branch_name(where, f"ralph/{name}")
     ):
         raise UsageError(
             f"{name!r} cannot name a worktree",
@@ -268,21 +278,21 @@ def entered(project: Project, repository: Repository, session: str) -> tuple[Pat
 
 def _tip(where: Git, mark: WorktreeMetadata) -> str | None:
     ref = f"refs/heads/{mark.branch}"
-    return git.refs(where, ref).get(ref)
+    return list_refs(where, ref).get(ref)
 
 
 def _require_no_loss(
     where: Git, tree: LinkedWorktree, mark: WorktreeMetadata, found: Losses, tip: str | None
 ) -> None:
-    original = git.refs(where, mark.origin).get(mark.origin) if mark.origin else None
-    since = original or git.resolve_commit(where, mark.base) or ""
+    original = list_refs(where, mark.origin).get(mark.origin) if mark.origin else None
+    since = original or resolve_commit(where, mark.base) or ""
     tips = [*([tip] if tip else []), *found.commits]
-    alone = git.commits_without(where, tips, since)
+    alone = commits_without(where, tips, since)
     if tip is not None:  # the original branch may have started from a commit that no branch held
-        alone += [one for one in git.commits_only_on(where, mark.branch, tip) if one not in alone]
+        alone += [one for one in commits_only_on(where, mark.branch, tip) if one not in alone]
     lines = [line for line in found.lines() if not line.startswith("commit on no branch")]
     for commit in alone[:_SHOWN]:
-        others = [name for name in git.branches_with(where, commit.id) if name != mark.branch]
+        others = [name for name in branches_containing(where, commit.id) if name != mark.branch]
         held = f" (also on {', '.join(others)})" if others else ""
         lines.append(f"commit not on {_name(mark)}: {commit.id[:12]} {commit.subject}{held}")
     lines += and_more(len(alone), _SHOWN, " commits")
@@ -320,7 +330,7 @@ def _remove(
     )
     ref = f"refs/heads/{tree.branch}"
     with repository_lock(tree.common_dir):
-        if tree.branch_created and tip and not git.worktree_holding(where, ref):
+        if tree.branch_created and tip and not worktree_holding(where, ref):
             with contextlib.suppress(GitError):  # a new commit is on it: it stays
-                git.delete_ref(where, ref, tip)
+                delete_ref(where, ref, tip)
     return found

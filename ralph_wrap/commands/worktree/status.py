@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ralph_wrap import git
+from ralph_wrap.git import current_branch, decode, list_worktrees, run_git
 from ralph_wrap.state.project import WORKTREES, repository_of
 from ralph_wrap.worktree.managed.find import OURS, directory_of
 from ralph_wrap.worktree.managed.metadata import marked
@@ -48,15 +48,15 @@ def status(project: Project) -> dict[str, Any]:
     """
     repository = repository_of(project)
     where = project.git
-    git_dir = git.text(git.run(where, "rev-parse", "--absolute-git-dir").stdout)[:-1]
+    git_dir = decode(run_git(where, "rev-parse", "--absolute-git-dir").stdout)[:-1]
     if Path(git_dir).resolve() == repository.common_dir:
         return {"isWorktree": False}
-    branch = git.current_branch(where)
+    branch = current_branch(where)
     return {
         "isWorktree": True,
         "path": os.fspath(repository.root),
         "branch": branch and branch.removeprefix("refs/heads/"),
-        "mainRepoPath": os.fspath(git.list_worktrees(where)[0].path),
+        "mainRepoPath": os.fspath(list_worktrees(where)[0].path),
     }
 
 
@@ -78,7 +78,7 @@ def list_all(project: Project) -> list[ListedWorktree]:
             prunable=info.prunable,
             ours=info.path in marked_paths or (info.locked or "").startswith(OURS),
         )
-        for info in git.list_worktrees(project.git)
+        for info in list_worktrees(project.git)
     ]
 
 

@@ -11,11 +11,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import git
 from ralph_wrap.agents import look_up, with_agent
 from ralph_wrap.agents.output import AgentFailure, FinalAnswer, OutputReader, UsageLimitReached
 from ralph_wrap.config import Settings
 from ralph_wrap.errors import AgentError, AgentNotFoundError, NotFoundError, UsageError
+from ralph_wrap.git import git_environment
 from ralph_wrap.interfaces.api.worktree import current_worktree
 from ralph_wrap.loop.prompt import content, hand_over
 from ralph_wrap.system import process
@@ -79,7 +79,7 @@ def run_agent(
         stack.callback(os.close, given)
         printed = process.anonymous_file()
         stack.callback(os.close, printed)
-        environ = {**git.environment(os.environ), **dict(settings.manner.env)}
+        environ = {**git_environment(os.environ), **dict(settings.manner.env)}
         status = _run(command, directory, environ, process.StandardStreams(given, printed, None), printed)
         output = os.pread(printed, os.fstat(printed).st_size, 0)
     return _understood(settings.manner.output, status, output)

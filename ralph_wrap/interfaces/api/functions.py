@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ralph_wrap import git
 from ralph_wrap.config import IgnoreLocation
 from ralph_wrap.errors import (
     ConflictError,
@@ -16,6 +15,8 @@ from ralph_wrap.errors import (
     RefusedError,
     UsageError,
 )
+from ralph_wrap.git import Git, current_branch, git_environment, list_refs, resolve_commit
+from ralph_wrap.git import list_worktrees as list_worktrees_in_repository
 from ralph_wrap.interfaces.api.location import (
     RepositoryLocation,
     real,
@@ -52,7 +53,7 @@ def list_worktrees(cwd: str | os.PathLike[str] | None = None) -> list[WorktreeIn
     """
     directory = Path.cwd() if cwd is None else Path(cwd)
     try:
-        return git.list_worktrees(git.Git(directory, git.environment(os.environ)))
+        return list_worktrees_in_repository(Git(directory, git_environment(os.environ)))
     except (GitError, OSError):
         site_of(directory)  # raises an error with the cause, if it finds it
         raise
@@ -90,7 +91,7 @@ def branch_exists(branch: str, cwd: str | os.PathLike[str] | None = None) -> boo
         require_branch_name(where, branch)
     except UsageError:
         return False
-    return f"refs/heads/{branch}" in git.refs(where, f"refs/heads/{branch}")
+    return f"refs/heads/{branch}" in list_refs(where, f"refs/heads/{branch}")
 
 
 def add_worktree(
@@ -119,7 +120,7 @@ def add_worktree(
     """
     site = site_of(cwd)
     require_branch_name(site.where, branch)
-    there = f"refs/heads/{branch}" in git.refs(site.where, f"refs/heads/{branch}")
+    there = f"refs/heads/{branch}" in list_refs(site.where, f"refs/heads/{branch}")
     if there and create_branch:
         raise ConflictError(f"branch {branch} already exists", "create_branch=False checks it out")
     if not there and not create_branch:
@@ -147,13 +148,13 @@ def make(site: RepositoryLocation, path: Path, branch: str, base: str | None, *,
     if path.is_relative_to(root / WORKTREES) and root == site.place.checkout:
         ensure_ignored(site.where, site.repository, IgnoreLocation.GITIGNORE)
     mark = WorktreeMetadata(
-        branch=branch, base=commit, branch_created=True, origin=git.current_branch(site.where)
+        branch=branch, base=commit, branch_created=True, origin=current_branch(site.where)
     )
     return make_managed(site.where, site.repository, path, mark, continued=continued).path
 
 
 def _commit(where: Git, base: str) -> str:
-    found = None if "\0" in base else git.resolve_commit(where, base)
+    found = None if "\0" in base else resolve_commit(where, base)
     if found is None:
         raise NotFoundError(f"base {base!r} names no commit", "to list commits: git log --oneline --all")
     return found

@@ -7,8 +7,8 @@ import unicodedata
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import git
 from ralph_wrap.errors import NotARepositoryError, UsageError
+from ralph_wrap.git import is_branch_name
 from ralph_wrap.state.project import find_project
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def require_branch_name(where: Git, branch: str) -> None:
         unprintable
         or branch == "@"
         or len(os.fsencode(branch)) > _LONGEST
-        or not git.is_branch_name(where, branch)
+        or not is_branch_name(where, branch)
     ):
         raise UsageError(
             f"{branch!r} cannot be the name of a branch",

@@ -6,8 +6,8 @@ import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ralph_wrap import git
 from ralph_wrap.errors import BranchBusyError, ConflictError, RalphError
+from ralph_wrap.git import decode, list_worktrees, locate_repository, run_git
 from ralph_wrap.interfaces.api.location import real
 from ralph_wrap.state.ids import is_session_id
 from ralph_wrap.state.project import WORKTREES
@@ -31,7 +31,7 @@ def find(site: RepositoryLocation, branch: str, path: Path, *, exact: bool) -> P
         BranchBusyError: the branch is checked out in a worktree that a block must not use.
 
     """
-    main, *linked = git.list_worktrees(site.where)
+    main, *linked = list_worktrees(site.where)
     if at := next((info for info in linked if real(info.path) == path and path.is_dir()), None):
         if at.branch != branch:
             found = at.branch or "no branch"
@@ -71,10 +71,10 @@ def _require_whole(site: RepositoryLocation, path: Path) -> None:
     """
     with contextlib.suppress(RalphError, OSError):
         here = site.where._replace(cwd=path)
-        found = git.locate(here)
+        found = locate_repository(here)
         if (found.root, found.common_dir) == (real(path), site.repository.common_dir):
-            answer = git.run(here, "rev-parse", "--absolute-git-dir").stdout
-            registration = real(Path(git.text(answer).removesuffix("\n")))
+            answer = run_git(here, "rev-parse", "--absolute-git-dir").stdout
+            registration = real(Path(decode(answer).removesuffix("\n")))
             ours = registration in marked(site.repository.common_dir)
             if not ours or (registration / "index").exists():
                 return

@@ -32,8 +32,8 @@ def diff(
 
     It is git diff that shows it, with its pager and whatever else is configured for it.
     """
-    from ralph_wrap import git  # noqa: PLC0415
     from ralph_wrap.commands import diff as use_case  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.git import git_environment  # noqa: PLC0415
     from ralph_wrap.state import project as places  # noqa: PLC0415
     from ralph_wrap.system import process  # noqa: PLC0415
 
@@ -48,6 +48,6 @@ def diff(
         options = ("--stat",) if stat else ()
         argv = ("git", "-C", place.checkout, "diff", *options, found.before, found.after, "--")
         try:
-            process.become(argv, {**git.environment(environ), **shown})
+            process.become(argv, {**git_environment(environ), **shown})
         except OSError as error:
             raise RalphError(f"git cannot be run: {error.strerror}", "check the PATH") from None

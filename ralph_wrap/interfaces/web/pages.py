@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ralph_wrap import branches, git
+from ralph_wrap import branches
 from ralph_wrap.commands import diff as diffing
 from ralph_wrap.config import of_project
 from ralph_wrap.errors import GitError, NotFoundError, UsageError
-from ralph_wrap.git import compare, patch
+from ralph_wrap.git import compare, list_refs, patch, resolve_commit
 from ralph_wrap.git.oid import is_oid
 from ralph_wrap.interfaces.web import diff_view, tail, timeline
 from ralph_wrap.interfaces.web.conflict_matrix import matrix
@@ -263,7 +263,7 @@ def _origin(site: PageContext, one: Branch, main: MainBranch | None) -> tuple[st
     there = main and compare.merge_base(site.git, main.tip, one.tip)
     if main and there and there != one.tip:
         return there, f"since it left {main.name}"
-    if one.base and git.resolve_commit(site.git, one.base):
+    if one.base and resolve_commit(site.git, one.base):
         return one.base, f"since it began at {one.base[:12]}"
     if there:
         return there, ""
@@ -293,7 +293,7 @@ def _commits_of(site: PageContext, name: str | None, base: str | None) -> list[L
     if name is None or base is None or not is_oid(base) or site.place.repository is None:
         return []
     ref = f"{branches.HEADS}{name}"
-    tip = git.refs(site.git, ref).get(ref)  # the ref is a pattern for git, and may match others
+    tip = list_refs(site.git, ref).get(ref)  # the ref is a pattern for git, and may match others
     try:
         return patch.history(site.git, tip, [base], _COMMITS) if tip else []
     except GitError:

@@ -10,9 +10,9 @@ import threading
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import git
 from ralph_wrap.commands import review
 from ralph_wrap.errors import RalphError
+from ralph_wrap.git import list_refs
 from ralph_wrap.state.project import RUN, registries
 from ralph_wrap.system import files
 from ralph_wrap.system.log import traceback_of
@@ -89,7 +89,7 @@ class ReviewCache:
         refs, head = None, None
         if self._place.repository is not None:
             where = self._place.git
-            refs = hash(tuple(git.refs(where, "refs/heads", "refs/remotes").items()))
+            refs = hash(tuple(list_refs(where, "refs/heads", "refs/remotes").items()))
             head = files.state(self._place.repository.common_dir / "HEAD")  # names the main checkout's branch
         run = self._place.root / RUN
         notes = [files.state(path) for path in (run.parent / "config.toml", run / "checks.json")]

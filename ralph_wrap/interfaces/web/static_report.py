@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from markupsafe import Markup
 
-from ralph_wrap import branches, git
+from ralph_wrap import branches
 from ralph_wrap.errors import GitError, RalphError
-from ralph_wrap.git import compare, patch
+from ralph_wrap.git import compare, patch, resolve_commit
 from ralph_wrap.interfaces.web import diff_view, static_files
 from ralph_wrap.interfaces.web.conflict_matrix import matrix
 from ralph_wrap.interfaces.web.templates import render
@@ -95,7 +95,7 @@ def _section(where: Git, one: Branch, row: ReviewRow, found: Review, lines: int)
         diff = saved = None
         if not row.merged and not one.only_saved:
             since = compare.merge_base(where, found.main.tip, one.tip) if found.main else one.base
-            if since is not None and git.resolve_commit(where, since) is None:
+            if since is not None and resolve_commit(where, since) is None:
                 since = None
             commits = patch.history(where, one.tip, [since] if since else [], _COMMITS)
             diff = diff_view.diff(where, since or compare.empty_tree(where), one.tip, lines=lines, whole=True)

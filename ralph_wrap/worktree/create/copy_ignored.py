@@ -23,8 +23,8 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import git
 from ralph_wrap.errors import StoppedError
+from ralph_wrap.git import decode, run_git
 from ralph_wrap.system import files
 from ralph_wrap.system.text import named
 
@@ -145,10 +145,10 @@ def _matching(tree: LinkedWorktree, where: Git, rows: bytes) -> list[str]:
     place = tree.registration / _PATTERNS  # git deletes it with the registration
     try:
         files.replace(place, rows, sync=False)
-        listed = git.run(where, "ls-files", "--others", "--ignored", f"--exclude-from={place}", "-z")
+        listed = run_git(where, "ls-files", "--others", "--ignored", f"--exclude-from={place}", "-z")
     finally:
         place.unlink(missing_ok=True)
-    paths = git.text(listed.stdout).split("\0")[:-1]
+    paths = decode(listed.stdout).split("\0")[:-1]
     # On a file system that ignores case, .GIT is git's directory, too.
     return [
         path
@@ -186,8 +186,8 @@ def _ignored(here: Git, paths: Sequence[str]) -> list[str]:
         return []
     given = "".join(f"{path}\0" for path in paths).encode("utf-8", "surrogateescape")
     # Verbose, because git before 2.26 also names a path that a rule with "!" brings back.
-    answer = git.run(here, "check-ignore", "--verbose", "-z", "--stdin", stdin=given, accept=(0, 1))
-    fields = git.text(answer.stdout).split("\0")[:-1]
+    answer = run_git(here, "check-ignore", "--verbose", "-z", "--stdin", stdin=given, accept=(0, 1))
+    fields = decode(answer.stdout).split("\0")[:-1]
     return [path for rule, path in zip(fields[2::4], fields[3::4], strict=True) if not rule.startswith("!")]
 
 

@@ -23,8 +23,8 @@ import time
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from ralph_wrap import git
 from ralph_wrap.errors import GitError
+from ralph_wrap.git import decode, existing_commits, finish_git, list_refs, resolve_commit, run_git, start_git
 from ralph_wrap.system import files
 
 if TYPE_CHECKING:
@@ -163,9 +163,9 @@ class _SubmoduleCheckout:
             raise _StoppedError("the time is over")
         words = ("submodule", "update", "--checkout", "--", f":(top,literal){path}")
         try:
-            with git.start(here, *words, config=config) as running:
+            with start_git(here, *words, config=config) as running:
                 self._wait(running, f"{above}{path}")
-                git.finish(running, "submodule update")
+                finish_git(running, "submodule update")
         except GitError as error:
             _take_back(here.cwd / path, place)
             return error.message
@@ -195,24 +195,24 @@ def _become_like(here: Git, own: Path) -> None:
     """Give a clone of the main checkout's repository the same remote URL and remote branches."""
     with contextlib.suppress(GitError):
         branches = "+refs/remotes/origin/*:refs/remotes/origin/*"
-        git.run(here, "fetch", "--quiet", "--no-tags", "--no-recurse-submodules", own, branches)
+        run_git(here, "fetch", "--quiet", "--no-tags", "--no-recurse-submodules", own, branches)
         asked = ("config", "--file", own / "config", "--get", "remote.origin.url")
-        url = git.run(here, *asked, accept=(0, 1)).stdout
+        url = run_git(here, *asked, accept=(0, 1)).stdout
         if url:
-            git.run(here, "config", "remote.origin.url", git.text(url).removesuffix("\n"))
+            run_git(here, "config", "remote.origin.url", decode(url).removesuffix("\n"))
 
 
 def _configured(here: Git, *source: str) -> dict[str, str]:
-    answer = git.run(here, "config", "-z", *source, "--get-regexp", r"^submodule\.", accept=(0, 1))
-    entries = (entry.partition("\n") for entry in git.text(answer.stdout).split("\0") if entry)
+    answer = run_git(here, "config", "-z", *source, "--get-regexp", r"^submodule\.", accept=(0, 1))
+    entries = (entry.partition("\n") for entry in decode(answer.stdout).split("\0") if entry)
     return {key: value if newline else "true" for key, newline, value in entries}
 
 
 def _gitlinks(here: Git) -> list[tuple[str, str]]:
     """Return commit and path of each submodule that is checked out; a sparse checkout leaves some out."""
-    listing = git.run(here, "ls-files", "-t", "-s", "-z").stdout
+    listing = run_git(here, "ls-files", "-t", "-s", "-z").stdout
     found = re.findall(rb"(?:\A|\0)H 160000 ([0-9a-f]+) 0\t([^\0]+)", listing)
-    return [(git.text(oid), git.text(path)) for oid, path in found]
+    return [(decode(oid), decode(path)) for oid, path in found]
 
 
 def _is_plain(name: str) -> bool:
@@ -238,7 +238,7 @@ def _can_be_cloned(where: Git, own: Path, commit: str) -> bool:
         return False
     here = where._replace(cwd=own, git_dir=own, common_dir=own, work_tree=own, config=())
     try:
-        return bool(git.existing_commits(here, [commit]))
+        return bool(existing_commits(here, [commit]))
     except GitError:
         return False
 
@@ -272,7 +272,7 @@ def _record_cloned(here: Git, repository: Path) -> None:
         OSError: the file cannot be written.
 
     """
-    found = {*git.refs(here).values()}
-    if head := git.resolve_commit(here, "HEAD"):
+    found = {*list_refs(here).values()}
+    if head := resolve_commit(here, "HEAD"):
         found.add(head)
     files.replace(repository / CLONED, "".join(f"{oid}\n" for oid in sorted(found)).encode(), sync=False)

@@ -26,9 +26,19 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ralph_wrap import git
 from ralph_wrap.errors import BranchBusyError, GitError, IsolationError, StoppedError
-from ralph_wrap.git import pointer
+from ralph_wrap.git import (
+    create_ref,
+    delete_ref,
+    file_system_config,
+    finish_git,
+    is_registered,
+    list_refs,
+    pointer,
+    run_git,
+    start_git,
+    worktree_holding,
+)
 from ralph_wrap.system import files
 from ralph_wrap.worktree.layout import EVERYTHING, SPARSE, WorktreeLayout, is_sparse, link, prepare
 from ralph_wrap.worktree.lock import repository_lock
@@ -113,7 +123,7 @@ def create(
                         branch=branch,
                         base=tip or base,
                         branch_created=tip is None,
-                        config=git.file_system_config(
+                        config=file_system_config(
                             file_mode=repository.file_mode, symlinks=repository.symlinks
                         ),
                         warm=at is not None,
@@ -154,17 +164,17 @@ def _claim_branch(
 ) -> str | None:
     """Make a branch, or return the tip of the one that is there and is to be continued."""
     ref = f"refs/heads/{branch}"
-    tip = git.refs(where, ref).get(ref) if continued else None
+    tip = list_refs(where, ref).get(ref) if continued else None
     if tip is None:
         try:
-            git.create_ref(where, ref, base, f"ralph-wrap: {reason}")
+            create_ref(where, ref, base, f"ralph-wrap: {reason}")
         except GitError as error:
             # Killed after it was done. Any other failure may mean that the branch is somebody else's.
-            if error.status < 0 and git.refs(where, ref).get(ref) == base:
+            if error.status < 0 and list_refs(where, ref).get(ref) == base:
                 undo.callback(_delete_branch, where, repository, ref, base)
             raise
         undo.callback(_delete_branch, where, repository, ref, base)
-    elif holder := git.worktree_holding(where, ref):
+    elif holder := worktree_holding(where, ref):
         raise BranchBusyError(
             f"branch {branch} is checked out in {holder}", "name another branch, or end what works on it"
         )
@@ -221,7 +231,7 @@ def _check_out(
     try:
         _run(here, stopped, progress, while_git_works, *move)
     except GitError:  # files have other times than the index knows: a copy of the project, another mount
-        git.run(here, "update-index", "-q", "--refresh", accept=(0, 1))
+        run_git(here, "update-index", "-q", "--refresh", accept=(0, 1))
         _run(here, stopped, progress, lambda: None, *move)
 
 
@@ -234,7 +244,7 @@ def _run(
 ) -> None:
     """Run a git command that checks files out, tell how far it is, and end it when a signal comes."""
     config = (*_PARALLEL_CHECKOUT, *(SPARSE if here.git_dir and is_sparse(here.git_dir) else ()))
-    with git.start(here, *command, config=config) as running:
+    with start_git(here, *command, config=config) as running:
         meanwhile()
         shown = ""
         while not running.ended(_STOP_LATENCY):
@@ -245,7 +255,7 @@ def _run(
                 progress(f"checkout: {shown}")
         if shown:
             progress("")
-        git.finish(running, " ".join(command[:2]))
+        finish_git(running, " ".join(command[:2]))
 
 
 def _sync_names(worktree: LinkedWorktree) -> None:
@@ -265,14 +275,14 @@ def _remove_attempt(where: Git, repository: Repository, path: Path, made: os.sta
         if os.path.samestat(path.lstat(), made):
             shutil.rmtree(path, ignore_errors=True)  # outside the lock: it may hold many files by now
     with repository_lock(repository.common_dir) as lock:
-        if not os.path.lexists(path) and git.is_registered(where, path):
-            git.run(where._replace(lock=lock), "worktree", "remove", "--force", "--force", path)
+        if not os.path.lexists(path) and is_registered(where, path):
+            run_git(where._replace(lock=lock), "worktree", "remove", "--force", "--force", path)
 
 
 def _delete_branch(where: Git, repository: Repository, ref: str, base: str) -> None:
     with repository_lock(repository.common_dir):
-        if not git.worktree_holding(where, ref):  # a worktree that had to be kept
-            git.delete_ref(where, ref, base)
+        if not worktree_holding(where, ref):  # a worktree that had to be kept
+            delete_ref(where, ref, base)
 
 
 def _reason(error: GitError | OSError) -> str:
@@ -285,7 +295,7 @@ def _hint(where: Git, repository: Repository, branch: str) -> str:
     """Say what stands in the way, from facts: git's own words are for people, not for programs."""
     with contextlib.suppress(GitError):
         parents = [parent.as_posix() for parent in Path(branch).parents if parent.name]
-        if taken := git.refs(where, *(f"refs/heads/{parent}" for parent in parents)):
+        if taken := list_refs(where, *(f"refs/heads/{parent}" for parent in parents)):
             name = next(iter(taken)).removeprefix("refs/heads/")
             if name in parents:
                 return f"branch {name} is in the way of {branch}: git branch -m {name} another-name"

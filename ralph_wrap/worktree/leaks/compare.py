@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ralph_wrap import git
 from ralph_wrap.errors import GitError
+from ralph_wrap.git import decode, run_git
 from ralph_wrap.worktree.leaks.observation import BRANCHES, CONFIGURATIONS, IGNORE
 
 if TYPE_CHECKING:
@@ -142,9 +142,9 @@ def changed_keys(where: Git, before: bytes, after: bytes) -> list[str]:
 
 
 def _parsed(where: Git, content: bytes) -> dict[str, list[str]]:
-    output = git.run(where, "config", "--file", "-", "--no-includes", "--list", "-z", stdin=content).stdout
+    output = run_git(where, "config", "--file", "-", "--no-includes", "--list", "-z", stdin=content).stdout
     found: dict[str, list[str]] = {}
-    for entry in git.text(output).split("\0")[:-1]:
+    for entry in decode(output).split("\0")[:-1]:
         key, _, value = entry.partition("\n")
         found.setdefault(key, []).append(value)
     return found

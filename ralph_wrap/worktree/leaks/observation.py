@@ -29,8 +29,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from ralph_wrap import git
-from ralph_wrap.git import pointer
+from ralph_wrap.git import decode, decode_lines, finish_git, parse_entries, pointer, start_entries, start_git
 from ralph_wrap.system import files
 from ralph_wrap.worktree.ignore import RULE
 from ralph_wrap.worktree.managed.git_config import without_ours
@@ -141,9 +140,9 @@ class RunningObservation:
         self._place = place
         self._ours = _our_worktrees(place)
         with contextlib.ExitStack() as stack:
-            self._status = stack.enter_context(git.start_entries(place.where))
+            self._status = stack.enter_context(start_entries(place.where))
             self._refs = stack.enter_context(
-                git.start(place.where, "for-each-ref", "--format=%(objectname)%(HEAD)%(refname)")
+                start_git(place.where, "for-each-ref", "--format=%(objectname)%(HEAD)%(refname)")
             )
             self._running = stack.pop_all()
 
@@ -164,12 +163,12 @@ class RunningObservation:
             GitError: git cannot read the repository.
 
         """
-        entries = git.parse_entries(git.finish(self._status, "status").stdout)
-        listed = git.finish(self._refs, "for-each-ref").stdout
+        entries = parse_entries(finish_git(self._status, "status").stdout)
+        listed = finish_git(self._refs, "for-each-ref").stdout
         where = self._place.where
         # A worktree may have been added or removed meanwhile.
         ours = {**self._ours, **_our_worktrees(self._place)}
-        head = git.text(_content(_git_dir(where) / "HEAD").partition(b" ")[2]).strip()
+        head = decode(_content(_git_dir(where) / "HEAD").partition(b" ")[2]).strip()
         refs, current = _parse_refs(listed)
         head = current or head.removeprefix("ref: ")
         stash = refs.pop(_STASH, "").encode() + _content(_common_dir(where) / "logs" / _STASH)
@@ -204,7 +203,7 @@ def _our_worktrees(place: ObservedCheckout) -> dict[Path, str]:
     for registration in _listed(_common_dir(place.where) / "worktrees"):
         try:
             named = pointer.file_named_by(registration)
-            head = git.text(files.read(registration / "HEAD")).strip()
+            head = decode(files.read(registration / "HEAD")).strip()
         except OSError:
             continue
         ours = any(f"/{part}" in os.fspath(named) for part in _OUR_FILES) or read_mark(registration)
@@ -223,7 +222,7 @@ def _listed(directory: Path) -> list[Path]:
 def _parse_refs(output: bytes) -> tuple[dict[str, str], str]:
     """Return name and object id of each ref, and the name of the checked out branch."""
     refs, current = {}, ""
-    for line in git.lines(output):
+    for line in decode_lines(output):
         oid, _, name = line.partition("refs/")
         refs[f"refs/{name}"] = oid[:-1]
         if oid.endswith("*"):

@@ -6,9 +6,8 @@ import os
 import shlex
 from pathlib import Path
 
-from ralph_wrap import git
 from ralph_wrap.errors import ConflictError, NotFoundError, NotOursError
-from ralph_wrap.git import pointer
+from ralph_wrap.git import decode, file_system_config, pointer
 from ralph_wrap.state.ids import is_session_id
 from ralph_wrap.system import files
 from ralph_wrap.worktree.managed.metadata import WorktreeMetadata, read_mark
@@ -55,8 +54,8 @@ def find(common_dir: Path, path: Path) -> tuple[LinkedWorktree, WorktreeMetadata
             f"for a session's: ralph-wrap rm ID; else: git worktree remove {shlex.quote(str(path))}",
         )
     locked = registration / "locked"
-    if locked.exists() and not git.text(files.read(locked)).startswith(LOCKED):
-        reason = git.text(files.read(locked)).strip() or "no reason given"
+    if locked.exists() and not decode(files.read(locked)).startswith(LOCKED):
+        reason = decode(files.read(locked)).strip() or "no reason given"
         raise ConflictError(f"{path} is locked: {reason}", f"git worktree unlock {shlex.quote(str(path))}")
     return (
         LinkedWorktree(
@@ -66,7 +65,7 @@ def find(common_dir: Path, path: Path) -> tuple[LinkedWorktree, WorktreeMetadata
             branch=mark.branch,
             base=mark.base,
             branch_created=mark.branch_created,
-            config=git.file_system_config(file_mode=mark.file_mode, symlinks=mark.symlinks),
+            config=file_system_config(file_mode=mark.file_mode, symlinks=mark.symlinks),
             owner=WorktreeOwner(LOCKED),
         ),
         mark,
@@ -80,7 +79,7 @@ def holds_its_branch(worktree: LinkedWorktree) -> bool:
     branch that has this name.
     """
     try:
-        head = git.text(files.read(worktree.registration / "HEAD"))
+        head = decode(files.read(worktree.registration / "HEAD"))
     except OSError:
         return False
     return head == f"ref: refs/heads/{worktree.branch}\n"

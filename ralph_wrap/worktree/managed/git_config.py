@@ -18,8 +18,8 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ralph_wrap import git
 from ralph_wrap.errors import ConflictError, RefusedError
+from ralph_wrap.git import run_git
 from ralph_wrap.system import files
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.managed.metadata import marked
@@ -70,12 +70,12 @@ def _require_harmless(where: Git, common_dir: Path, instead: str) -> None:
     if _is_extended(where, common_dir):
         return
     shared = common_dir / "config"
-    bare = git.run(where, "config", "--file", shared, "--bool", "--get", "core.bare", accept=(0, 1, 128))
+    bare = run_git(where, "config", "--file", shared, "--bool", "--get", "core.bare", accept=(0, 1, 128))
     if bare.stdout.strip() == b"true":
         raise RefusedError(
             "the shared configuration has core.bare, which other worktrees would lose", instead
         )
-    if git.run(where, "config", "--file", shared, "--get", "core.worktree", accept=(0, 1)).status == 0:
+    if run_git(where, "config", "--file", shared, "--get", "core.worktree", accept=(0, 1)).status == 0:
         raise RefusedError(
             "the shared configuration has core.worktree, which all worktrees would get", instead
         )
@@ -101,7 +101,7 @@ def configure(where: Git, worktree: LinkedWorktree, core: Collection[tuple[str, 
     # Last, because a kill before it must not leave a file that git does not read yet.
     # The values that git copied from the main checkout (git-worktree(1): add) stay in force.
     for key, value in core:
-        git.run(where, "config", "--file", worktree.registration / _OWN_FILE, f"core.{key}", value)
+        run_git(where, "config", "--file", worktree.registration / _OWN_FILE, f"core.{key}", value)
 
 
 def tidy_hooks(common_dir: Path) -> None:
@@ -153,7 +153,7 @@ def _own_configurations(common_dir: Path) -> list[Path]:
 
 def _is_extended(where: Git, common_dir: Path) -> bool:
     asked = ("config", "--file", common_dir / "config", "--bool", "--get", "extensions.worktreeConfig")
-    return git.run(where, *asked, accept=(0, 1, 128)).stdout.strip() == b"true"
+    return run_git(where, *asked, accept=(0, 1, 128)).stdout.strip() == b"true"
 
 
 def _shared(common_dir: Path) -> Path:

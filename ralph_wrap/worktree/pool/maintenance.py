@@ -12,9 +12,19 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ralph_wrap import git
 from ralph_wrap.errors import GitError, RefusedError
-from ralph_wrap.git import pointer
+from ralph_wrap.git import (
+    create_ref,
+    decode,
+    delete_ref,
+    finish_git,
+    list_refs,
+    parse_status,
+    pointer,
+    run_git,
+    start_git,
+    start_status,
+)
 from ralph_wrap.git.oid import is_oid
 from ralph_wrap.system import files
 from ralph_wrap.worktree.lock import repository_lock
@@ -64,7 +74,7 @@ def make(where: Git, repository: Repository, pool: Path, commit: str) -> WarmWor
             made = WarmWorktree(path, add(where, path, REASON, "--detach", path, commit), None)
             # Before the checkout: on a full disk git could write no index, so give_up could not compare the
             # files, and the disk would stay full.
-            git.run(_begun(made, made.git(where, repository)), "read-tree", commit)
+            run_git(_begun(made, made.git(where, repository)), "read-tree", commit)
         except (GitError, OSError):
             with contextlib.suppress(OSError):
                 (repository.common_dir / "worktrees" / path.name / _BEGUN).unlink(missing_ok=True)
@@ -87,11 +97,11 @@ def check_out(warm: WarmWorktree, where: Git, repository: Repository, commit: st
 
     """
     here = warm.git(where, repository)
-    with git.start(
+    with start_git(
         here, "reset", "--hard", "--no-recurse-submodules", commit, config=_AS_THEY_ARE
     ) as running:
         running.give_way()
-        git.finish(running, "reset --hard", patience=_HOUR)
+        finish_git(running, "reset --hard", patience=_HOUR)
     # A session's reflog must start with the session. And any later line in this one shows a git command of
     # another process.
     (warm.registration / _BEGUN).unlink(missing_ok=True)
@@ -126,7 +136,7 @@ def give_up(unfinished: WarmWorktree, where: Git, repository: Repository, trash:
             raise RefusedError(f"{others[0].name} is registered in its place too")
         leaving = trash / f"{name}{LEAVING_SUFFIX}"
         unfinished.path.rename(leaving)
-        git.run(where._replace(lock=lock), "worktree", "remove", "--force", "--force", unfinished.path)
+        run_git(where._replace(lock=lock), "worktree", "remove", "--force", "--force", unfinished.path)
     discard_worktree(leaving, trash / name, unfinished.registration, unfinished.path)
 
 
@@ -134,7 +144,7 @@ def _work_in(unfinished: WarmWorktree, here: Git) -> str | None:
     """Return a description of a change that the checkout of the commit did not make, ``None`` without one."""
     registration = unfinished.registration
     log = registration / "logs" / "HEAD"
-    commit = git.text(files.read(registration / "HEAD")).strip()
+    commit = decode(files.read(registration / "HEAD")).strip()
     moves = [line.split()[:2] for line in files.read(log).splitlines()] if log.is_file() else []
     made = [b"0" * len(commit), commit.encode()]  # the only entry of `git worktree add`
     if not is_oid(commit) or any(move != made for move in moves):
@@ -143,9 +153,9 @@ def _work_in(unfinished: WarmWorktree, here: Git) -> str | None:
     if not (
         registration / _BEGUN
     ).is_file():  # its process was killed before it made this index, or after it deleted it
-        git.run(scratch, "read-tree", commit)
-    with git.start_status(scratch) as asking:
-        status = git.parse_status(git.finish(asking, "status").stdout)
+        run_git(scratch, "read-tree", commit)
+    with start_status(scratch) as asking:
+        status = parse_status(finish_git(asking, "status").stdout)
     if status.untracked or status.ignored:
         return f"there are other files in it: {next(iter((*status.untracked, *status.ignored)))}"
     written = [path for path in status.unstaged if os.path.lexists(unfinished.path / path)]
@@ -161,7 +171,7 @@ def _is_begun(path: Path, here: Git, blob: str) -> bool:
         content = files.read(path)
     except OSError:
         return False
-    return git.run(here, "cat-file", "blob", blob).stdout.startswith(content)
+    return run_git(here, "cat-file", "blob", blob).stdout.startswith(content)
 
 
 def keep(leaving: Path, pool: Path, session: str, names: Iterable[str], ignored: Iterable[str]) -> None:
@@ -234,7 +244,7 @@ def give(warm: WarmWorktree, where: Git, repository: Repository, source: Path, n
             continue
         if not place.parent.is_dir() or place.parent.resolve() != (warm.path.resolve() / name).parent:
             continue
-        if git.run(here, "check-ignore", "--quiet", f"{name}/", accept=(0, 1)).status == 0:
+        if run_git(here, "check-ignore", "--quiet", f"{name}/", accept=(0, 1)).status == 0:
             (source / name).rename(place)
 
 
@@ -272,11 +282,11 @@ def remove(
 
     # Its commit may be on no branch any more, but the commit was not made here, so this ref stands in.
     ref = f"{_REFS}{warm.path.name}"
-    git.create_ref(where, ref, str(warm.commit), REASON)
+    create_ref(where, ref, str(warm.commit), REASON)
     try:
         remove_worktree(tree, where, trash, name, check=check)
     finally:
-        git.delete_ref(where, ref, str(warm.commit))
+        delete_ref(where, ref, str(warm.commit))
 
 
 def drop_refs(where: Git) -> None:
@@ -286,8 +296,8 @@ def drop_refs(where: Git) -> None:
         GitError: a ref cannot be deleted.
 
     """
-    for ref, commit in git.refs(where, _REFS).items():
-        git.delete_ref(where, ref, commit)
+    for ref, commit in list_refs(where, _REFS).items():
+        delete_ref(where, ref, commit)
 
 
 def tidy(common_dir: Path, pool: Path, trash: Path) -> list[Path]:
@@ -338,7 +348,7 @@ def _bring_back(common_dir: Path, pool: Path, trash: Path) -> None:
             content = files.read(leaving / ".git")
         except OSError:
             continue
-        name = Path(git.text(content).rstrip("\n")).name
+        name = Path(decode(content).rstrip("\n")).name
         registration, path = common_dir / "worktrees" / name, pool / name
         if not is_warm(registration) or content != pointer_to(registration, path):
             continue

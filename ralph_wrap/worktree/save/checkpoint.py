@@ -10,7 +10,20 @@ import errno
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import git
+from ralph_wrap.git import (
+    commit_index,
+    create_ref,
+    current_branch,
+    finish_git,
+    is_staged,
+    list_refs,
+    move_ref,
+    parse_status,
+    resolve_commit,
+    run_git,
+    stage_all,
+    start_status,
+)
 from ralph_wrap.worktree.save.inspect import look
 from ralph_wrap.worktree.save.registration import is_replaced, operation
 from ralph_wrap.worktree.save.scratch import scratch_in
@@ -54,7 +67,7 @@ def snapshot(worktree: LinkedWorktree, where: Git, *, agent_id: str, session: st
     """
     here = _git(worktree, where)
     problems: list[str] = []
-    head = git.resolve_commit(here, "HEAD")
+    head = resolve_commit(here, "HEAD")
     with scratch_in(worktree.registration) as directory:
         scratch = here._replace(index_file=directory / "index")
         status, walked = look(worktree, here, scratch, problems, ())
@@ -68,10 +81,10 @@ def snapshot(worktree: LinkedWorktree, where: Git, *, agent_id: str, session: st
         message = f"ralph: after iteration {number} of session {session}\n"
         commit = picture.commit(scratch, message, session)
     ref = f"refs/ralph/snapshots/{agent_id}/{number}"
-    if before := git.refs(here, ref).get(ref):
-        git.move_ref(here, ref, before, commit, message, itself=True)
+    if before := list_refs(here, ref).get(ref):
+        move_ref(here, ref, before, commit, message, itself=True)
     else:
-        git.create_ref(here, ref, commit, message)
+        create_ref(here, ref, commit, message)
     return Snapshot(head, ref, tuple(problems))
 
 
@@ -92,8 +105,8 @@ def sees_all(worktree: LinkedWorktree, where: Git, head: str) -> bool:
     """
     here = _git(worktree, where)
     hidden = re.compile(rb"(?:\A|\0)[a-zS] ")  # see lift_flags
-    return git.resolve_commit(here, "HEAD") == head and not hidden.search(
-        git.run(here, "ls-files", "-v", "-z").stdout
+    return resolve_commit(here, "HEAD") == head and not hidden.search(
+        run_git(here, "ls-files", "-v", "-z").stdout
     )
 
 
@@ -115,16 +128,16 @@ def commit_all(worktree: LinkedWorktree, where: Git, message: str) -> bool:
 
     """
     here = _git(worktree, where)
-    with git.start_status(here, "dirty") as asking:
-        branch = git.current_branch(here)
-        status = git.parse_status(git.finish(asking, "status").stdout)
+    with start_status(here, "dirty") as asking:
+        branch = current_branch(here)
+        status = parse_status(finish_git(asking, "status").stdout)
     if branch != f"refs/heads/{worktree.branch}" or status.unmerged or operation(worktree):
         return False
     if status.changed or len(status.nested) < len(status.untracked):
-        if failure := git.add_all(here, exclude=status.nested):
+        if failure := stage_all(here, exclude=status.nested):
             raise failure
-        if git.is_staged(here):  # not if what has changed are line endings, say
-            git.commit(here, message)
+        if is_staged(here):  # not if what has changed are line endings, say
+            commit_index(here, message)
             return True
     return False
 
@@ -139,8 +152,8 @@ def _git(worktree: LinkedWorktree, where: Git) -> Git:
 
 def _in_repositories(here: Git, status: Status) -> list[str]:
     """Return the repositories in a worktree that hold what a snapshot does not."""
-    with git.start_status(here) as asking:
-        inside = git.parse_status(git.finish(asking, "status").stdout)
+    with start_status(here) as asking:
+        inside = parse_status(finish_git(asking, "status").stdout)
     dirty = sorted({*inside.changed} - {*status.changed})
     return [
         *(f"nested repository {path}" for path in status.nested),

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ralph_wrap import git
+from ralph_wrap.git import create_ref, decode_lines, existing_commits, list_refs, run_git
 from ralph_wrap.git.oid import oids_in
 from ralph_wrap.system import files
 
@@ -52,7 +52,7 @@ def unheld(registration: Path, here: Git, problems: list[str]) -> list[str]:
         GitError: that cannot be told.
 
     """
-    return unreachable(here, git.existing_commits(here, _named_objects(registration, here, problems)))
+    return unreachable(here, existing_commits(here, _named_objects(registration, here, problems)))
 
 
 def make_snapshots(here: Git, agent_id: str, tips: Sequence[str]) -> tuple[str, ...]:
@@ -63,11 +63,11 @@ def make_snapshots(here: Git, agent_id: str, tips: Sequence[str]) -> tuple[str, 
 
     """
     prefix = f"refs/ralph/snapshots/{agent_id}/commit-"
-    numbers = [ref.removeprefix(prefix) for ref in git.refs(here, f"{prefix}*")]
+    numbers = [ref.removeprefix(prefix) for ref in list_refs(here, f"{prefix}*")]
     first = 1 + max((int(number) for number in numbers if number.isdecimal()), default=0)
     made = []
     for number, tip in enumerate(tips, first):
-        git.create_ref(here, f"{prefix}{number}", tip, "ralph-wrap: on no branch")
+        create_ref(here, f"{prefix}{number}", tip, "ralph-wrap: on no branch")
         made.append(f"{prefix}{number}")
     return tuple(made)
 
@@ -77,8 +77,8 @@ def unreachable(here: Git, commits: list[str]) -> list[str]:
     if not commits:
         return []
     held = ("--not", "--branches", "--tags", "--remotes", "--glob=refs/ralph/*")
-    answer = git.run(here, "rev-list", "--parents", "--stdin", *held, stdin="\n".join(commits).encode())
-    rows = [line.split() for line in git.lines(answer.stdout)]
+    answer = run_git(here, "rev-list", "--parents", "--stdin", *held, stdin="\n".join(commits).encode())
+    rows = [line.split() for line in decode_lines(answer.stdout)]
     inner = {parent for _, *parents in rows for parent in parents}
     return [commit for commit, *_ in rows if commit not in inner]
 
@@ -102,5 +102,5 @@ def _named_objects(registration: Path, here: Git, problems: list[str]) -> set[st
         content = files.read(path, _LARGEST)
         found |= oids_in(content)
     if (registration / "reftable").exists():
-        found |= set(git.lines(git.run(here, "reflog", "--format=%H", "HEAD", accept=(0, 128)).stdout))
+        found |= set(decode_lines(run_git(here, "reflog", "--format=%H", "HEAD", accept=(0, 128)).stdout))
     return {oid for oid in found if oid.strip("0")}

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import git
 from ralph_wrap.errors import GitError
+from ralph_wrap.git import decode_lines, existing_commits, list_refs, resolve_commit, run_git, write_pack
 from ralph_wrap.git.oid import is_oid
 from ralph_wrap.system import files
 from ralph_wrap.worktree.create.submodules import CLONED, is_repository
@@ -80,7 +80,9 @@ def tips(
         OSError: the same.
 
     """
-    rows = git.lines(git.run(here, "for-each-ref", "--format=%(objectname) %(objecttype) %(refname)").stdout)
+    rows = decode_lines(
+        run_git(here, "for-each-ref", "--format=%(objectname) %(objecttype) %(refname)").stdout
+    )
     refs = [row.split(" ", 2) for row in rows]
     problems += [f"{name} names a {kind}" for _, kind, name in refs if kind not in {"commit", "tag"}]
     tags = {oid for oid, kind, _ in refs if kind == "tag"}
@@ -92,11 +94,11 @@ def tips(
         else set()
     )
     known |= _recorded(repository)
-    theirs = {*git.refs(store).values()}
-    if head := git.resolve_commit(store, "HEAD"):
+    theirs = {*list_refs(store).values()}
+    if head := resolve_commit(store, "HEAD"):
         theirs.add(head)
-    common = {*git.existing_commits(here, theirs)} | _held(store, every - theirs)
-    loose = {*_outermost(here, every, common | {*git.existing_commits(here, known)})}
+    common = {*existing_commits(here, theirs)} | _held(store, every - theirs)
+    loose = {*_outermost(here, every, common | {*existing_commits(here, known)})}
     # A tag is an object of its own, which no commit leads to, and leads to what it names.
     loose |= tags - theirs - known
     return RepositoryTips(frozenset(every | tags), tuple(sorted(loose)), tuple(sorted(common)))
@@ -117,14 +119,14 @@ def transfer(here: Git, store: Git, found: RepositoryTips) -> None:
         raise OSError("it is a shallow clone, and the rest of its history is not here")
     if any((here.git_dir / "objects" / "pack").glob("*.promisor")):
         raise OSError("it is a partial clone, and the rest of its objects are not here")
-    git.write_pack(here, store.git_dir / "objects", found.loose, found.common)
+    write_pack(here, store.git_dir / "objects", found.loose, found.common)
     if missing := _missing(store, found.loose):
         raise OSError(f"{missing} of its objects are missing")
 
 
 def snapshots_of(store: Git, agent_id: str, found: RepositoryTips) -> tuple[str, ...]:
     """Return the refs by which a repository holds what was found, those of an earlier attempt included."""
-    refs = git.refs(store, f"refs/ralph/snapshots/{agent_id}/")
+    refs = list_refs(store, f"refs/ralph/snapshots/{agent_id}/")
     return tuple(sorted(name for name, oid in refs.items() if oid in found.every))
 
 
@@ -134,7 +136,7 @@ def _recorded(repository: Path) -> set[str]:
     except FileNotFoundError:
         return set()
     # Whole ids only: git would take the beginning of one for any commit that begins so.
-    return {line for line in git.lines(content) if is_oid(line)}
+    return {line for line in decode_lines(content) if is_oid(line)}
 
 
 def _shallow(git_dir: Path) -> set[bytes]:
@@ -146,14 +148,14 @@ def _shallow(git_dir: Path) -> set[bytes]:
 
 def _held(store: Git, oids: Collection[str]) -> set[str]:
     """Return those of some commits that refs of a repository hold."""
-    there = git.existing_commits(store, oids) if oids else []
+    there = existing_commits(store, oids) if oids else []
     if not there:
         return set()
     try:
-        answer = git.run(store, "rev-list", "--stdin", "--not", "--all", stdin=_stdin(there))
+        answer = run_git(store, "rev-list", "--stdin", "--not", "--all", stdin=_stdin(there))
     except GitError:  # of what no ref holds, some may have been collected by now
         return set()
-    return {*there} - {*git.lines(answer.stdout)}
+    return {*there} - {*decode_lines(answer.stdout)}
 
 
 def _outermost(here: Git, oids: Collection[str], without: Collection[str]) -> list[str]:
@@ -162,16 +164,16 @@ def _outermost(here: Git, oids: Collection[str], without: Collection[str]) -> li
     asked = _stdin([*oids, *(f"^{oid}" for oid in without)])
     rows = [
         line.split()
-        for line in git.lines(git.run(here, "rev-list", "--parents", "--stdin", stdin=asked).stdout)
+        for line in decode_lines(run_git(here, "rev-list", "--parents", "--stdin", stdin=asked).stdout)
     ]
     inner = {parent for _, *parents in rows for parent in parents}
     return [commit for commit, *_ in rows if commit not in inner]
 
 
 def _missing(store: Git, wanted: Sequence[str]) -> int:
-    listed = git.run(store, "rev-list", "--objects", "--stdin", "--not", "--all", stdin=_stdin(wanted))
+    listed = run_git(store, "rev-list", "--objects", "--stdin", "--not", "--all", stdin=_stdin(wanted))
     oids = b"".join(line.split(b" ")[0] + b"\n" for line in listed.stdout.splitlines())
-    answer = git.run(store, "cat-file", "--batch-check", stdin=oids + _stdin(wanted))
+    answer = run_git(store, "cat-file", "--batch-check", stdin=oids + _stdin(wanted))
     return answer.stdout.count(b" missing\n")
 
 

@@ -10,7 +10,7 @@ import re
 import shutil
 from typing import TYPE_CHECKING
 
-from ralph_wrap import git
+from ralph_wrap.git import decode, finish_git, parse_status, run_git, stage_paths, start_status
 from ralph_wrap.worktree.layout import is_sparse
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ def status_of(here: Git) -> Status:
         GitError: it cannot be told.
 
     """
-    with git.start_status(here, "dirty") as asking:
-        return git.parse_status(git.finish(asking, "status").stdout)
+    with start_status(here, "dirty") as asking:
+        return parse_status(finish_git(asking, "status").stdout)
 
 
 def copy_index(worktree: LinkedWorktree, scratch: Git) -> None:
@@ -65,17 +65,17 @@ def lift_flags(worktree: LinkedWorktree, scratch: Git, listing: bytes) -> bool:
         return False
     copy_index(worktree, scratch)
     asked = ("config", "--bool", "--get", "core.sparseCheckout")
-    sparse = is_sparse(worktree.registration) or git.run(scratch, *asked, accept=(0, 1)).stdout == b"true\n"
+    sparse = is_sparse(worktree.registration) or run_git(scratch, *asked, accept=(0, 1)).stdout == b"true\n"
     lifted = {
         "--no-assume-unchanged": [path for tag, path in entries if tag.islower()],
         "--no-skip-worktree": [
             path
             for tag, path in entries
-            if tag in b"sS" and (not sparse or os.path.lexists(worktree.path / git.text(path)))
+            if tag in b"sS" and (not sparse or os.path.lexists(worktree.path / decode(path)))
         ],
     }
     for option, paths in lifted.items():
-        git.run(
+        run_git(
             scratch, "update-index", option, "-z", "--stdin", stdin=b"".join(path + b"\0" for path in paths)
         )
     return True
@@ -91,7 +91,7 @@ def add_what_can_be(scratch: Git, paths: list[str]) -> None:
     """Add as many of these files as possible: one that cannot be stored makes git give up on all of them."""
     if not paths:
         return
-    failure = git.add(scratch, paths)
+    failure = stage_paths(scratch, paths)
     unlock(scratch)
     if failure is None or len(paths) == 1:
         return
@@ -112,7 +112,7 @@ def resolve(scratch: Git) -> None:
     Nothing is lost: all sides are in commits, and the file with its conflict markers is on disk.
     """
     sides: dict[bytes, dict[bytes, bytes]] = {}
-    for entry in git.run(scratch, "ls-files", "--unmerged", "-z").stdout.split(b"\0")[:-1]:
+    for entry in run_git(scratch, "ls-files", "--unmerged", "-z").stdout.split(b"\0")[:-1]:
         info, _, path = entry.partition(b"\t")
         mode, oid, stage = info.split(b" ")
         sides.setdefault(path, {})[stage] = b"%s %s" % (mode, oid)
@@ -121,4 +121,4 @@ def resolve(scratch: Git) -> None:
         ours = staged.get(b"2") or staged.get(b"3") or staged[b"1"]
         nothing = b"0" * len(ours.partition(b" ")[2])
         answer += b"0 %s\t%s\0%s\t%s\0" % (nothing, path, ours, path)
-    git.run(scratch, "update-index", "-z", "--index-info", stdin=answer)
+    run_git(scratch, "update-index", "-z", "--index-info", stdin=answer)

@@ -9,8 +9,8 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from ralph_wrap import git
 from ralph_wrap.errors import GitError
+from ralph_wrap.git import decode, finish_git, parse_status, resolve_commit, run_git, start_git, start_status
 from ralph_wrap.worktree.save.commits import unheld
 from ralph_wrap.worktree.save.index import lift_flags, not_in_index, status_of
 from ralph_wrap.worktree.save.registration import operation, unsaved_bookkeeping
@@ -50,27 +50,27 @@ def look(
 
     """
     with (
-        git.start_status(here, "dirty") as asking,
-        git.start(here, "ls-files", "-v", "-s", "-z") as entries,
+        start_status(here, "dirty") as asking,
+        start_git(here, "ls-files", "-v", "-s", "-z") as entries,
     ):
         walked = walk(worktree.path, inner)
         problems += walked.problems
         problems += unsaved_bookkeeping(worktree)
         try:
-            answer = git.finish(asking, "status").stdout
-            listing = git.finish(entries, "ls-files").stdout
+            answer = finish_git(asking, "status").stdout
+            listing = finish_git(entries, "ls-files").stdout
         except GitError as error:
             problems.append(f"the index cannot be read, what was staged in it is not saved: {error.message}")
-            head = git.resolve_commit(here, "HEAD")
-            git.run(scratch, "read-tree", *((head,) if head else ("--empty",)))
+            head = resolve_commit(here, "HEAD")
+            run_git(scratch, "read-tree", *((head,) if head else ("--empty",)))
             return status_of(scratch), walked
     for path in re.findall(rb"(?:\A|\0). 160000 [0-9a-f]+ \d\t([^\0]+)", listing):
-        directory = worktree.path / git.text(path)
+        directory = worktree.path / decode(path)
         if directory.is_dir() and not (directory / ".git").exists() and any(directory.iterdir()):
-            problems.append(f"git does not look at the files below the submodule's path {git.text(path)}")
+            problems.append(f"git does not look at the files below the submodule's path {decode(path)}")
     if lift_flags(worktree, scratch, listing):
         return status_of(scratch), walked
-    return git.parse_status(answer), walked
+    return parse_status(answer), walked
 
 
 def nested(status: Status, walked: DirectoryWalk) -> list[str]:

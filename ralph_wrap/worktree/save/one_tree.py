@@ -6,8 +6,18 @@ import contextlib
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import git
 from ralph_wrap.errors import GitError
+from ralph_wrap.git import (
+    commit_and_parents,
+    create_ref,
+    list_refs,
+    missing_objects,
+    move_ref,
+    resolve_commit,
+    run_git,
+    tree_of,
+    worktree_holding,
+)
 from ralph_wrap.worktree.save.commits import make_snapshots, save_commits, unreachable
 from ralph_wrap.worktree.save.index import status_of
 from ralph_wrap.worktree.save.inspect import look, nested
@@ -107,14 +117,14 @@ def _left_by_checkout(
 
 
 def _differing(scratch: Git, commit: str) -> set[str]:
-    git.run(scratch, "read-tree", commit)
+    run_git(scratch, "read-tree", commit)
     status = status_of(scratch)
     return {*status.unstaged, *status.untracked}
 
 
 def _head(here: Git) -> _Head:
-    symbolic = git.run(here, "symbolic-ref", "--quiet", "HEAD", accept=(0, 1))
-    return _Head(git.resolve_commit(here, "HEAD"), detached=symbolic.status == 1)
+    symbolic = run_git(here, "symbolic-ref", "--quiet", "HEAD", accept=(0, 1))
+    return _Head(resolve_commit(here, "HEAD"), detached=symbolic.status == 1)
 
 
 def _save_files(
@@ -137,17 +147,17 @@ def _save_files(
         if unfinished := operation(worktree):
             message += f"A {unfinished} was in progress.\n"
         branch = _name(scratch, agent_id, picture.commit(scratch, message, session), session)
-    if missing := git.missing_objects(scratch, branch, head.commit):
+    if missing := missing_objects(scratch, branch, head.commit):
         problems.append(f"{branch} lacks {missing} objects")
     return branch
 
 
 def _is_saved_already(here: Git, branch: str, picture: WorktreeTrees) -> bool:
     """Tell whether somebody who died after it has saved the same: files, HEAD and index."""
-    commits = git.parents(here, f"refs/heads/{branch}")
+    commits = commit_and_parents(here, f"refs/heads/{branch}")
     if not commits or (picture.head is not None and picture.head not in commits):
         return False
-    return [git.tree_of(here, commit) for commit in commits] == picture.trees
+    return [tree_of(here, commit) for commit in commits] == picture.trees
 
 
 def _name(here: Git, agent_id: str, commit: str, session: str) -> str:
@@ -158,12 +168,12 @@ def _name(here: Git, agent_id: str, commit: str, session: str) -> str:
     branch = f"ralph/{agent_id}-wip"
     ref = f"refs/heads/{branch}"
     reason = f"ralph-wrap: end of {session}"
-    before = git.refs(here, ref).get(ref)
+    before = list_refs(here, ref).get(ref)
     if before is None:
-        git.create_ref(here, ref, commit, reason)
+        create_ref(here, ref, commit, reason)
     elif before != commit:
-        if git.worktree_holding(here, ref):
+        if worktree_holding(here, ref):
             return make_snapshots(here, agent_id, [commit])[0]
         make_snapshots(here, agent_id, [before])
-        git.move_ref(here, ref, before, commit, reason, itself=True)
+        move_ref(here, ref, before, commit, reason, itself=True)
     return branch

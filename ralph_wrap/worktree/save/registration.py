@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from ralph_wrap import git
+from ralph_wrap.git import decode
 from ralph_wrap.git import merge as merging
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def unsaved_bookkeeping(worktree: LinkedWorktree) -> list[str]:
     except FileNotFoundError:
         return found
     borrowed = [
-        (worktree.common_dir / "objects" / git.text(line)).resolve() for line in alternates.splitlines()
+        (worktree.common_dir / "objects" / decode(line)).resolve() for line in alternates.splitlines()
     ]
     if any(
         place.is_relative_to(going) for place in borrowed for going in (worktree.path, worktree.registration)

@@ -10,9 +10,8 @@ import os
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import git
 from ralph_wrap.errors import GitError
-from ralph_wrap.git import pointer
+from ralph_wrap.git import decode, pointer, run_git
 from ralph_wrap.worktree.model import LinkedWorktree
 
 if TYPE_CHECKING:
@@ -91,14 +90,14 @@ def _find(
 def _pointers(above: LinkedWorktree, where: Git, place: Path) -> list[tuple[str, str, Path]]:
     """Return commit and path of each submodule in an index, and the repository that its ``.git`` names."""
     try:
-        listing = git.run(above.git(where, place), "ls-files", "-s", "-z").stdout
+        listing = run_git(above.git(where, place), "ls-files", "-s", "-z").stdout
     except GitError:
         return []  # whoever saves the rest tells that, and finds their directories to be nested repositories
     found = []
     # In a conflict there are up to three entries of one path.
     entries = re.findall(rb"(?:\A|\0)160000 ([0-9a-f]+) [0-3]\t([^\0]+)", listing)
     for name, oid in {name: oid for oid, name in entries}.items():
-        path = git.text(name)
+        path = decode(name)
         directory = place / path
         if (directory / ".git").is_symlink() or any(
             (place / one).is_symlink() for one in (path, *_parents(path))
@@ -109,7 +108,7 @@ def _pointers(above: LinkedWorktree, where: Git, place: Path) -> list[tuple[str,
             pointed = pointer.read(directory, above.path / path)
         except OSError:
             continue
-        found.append((git.text(oid), path, pointed))
+        found.append((decode(oid), path, pointed))
     return found
 
 

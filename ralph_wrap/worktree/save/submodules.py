@@ -22,8 +22,8 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from ralph_wrap import git
 from ralph_wrap.errors import GitError
+from ralph_wrap.git import finish_git, parse_status, resolve_commit, run_git, start_status
 from ralph_wrap.system import files
 from ralph_wrap.worktree.save.commits import make_snapshots
 from ralph_wrap.worktree.save.copy_commits import snapshots_of, store_of, tips, transfer
@@ -246,11 +246,11 @@ def _is_as_cloned(sub: SubmoduleRepository, where: Git, top: Path, index: Path) 
     """Tell whether all files that a submodule has are those of the commit that it was cloned for."""
     here = sub.tree.git(where, top)
     scratch = here._replace(index_file=index)
-    if git.resolve_commit(here, sub.commit) is None:
+    if resolve_commit(here, sub.commit) is None:
         return all(entry.name == ".git" for entry in top.iterdir())
-    git.run(scratch, "read-tree", sub.commit)
-    with git.start_status(scratch, "dirty") as asking:
-        status = git.parse_status(git.finish(asking, "status").stdout)
+    run_git(scratch, "read-tree", sub.commit)
+    with start_status(scratch, "dirty") as asking:
+        status = parse_status(finish_git(asking, "status").stdout)
     return not status.untracked and not any(os.path.lexists(top / path) for path in status.unstaged)
 
 
@@ -260,7 +260,7 @@ def _unsaved_without_files(sub: SubmoduleRepository, where: Git) -> list[str]:
     found = []
     if unfinished := operation(sub.tree):
         found.append(f"its directory is gone, and a {unfinished} is in progress")
-    if (sub.tree.registration / "index").exists() and git.run(
+    if (sub.tree.registration / "index").exists() and run_git(
         here, "diff-index", "--cached", "--quiet", "--ignore-submodules=none", "HEAD", accept=(0, 1)
     ).status:
         found.append("its directory is gone, and something is staged")

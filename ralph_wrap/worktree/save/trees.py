@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap import git
+from ralph_wrap.git import commit_tree, stage_all, tree_of, write_tree
 from ralph_wrap.worktree.save.index import add_what_can_be, copy_index, not_in_index, resolve, unlock
 
 if TYPE_CHECKING:
@@ -51,9 +51,9 @@ class WorktreeTrees(NamedTuple):
         """
         parents = [self.head] if self.head else []
         if self.index_tree != self.tree:
-            staged = git.commit_tree(here, self.index_tree, parents, f"ralph: index of session {session}\n")
+            staged = commit_tree(here, self.index_tree, parents, f"ralph: index of session {session}\n")
             parents = [*parents, staged]
-        return git.commit_tree(here, self.tree, parents, message)
+        return commit_tree(here, self.tree, parents, message)
 
 
 def take_picture(
@@ -76,22 +76,22 @@ def take_picture(
     copy_index(worktree, scratch)
     if status.unmerged:
         resolve(scratch)
-    index_tree = git.write_tree(scratch)
+    index_tree = write_tree(scratch)
     for _ in range(_ATTEMPTS):
-        failure = git.add_all(scratch, exclude=status.nested)
+        failure = stage_all(scratch, exclude=status.nested)
         unlock(scratch)
         left = not_in_index(scratch)
         if failure is not None:
             add_what_can_be(scratch, left)
             left = not_in_index(scratch)
-        tree = git.write_tree(scratch)
+        tree = write_tree(scratch)
         if not left:
             break
     else:
         reason = failure.message if failure else "still being written"
         names = ", ".join(left[:_NAMED])
         problems.append(f"{counted(len(left), 'file')} cannot be saved ({names}): {reason}")
-    return WorktreeTrees(head, git.tree_of(scratch, head) if head else None, tree, index_tree)
+    return WorktreeTrees(head, tree_of(scratch, head) if head else None, tree, index_tree)
 
 
 def counted(number: int, noun: str) -> str:
