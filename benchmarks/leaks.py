@@ -38,7 +38,7 @@ def measure(directory: Path, files: int | None, repeat: int | None) -> Iterator[
             common_dir=root / ".git",
             workspace=root / ".ralph" / "worktrees" / "20260102T030405Z-a3f2",
             branch="ralph/a3f2",
-            told=Log(narrated.fileno(), terminal=False, colour=False),
+            log=Log(narrated.fileno(), terminal=False, colour=False),
             stopped=lambda: False,
         )
 

@@ -313,9 +313,9 @@ def test_positions_are_what_git_says(repo: Repo, seed: int) -> None:
     grow_all(repo, commits)
     tips = {one.tip for one in _read(repo)}
     place = project.find_project(repo.path, os.environ)
-    where = place.git
+    git = place.git
     main = repo.git("rev-parse", "main")
-    found = positions(where, main, tips, facts_of(where, [*tips, main]))
+    found = positions(git, main, tips, facts_of(git, [*tips, main]))
     for tip in tips:
         at = found.of[tip]
         behind, ahead = repo.git("rev-list", "--count", "--left-right", f"{main}...{tip}").split("\t")

@@ -44,7 +44,7 @@ def repo(tmp_path: Path) -> Repo:
 # The check
 
 
-def test_a_check_sees_what_both_make_together(repo: Repo, told: Log) -> None:
+def test_a_check_sees_what_both_make_together(repo: Repo, log: Log) -> None:
     """All of it, in a place of its own, with its name; before the target moves."""
     tip = branch(repo, "aaaa", {"a": "a\n"})
     repo.write("mine", "mine\n")
@@ -52,7 +52,7 @@ def test_a_check_sees_what_both_make_together(repo: Repo, told: Log) -> None:
     out = repo.path.parent / "out"
     seen = 'cat a mine one/two/three; git -C "$RALPH_PROJECT" rev-parse main; env | grep ^RALPH_ | sort'
     env = {"RALPH_SESSION_ID": "outer", "RALPH_ITERATION": "3"}
-    (landed,) = land(repo, told, "aaaa", check=f"({seen}) >{out}; pwd >>{out}", env=env)
+    (landed,) = land(repo, log, "aaaa", check=f"({seen}) >{out}; pwd >>{out}", env=env)
     *words, where = out.read_text().splitlines()
     assert words[:4] == ["a", "mine", "deep", before]
     told_of = dict(line.partition("=")[::2] for line in words[4:])
@@ -66,48 +66,48 @@ def test_a_check_sees_what_both_make_together(repo: Repo, told: Log) -> None:
     assert tip in merge.check_results(project.find_project(repo.path, os.environ))
 
 
-def test_a_check_that_fails_lets_nothing_land(repo: Repo, told: Log) -> None:
+def test_a_check_that_fails_lets_nothing_land(repo: Repo, log: Log) -> None:
     """Whatever it has done to its own worktree; the next branch is checked by itself."""
     tip = branch(repo, "aaaa", AAAA)
     branch(repo, "bbbb", {"b": "b\n"})
     check = "echo x >left; echo changed >run.sh; test -e b"
-    landed = land(repo, told, "aaaa", "bbbb", check=f"test ! -e left && ({check})")
+    landed = land(repo, log, "aaaa", "bbbb", check=f"test ! -e left && ({check})")
     assert [(one.outcome, one.check) for one in landed] == [("left", 1), ("landed", 0)]
     assert landed[0].reason == "check failed with status 1 on the merge of ralph/aaaa into main"
     assert not (repo.path / "new").exists()
     assert merge.check_results(project.find_project(repo.path, os.environ))[tip].status == 1
 
 
-def test_what_a_check_commits_does_not_land(repo: Repo, told: Log) -> None:
+def test_what_a_check_commits_does_not_land(repo: Repo, log: Log) -> None:
     """What lands is what was tried."""
     tip = branch(repo, "aaaa", AAAA)
-    land(repo, told, "aaaa", check="echo x >x; git add x; git commit -qm sneaked")
+    land(repo, log, "aaaa", check="echo x >x; git add x; git commit -qm sneaked")
     assert is_clean(repo, tip)
 
 
-def test_a_branch_that_a_check_is_on_is_not_moved(repo: Repo, told: Log) -> None:
+def test_a_branch_that_a_check_is_on_is_not_moved(repo: Repo, log: Log) -> None:
     """What comes next in the same worktree is on none."""
     tip = branch(repo, "aaaa", AAAA)
     branch(repo, "bbbb", {"b": "b\n"})
-    land(repo, told, "aaaa", "bbbb", check="git checkout -q -b mine || true")
+    land(repo, log, "aaaa", "bbbb", check="git checkout -q -b mine || true")
     assert repo.git("rev-parse", "mine") == tip
     assert repo.git("log", "-1", "--format=%s") == "Merge branch 'ralph/bbbb'"
 
 
-def test_what_a_check_leaves_running_is_ended(repo: Repo, told: Log, home: Path) -> None:
+def test_what_a_check_leaves_running_is_ended(repo: Repo, log: Log, home: Path) -> None:
     """It works in a place that is about to go."""
     branch(repo, "aaaa", AAAA)
-    land(repo, told, "aaaa", check="setsid sleep 600 &")
+    land(repo, log, "aaaa", check="setsid sleep 600 &")
     assert processes.left(home) == {}
 
 
-def test_a_signal_ends_the_check_and_nothing_lands(repo: Repo, told: Log, tmp_path: Path) -> None:
+def test_a_signal_ends_the_check_and_nothing_lands(repo: Repo, log: Log, tmp_path: Path) -> None:
     """Nor does what would come after it."""
     branch(repo, "aaaa", AAAA)
     branch(repo, "bbbb", {"b": "b\n"})
     before = state(repo)
     begun = tmp_path / "begun"
-    landed = land(repo, told, "aaaa", "bbbb", check=f"touch {begun}; sleep 600", stopped=begun.exists)
+    landed = land(repo, log, "aaaa", "bbbb", check=f"touch {begun}; sleep 600", stopped=begun.exists)
     assert [one.outcome for one in landed] == ["left", "left"]
     assert state(repo) == before
 
@@ -132,29 +132,29 @@ def test_a_check_that_takes_too_long_has_failed(repo: Repo, home: Path) -> None:
     assert processes.left(home) == {}
 
 
-def test_a_target_that_a_check_moves_is_left(repo: Repo, told: Log) -> None:
+def test_a_target_that_a_check_moves_is_left(repo: Repo, log: Log) -> None:
     """It takes its time, and others go on meanwhile."""
     branch(repo, "aaaa", AAAA)
-    (landed,) = land(repo, told, "aaaa", check='cd "$RALPH_PROJECT" && echo mine >>file.txt')
+    (landed,) = land(repo, log, "aaaa", check='cd "$RALPH_PROJECT" && echo mine >>file.txt')
     assert (landed.outcome, "changes are not committed: file.txt" in str(landed.reason)) == ("left", True)
     assert (repo.path / "file.txt").read_text() == "one\nmine\n"
 
 
-def test_an_ignored_file_that_comes_while_a_check_runs_is_not_overwritten(repo: Repo, told: Log) -> None:
+def test_an_ignored_file_that_comes_while_a_check_runs_is_not_overwritten(repo: Repo, log: Log) -> None:
     """Git itself takes what is ignored for worthless."""
     branch(repo, "aaaa", {"new.log": "theirs\n"})
     repo.write(".git/info/exclude", "*.log\n")
-    (landed,) = land(repo, told, "aaaa", check='echo mine >"$RALPH_PROJECT/new.log"')
+    (landed,) = land(repo, log, "aaaa", check='echo mine >"$RALPH_PROJECT/new.log"')
     assert (landed.outcome, "would be overwritten: new.log" in str(landed.reason)) == ("left", True)
     assert (repo.path / "new.log").read_text() == "mine\n"
 
 
-def test_who_takes_a_part_while_a_check_runs_keeps_it(repo: Repo, told: Log) -> None:
+def test_who_takes_a_part_while_a_check_runs_keeps_it(repo: Repo, log: Log) -> None:
     """Picked by hand, it is not taken back again, neither from the disk nor from the index."""
     branch(repo, "aaaa", {"file.txt": "one\nA\n"})
     branch(repo, "aaaa", {"gone": "still there\n"})
     repo.commit("mine")
-    (landed,) = land(repo, told, "aaaa", check='git -C "$RALPH_PROJECT" cherry-pick ralph/aaaa~1')
+    (landed,) = land(repo, log, "aaaa", check='git -C "$RALPH_PROJECT" cherry-pick ralph/aaaa~1')
     assert (landed.outcome, landed.reason) == ("left", "main has moved meanwhile")
     assert (repo.path / "file.txt").read_text() == "one\nA\n"
     assert (repo.git("status", "--porcelain", "--", ":!.ralph"), left(repo)) == ("", [])
@@ -180,28 +180,28 @@ def _meanwhile(repo: Repo, tmp_path: Path, at: str, body: str) -> dict[str, str]
     return {"PATH": shim_git(tmp_path / "bin", cases)}
 
 
-def test_a_target_that_moves_meanwhile_is_left(repo: Repo, told: Log, tmp_path: Path) -> None:
+def test_a_target_that_moves_meanwhile_is_left(repo: Repo, log: Log, tmp_path: Path) -> None:
     """Somebody has moved it by hand: what they have is kept, and the checkout is as it was."""
     branch(repo, "aaaa", AAAA)
     other = repo.git("commit-tree", "-p", "main", "-m", "other", "main^{tree}")
     before = files_of(repo.path)
     env = _meanwhile(repo, tmp_path, " read-tree -m -u ", f"$REAL update-ref refs/heads/main {other}")
-    (landed,) = land(repo, told, "aaaa", env=env)
+    (landed,) = land(repo, log, "aaaa", env=env)
     assert (landed.outcome, repo.head, files_of(repo.path)) == ("left", other, before)
     assert (repo.git("status", "--porcelain", "--", ":!.ralph"), left(repo)) == ("", [])
 
 
-def test_what_is_staged_meanwhile_is_kept(repo: Repo, told: Log, tmp_path: Path) -> None:
+def test_what_is_staged_meanwhile_is_kept(repo: Repo, log: Log, tmp_path: Path) -> None:
     """The index is not replaced by one that does not know of it."""
     branch(repo, "aaaa", AAAA)
     before = repo.head
     env = _meanwhile(repo, tmp_path, " read-tree -m -u ", "echo mine >mine; $REAL add mine")
-    (landed,) = land(repo, told, "aaaa", env=env)
+    (landed,) = land(repo, log, "aaaa", env=env)
     assert (landed.outcome, "a change was staged" in str(landed.reason)) == ("left", True), landed
     assert (repo.head, repo.git("status", "--porcelain", "--", ":!.ralph")) == (before, "A  mine")
 
 
-def test_who_commits_meanwhile_has_all_of_it(repo: Repo, told: Log, tmp_path: Path) -> None:
+def test_who_commits_meanwhile_has_all_of_it(repo: Repo, log: Log, tmp_path: Path) -> None:
     """Their commit has what they saw on the disk; nothing is taken back under them."""
     branch(repo, "aaaa", AAAA)
     before = repo.head
@@ -211,25 +211,23 @@ def test_who_commits_meanwhile_has_all_of_it(repo: Repo, told: Log, tmp_path: Pa
         ({alone}; cd {repo.path} && $REAL commit -q -m theirs)
     fi ;;"""
     env = {"PATH": shim_git(tmp_path / "bin", cases)}
-    (landed,) = land(repo, told, "aaaa", env=env)
+    (landed,) = land(repo, log, "aaaa", env=env)
     assert landed.outcome == "left"
     assert repo.git("log", "-1", "--format=%s %P") == f"theirs {before}"
     assert (repo.show("main:new/a"), is_clean(repo, repo.head)) == (b"A\n", True)
 
 
-def test_who_commits_something_else_meanwhile_has_nothing_of_it(
-    repo: Repo, told: Log, tmp_path: Path
-) -> None:
+def test_who_commits_something_else_meanwhile_has_nothing_of_it(repo: Repo, log: Log, tmp_path: Path) -> None:
     """What has come to the disk goes back, though the index is at their commit."""
     branch(repo, "aaaa", AAAA)
     body = "echo mine >mine; $REAL add mine; $REAL commit -q -m theirs"
-    (landed,) = land(repo, told, "aaaa", env=_meanwhile(repo, tmp_path, " read-tree -m -u ", body))
+    (landed,) = land(repo, log, "aaaa", env=_meanwhile(repo, tmp_path, " read-tree -m -u ", body))
     assert (landed.outcome, repo.git("log", "-1", "--format=%s")) == ("left", "theirs")
     assert ((repo.path / "file.txt").read_text(), (repo.path / "new").exists()) == ("one\n", False)
     assert is_clean(repo, repo.head)
 
 
-def test_who_commits_a_part_meanwhile_keeps_it(repo: Repo, told: Log, tmp_path: Path) -> None:
+def test_who_commits_a_part_meanwhile_keeps_it(repo: Repo, log: Log, tmp_path: Path) -> None:
     """What they have not committed goes back, and nothing else."""
     branch(repo, "aaaa", AAAA)
     alone = "unset GIT_DIR GIT_COMMON_DIR GIT_WORK_TREE"
@@ -237,14 +235,14 @@ def test_who_commits_a_part_meanwhile_keeps_it(repo: Repo, told: Log, tmp_path: 
     if mkdir {tmp_path}/done 2>/dev/null; then
         ({alone}; cd {repo.path} && $REAL commit -q -m theirs file.txt)
     fi ;;"""
-    (landed,) = land(repo, told, "aaaa", env={"PATH": shim_git(tmp_path / "bin", cases)})
+    (landed,) = land(repo, log, "aaaa", env={"PATH": shim_git(tmp_path / "bin", cases)})
     assert (landed.outcome, repo.git("log", "-1", "--format=%s")) == ("left", "theirs")
     assert (repo.show("main:file.txt"), (repo.path / "new").exists()) == (b"one\nA\n", False)
     assert is_clean(repo, repo.head)
 
 
 def test_a_lock_that_somebody_else_has_got_meanwhile_stays(
-    repo: Repo, told: Log, monkeypatch: pytest.MonkeyPatch
+    repo: Repo, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ours is gone once it is the index; whoever comes right after us has one of their own."""
     tip = branch(repo, "aaaa", AAAA)
@@ -257,43 +255,43 @@ def test_a_lock_that_somebody_else_has_got_meanwhile_stays(
         return done
 
     monkeypatch.setattr(Path, "rename", followed)
-    assert land(repo, told, "aaaa")[0].outcome == "landed"
+    assert land(repo, log, "aaaa")[0].outcome == "landed"
     assert (repo.path / ".git" / "index.lock").read_text() == "somebody's"
     (repo.path / ".git" / "index.lock").unlink()
     assert is_clean(repo, tip)
 
 
-def test_a_file_that_comes_meanwhile_is_not_overwritten(repo: Repo, told: Log, tmp_path: Path) -> None:
+def test_a_file_that_comes_meanwhile_is_not_overwritten(repo: Repo, log: Log, tmp_path: Path) -> None:
     """Git looks once more when it writes; and what it had written goes back."""
     branch(repo, "aaaa", AAAA)
     before = state(repo)
     cases = f"""*" read-tree -m -u "*) echo mine >{repo.path}/file.txt ;;"""
-    (landed,) = land(repo, told, "aaaa", env={"PATH": shim_git(tmp_path / "bin", cases)})
+    (landed,) = land(repo, log, "aaaa", env={"PATH": shim_git(tmp_path / "bin", cases)})
     assert landed.outcome == "left"
     assert (repo.path / "file.txt").read_text() == "mine\n"
     repo.write("file.txt", "one\n")
     assert files_of(repo.path) == before["files"]
 
 
-def test_what_git_could_not_write_goes_back(repo: Repo, told: Log, tmp_path: Path) -> None:
+def test_what_git_could_not_write_goes_back(repo: Repo, log: Log, tmp_path: Path) -> None:
     """A checkout that fails in the middle is undone, file by file, half-written ones too."""
     branch(repo, "aaaa", AAAA | {"gone": None, "one/two/three": "three\n", "one/two": None})
     before = state(repo)
     half = "rm gone; mkdir new; printf A >new/a; printf 'one\\nA' >file.txt"
     cases = f"""*" read-tree -m -u "*) (cd {repo.path} && {half}); exit 128 ;;"""
-    (landed,) = land(repo, told, "aaaa", env={"PATH": shim_git(tmp_path / "bin", cases)})
+    (landed,) = land(repo, log, "aaaa", env={"PATH": shim_git(tmp_path / "bin", cases)})
     assert landed.outcome == "left"
     assert state(repo) == before
     assert left(repo) == []
 
 
-def test_a_disk_that_is_full_is_told(repo: Repo, told: Log, tmp_path: Path) -> None:
+def test_a_disk_that_is_full_is_told(repo: Repo, log: Log, tmp_path: Path) -> None:
     """Nothing has moved."""
     branch(repo, "aaaa", AAAA)
     before = state(repo)
     cases = """*" worktree add "*) echo "fatal: cannot write: No space left on device" >&2; exit 128 ;;"""
     with pytest.raises(RalphError, match="No space left on device"):
-        land(repo, told, "aaaa", env={"PATH": shim_git(tmp_path / "bin", cases)})
+        land(repo, log, "aaaa", env={"PATH": shim_git(tmp_path / "bin", cases)})
     assert state(repo) == before
     assert left(repo) == []
 
@@ -316,7 +314,7 @@ def test_two_merges_at_once_land_both(repo: Repo) -> None:
     assert left(repo) == []
 
 
-def test_what_somebody_killed_has_left_is_taken_away(repo: Repo, told: Log) -> None:
+def test_what_somebody_killed_has_left_is_taken_away(repo: Repo, log: Log) -> None:
     """Registered or not; what bears another name, or is of another project, is not touched."""
     branch(repo, "aaaa", AAAA)
     place = repo.path / ".ralph" / "run" / "landing"
@@ -328,7 +326,7 @@ def test_what_somebody_killed_has_left_is_taken_away(repo: Repo, told: Log) -> N
     (place / "mine").mkdir()
     other = repo.path.parent / "other"
     repo.git("worktree", "add", "-q", "--detach", other / "land-00000003")
-    assert land(repo, told, "aaaa", how=MergeMethod.NO_FF)[0].outcome == "landed"
+    assert land(repo, log, "aaaa", how=MergeMethod.NO_FF)[0].outcome == "landed"
     assert sorted(path.name for path in place.iterdir()) == ["mine"]
     assert [path.name for path in repo.path.glob(".git/worktrees/*")] == ["land-00000003"]
     assert (other / "land-00000003" / "file.txt").exists()
@@ -404,14 +402,14 @@ def test_ctrl_c_ends_the_check_and_nothing_lands(repo: Repo, tmp_path: Path, hom
         {"scratch": None},
     ],
 )
-def test_a_note_that_cannot_be_is_forgotten(repo: Repo, told: Log, changed: dict[str, Any]) -> None:
+def test_a_note_that_cannot_be_is_forgotten(repo: Repo, log: Log, changed: dict[str, Any]) -> None:
     """Nothing is done because of it, and the next one lands."""
     tip = branch(repo, "aaaa", AAAA)
     note = {"version": 1, "ref": "refs/heads/main", "old": repo.head, "new": tip, "scratch": "land-00000000"}
     repo.write(".ralph/run/landing.json", json.dumps(note | changed))
     before = files_of(repo.path)
     other = repo.write("other", "mine\n")
-    assert land(repo, told, "aaaa")[0].outcome == "landed"
+    assert land(repo, log, "aaaa")[0].outcome == "landed"
     assert (other.read_text(), left(repo)) == ("mine\n", [])
     assert {name: there for name, there in before.items() if name not in AAAA} == {
         name: there for name, there in files_of(repo.path).items() if name not in {*AAAA, "new", "other"}

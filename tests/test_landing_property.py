@@ -90,7 +90,7 @@ def test_it_lands_or_nothing_moves(
         told = Log(null.fileno(), terminal=False, colour=False)
         wanted = branches.read(place)
         target = merge.target_of(place, "main", None)
-        (landed,) = merge.land(place, wanted, target, told=told, how=how)
+        (landed,) = merge.land(place, wanted, target, log=told, how=how)
         event(landed.outcome)
         after = _files(repo)
         assert left(repo) == []
@@ -120,7 +120,7 @@ def test_it_is_applied_or_nothing_changes(
         told = Log(null.fileno(), terminal=False, colour=False)
         (branch,) = branches.read(place)
         try:
-            applied = applying.apply(place, branch, top=repo.path, told=told)
+            applied = applying.apply(place, branch, top=repo.path, log=told)
         except ConflictError:
             event("refused")
             assert _files(repo) == before

@@ -96,7 +96,7 @@ def lookout(room: Room, descriptor: int, *, stopped: bool = False) -> LeakMonito
         common_dir=room.repo.path / ".git",
         workspace=room.place.workspace,
         branch="ralph/a3f2",
-        told=Log(descriptor, terminal=False, colour=False),
+        log=Log(descriptor, terminal=False, colour=False),
         stopped=lambda: stopped,
     )
 

@@ -168,7 +168,7 @@ class Sessions(RuleBasedStateMachine):
         started = process_table.start_time(owner.pid)
         assert started is not None
         identity = liveness.myself()._replace(pid=owner.pid, start_time=started)
-        where = self.place.git
+        git = self.place.git
         assert self.place.repository is not None
         prospect = Preflight(self.place.repository.head, {})
 
@@ -192,7 +192,7 @@ class Sessions(RuleBasedStateMachine):
         site = SessionContext(
             settings=config,
             place=self.place,
-            where=where._replace(env={**where.env, OWN_COMMAND: record.session}),
+            where=git._replace(env={**git.env, OWN_COMMAND: record.session}),
             base=prospect.base,
             record=record,
             environ=self.environ,

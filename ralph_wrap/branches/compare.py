@@ -72,7 +72,7 @@ class BranchComparison(NamedTuple):
 
 
 def compare(
-    where: Git,
+    git: Git,
     repository: Repository,
     main: MainBranch | None,
     branches: Sequence[Branch],
@@ -91,14 +91,14 @@ def compare(
 
     """
     tips = [*dict.fromkeys(branch.tip for branch in branches)]
-    known = facts_of(where, [*tips, *([main.tip] if main else [])])
+    known = facts_of(git, [*tips, *([main.tip] if main else [])])
     if main is None or main.tip not in known:
         return {one.name: _without_main(known.get(one.tip)) for one in branches}, []
-    found = positions(where, main.tip, [tip for tip in tips if tip in known], known)
+    found = positions(git, main.tip, [tip for tip in tips if tip in known], known)
     wholes = [(tip, at.base) for tip, at in found.of.items() if at.base and at.commits]
     with ThreadPoolExecutor(1) as aside:  # git counts the changed lines while the merges run
-        counting = aside.submit(changes, where, wholes)
-        table = _Comparison(where, found, known, main, wholes)
+        counting = aside.submit(changes, git, wholes)
+        table = _Comparison(git, found, known, main, wholes)
         tried, notes = _merges_of(table, repository, pairs=pairs)
         counted = dict(zip((tip for tip, _ in wholes), counting.result(), strict=True))
     return table.rows(branches, counted, tried), notes
@@ -134,7 +134,7 @@ def _merges_of(
     return tried, [f"conflicts of {len(tried.untried)} branches are unknown: {note}"]
 
 
-def _tried(where: Git, pairs: Sequence[tuple[str, str]], common_dir: Path) -> list[MergeResult]:
+def _tried(git: Git, pairs: Sequence[tuple[str, str]], common_dir: Path) -> list[MergeResult]:
     """Run trial merges. Their objects stay in memory if they will be small: a disk is much slower.
 
     The first few merges show the size. If directories hold many files, each merge writes large trees.
@@ -143,12 +143,12 @@ def _tried(where: Git, pairs: Sequence[tuple[str, str]], common_dir: Path) -> li
     found: list[MergeResult] = []
     if os.access(_MEMORY, os.W_OK | os.X_OK):
         with contextlib.suppress(GitError, OSError), scratch_directory(_MEMORY) as scratch:  # it may be full
-            found = merges(where, few, common_dir=common_dir, objects=scratch)
+            found = merges(git, few, common_dir=common_dir, objects=scratch)
             if others and size_of(scratch) * len(others) / len(few) <= _MUCH:
-                found += merges(where, others, common_dir=common_dir, objects=scratch)
+                found += merges(git, others, common_dir=common_dir, objects=scratch)
     if left := pairs[len(found) :]:
         with scratch_directory(Path(tempfile.gettempdir())) as scratch:
-            found += merges(where, left, common_dir=common_dir, objects=scratch)
+            found += merges(git, left, common_dir=common_dir, objects=scratch)
     return found
 
 
@@ -169,23 +169,23 @@ class _Comparison:
 
     def __init__(
         self,
-        where: Git,
+        git: Git,
         found: Positions,
         known: Mapping[str, CommitInfo],
         main: MainBranch,
         wholes: Sequence[tuple[str, str]],
     ) -> None:
-        self._where = where
+        self._where = git
         self._found = found
         self._known = known
         self._main = main
         behind = [pair for pair in wholes if found.of[pair[0]].behind]
         single = [(oid, *found.ahead.parents[oid]) for tip, _ in behind for oid in found.of[tip].commits]
         asked: list[Compared] = [*dict.fromkeys([*wholes, *single])]
-        own = dict(zip(asked, entries(where, asked), strict=True))
+        own = dict(zip(asked, entries(git, asked), strict=True))
         self._prints = {tip: footprint(own[tip, base]) for tip, base in wholes}
-        self._touched = touched(where, found, self._prints.values(), [own[one] for one in single])
-        self._landed = landed(where, found, own, self._touched)
+        self._touched = touched(git, found, self._prints.values(), [own[one] for one in single])
+        self._landed = landed(git, found, own, self._touched)
         self._open = [tip for tip in self._prints if tip not in self._landed]
 
     def merged_with(self, common_dir: Path, *, pairs: bool) -> _TrialMerges:

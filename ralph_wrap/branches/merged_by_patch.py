@@ -81,7 +81,7 @@ def _above(path: str) -> Iterator[str]:
 
 
 def touched(
-    where: Git, found: Positions, prints: Iterable[ChangedPaths], pieces: Iterable[Mapping[str, str]]
+    git: Git, found: Positions, prints: Iterable[ChangedPaths], pieces: Iterable[Mapping[str, str]]
 ) -> MainBranchChanges:
     """Return the commits of the main branch that change paths which branches change too.
 
@@ -105,7 +105,7 @@ def touched(
     wanted = [*members(missed)] if places else []
     for first in range(0, len(wanted), _AT_ONCE):
         some = wanted[first : first + _AT_ONCE]
-        listed = entries(where, [(commits[one], *found.main.parents[commits[one]]) for one in some])
+        listed = entries(git, [(commits[one], *found.main.parents[commits[one]]) for one in some])
         for number, files in zip(some, listed, strict=True):
             commit = commits[number]
             theirs = footprint(files)
@@ -137,7 +137,7 @@ def meets(one: ChangedPaths, missed: int, main: MainBranchChanges) -> bool:
 
 
 def landed(
-    where: Git,
+    git: Git,
     found: Positions,
     own: Mapping[Compared, Mapping[str, str]],
     main: MainBranchChanges,
@@ -164,7 +164,7 @@ def landed(
     open_ones = {one for (_, one), (sure, perhaps) in like.items() if perhaps and not sure}
     theirs = {other for (_, one), (_, perhaps) in like.items() if one in open_ones for other in perhaps}
     asked = [*open_ones, *theirs]
-    patches = dict(zip(asked, digests(where, asked), strict=True))
+    patches = dict(zip(asked, digests(git, asked), strict=True))
 
     def has_landed(tip: str, one: Compared) -> bool:
         sure, perhaps = like[tip, one]

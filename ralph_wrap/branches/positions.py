@@ -54,7 +54,7 @@ class Positions(NamedTuple):
     main: CommitGraph
 
 
-def positions(where: Git, main: str, tips: Collection[str], facts: Mapping[str, CommitInfo]) -> Positions:
+def positions(git: Git, main: str, tips: Collection[str], facts: Mapping[str, CommitInfo]) -> Positions:
     """Return the positions of commits relative to the main branch.
 
     Arguments:
@@ -66,7 +66,7 @@ def positions(where: Git, main: str, tips: Collection[str], facts: Mapping[str, 
         GitError: a commit in the history is missing.
 
     """
-    ahead = history(where, tips, [main])
+    ahead = history(git, tips, [main])
     edge = [*ahead.edge]
     own = ancestry(ahead.parents, numbered(ahead.parents), tips)
     exits = ancestry(ahead.parents, numbered(edge), tips)
@@ -74,7 +74,7 @@ def positions(where: Git, main: str, tips: Collection[str], facts: Mapping[str, 
     times = {
         base: ahead.edge[base] if base in ahead.edge else facts[base].time for base in _all(bases.values())
     }
-    missed = _since(where, main, times)
+    missed = _since(git, main, times)
     between = ancestry(missed.parents, numbered(times), times)
     passed = ancestry(missed.parents, numbered(missed.parents), times)
     order = [*times]
@@ -99,17 +99,17 @@ def _all(rows: Iterable[Sequence[str]]) -> list[str]:
     return [*dict.fromkeys(base for row in rows for base in row)]
 
 
-def _since(where: Git, main: str, times: Mapping[str, int]) -> CommitGraph:
+def _since(git: Git, main: str, times: Mapping[str, int]) -> CommitGraph:
     """Return the commits of the main branch that at least one of its ancestors in *times* lacks."""
     if not times:
         return CommitGraph({}, {})
     oldest = min(times, key=lambda base: (times[base], base))
-    missed = history(where, [main], [oldest])
+    missed = history(git, [main], [oldest])
     reaching = ancestry(missed.parents, {oldest: 0}, times)
     if all(base == oldest or reaching.get(base) for base in times):
         return missed
-    common = common_ancestors(where, [*times]) if len(times) <= _MOST else []
-    return history(where, [main], common)
+    common = common_ancestors(git, [*times]) if len(times) <= _MOST else []
+    return history(git, [main], common)
 
 
 def _outermost(bases: Sequence[str], between: Mapping[str, int], order: Sequence[str]) -> list[str]:

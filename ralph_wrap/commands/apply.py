@@ -73,7 +73,7 @@ def apply(
     branch: Branch,
     *,
     top: Path,
-    told: Log,
+    log: Log,
     stopped: Callable[[], bool] = lambda: False,
 ) -> AppliedChanges:
     """Put the saved work of a branch into a checkout.
@@ -90,7 +90,7 @@ def apply(
 
     """
     repository = repository_of(project)
-    where = project.git
+    git = project.git
     if branch.saved is None or branch.saved_name is None:
         raise NotFoundError(
             f"{branch.name} has no saved work", "to see branches with saved work: ralph-wrap review"
@@ -99,13 +99,13 @@ def apply(
     if next(registries(project)) != home:
         raise RalphError(f"{home.directory} is a symlink, which is not followed", "replace it by a directory")
     try:
-        checkout = _checkout(where, repository, top)
-        with temporary.turn(repository, home, told, stopped):
+        checkout = _checkout(git, repository, top)
+        with temporary.turn(repository, home, log, stopped):
             temporary.tidy(repository, home)
             head = resolve_commit(checkout.here, "HEAD")
             if head is None:
                 raise ConflictError(f"{top} has no commit yet", "git commit --allow-empty -m start")
-            with temporary.opened(where, repository, home, head, whole=False) as opened:
+            with temporary.opened(git, repository, home, head, whole=False) as opened:
                 changes = _changes(opened, branch, head, top)
                 written, there = _write(checkout, opened, head, changes[0], changes[1])
     except OSError as error:
@@ -120,12 +120,12 @@ def apply(
     )
 
 
-def _checkout(where: Git, repository: Repository, top: Path) -> UserCheckout:
-    found = run_git(where._replace(cwd=top), "rev-parse", "--absolute-git-dir", "--git-common-dir")
+def _checkout(git: Git, repository: Repository, top: Path) -> UserCheckout:
+    found = run_git(git._replace(cwd=top), "rev-parse", "--absolute-git-dir", "--git-common-dir")
     git_dir, common = (top / line for line in decode_lines(found.stdout))
     if common.resolve() != repository.common_dir:
         raise ConflictError(f"{top} belongs to another repository", "name a checkout of this project")
-    here = where._replace(cwd=top, git_dir=git_dir, common_dir=repository.common_dir, work_tree=top)
+    here = git._replace(cwd=top, git_dir=git_dir, common_dir=repository.common_dir, work_tree=top)
     return UserCheckout(top, git_dir, here)
 
 
@@ -145,14 +145,14 @@ def _changes(opened: TemporaryWorktree, branch: Branch, head: str, top: Path) ->
     return tree, merging.moved(here, head, tree)
 
 
-def _base(here: Git, branch: Branch, saved: str) -> str | None:
+def _base(git: Git, branch: Branch, saved: str) -> str | None:
     """Return the commit on which the saved work was made.
 
     If the branch does not contain it, this is the second parent, a commit that no branch holds.
     """
-    if not branch.only_saved and merging.is_ancestor(here, branch.tip, saved):
+    if not branch.only_saved and merging.is_ancestor(git, branch.tip, saved):
         return branch.tip
-    return next(iter(commit_and_parents(here, saved)[1:]), None)
+    return next(iter(commit_and_parents(git, saved)[1:]), None)
 
 
 def _is_submodule(change: PathChange) -> bool:

@@ -68,7 +68,7 @@ def sides(
     """
     if iteration is not None and (other or saved):
         raise UsageError("--iteration compares two states of one branch", "leave out ID2 and --saved")
-    where = project.git
+    git = project.git
     known = branches.read(project)
     one = branches.named(known, name)
     if iteration is not None:
@@ -105,10 +105,10 @@ def _iteration(project: Project, one: Branch, number: int) -> DiffSides:
 
     The event log has the state after each iteration, except the last. That is the state at the session's end.
     """
-    where = project.git
+    git = project.git
     agent_id = one.id or (one.record or {}).get("id", "")
     prefix = f"{SNAPSHOTS}{agent_id}/"
-    there = list_refs(where, prefix) if agent_id else {}
+    there = list_refs(git, prefix) if agent_id else {}
     states = {
         int(ref.removeprefix(prefix)): tip
         for ref, tip in there.items()
@@ -121,7 +121,7 @@ def _iteration(project: Project, one: Branch, number: int) -> DiffSides:
         session = None
     kept = _kept(session.directory / "events.jsonl") if session and session.directory else {}
     if kept:
-        heads = facts_of(where, [head for head, _ in kept.values() if head])
+        heads = facts_of(git, [head for head, _ in kept.values() if head])
         states = {
             turn: states[turn] if snapshot and turn in states else head
             for turn, (head, snapshot) in kept.items()

@@ -67,7 +67,7 @@ class ProjectPool(NamedTuple):
     told: Log
 
     @classmethod
-    def of(cls, project: Project, settings: Settings, told: Log) -> ProjectPool:
+    def of(cls, project: Project, settings: Settings, log: Log) -> ProjectPool:
         """Return the pool of a project; its directory may not exist yet.
 
         Raises:
@@ -78,8 +78,8 @@ class ProjectPool(NamedTuple):
             raise project.obstacle or NotARepositoryError(
                 f"{project.root} is not in a git repository", "git init"
             )
-        where = project.git._replace(cwd=project.root)  # not in a session's worktree, whose HEAD is its own
-        return cls(project, project.repository, where, settings, told)
+        git = project.git._replace(cwd=project.root)  # not in a session's worktree, whose HEAD is its own
+        return cls(project, project.repository, git, settings, log)
 
     @property
     def directory(self) -> Path:

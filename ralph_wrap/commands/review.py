@@ -111,7 +111,7 @@ def look(project: Project) -> Review:
 
     """
     repository = repository_of(project)
-    where = project.git
+    git = project.git
     configured = config.of_project(project.root).main
     found = branches.read(project)
     notes: list[str] = []
@@ -122,14 +122,14 @@ def look(project: Project) -> Review:
         if configured:
             raise
         notes.append(f"{error.message}; {error.hint}")
-    facts, more = compare(where, repository, main, found)
+    facts, more = compare(git, repository, main, found)
     landed = [one for one in found if one.saved and facts[one.name].merged]
     try:
-        left = _left(where, repository, main, landed)
+        left = _left(git, repository, main, landed)
     except GitError as error:
         left = {one.name for one in landed}
         more.append(f"cannot find out which saved work has landed: {error}")
-    recorded = facts_of(where, [one.base for one in found if one.base])
+    recorded = facts_of(git, [one.base for one in found if one.base])
     checked = check_results.results(project.root / RUN)
     rows = [
         _row(one, facts[one.name], one.base if one.base in recorded else None, checked.get(one.tip))._replace(
@@ -141,7 +141,7 @@ def look(project: Project) -> Review:
     return Review(rows, main, (*notes, *more))
 
 
-def _left(where: Git, repository: Repository, main: MainBranch | None, landed: Sequence[Branch]) -> set[str]:
+def _left(git: Git, repository: Repository, main: MainBranch | None, landed: Sequence[Branch]) -> set[str]:
     """Return the names of the branches whose saved work the main branch does not have.
 
     Saved work is a commit of files. Its second parent, if it has one, is a commit of the staged files.
@@ -153,14 +153,14 @@ def _left(where: Git, repository: Repository, main: MainBranch | None, landed: S
     saved = {one.name: one.saved for one in landed if one.saved}
     if not saved:
         return set()
-    known = facts_of(where, saved.values())
+    known = facts_of(git, saved.values())
     parts = {name: (tip, *(known[tip].parents[1:] if tip in known else ())) for name, tip in saved.items()}
     asked = {oid for row in parts.values() for oid in row}
     facts, _ = compare(
-        where, repository, main, [landed[0]._replace(name=oid, tip=oid) for oid in asked], pairs=False
+        git, repository, main, [landed[0]._replace(name=oid, tip=oid) for oid in asked], pairs=False
     )
     begun = {oid for fact in known.values() for oid in fact.parents[:1]}
-    known = facts_of(where, [*asked, *begun])
+    known = facts_of(git, [*asked, *begun])
 
     def changes(oid: str, since: str) -> bool:
         fact, start = known.get(oid), known.get(since)

@@ -43,7 +43,7 @@ class StoppedSession(NamedTuple):
 
 
 def stop(
-    project: Project, names: Sequence[str] | None, how: StopMode, told: Log
+    project: Project, names: Sequence[str] | None, how: StopMode, log: Log
 ) -> tuple[list[StoppedSession], RalphError | None]:
     """Ask sessions to end, and wait until they have ended.
 
@@ -65,10 +65,10 @@ def stop(
     for found in _named(project, names, failures):
         sessions.setdefault(found.name, found)
     if names is None and not sessions:
-        told.event("stop.needless", f"there is no session to stop in {project.root}")
+        log.event("stop.needless", f"there is no session to stop in {project.root}")
     with DirectoryWatch(*{one.home.agents for one in sessions.values()}, events=LEFT) as watch:
-        outcomes = {name: _ask(one, how, told, failures) for name, one in sessions.items()}
-        _wait(sessions, outcomes, watch, told, failures)
+        outcomes = {name: _ask(one, how, log, failures) for name, one in sessions.items()}
+        _wait(sessions, outcomes, watch, log, failures)
     stopped = [
         StoppedSession(one.id, one.record.session if one.record else None, outcomes[name])
         for name, one in sessions.items()
@@ -91,13 +91,13 @@ def _named(project: Project, names: Sequence[str] | None, failures: list[RalphEr
     return found
 
 
-def _ask(one: FoundSession, how: StopMode, told: Log, failures: list[RalphError]) -> str:
+def _ask(one: FoundSession, how: StopMode, log: Log, failures: list[RalphError]) -> str:
     """Ask a session that may be alive, and return its outcome; empty if the command has to wait for it."""
     if one.verdict is Verdict.FINISHED:
-        told.event("session.ended_already", f"session {one.name} has ended already", session=one.name)
+        log.event("session.ended_already", f"session {one.name} has ended already", session=one.name)
         return "ended"
     if one.verdict is Verdict.ORPHAN:
-        return _orphan(one, told)
+        return _orphan(one, log)
     if one.verdict is Verdict.UNKNOWN or one.directory is None:
         return _unknown(one, failures)
     try:
@@ -109,7 +109,7 @@ def _ask(one: FoundSession, how: StopMode, told: Log, failures: list[RalphError]
         failures.append(RalphError(message, "run this command as the user of the session"))
         return "failed"
     elsewhere = ", perhaps on another machine" if one.verdict is Verdict.FOREIGN else ""
-    told.event(
+    log.event(
         "session.asked",
         f"asked session {one.name}{elsewhere} to stop ({asked.value})",
         session=one.name,
@@ -122,7 +122,7 @@ def _wait(
     sessions: Mapping[str, FoundSession],
     outcomes: dict[str, str],
     watch: DirectoryWatch,
-    told: Log,
+    log: Log,
     failures: list[RalphError],
 ) -> None:
     """Wait until every session that was asked has ended, and record its outcome."""
@@ -134,7 +134,7 @@ def _wait(
             if now.verdict is Verdict.FINISHED:
                 outcomes[name] = "stopped"
             elif now.verdict is Verdict.ORPHAN:
-                outcomes[name] = _orphan(now, told)
+                outcomes[name] = _orphan(now, log)
             elif now.verdict is Verdict.UNKNOWN:
                 outcomes[name] = _unknown(now, failures)
         left = [name for name, outcome in outcomes.items() if not outcome]
@@ -143,12 +143,12 @@ def _wait(
         try:
             watch.wait(_LOOK)
         except KeyboardInterrupt:
-            told.event("wait.ended", f"these sessions will stop, but we wait no longer: {', '.join(left)}")
+            log.event("wait.ended", f"these sessions will stop, but we wait no longer: {', '.join(left)}")
             raise
 
 
-def _orphan(one: FoundSession, told: Log) -> str:
-    told.warning(
+def _orphan(one: FoundSession, log: Log) -> str:
+    log.warning(
         "session.orphaned",
         f"session {one.name} crashed: its process is dead",
         "to save its work: ralph-wrap sweep",

@@ -46,7 +46,7 @@ class Checkpoint:
                 tree.base,
                 own=tree.branch_created,
                 spare=offspring.spare,
-                told=site.told,
+                log=site.told,
             )
 
     def after(self, number: int, state: str, ended: bool) -> str:

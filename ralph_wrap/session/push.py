@@ -37,21 +37,21 @@ class BranchPush:
 
     def __init__(
         self,
-        where: Git,
+        git: Git,
         remote: str,
         branch: str,
         base: str,
         *,
         own: bool,
         spare: Callable[..., None],
-        told: Log,
+        log: Log,
     ) -> None:
-        self._where = where
+        self._where = git
         self._remote = remote
         self._branch = branch
         self._own = own
         self._spare = spare
-        self._told = told
+        self._told = log
         self._there = ""  # the commit that this session has pushed
         self._base = base
         self._tried = base

@@ -42,11 +42,11 @@ class SessionRecovery:
 
     """
 
-    def __init__(self, project: Project, home: Registry, record: SessionRecord, told: Log) -> None:
+    def __init__(self, project: Project, home: Registry, record: SessionRecord, log: Log) -> None:
         self._place = project
         self._home = home
         self._record = record
-        where = project.git
+        git = project.git
         own = {**committer(project), OWN_COMMAND: record.session}
         self._site = SessionContext(
             settings=Settings(
@@ -58,11 +58,11 @@ class SessionRecovery:
                 background=record.background,
             ),
             place=project,
-            where=where._replace(env={**where.env, **own}),
+            where=git._replace(env={**git.env, **own}),
             base=record.base,
             record=record,
             environ=project.environ,
-            told=told,
+            told=log,
             stopped=lambda: False,
             meanwhile=lambda: None,
         )

@@ -87,7 +87,7 @@ class Session:
         settings: Settings,
         *,
         environ: Mapping[str, str] | None = None,
-        place: Project | None = None,
+        project: Project | None = None,
         log: Log | None = None,
         signals: SignalHandlers | None = None,
         whole_process: bool = False,
@@ -95,7 +95,7 @@ class Session:
         self._settings = settings
         self._name = settings.agent or shlex.join(settings.command)
         self._environ = dict(os.environ if environ is None else environ)
-        self._place = place
+        self._place = project
         self._log = log or on_stderr(self._environ)
         self._signals = signals or SignalHandlers()
         self._own_signals = signals is None
@@ -174,7 +174,7 @@ class Session:
         if self._own_signals and threading.current_thread() is threading.main_thread():
             self._stack.enter_context(self._signals)
         place = self._place = self._place or find_project(self._settings.project, self._environ)
-        where = place.git
+        git = place.git
         prospect = look_first(self._settings, place)
         self._environ = privileges.ensure_home(self._environ)
         self._claim, obstacle = register_session(
@@ -199,7 +199,7 @@ class Session:
         self._site = SessionContext(
             settings=self._settings,
             place=place,
-            where=where._replace(env={**where.env, **prospect.identity, process.OWN_COMMAND: record.session}),
+            where=git._replace(env={**git.env, **prospect.identity, process.OWN_COMMAND: record.session}),
             base=prospect.base,
             record=record,
             environ={**self._environ, **prospect.identity},
@@ -255,14 +255,14 @@ class Session:
 
         workspace = self.workspace
         place = self._site.place
-        here = workspace.git(self._site.where) if place.repository is not None else None
+        git = workspace.git(self._site.where) if place.repository is not None else None
         return IterationContext(
             directory=self._claim.directory,
             inherited=lock.descriptor,
             cwd=workspace.directory(place.prefix),
             isolated=workspace.tree is not None,
             environ=self._site.agent_environment(workspace),
-            fingerprint=lambda: fingerprints.fingerprint(here, workspace.path),
+            fingerprint=lambda: fingerprints.fingerprint(git, workspace.path),
             pristine=fingerprints.pristine(workspace.base) if workspace.base else "",
             begin=lambda number: self._note(iteration=number),
             spawned=self._note_agent,

@@ -80,9 +80,9 @@ class Workspace(NamedTuple):
         """Log the changes outside it since the last call, and return whether there are any."""
         return self.lookout is not None and self.lookout.look(when)
 
-    def git(self, where: Git) -> Git:
+    def git(self, git: Git) -> Git:
         """Return git for it; this git ignores linked directories."""
-        return where._replace(cwd=self.path) if self.tree is None else self.tree.git(where)
+        return git._replace(cwd=self.path) if self.tree is None else self.tree.git(git)
 
 
 def recorded(record: SessionRecord, workspace: Workspace | None) -> SessionRecord:
@@ -151,11 +151,11 @@ class SessionContext(NamedTuple):
             return self._plain(error.message)
 
     def _isolated(self) -> Workspace:
-        place = self.place
-        repository = place.repository
+        project = self.place
+        repository = project.repository
         if repository is None or self.base is None:
             raise IsolationError("the repository has no commit yet", "git commit --allow-empty -m start")
-        if place.root == place.checkout and not self.hidden:
+        if project.root == project.checkout and not self.hidden:
             self._add_ignore_rule(repository)
         with self._lookout(repository) as lookout:
             tree = self._made(repository, self.base, lookout.begin)
@@ -168,7 +168,7 @@ class SessionContext(NamedTuple):
             common_dir=repository.common_dir,
             workspace=self._path,
             branch=self._branch,
-            told=self.told,
+            log=self.told,
             stopped=self.stopped,
         )
 
@@ -199,11 +199,11 @@ class SessionContext(NamedTuple):
         if self.settings.submodules is SubmoduleMode.INIT:
             from ralph_wrap.worktree.create.submodules import init_submodules  # noqa: PLC0415 -- few have any
 
-            init_submodules(tree, self.where, told=self.told, stopped=self.stopped)
+            init_submodules(tree, self.where, log=self.told, stopped=self.stopped)
         from ralph_wrap.worktree.create.report_copies import provide  # noqa: PLC0415 -- see load_the_rest
 
         provide(
-            tree, self.where, self.place.checkout, self.settings.copy, told=self.told, stopped=self.stopped
+            tree, self.where, self.place.checkout, self.settings.copy, log=self.told, stopped=self.stopped
         )
         return tree
 

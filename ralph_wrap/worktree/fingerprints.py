@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 _HASHED = 1 << 20  # bytes; a larger file is known by its size and times
 
 
-def fingerprint(here: Git | None, top: Path) -> str:
+def fingerprint(git: Git | None, top: Path) -> str:
     """Return a text that is another one when HEAD or a file that is not ignored has changed.
 
     Arguments:
-        here: git in the workspace; ``None`` where there is no repository.
+        git: git in the workspace; ``None`` where there is no repository.
         top: the workspace.
 
     Returns:
         The text, empty if it cannot be told.
 
     """
-    if here is None:
+    if git is None:
         return _digest("", top, _every_file(top), largest=-1)  # there may be any number of them
-    if here.git_dir is not None and is_replaced(here.git_dir):
+    if git.git_dir is not None and is_replaced(git.git_dir):
         return ""
     try:
-        with start_status(here) as asking:
-            head = resolve_commit(here, "HEAD") or ""
+        with start_status(git) as asking:
+            head = resolve_commit(git, "HEAD") or ""
             status = parse_status(finish_git(asking, "status").stdout)
     except (GitError, OSError):
         return ""
@@ -45,7 +45,7 @@ def fingerprint(here: Git | None, top: Path) -> str:
     paths = sorted({*status.changed, *status.untracked})
     # Of a submodule nothing is told but that it is another one.
     inner = [top / path for path in paths if (top / path / ".git").exists()]
-    there = here._replace(git_dir=None, common_dir=None, work_tree=None)
+    there = git._replace(git_dir=None, common_dir=None, work_tree=None)
     return _digest(
         " ".join([head, *(fingerprint(there._replace(cwd=path), path) for path in inner)]), top, paths
     )

@@ -22,24 +22,24 @@ RULE = ".ralph/worktrees/"
 _PROBE = f"{RULE}probe"
 
 
-def is_hidden(where: Git, meanwhile: Callable[[], object]) -> bool:
+def is_hidden(git: Git, meanwhile: Callable[[], object]) -> bool:
     """Tell whether git is known to ignore the worktrees already.
 
     Arguments:
-        where: git at the project root.
+        git: git at the project root.
         meanwhile: called while git looks.
 
     """
     with contextlib.suppress(GitError):  # whoever needs the rule will be told why
-        return is_ignored(where, _PROBE, meanwhile)
+        return is_ignored(git, _PROBE, meanwhile)
     return False
 
 
-def ensure_ignored(where: Git, repository: Repository, rule: IgnoreLocation) -> Path | None:
+def ensure_ignored(git: Git, repository: Repository, rule: IgnoreLocation) -> Path | None:
     """Make sure that git ignores the worktrees, however many sessions start at once.
 
     Arguments:
-        where: git at the project root.
+        git: git at the project root.
         repository: the project's repository.
         rule: the file to append to.
 
@@ -50,7 +50,7 @@ def ensure_ignored(where: Git, repository: Repository, rule: IgnoreLocation) -> 
         IsolationError: the rule cannot be written; without it the project would list our worktrees.
 
     """
-    if rule is IgnoreLocation.OFF or is_ignored(where, _PROBE):
+    if rule is IgnoreLocation.OFF or is_ignored(git, _PROBE):
         return None
     if rule is IgnoreLocation.EXCLUDE:
         path = repository.common_dir / "info" / "exclude"
@@ -63,7 +63,7 @@ def ensure_ignored(where: Git, repository: Repository, rule: IgnoreLocation) -> 
         )
     try:
         with repository_lock(repository.common_dir):
-            while not is_ignored(where, _PROBE):
+            while not is_ignored(git, _PROBE):
                 path.parent.mkdir(exist_ok=True)
                 before = files.state(path)
                 content = path.read_bytes() if path.exists() else b""

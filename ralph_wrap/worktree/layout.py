@@ -107,7 +107,7 @@ def _escaped(path: PurePosixPath) -> str:
     return re.sub(r"([\\*?[])", r"\\\1", str(path))
 
 
-def prepare(where: Git, registration: Path, layout: WorktreeLayout) -> None:
+def prepare(git: Git, registration: Path, layout: WorktreeLayout) -> None:
     """Write what a registration needs before the files are checked out.
 
     Raises:
@@ -119,24 +119,22 @@ def prepare(where: Git, registration: Path, layout: WorktreeLayout) -> None:
         files.replace(registration / _PATTERNS, cone(layout.sparse), sync=False)
     if layout.links:
         rows = [
-            _excluded_by_user(where),
+            _excluded_by_user(git),
             *(os.fsencode(f"/{_escaped(PurePosixPath(path))}\n") for path in layout.links),
         ]
         files.replace(registration / EXCLUDES, b"".join(rows), sync=False)
         files.replace(registration / LINKS, os.fsencode("\n".join(layout.links)), sync=False)
     if core := core_config(registration):
         for key, value in core:
-            run_git(where, "config", "--file", registration / _CONFIG, f"core.{key}", value)
+            run_git(git, "config", "--file", registration / _CONFIG, f"core.{key}", value)
 
 
-def _excluded_by_user(where: Git) -> bytes:
-    asked = run_git(where, "config", "--path", "--get", "core.excludesFile", accept=(0, 1))
-    default = Path(
-        where.env.get("XDG_CONFIG_HOME") or f"{where.env.get('HOME') or '/'}/.config", "git/ignore"
-    )
+def _excluded_by_user(git: Git) -> bytes:
+    asked = run_git(git, "config", "--path", "--get", "core.excludesFile", accept=(0, 1))
+    default = Path(git.env.get("XDG_CONFIG_HOME") or f"{git.env.get('HOME') or '/'}/.config", "git/ignore")
     path = Path(decode(asked.stdout).removesuffix("\n")) if asked.status == 0 else default
     try:
-        content = (where.cwd / path).read_bytes()[:_LARGEST]
+        content = (git.cwd / path).read_bytes()[:_LARGEST]
     except OSError:
         return b""
     return content if content.endswith(b"\n") or not content else content + b"\n"

@@ -49,16 +49,16 @@ class LinkedWorktree(NamedTuple):
     owner: WorktreeOwner | None = None
     stays: str | None = None
 
-    def git(self, where: Git, place: Path | None = None) -> Git:
+    def git(self, git: Git, place: Path | None = None) -> Git:
         """Return git for this worktree, whatever its ``.git`` file says by now.
 
         Arguments:
-            where: git in the repository.
+            git: git in the repository.
             place: where its directory is, if that has been moved.
 
         """
         top = place or self.path
-        return where._replace(
+        return git._replace(
             cwd=top,
             git_dir=self.registration,
             common_dir=self.common_dir,

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from ralph_wrap.git import Git
 
 
-def add(where: Git, path: Path, reason: str, *what: str | Path, mark: SessionMark | None = None) -> Path:
+def add(git: Git, path: Path, reason: str, *what: str | Path, mark: SessionMark | None = None) -> Path:
     """Register a worktree in an empty directory, without a checkout, and return its registration.
 
     Arguments:
-        where: git in the repository, whose lock is held.
+        git: git in the repository, whose lock is held.
         path: the directory.
         reason: why the registration is locked, for ``git worktree list``.
         what: the rest of the command line of ``git worktree add``.
@@ -30,7 +30,7 @@ def add(where: Git, path: Path, reason: str, *what: str | Path, mark: SessionMar
         OSError: something cannot be read or written.
 
     """
-    run_git_again(where, "worktree", "add", "--no-checkout", "--lock", *what, config=ABSOLUTE_POINTERS)
+    run_git_again(git, "worktree", "add", "--no-checkout", "--lock", *what, config=ABSOLUTE_POINTERS)
     registration = pointer.read(path)
     if mark is not None:
         write_mark(registration, mark)

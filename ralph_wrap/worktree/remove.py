@@ -80,7 +80,7 @@ class WorktreeOutcome(NamedTuple):
 
 def finish(
     worktree: LinkedWorktree,
-    where: Git,
+    git: Git,
     *,
     agent_id: str,
     session: str,
@@ -96,7 +96,7 @@ def finish(
 
     Arguments:
         worktree: made by :func:`create`.
-        where: git in the repository.
+        git: git in the repository.
         agent_id: names the branch of the saved work.
         session: names the directory in the trash.
         trash: directory on the worktree's file system.
@@ -116,12 +116,12 @@ def finish(
         if reason := _not_removable(worktree, worktree.path):
             return WorktreeOutcome(None, reason)
         # Not the project root: an agent may have deleted or replaced that, too.
-        where = _at(worktree, where)
+        git = _at(worktree, git)
         with scratch_in(worktree.registration) as scratch:
             index = scratch / "index"
             saved = save(
                 worktree,
-                where,
+                git,
                 index,
                 agent_id=agent_id,
                 session=session,
@@ -133,7 +133,7 @@ def finish(
             _sync(worktree.common_dir)
             keep_saved = keep_saved or worktree.stays or _locked_by_user(worktree)
             if keep_saved is None and not hurry():
-                removing = _remove(worktree, where, index, trash / session, saved, reuse=reuse)
+                removing = _remove(worktree, git, index, trash / session, saved, reuse=reuse)
                 return WorktreeOutcome(saved, removing)
             reason = keep_saved or "there was no time to remove it; the next start does"
             return WorktreeOutcome(saved, reason, asked=keep_saved is not None, later=keep_saved is None)
@@ -143,7 +143,7 @@ def finish(
 
 def remove(
     worktree: LinkedWorktree,
-    where: Git,
+    git: Git,
     trash: Path,
     name: str,
     *,
@@ -154,7 +154,7 @@ def remove(
 
     Arguments:
         worktree: which one.
-        where: git in the repository.
+        git: git in the repository.
         trash: directory on the worktree's file system.
         name: of the directory in the trash, formed like the id of a session.
         check: raises an error if the worktree is not to go with all that would be lost; else it sees to it
@@ -172,9 +172,9 @@ def remove(
     """
     if reason := _not_ours(worktree, worktree.path):
         raise RefusedError(f"{worktree.path} stays: {reason}")
-    where = _at(worktree, where)
+    git = _at(worktree, git)
     with scratch_in(worktree.registration) as scratch:
-        found = losses(worktree, where, scratch / "index")
+        found = losses(worktree, git, scratch / "index")
         check(found)
         _sync(worktree.common_dir)
         nothing = SavedWork(None, (), (), found.ignored, found.ignored_files, (), (), found.inner)
@@ -182,7 +182,7 @@ def remove(
         files.replace(worktree.registration / LEAVING, name.encode())
         try:
             reason = _remove(
-                worktree, where, scratch / "index", trash / name, nothing if found.none else None, visitors
+                worktree, git, scratch / "index", trash / name, nothing if found.none else None, visitors
             )
         finally:
             (worktree.registration / LEAVING).unlink(missing_ok=True)
@@ -191,7 +191,7 @@ def remove(
     return found
 
 
-def drop_branch(worktree: LinkedWorktree, where: Git, outcome: WorktreeOutcome) -> bool:
+def drop_branch(worktree: LinkedWorktree, git: Git, outcome: WorktreeOutcome) -> bool:
     """Delete the branch of a worktree that is gone if nothing came of it, and tell whether that was so.
 
     It goes if we made it, it is where it began, and nothing else was saved.
@@ -205,10 +205,10 @@ def drop_branch(worktree: LinkedWorktree, where: Git, outcome: WorktreeOutcome) 
         return False
     if outcome.saved.branch or outcome.saved.snapshots or any(one.refs for one in outcome.saved.inner):
         return False
-    return drop_branch_at(where, worktree.common_dir, worktree.branch, worktree.base)
+    return drop_branch_at(git, worktree.common_dir, worktree.branch, worktree.base)
 
 
-def drop_branch_at(where: Git, common_dir: Path, branch: str, base: str) -> bool:
+def drop_branch_at(git: Git, common_dir: Path, branch: str, base: str) -> bool:
     """Delete a branch that is still where it began, and tell whether that was so.
 
     Raises:
@@ -218,15 +218,15 @@ def drop_branch_at(where: Git, common_dir: Path, branch: str, base: str) -> bool
     """
     ref = f"refs/heads/{branch}"
     with repository_lock(common_dir):
-        if list_refs(where, ref).get(ref) != base or worktree_holding(where, ref):
+        if list_refs(git, ref).get(ref) != base or worktree_holding(git, ref):
             return False
-        delete_ref(where, ref, base)
+        delete_ref(git, ref, base)
     return True
 
 
-def _at(worktree: LinkedWorktree, where: Git) -> Git:
+def _at(worktree: LinkedWorktree, git: Git) -> Git:
     # By name: where safe.bareRepository is "explicit", git does not find it from within (2.38 to 2.45).
-    return where._replace(cwd=worktree.common_dir, git_dir=worktree.common_dir)
+    return git._replace(cwd=worktree.common_dir, git_dir=worktree.common_dir)
 
 
 def _sync(common_dir: Path) -> None:
@@ -292,7 +292,7 @@ def leaving_places(path: Path, aside: Path) -> tuple[Path, Path]:
 
 def _remove(
     worktree: LinkedWorktree,
-    where: Git,
+    git: Git,
     index: Path,
     aside: Path,
     saved: SavedWork | None,
@@ -312,13 +312,13 @@ def _remove(
             return f"its worktree was moved or replaced: {describe(worktree.path)}; it is left alone"
         try:
             # Nobody finds it by its name any more, so what is looked at now is the last state there is.
-            changed = saved is not None and not holds(worktree, where, index, leaving, saved)
+            changed = saved is not None and not holds(worktree, git, index, leaving, saved)
             locked = _locked_by_user(worktree)
             if changed or locked or _occupants(leaving, visitors):
                 leaving.rename(worktree.path)
                 return locked or "something was changed in it while it was being removed"
             # Should we be killed here, nobody brings the directory back for that git to delete it.
-            _drop_registration(worktree, where._replace(lock=lock))
+            _drop_registration(worktree, git._replace(lock=lock))
         except BaseException as error:
             if not os.path.lexists(worktree.path):
                 leaving.rename(worktree.path)
@@ -332,7 +332,7 @@ def _remove(
     return None
 
 
-def _drop_registration(worktree: LinkedWorktree, where: Git) -> None:
+def _drop_registration(worktree: LinkedWorktree, git: Git) -> None:
     """Have git forget a worktree, and finish that if git is killed at it.
 
     Raises:
@@ -343,7 +343,7 @@ def _drop_registration(worktree: LinkedWorktree, where: Git) -> None:
         # Should git be killed among them, what they held before the last look cannot be told any more.
         files.replace(worktree.registration / _DROPPED, b"", sync=False)
     try:
-        run_git_again(where, "worktree", "remove", "--force", "--force", worktree.path)
+        run_git_again(git, "worktree", "remove", "--force", "--force", worktree.path)
     except GitError:
         marked = worktree.owner is not None and worktree.owner.mark is not None
         if not is_half_dropped(worktree.registration, marked=marked):

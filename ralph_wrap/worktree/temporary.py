@@ -62,13 +62,13 @@ class TemporaryWorktree(NamedTuple):
 
 
 @contextlib.contextmanager
-def turn(repository: Repository, home: Registry, told: Log, stopped: Callable[[], bool]) -> Iterator[None]:
+def turn(repository: Repository, home: Registry, log: Log, stopped: Callable[[], bool]) -> Iterator[None]:
     """Be the only one in a repository who tries and lands, until the context is left.
 
     Arguments:
         repository: where it is to be ours.
         home: of the project.
-        told: that somebody else is at it.
+        log: that somebody else is at it.
         stopped: tells that a signal came.
 
     Raises:
@@ -81,7 +81,7 @@ def turn(repository: Repository, home: Registry, told: Log, stopped: Callable[[]
         home.prepare()
         held = files.try_lock(lock)
         if held is None:
-            told.event("merge.waiting", "another merge is at work in this repository: waiting for its end")
+            log.event("merge.waiting", "another merge is at work in this repository: waiting for its end")
         while held is None:
             if stopped():
                 raise StoppedError("a signal came while another merge was at work; nothing has moved")
@@ -116,12 +116,12 @@ def is_left(home: Registry) -> bool:
 
 @contextlib.contextmanager
 def opened(
-    where: Git, repository: Repository, home: Registry, commit: str, *, whole: bool
+    git: Git, repository: Repository, home: Registry, commit: str, *, whole: bool
 ) -> Iterator[TemporaryWorktree]:
     """Have a temporary worktree at a commit; it is gone when the context is left.
 
     Arguments:
-        where: git in the repository.
+        git: git in the repository.
         repository: the project's.
         home: of the project, in which it is our turn.
         commit: object id.
@@ -132,7 +132,7 @@ def opened(
 
     """
     try:
-        made = _make(where, repository, home, commit, whole=whole)
+        made = _make(git, repository, home, commit, whole=whole)
     except OSError as error:
         raise _unusable(home.directory / _PLACE, error) from error
     try:
@@ -172,20 +172,18 @@ def _is_of(registration: Path, place: Path) -> bool:
     return back == pointer.back_to(path) or (pointer.is_below_some_mount(back, path, _TAIL) and path.is_dir())
 
 
-def _make(
-    where: Git, repository: Repository, home: Registry, commit: str, *, whole: bool
-) -> TemporaryWorktree:
+def _make(git: Git, repository: Repository, home: Registry, commit: str, *, whole: bool) -> TemporaryWorktree:
     path = home.directory / _PLACE / TEMPORARY.new()
     path.parent.mkdir(exist_ok=True)
     sparse = () if whole else SPARSE
     try:
         with repository_lock(repository.common_dir):
             path.mkdir()
-            registration = add(where, path, REASON, "--detach", path, commit)
+            registration = add(git, path, REASON, "--detach", path, commit)
         if not whole:
             (registration / "info").mkdir(exist_ok=True)
             files.replace(registration / "info" / "sparse-checkout", cone(()), sync=False)
-        here = where._replace(
+        here = git._replace(
             cwd=path,
             git_dir=registration,
             common_dir=repository.common_dir,

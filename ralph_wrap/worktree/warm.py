@@ -84,9 +84,9 @@ class WarmWorktree(NamedTuple):
     registration: Path
     commit: str | None
 
-    def git(self, where: Git, repository: Repository) -> Git:
+    def git(self, git: Git, repository: Repository) -> Git:
         """Return git in this worktree."""
-        return where._replace(
+        return git._replace(
             cwd=self.path,
             git_dir=self.registration,
             common_dir=repository.common_dir,
@@ -196,7 +196,7 @@ def taken_at(registration: Path) -> str | None:
 
 
 def choose(
-    where: Git,
+    git: Git,
     repository: Repository,
     pool: Path,
     *,
@@ -221,19 +221,19 @@ def choose(
     candidates = sorted(in_pool(repository.common_dir, pool), key=lambda _: os.urandom(4))
     for warm in [one for one in candidates if one.is_untouched()][:_LOOKS]:
         with contextlib.suppress(GitError, OSError):  # another session has taken it meanwhile
-            here = warm.git(where, repository)
+            worktree_git = warm.git(git, repository)
             if (
                 warm.path.stat().st_uid == os.geteuid()
-                and holds_nothing(warm, here, keep, meanwhile)
+                and holds_nothing(warm, worktree_git, keep, meanwhile)
                 and not directory_users.occupants(warm.path)
-                and _leads_to(warm, here, base, keep)
+                and _leads_to(warm, worktree_git, base, keep)
             ):
                 return warm
     return None
 
 
 def holds_nothing(
-    warm: WarmWorktree, here: Git, keep: Collection[str], meanwhile: Callable[[], object] = lambda: None
+    warm: WarmWorktree, git: Git, keep: Collection[str], meanwhile: Callable[[], object] = lambda: None
 ) -> bool:
     """Return whether the files of a warm worktree are unchanged since the checkout.
 
@@ -246,9 +246,9 @@ def holds_nothing(
         OSError: a file cannot be read.
 
     """
-    with start_status(here) as asking:
+    with start_status(git) as asking:
         index = _index(warm.registration)
-        listing = b"" if index == _vouching(warm.registration) else _entries(here)
+        listing = b"" if index == _vouching(warm.registration) else _entries(git)
         meanwhile()
         status = parse_status(finish_git(asking, "status").stdout)
     submodules = (warm.path / decode(path) for path in re.findall(_SUBMODULE, listing))
@@ -260,7 +260,7 @@ def holds_nothing(
     )
 
 
-def ready(registration: Path, commit: str, here: Git) -> bytes:
+def ready(registration: Path, commit: str, git: Git) -> bytes:
     """Return the content of ``READY`` for a worktree right after its checkout.
 
     Arguments:
@@ -272,13 +272,13 @@ def ready(registration: Path, commit: str, here: Git) -> bytes:
 
     """
     index = _index(registration)
-    listing = _entries(here)
+    listing = _entries(git)
     looks_at_all = not re.search(_HIDDEN, listing) and not re.search(_SUBMODULE, listing)
     return f"{commit}\n".encode() + (index if looks_at_all else b"")
 
 
-def _entries(here: Git) -> bytes:
-    return run_git(here, "ls-files", "-v", "-s", "-z").stdout
+def _entries(git: Git) -> bytes:
+    return run_git(git, "ls-files", "-v", "-s", "-z").stdout
 
 
 def _index(registration: Path) -> bytes:
@@ -292,11 +292,11 @@ def _vouching(registration: Path) -> bytes:
     return files.read(registration / READY).partition(b"\n")[2]
 
 
-def _leads_to(warm: WarmWorktree, here: Git, base: str, keep: Collection[str]) -> bool:
+def _leads_to(warm: WarmWorktree, git: Git, base: str, keep: Collection[str]) -> bool:
     """Return whether a checkout of only the differences gives the same files as a new worktree."""
     if warm.commit == base:
         return True
-    answer = run_git(here, "diff-tree", "-r", "-z", "--name-only", "--no-renames", str(warm.commit), base)
+    answer = run_git(git, "diff-tree", "-r", "-z", "--name-only", "--no-renames", str(warm.commit), base)
     changed = [PurePosixPath(decode(path)) for path in answer.stdout.split(b"\0")[:-1]]
     there = [PurePosixPath(name) for name in keep if os.path.lexists(warm.path / name)]
     return not any(

@@ -259,7 +259,7 @@ def test_none_is_touched_by_the_time_limit(project: Project, capfd: pytest.Captu
     """What has not been begun is left out, and told."""
     tree = make_tree(project.repo)
     where = git.Git(project.repo.path, git.git_environment(os.environ))
-    init_submodules(tree.linked, where, told=on_stderr(os.environ), limit=-1.0)
+    init_submodules(tree.linked, where, log=on_stderr(os.environ), limit=-1.0)
     assert "submodules left out: there was no time" in capfd.readouterr().err
     assert list((tree.path / SUB).iterdir()) == []
 

@@ -100,14 +100,14 @@ def replaced(repo: Repo, path: str, files: Mapping[str, tuple[str, str]], branch
     return commit
 
 
-def land(repo: Repo, told: Log, *names: str, into: str | None = None, **options: Any) -> list[LandingResult]:
+def land(repo: Repo, log: Log, *names: str, into: str | None = None, **options: Any) -> list[LandingResult]:
     """Land branches, as the command line does."""
     environ = {**os.environ, **options.pop("env", {})}
     place = project.find_project(repo.path, environ)
     known = branches.read(place)
     target = merge.target_of(place, into, None)
     wanted = [branches.named(known, name) for name in names]
-    return merge.land(place, wanted, target, told=told, main="main", **options)
+    return merge.land(place, wanted, target, log=log, main="main", **options)
 
 
 def files_of(top: Path) -> dict[str, tuple[int, bytes]]:

@@ -68,19 +68,19 @@ def examine(directory: Path, environ: Mapping[str, str], root: Path = Path("/"))
     except RalphError as error:
         refused = error
         environ = privileges.with_home(environ, os.geteuid())
-    found = find_project(directory, environ)
+    project = find_project(directory, environ)
     checks = (
-        *_place(directory, found, project_checks.owner(found, began_as, refused)),
-        *probes.locks(found),
-        probes.events(found, storage.kind(found.root)),
+        *_place(directory, project, project_checks.owner(project, began_as, refused)),
+        *probes.locks(project),
+        probes.events(project, storage.kind(project.root)),
         probes.subreaper(),
-        *storage.mounts(found, contained=mark(root) is not None),
+        *storage.mounts(project, contained=mark(root) is not None),
         container.first_process(root),
         container.stop_timeout(root),
         *project_checks.agents(environ),
         project_checks.python(),
     )
-    return Diagnosis(checks, _problem(checks, found.obstacle))
+    return Diagnosis(checks, _problem(checks, project.obstacle))
 
 
 def _place(directory: Path, project: Project, owner: DoctorCheck) -> Iterator[DoctorCheck]:

@@ -37,20 +37,20 @@ class RestoredBranch(NamedTuple):
     saved: str | None
 
 
-def delete(where: Git, going: Iterable[Branch], now: float) -> dict[str, RalphError | None]:
+def delete(git: Git, going: Iterable[Branch], now: float) -> dict[str, RalphError | None]:
     """Delete branches, in one transaction if possible, and return an error for each branch that stays.
 
     Arguments:
         now: seconds since 1970.
 
     """
-    there = list_refs(where, DROPPED)
+    there = list_refs(git, DROPPED)
     ways: dict[str, list[RefChange]] = {}
     problems: dict[str, RalphError | None] = {}
     for one in going:
         try:
             ways[one.name] = _way_out(one, there)
-            _forget(where, one, there, now)
+            _forget(git, one, there, now)
             problems[one.name] = None
         except ConflictError as error:
             problems[one.name] = error
@@ -58,11 +58,11 @@ def delete(where: Git, going: Iterable[Branch], now: float) -> dict[str, RalphEr
             del ways[one.name]
             problems[one.name] = ConflictError(f"{one.name} cannot be dropped: {error.message}", "try again")
     try:
-        change_refs(where, [change for way in ways.values() for change in way], _REASON, int(now))
+        change_refs(git, [change for way in ways.values() for change in way], _REASON, int(now))
     except GitError:  # another process has moved one, for example: the others can still be deleted
         for name, way in ways.items():
             try:
-                change_refs(where, way, _REASON, int(now))
+                change_refs(git, way, _REASON, int(now))
             except GitError as error:
                 problems[name] = ConflictError(f"{name} cannot be dropped: {error.message}", "try again")
     return problems
@@ -90,7 +90,7 @@ def _way_out(one: Branch, there: Mapping[str, str]) -> list[RefChange]:
     return found
 
 
-def _forget(where: Git, one: Branch, there: Mapping[str, str], now: float) -> None:
+def _forget(git: Git, one: Branch, there: Mapping[str, str], now: float) -> None:
     """Delete the ref of an earlier drop of the same tip, so that its time counts from now on.
 
     Raises:
@@ -104,7 +104,7 @@ def _forget(where: Git, one: Branch, there: Mapping[str, str], now: float) -> No
         for change in (RefChange(HEADS + name, tip, tip), RefChange(ref, tip, None))
     ]
     if old:
-        change_refs(where, old, _REASON, int(now))
+        change_refs(git, old, _REASON, int(now))
 
 
 def expire(project: Project, keep: float, now: float) -> list[str]:
@@ -122,25 +122,23 @@ def expire(project: Project, keep: float, now: float) -> list[str]:
 
     """
     repository_of(project)
-    where = project.git
-    refs = list_refs(where, DROPPED)
+    git = project.git
+    refs = list_refs(git, DROPPED)
     if not keep or not refs:
         return []
-    times = ref_times(where, refs)
+    times = ref_times(git, refs)
     old = {ref: tip for ref, tip in refs.items() if now - times.get(ref, now) > keep}
     if not old:
         return []
     stems = {ref.removeprefix(DROPPED).removesuffix(WIP) for ref in old}
     left = {ref.removeprefix(DROPPED).removesuffix(WIP) for ref in refs.keys() - old.keys()}
-    there = list_refs(where, branches.OURS)
+    there = list_refs(git, branches.OURS)
     left |= {found.id for found in inventory.unfinished(project)}  # snapshots may belong to these sessions
     for stem in stems - left:
         names = {f"{branches.OURS}{stem}", f"{branches.OURS}{stem}{WIP}"}
         if is_agent_id(stem) and not names & there.keys():
-            old |= list_refs(where, f"{SNAPSHOTS}{stem}/")
-    change_refs(
-        where, [RefChange(ref, tip, None) for ref, tip in old.items()], "ralph-wrap: expired", int(now)
-    )
+            old |= list_refs(git, f"{SNAPSHOTS}{stem}/")
+    change_refs(git, [RefChange(ref, tip, None) for ref, tip in old.items()], "ralph-wrap: expired", int(now))
     return sorted(f"ralph/{ref.removeprefix(DROPPED)}" for ref in old if ref.startswith(DROPPED))
 
 
@@ -158,9 +156,9 @@ def restore(project: Project, name: str, now: float) -> RestoredBranch:
 
     """
     repository_of(project)
-    where = project.git
+    git = project.git
     stem = name.removeprefix(HEADS).removeprefix("ralph/")
-    there = list_refs(where, DROPPED, branches.OURS)
+    there = list_refs(git, DROPPED, branches.OURS)
     wanted = [stem, *([f"{stem}{WIP}"] if is_agent_id(stem) else [])]
     found = {one: there[DROPPED + one] for one in wanted if DROPPED + one in there}
     for one in dict.fromkeys([stem, *found]):
@@ -179,7 +177,7 @@ def restore(project: Project, name: str, now: float) -> RestoredBranch:
         for change in (RefChange(branches.OURS + one, None, tip), RefChange(DROPPED + one, tip, None))
     ]
     try:
-        change_refs(where, changes, "ralph-wrap: restored", int(now))
+        change_refs(git, changes, "ralph-wrap: restored", int(now))
     except GitError as error:
         raise ConflictError(f"cannot restore ralph/{stem}: {error.message}", "try again") from None
     saved = f"{stem}{WIP}"

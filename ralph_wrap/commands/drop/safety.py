@@ -155,9 +155,9 @@ class DropSafety:
         return [path for found in entries(self._where, [pair]) for path in found] or ["nothing but commits"]
 
 
-def _checked_out(where: Git, common_dir: Path) -> dict[str, Path]:
+def _checked_out(git: Git, common_dir: Path) -> dict[str, Path]:
     """Return the checkout of each branch that is checked out, or from which a rebase or bisection began."""
-    found = {info.branch: info.path for info in list_worktrees(where) if info.branch}
+    found = {info.branch: info.path for info in list_worktrees(git) if info.branch}
     for directory in (common_dir, *sorted(common_dir.glob("worktrees/*"))):
         for name in _BEGUN_ON:
             with contextlib.suppress(OSError):

@@ -95,7 +95,7 @@ def land(
     wanted: Sequence[Branch],
     target: LandingTarget,
     *,
-    told: Log,
+    log: Log,
     how: MergeMethod = MergeMethod.MERGE,
     best_order: bool = False,
     check: str = "",
@@ -118,28 +118,28 @@ def land(
 
     """
     repository = repository_of(project)
-    where = project.git
+    git = project.git
     home = _home(project)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(temporary.turn(repository, home, told, stopped))
+        stack.enter_context(temporary.turn(repository, home, log, stopped))
         try:
-            recover(where, repository, home, told)
+            recover(git, repository, home, log)
             temporary.tidy(repository, home)
-            tip = _tip(where, target)
+            tip = _tip(git, target)
         except OSError as error:
             raise RalphError(f"{home.directory} cannot be used: {error}; nothing has moved") from error
         asked = [one.name for one in wanted]
-        early = {one.name: _before_trying(where, one, target, tip) for one in wanted}
+        early = {one.name: _before_trying(git, one, target, tip) for one in wanted}
         left = [one for one in wanted if early[one.name] is None]
         landed = [told_early for one in wanted if (told_early := early[one.name])]
         if left:
-            opened = stack.enter_context(temporary.opened(where, repository, home, tip, whole=bool(check)))
+            opened = stack.enter_context(temporary.opened(git, repository, home, tip, whole=bool(check)))
             if best_order:
                 left = best(opened, repository, left, tip, stopped)
             yard = _LandingContext(
                 project,
                 repository,
-                where,
+                git,
                 home,
                 opened,
                 target,
@@ -148,7 +148,7 @@ def land(
                 check,
                 check_timeout,
                 project.environ,
-                told,
+                log,
                 stopped,
             )
             landed += [_land(yard, one) for one in left]
@@ -165,8 +165,8 @@ def _home(project: Project) -> Registry:
     return home
 
 
-def _tip(where: Git, target: LandingTarget) -> str:
-    tip = list_refs(where, target.ref).get(target.ref)
+def _tip(git: Git, target: LandingTarget) -> str:
+    tip = list_refs(git, target.ref).get(target.ref)
     if tip is None:
         raise NotFoundError(f"branch {target.name} no longer exists", "name another one: --into")
     return tip
@@ -178,7 +178,7 @@ def _left(one: Branch, target: LandingTarget, reason: str, hint: str = "") -> La
     )
 
 
-def _before_trying(where: Git, one: Branch, target: LandingTarget, tip: str) -> LandingResult | None:
+def _before_trying(git: Git, one: Branch, target: LandingTarget, tip: str) -> LandingResult | None:
     """Return the result of a branch that needs no trial, else ``None``."""
     if one.verdict is not None:
         ending = "stop" if one.verdict == "live" else "sweep"
@@ -186,9 +186,9 @@ def _before_trying(where: Git, one: Branch, target: LandingTarget, tip: str) -> 
         return _left(one, target, f"its session is {one.verdict}", f"first: ralph-wrap {ending}{more}")
     if one.only_saved:
         return _left(one, target, "it is only saved work", f"ralph-wrap apply {one.label}")
-    if merging.is_ancestor(where, one.tip, tip):
+    if merging.is_ancestor(git, one.tip, tip):
         return _nothing(one, target, tip)
-    if compare.merge_base(where, tip, one.tip) is None:
+    if compare.merge_base(git, tip, one.tip) is None:
         return _left(one, target, f"it has no common history with {target.name}")
     return None
 
@@ -290,7 +290,7 @@ def _check(yard: _LandingContext, one: Branch, tip: str) -> tuple[int, bool]:
     return status, ended_with is not None
 
 
-def undo_killed(project: Project, told: Log) -> None:
+def undo_killed(project: Project, log: Log) -> None:
     """Undo a landing that was killed half-way, unless another landing is running.
 
     Raises:
@@ -306,8 +306,8 @@ def undo_killed(project: Project, told: Log) -> None:
         or temporary.is_taken(repository)
     ):
         return
-    with contextlib.suppress(StoppedError), temporary.turn(repository, home, told, lambda: True):
-        recover(project.git, repository, home, told)
+    with contextlib.suppress(StoppedError), temporary.turn(repository, home, log, lambda: True):
+        recover(project.git, repository, home, log)
         temporary.tidy(repository, home)
 
 

@@ -69,7 +69,7 @@ class TargetMove(NamedTuple):
 
 
 def move(
-    where: Git,
+    git: Git,
     home: Registry,
     trial: TemporaryWorktree,
     checkouts: Sequence[UserCheckout],
@@ -94,7 +94,7 @@ def move(
     with contextlib.suppress(OSError):
         landings.note(home.directory, *step)
     if not checkouts:
-        move_ref(where, step.ref, step.old, step.new, reason)
+        move_ref(git, step.ref, step.old, step.new, reason)
         return
     note = home.directory / _NOTE
     _write_note(note, step, trial)
@@ -108,7 +108,7 @@ def move(
             _take(checkout, scratch, step)
         move_ref(checkouts[0].here, step.ref, step.old, step.new, reason)
     except (RalphError, OSError) as error:
-        now = list_refs(where, step.ref).get(step.ref)
+        now = list_refs(git, step.ref).get(step.ref)
         if now == step.new:  # git was killed after it had moved the branch
             _forget(note)
             return
@@ -202,7 +202,7 @@ def has_note(home: Registry) -> bool:
     return (home.directory / _NOTE).exists()
 
 
-def recover(where: Git, repository: Repository, home: Registry, told: Log) -> None:
+def recover(git: Git, repository: Repository, home: Registry, log: Log) -> None:
     """Undo a killed landing; the caller holds the landing's lock.
 
     Raises:
@@ -212,41 +212,41 @@ def recover(where: Git, repository: Repository, home: Registry, told: Log) -> No
     """
     note = home.directory / _NOTE
     try:
-        step, name = _read_note(note, where)
+        step, name = _read_note(note, git)
     except FileNotFoundError:
         return
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         note.unlink()
-        told.warning("landing.unknown", f"{note} cannot be read, and is deleted")
+        log.warning("landing.unknown", f"{note} cannot be read, and is deleted")
         return
     target = LandingTarget(step.ref.removeprefix(HEADS), step.ref)
-    if list_refs(where, step.ref).get(step.ref) == step.old:
+    if list_refs(git, step.ref).get(step.ref) == step.old:
         try:
-            left = _undo(where, repository, home, name, target, step)
+            left = _undo(git, repository, home, name, target, step)
         except ConflictError as error:
             left = [error.message]
         for line in left:
-            told.warning(
+            log.warning(
                 "landing.left",
                 f"a merge into {target.name} was killed: {line}",
                 "in this checkout: git status",
             )
         if not left:
-            told.warning(
+            log.warning(
                 "landing.undone", f"a merge into {target.name} was killed before it landed, and is undone"
             )
     note.unlink()
 
 
 def _undo(
-    where: Git, repository: Repository, home: Registry, name: str, target: LandingTarget, step: TargetMove
+    git: Git, repository: Repository, home: Registry, name: str, target: LandingTarget, step: TargetMove
 ) -> list[str]:
     registration = repository.common_dir / "worktrees" / name
     left = []
     # A new directory, because an existing one of this name may belong to a user.
     with tempfile.TemporaryDirectory(prefix="undo-", dir=home.directory, ignore_cleanup_errors=True) as spare:
         known = is_locked_for(registration, REASON)
-        for number, checkout in enumerate(checkouts_of(where, repository, target)):
+        for number, checkout in enumerate(checkouts_of(git, repository, target)):
             scratch = _scratch(registration if known else Path(spare), number)
             scratch.mkdir(exist_ok=True)
             with files.locked_directory(scratch, _PATIENCE):  # waits for a git of the killed landing
@@ -254,7 +254,7 @@ def _undo(
     return left
 
 
-def _read_note(note: Path, where: Git) -> tuple[TargetMove, str]:
+def _read_note(note: Path, git: Git) -> tuple[TargetMove, str]:
     loaded: dict[str, Any] = json.loads(files.read(note))
     step = TargetMove(*(str(loaded[name]) for name in TargetMove._fields))
     name = str(loaded["scratch"])
@@ -262,6 +262,6 @@ def _read_note(note: Path, where: Git) -> tuple[TargetMove, str]:
         raise ValueError(note)
     if not all(is_oid(oid) for oid in (step.old, step.new)) or not TEMPORARY.fits(name):
         raise ValueError(note)
-    if {*existing_commits(where, (step.old, step.new))} != {step.old, step.new}:
+    if {*existing_commits(git, (step.old, step.new))} != {step.old, step.new}:
         raise ValueError(note)
     return step, name

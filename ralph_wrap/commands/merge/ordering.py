@@ -63,11 +63,11 @@ def _clashes(
     return {frozenset(pair) for pair in pairs if not stopped() and _conflict(trial.here, *pair)}
 
 
-def _conflict(here: Git, one: str, other: str) -> bool:
-    if merging.is_ancestor(here, one, other) or merging.is_ancestor(here, other, one):
+def _conflict(git: Git, one: str, other: str) -> bool:
+    if merging.is_ancestor(git, one, other) or merging.is_ancestor(git, other, one):
         return False
     try:
-        merging.start_over(here, one)
-        return merging.clashes(here, other)
+        merging.start_over(git, one)
+        return merging.clashes(git, other)
     except GitError:  # unrelated histories
         return True

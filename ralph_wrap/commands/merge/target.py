@@ -60,23 +60,23 @@ def target_of(project: Project, into: str | None, configured: str | None) -> Lan
 
     """
     repository_of(project)
-    where = project.git
+    git = project.git
     if into is None:
         main = branches.main_branch(project, configured)
         name, ref = main.name, main.ref
     else:
         name, ref = into, HEADS + into
-    if not ref.startswith(HEADS) or not is_branch_name(where, name) or ref not in list_refs(where, ref):
+    if not ref.startswith(HEADS) or not is_branch_name(git, name) or ref not in list_refs(git, ref):
         raise NotFoundError(
             f"there is no local branch {name!r} to land on", f"git branch {name}; or name another one: --into"
         )
-    if other := symbolic_ref_target(where, ref):
+    if other := symbolic_ref_target(git, ref):
         other = other.removeprefix(HEADS)
         raise ConflictError(f"{name} is a symbolic ref to {other}", f"--into {other}")
     return LandingTarget(name, ref)
 
 
-def checkouts_of(where: Git, repository: Repository, target: LandingTarget) -> list[UserCheckout]:
+def checkouts_of(git: Git, repository: Repository, target: LandingTarget) -> list[UserCheckout]:
     """Return every checkout of the target.
 
     Raises:
@@ -86,7 +86,7 @@ def checkouts_of(where: Git, repository: Repository, target: LandingTarget) -> l
 
     """
     found = []
-    for number, listed in enumerate(list_worktrees(where)):
+    for number, listed in enumerate(list_worktrees(git)):
         if listed.branch != target.name:
             continue
         info = listed._replace(path=_main_path(repository, listed.path)) if number == 0 else listed
@@ -101,7 +101,7 @@ def checkouts_of(where: Git, repository: Repository, target: LandingTarget) -> l
                 f"{target.name} is checked out in the worktree of a session, {info.path}",
                 f"ralph-wrap stop {info.path.name}, or, if it has ended: ralph-wrap rm {info.path.name}",
             )
-        here = where._replace(
+        here = git._replace(
             cwd=info.path, git_dir=git_dir, common_dir=repository.common_dir, work_tree=info.path
         )
         found.append(UserCheckout(info.path, git_dir, here))

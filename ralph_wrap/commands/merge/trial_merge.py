@@ -43,12 +43,12 @@ class TrialMerge(NamedTuple):
 
 
 def attempt(
-    here: Git, branch: Branch, target: LandingTarget, tip: str, how: MergeMethod, into_main: bool
+    git: Git, branch: Branch, target: LandingTarget, tip: str, how: MergeMethod, into_main: bool
 ) -> TrialMerge:
-    """Make the new commit for the target, and check it out in the worktree of *here*.
+    """Make the new commit for the target, and check it out in the worktree of *git*.
 
     Arguments:
-        here: git in a detached temporary worktree.
+        git: git in a detached temporary worktree.
         branch: the branch to land.
         tip: the target's tip.
         into_main: the target is the main branch.
@@ -58,26 +58,26 @@ def attempt(
         GitError: git failed for another reason than conflicts.
 
     """
-    merging.start_over(here, tip)
-    ahead = merging.is_ancestor(here, tip, branch.tip)
-    if how is MergeMethod.REBASE and merging.has_merges(here, branch.tip, tip):
+    merging.start_over(git, tip)
+    ahead = merging.is_ancestor(git, tip, branch.tip)
+    if how is MergeMethod.REBASE and merging.has_merges(git, branch.tip, tip):
         raise ConflictError(
             f"{branch.name} has merge commits, which cannot be rebased", "leave out --rebase, or use --squash"
         )
     if ahead and how in {MergeMethod.MERGE, MergeMethod.REBASE}:
-        merging.start_over(here, branch.tip)
+        merging.start_over(git, branch.tip)
         return TrialMerge(branch.tip, "fast-forward")
     if how is MergeMethod.REBASE:
-        way, conflicts = "rebase", merging.replay(here, merging.to_replay(here, branch.tip, tip))
+        way, conflicts = "rebase", merging.replay(git, merging.to_replay(git, branch.tip, tip))
     elif how is MergeMethod.SQUASH:
-        way, conflicts = "squash", merging.squash(here, branch.tip, _list(here, branch, tip))
+        way, conflicts = "squash", merging.squash(git, branch.tip, _list(git, branch, tip))
     else:
-        way, conflicts = "merge", merging.merge(here, branch.tip, _message(branch, target, into_main))
+        way, conflicts = "merge", merging.merge(git, branch.tip, _message(branch, target, into_main))
     if conflicts:
         return TrialMerge(None, way, conflicts)
-    commit = resolve_commit(here, "HEAD")
+    commit = resolve_commit(git, "HEAD")
     assert commit is not None  # git has just made it
-    if how is MergeMethod.MERGE and tree_of(here, commit) == tree_of(here, tip):
+    if how is MergeMethod.MERGE and tree_of(git, commit) == tree_of(git, tip):
         commit = tip  # the target already has its changes, for example from a squash
     return TrialMerge(commit, way)
 
@@ -87,8 +87,8 @@ def _message(branch: Branch, target: LandingTarget, into_main: bool) -> str:
     return f"Merge branch '{branch.name}'{'' if into_main else f' into {target.name}'}"
 
 
-def _list(here: Git, branch: Branch, tip: str) -> str:
-    commits = commits_without(here, [branch.tip], tip)[::-1]
+def _list(git: Git, branch: Branch, tip: str) -> str:
+    commits = commits_without(git, [branch.tip], tip)[::-1]
     counted = f"{len(commits)} commit{'' if len(commits) == 1 else 's'}"
     rows = some([f"{commit.subject} ({commit.id[:12]})" for commit in commits], _LISTED)
     return "\n".join((f"Squash branch '{branch.name}': {counted}", "", *(f"* {row}" for row in rows), ""))

@@ -69,7 +69,7 @@ class OpenedPullRequest(NamedTuple):
     created: bool
 
 
-def open_pull_request(project: Project, name: str, told: Log) -> OpenedPullRequest:
+def open_pull_request(project: Project, name: str, log: Log) -> OpenedPullRequest:
     """Push a branch and open a pull request for it, or return the one that is already open.
 
     Arguments:
@@ -83,25 +83,25 @@ def open_pull_request(project: Project, name: str, told: Log) -> OpenedPullReque
         RalphError: git or gh failed: the message has their output.
 
     """
-    where = project.git
+    git = project.git
     settings = config.of_project(project.root)
     one = branches.named(branches.read(project), name)
     main = branches.main_branch(project, settings.main)
     _require_finished(one)
     _require_unmerged(project, one, main)
-    there = list_remotes(where)
+    there = list_remotes(git)
     remote = _remote(settings.push, there)
     base = _name_there(main, there)
-    commits = commits_without(where, [one.tip], main.tip)[::-1]
-    _warn_of_others(where, one, main, f"{remote}/{base}", len(commits), told)
+    commits = commits_without(git, [one.tip], main.tip)[::-1]
+    _warn_of_others(git, one, main, f"{remote}/{base}", len(commits), log)
     try:
-        told.progress("gh: looking for the repository")
+        log.progress("gh: looking for the repository")
         home = github.repository(project.checkout, project.environ)
-        told.progress(f"push: {one.name} to {remote}")
-        _push(where, remote, one)
-        told.event("branch.pushed", f"pushed {one.name} to {remote}", branch=one.name, commit=one.tip)
-        told.progress(f"gh: pull request in {home.url}")
-        owner = _owner(where, remote) or home.owner.lower()
+        log.progress(f"push: {one.name} to {remote}")
+        _push(git, remote, one)
+        log.event("branch.pushed", f"pushed {one.name} to {remote}", branch=one.name, commit=one.tip)
+        log.progress(f"gh: pull request in {home.url}")
+        owner = _owner(git, remote) or home.owner.lower()
         found = github.open_pulls(project.checkout, project.environ, home, one.name, base)
         url = next((pull.url for pull in found if pull.head_owner.lower() == owner), None)
         opened = OpenedPullRequest(one.id, one.name, base, url or "", remote, created=url is None)
@@ -115,7 +115,7 @@ def open_pull_request(project: Project, name: str, told: Log) -> OpenedPullReque
             )
         )
     finally:
-        told.progress("")
+        log.progress("")
 
 
 def _require_finished(one: Branch) -> None:
@@ -171,27 +171,27 @@ def _name_there(main: MainBranch, remotes: Sequence[str]) -> str:
     return min((*names, main.ref.removeprefix(HEADS)), key=len)
 
 
-def _warn_of_others(where: Git, one: Branch, main: MainBranch, there: str, own: int, told: Log) -> None:
+def _warn_of_others(git: Git, one: Branch, main: MainBranch, there: str, own: int, log: Log) -> None:
     """Log a warning if the pull request would also have unpushed commits of the main branch."""
     ref = f"{_REMOTES}{there}"
-    known = list_refs(where, ref).get(ref)
-    more = (count_commits(where, known, one.tip) or 0) - own if known else 0
+    known = list_refs(git, ref).get(ref)
+    more = (count_commits(git, known, one.tip) or 0) - own if known else 0
     if more > 0:
-        told.warning(
+        log.warning(
             "base.unpushed",
             f"the pull request also has {more} commits of {main.name} that {there} lacks",
             f"to push them first, on {main.name}: git push",
         )
 
 
-def _owner(where: Git, remote: str) -> str | None:
+def _owner(git: Git, remote: str) -> str | None:
     """Return the owner of a remote's repository from its address; ``None`` if the address has none."""
-    address = decode_lines(run_git(where, "remote", "get-url", "--push", "--", remote).stdout)[0]
+    address = decode_lines(run_git(git, "remote", "get-url", "--push", "--", remote).stdout)[0]
     found = _ON_GITHUB.fullmatch(address)
     return found[1].lower() if found else None
 
 
-def _push(where: Git, remote: str, one: Branch) -> None:
+def _push(git: Git, remote: str, one: Branch) -> None:
     """Push a branch, only fast-forward.
 
     Raises:
@@ -200,7 +200,7 @@ def _push(where: Git, remote: str, one: Branch) -> None:
 
     """
     by_hand = f"git push {remote} {one.name}"
-    with start_push(where, remote, one.tip, one.ref, replaced=None) as running:
+    with start_push(git, remote, one.tip, one.ref, replaced=None) as running:
         try:
             pushed = running.wait(_PATIENCE)
         except TimeoutError:

@@ -53,11 +53,11 @@ def slug(task: str) -> str:
     return made
 
 
-def branch_name(where: Git, prefix: str, words: str) -> str:
+def branch_name(git: Git, prefix: str, words: str) -> str:
     """Return the wanted name of a branch, which may already exist.
 
     Arguments:
-        where: git, which decides whether a name is valid.
+        git: git, which decides whether a name is valid.
         prefix: the start of the name.
         words: a :func:`slug`.
 
@@ -73,7 +73,7 @@ def branch_name(where: Git, prefix: str, words: str) -> str:
         and not prefix.startswith((".", "-"))
         and not prefix.endswith((".", ".lock"))
     )
-    if not plain or not is_branch_name(where, name):
+    if not plain or not is_branch_name(git, name):
         raise UsageError(
             f"--prefix {prefix!r} is not valid in the name of a branch and of a directory",
             f"letters, digits, '-', '_' and single '.', no '/', at most {_LONGEST_PREFIX} bytes",

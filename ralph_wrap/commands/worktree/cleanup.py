@@ -48,7 +48,7 @@ def cleanup(
     cwd: Path,
     keep_branch: bool,
     force: bool,
-    told: Log,
+    log: Log,
 ) -> CleanedWorktree:
     """Remove a worktree that ralph-wrap made.
 
@@ -75,9 +75,9 @@ def cleanup(
             f"first go to another directory: cd {project.root}",
         )
     # Not the checkout: it may be the worktree to remove.
-    where = project.git._replace(cwd=common_dir)
-    tip = None if keep_branch else _tip_to_delete(tree, where, told)
-    alone = [] if tip is None else commits_only_on(where, tree.branch, tip)
+    git = project.git._replace(cwd=common_dir)
+    tip = None if keep_branch else _tip_to_delete(tree, git, log)
+    alone = [] if tip is None else commits_only_on(git, tree.branch, tip)
 
     def check(found: Losses) -> None:
         if force or (found.none and not alone):
@@ -92,62 +92,62 @@ def cleanup(
 
     trash = home_of(project).trash
     try:
-        found = remove(tree, where, trash, new_name(), check=check)
+        found = remove(tree, git, trash, new_name(), check=check)
     except OSError as error:
         raise RalphError(
             f"{tree.path} stays: {error.strerror}: {os.fsdecode(error.filename or '')}"
         ) from error
     if found.ignored_files:
-        told.event(
+        log.event(
             "worktree.removed",
             f"ignored files deleted with {tree.path}: {found.ignored_files}",
             ignored=found.ignored_files,
         )
-    deleted = tip is not None and _delete_branch(where, tree, tip, told, force=force)
-    _tidy(common_dir, told)
+    deleted = tip is not None and _delete_branch(git, tree, tip, log, force=force)
+    _tidy(common_dir, log)
     return CleanedWorktree(removed=True, branchDeleted=deleted, path=os.fspath(tree.path))
 
 
-def _tip_to_delete(tree: LinkedWorktree, where: Git, told: Log) -> str | None:
+def _tip_to_delete(tree: LinkedWorktree, git: Git, log: Log) -> str | None:
     """Return the tip of the branch to delete; ``None`` if the branch does not exist, or is not ours."""
     ref = f"refs/heads/{tree.branch}"
     if not tree.branch_created or not holds_its_branch(tree):
-        told.warning(
+        log.warning(
             "branch.kept",
             f"branch {tree.branch} stays: it existed before the worktree, or is no longer checked out in it",
         )
         return None
-    return list_refs(where, ref).get(ref)
+    return list_refs(git, ref).get(ref)
 
 
 def _named(tree: LinkedWorktree, commit: CommitSummary) -> str:
     return f"commit only on {tree.branch}: {commit.id[:12]} {commit.subject}"
 
 
-def _delete_branch(where: Git, tree: LinkedWorktree, tip: str, told: Log, *, force: bool) -> bool:
+def _delete_branch(git: Git, tree: LinkedWorktree, tip: str, log: Log, *, force: bool) -> bool:
     ref = f"refs/heads/{tree.branch}"
     reason = ""
     try:
         with repository_lock(tree.common_dir):
-            if holder := worktree_holding(where, ref):
+            if holder := worktree_holding(git, ref):
                 reason = f"it is checked out in {holder}"
-            elif not force and commits_only_on(where, tree.branch, tip):
+            elif not force and commits_only_on(git, tree.branch, tip):
                 reason = "it has commits that no other branch holds"
             else:
-                delete_ref(where, ref, tip)
+                delete_ref(git, ref, tip)
     except GitError:
         reason = "it has moved meanwhile"
     except OSError as error:
         reason = f"cannot lock the repository: {error.strerror}"
     if reason:
-        told.warning("branch.kept", f"branch {tree.branch} stays: {reason}")
+        log.warning("branch.kept", f"branch {tree.branch} stays: {reason}")
     return not reason
 
 
-def _tidy(common_dir: Path, told: Log) -> None:
+def _tidy(common_dir: Path, log: Log) -> None:
     """Remove our lines from the configuration; a failure is only a warning, since the worktree is gone."""
     try:
         with repository_lock(common_dir):
             tidy_hooks(common_dir)
     except (RalphError, OSError) as error:
-        told.warning("configuration.kept", f"{common_dir}/config keeps our lines for hooks: {error}")
+        log.warning("configuration.kept", f"{common_dir}/config keeps our lines for hooks: {error}")

@@ -73,7 +73,7 @@ def create(
     links: Sequence[str],
     ignore: IgnoreLocation,
     copy: Sequence[str],
-    told: Log,
+    log: Log,
     stopped: Callable[[], bool],
 ) -> CreatedWorktree:
     """Make a worktree on a new branch.
@@ -99,48 +99,48 @@ def create(
 
     """
     repository = repository_of(project)
-    where = project.git
-    wanted = branch_name(where, prefix, words)
-    commit = _commit(where, repository, base)
-    target = None if path is None else _checked_path(project, repository, path, told)
-    _free_name(where, wanted, project.root / WORKTREES)
+    git = project.git
+    wanted = branch_name(git, prefix, words)
+    commit = _commit(git, repository, base)
+    target = None if path is None else _checked_path(project, repository, path, log)
+    _free_name(git, wanted, project.root / WORKTREES)
     layout = layout_of(sparse, tuple(links), project, commit)
     if not hooks or layout != EVERYTHING:
-        require_configurable(where, repository)
-    _warn_of_changes(where, repository, told)
+        require_configurable(git, repository)
+    _warn_of_changes(git, repository, log)
     home_of(project)
     if project.root == project.checkout:
-        _add_ignore_rule(where, repository, ignore, told)
+        _add_ignore_rule(git, repository, ignore, log)
     mark = WorktreeMetadata(
         branch=wanted,
         base=commit,
         branch_created=True,
-        origin=current_branch(where),
+        origin=current_branch(git),
     )
     making = partial(
         make,
-        where,
+        git,
         repository,
         hooks_off=not hooks,
         layout=layout,
         stopped=stopped,
-        progress=told.progress,
+        progress=log.progress,
     )
-    tree = _make(where, making, project.root / WORKTREES, target, mark)
-    provide(tree, where, project.checkout, copy, told=told, stopped=stopped)
+    tree = _make(git, making, project.root / WORKTREES, target, mark)
+    provide(tree, git, project.checkout, copy, log=log, stopped=stopped)
     return CreatedWorktree(os.fspath(tree.path), tree.branch, tree.base)
 
 
-def _commit(where: Git, repository: Repository, base: str | None) -> str:
+def _commit(git: Git, repository: Repository, base: str | None) -> str:
     if repository.head is None:
         raise NotFoundError(f"{repository.root} has no commit yet", "git commit --allow-empty -m start")
-    commit = repository.head if base is None else resolve_commit(where, base)
+    commit = repository.head if base is None else resolve_commit(git, base)
     if commit is None:
         raise NotFoundError(f"--base {base} names no commit", "to list commits: git log --oneline --all")
     return commit
 
 
-def _checked_path(project: Project, repository: Repository, path: Path, told: Log) -> Path:
+def _checked_path(project: Project, repository: Repository, path: Path, log: Log) -> Path:
     """Return a resolved path that does not exist, and is in no other checkout."""
     target = path.resolve()
     if os.path.lexists(path) or os.path.lexists(target):
@@ -160,7 +160,7 @@ def _checked_path(project: Project, repository: Repository, path: Path, told: Lo
     if target.is_relative_to(main.path):
         name = f"{target.relative_to(main.path)}/"
         if not ours and not is_ignored(project.git._replace(cwd=main.path), name):
-            told.warning(
+            log.warning(
                 "path.not_ignored",
                 f"git does not ignore {target}: git add would add it",
                 f"ignore it with this line: {name}",
@@ -168,69 +168,69 @@ def _checked_path(project: Project, repository: Repository, path: Path, told: Lo
     return target
 
 
-def _warn_of_changes(where: Git, repository: Repository, told: Log) -> None:
+def _warn_of_changes(git: Git, repository: Repository, log: Log) -> None:
     """Warn that uncommitted work stays in the checkout; our own ignore rule does not count."""
     try:
-        with start_status(where) as asking:
+        with start_status(git) as asking:
             status = parse_status(finish_git(asking, "status").stdout)
     except GitError as error:
-        told.warning(
+        log.warning(
             "changes.unknown", f"cannot look for uncommitted work in {repository.root}: {error.message}"
         )
         return
     changed = [*status.changed, *status.untracked]
-    if _GITIGNORE in changed and _is_only_the_rule(where, repository):
+    if _GITIGNORE in changed and _is_only_the_rule(git, repository):
         changed.remove(_GITIGNORE)
     if changed:
-        told.warning(
+        log.warning(
             "changes.left",
             f"uncommitted work in {repository.root} is not in the new worktree: {named(changed, _NAMED)}",
             "it stays where it is; commit all files that the new worktree needs",
         )
 
 
-def _is_only_the_rule(where: Git, repository: Repository) -> bool:
-    committed = run_git(where, "cat-file", "blob", f"HEAD:{_GITIGNORE}", accept=(0, 128))
+def _is_only_the_rule(git: Git, repository: Repository) -> bool:
+    committed = run_git(git, "cat-file", "blob", f"HEAD:{_GITIGNORE}", accept=(0, 128))
     try:
         return files.read(repository.root / _GITIGNORE) == appended(committed.stdout)
     except OSError:
         return False
 
 
-def _add_ignore_rule(where: Git, repository: Repository, ignore: IgnoreLocation, told: Log) -> None:
+def _add_ignore_rule(git: Git, repository: Repository, ignore: IgnoreLocation, log: Log) -> None:
     try:
-        changed = ensure_ignored(where, repository, ignore)
+        changed = ensure_ignored(git, repository, ignore)
     except IsolationError as error:
         raise IsolationError(
             error.message, 'add the line by hand, or ignore = "exclude" or "off" in .ralph/config.toml'
         ) from error
     if changed is not None:
-        told.event("ignore_rule.added", f"{RULE} added to {changed}", path=os.fspath(changed))
+        log.event("ignore_rule.added", f"{RULE} added to {changed}", path=os.fspath(changed))
 
 
 def _make(
-    where: Git,
+    git: Git,
     making: Callable[[Path, WorktreeMetadata], LinkedWorktree],
     directory: Path,
     path: Path | None,
     mark: WorktreeMetadata,
 ) -> LinkedWorktree:
     for _ in range(_RACES):
-        name = _free_name(where, mark.branch, directory if path is None else None)
+        name = _free_name(git, mark.branch, directory if path is None else None)
         target = path or directory / name
         try:
             return making(target, mark._replace(branch=name))
         except IsolationError:
             if path is not None and os.path.lexists(path):
                 raise ConflictError(f"{path} exists meanwhile", "name another directory") from None
-            if not os.path.lexists(target) and not list_refs(where, f"refs/heads/{name}"):
+            if not os.path.lexists(target) and not list_refs(git, f"refs/heads/{name}"):
                 raise
     raise ConflictError(f"other processes took {_RACES} names like {mark.branch} at this moment", "try again")
 
 
-def _free_name(where: Git, wanted: str, directory: Path | None) -> str:
+def _free_name(git: Git, wanted: str, directory: Path | None) -> str:
     """Return the first of ``wanted``, ``wanted-2``, … that neither a branch nor a directory has."""
-    taken = {name.removeprefix("refs/heads/") for name in list_refs(where, "refs/heads/")}
+    taken = {name.removeprefix("refs/heads/") for name in list_refs(git, "refs/heads/")}
     parents = {name[:at]: name for name in sorted(taken) for at, sign in enumerate(name) if sign == "/"}
     for number in count(1):
         name = wanted if number == 1 else f"{wanted}-{number}"

@@ -114,7 +114,7 @@ def enter(
     cwd: Path,
     ignore: IgnoreLocation,
     copy: Sequence[str],
-    told: Log,
+    log: Log,
     in_tmux: bool = False,
 ) -> EnteredWorktree:
     """Make the worktree ``.ralph/worktrees/NAME`` on branch ``ralph/NAME`` for a session.
@@ -136,8 +136,8 @@ def enter(
     repository = repository_of(project)
     home_of(project)
     recover(project)
-    where = project.git
-    branch = f"ralph/{_checked(where, name)}"
+    git = project.git
+    branch = f"ralph/{_checked(git, name)}"
     if there := entered(project, repository, session):
         path, mark = there
         raise ConflictError(
@@ -145,22 +145,22 @@ def enter(
             "ralph-wrap worktree exit --action keep",
         )
     path = project.root / WORKTREES / name
-    if list_refs(where, f"refs/heads/{branch}") or os.path.lexists(path):
+    if list_refs(git, f"refs/heads/{branch}") or os.path.lexists(path):
         raise ConflictError(f"{branch} or {path} already exists", "choose another name")
     if repository.head is None:
         raise IsolationError("the repository has no commit yet", "git commit --allow-empty -m start")
     if project.root == project.checkout:
-        ensure_ignored(where, repository, ignore)
+        ensure_ignored(git, repository, ignore)
     mark = WorktreeMetadata(
         branch=branch,
         base=repository.head,
         branch_created=True,
-        origin=current_branch(where),
+        origin=current_branch(git),
         session=session,
         original_cwd=os.fspath(cwd),
     )
-    tree = make(where, repository, path, mark)
-    provide(tree, where, project.checkout, copy, told=told)
+    tree = make(git, repository, path, mark)
+    provide(tree, git, project.checkout, copy, log=log)
     if in_tmux:
         try:
             in_session = tmux.start(f"ralph-{name}", tree.path, project.environ)
@@ -201,23 +201,23 @@ def leave(
     tree, mark = find(repository.common_dir, there[0])
     if mark.session != session:
         raise ConflictError(f"another session has entered {tree.path} meanwhile", "ralph-wrap worktree list")
-    where = project.git._replace(cwd=tree.common_dir)  # our working directory may be the worktree to remove
+    git = project.git._replace(cwd=tree.common_dir)  # our working directory may be the worktree to remove
     if action is ExitAction.KEEP:
         write_mark(tree.registration, mark._replace(session=None))
         message = f"{tree.path} is kept, on branch {mark.branch}"
         return _exited(action, tree, mark, message)
 
-    tip = _tip(where, mark) if holds_its_branch(tree) else None
+    tip = _tip(git, mark) if holds_its_branch(tree) else None
 
     def check(found: Losses) -> None:
         if not discard_changes:
-            _require_no_loss(where, tree, mark, found, tip)
+            _require_no_loss(git, tree, mark, found, tip)
         if mark.tmux_session and tmux.is_in(mark.tmux_session, tree.path, project.environ):
             tmux.kill(mark.tmux_session, project.environ)
             _wait_until_empty(tree)
 
     found = _remove(project, tree, tip, check)
-    stays = _tip(where, mark)
+    stays = _tip(git, mark)
     message = f"{tree.path} is removed, branch {mark.branch} {'stays' if stays else 'too'}"
     if found.ignored_files:
         message += f"; ignored files deleted with it: {found.ignored_files}"
@@ -236,13 +236,13 @@ def _exited(action: ExitAction, tree: LinkedWorktree, mark: WorktreeMetadata, me
     )
 
 
-def _checked(where: Git, name: str) -> str:
+def _checked(git: Git, name: str) -> str:
     """Return a name that is valid in a path and in a branch, and is not an agent id."""
     if (
         "/" in name
         or name.startswith("-")
         or len(name) > _LONGEST
-        or not is_branch_name(where, f"ralph/{name}")
+        or not is_branch_name(git, f"ralph/{name}")
     ):
         raise UsageError(
             f"{name!r} cannot name a worktree",
@@ -276,23 +276,23 @@ def entered(project: Project, repository: Repository, session: str) -> tuple[Pat
     return None
 
 
-def _tip(where: Git, mark: WorktreeMetadata) -> str | None:
+def _tip(git: Git, mark: WorktreeMetadata) -> str | None:
     ref = f"refs/heads/{mark.branch}"
-    return list_refs(where, ref).get(ref)
+    return list_refs(git, ref).get(ref)
 
 
 def _require_no_loss(
-    where: Git, tree: LinkedWorktree, mark: WorktreeMetadata, found: Losses, tip: str | None
+    git: Git, tree: LinkedWorktree, mark: WorktreeMetadata, found: Losses, tip: str | None
 ) -> None:
-    original = list_refs(where, mark.origin).get(mark.origin) if mark.origin else None
-    since = original or resolve_commit(where, mark.base) or ""
+    original = list_refs(git, mark.origin).get(mark.origin) if mark.origin else None
+    since = original or resolve_commit(git, mark.base) or ""
     tips = [*([tip] if tip else []), *found.commits]
-    alone = commits_without(where, tips, since)
+    alone = commits_without(git, tips, since)
     if tip is not None:  # the original branch may have started from a commit that no branch held
-        alone += [one for one in commits_only_on(where, mark.branch, tip) if one not in alone]
+        alone += [one for one in commits_only_on(git, mark.branch, tip) if one not in alone]
     lines = [line for line in found.lines() if not line.startswith("commit on no branch")]
     for commit in alone[:_SHOWN]:
-        others = [name for name in branches_containing(where, commit.id) if name != mark.branch]
+        others = [name for name in branches_containing(git, commit.id) if name != mark.branch]
         held = f" (also on {', '.join(others)})" if others else ""
         lines.append(f"commit not on {_name(mark)}: {commit.id[:12]} {commit.subject}{held}")
     lines += and_more(len(alone), _SHOWN, " commits")
@@ -323,14 +323,14 @@ def _remove(
 ) -> Losses:
     """Remove a worktree, and its branch if it is still at the commit that was checked."""
     home = home_of(project)
-    where = project.git._replace(cwd=tree.common_dir)
+    git = project.git._replace(cwd=tree.common_dir)
     aside = new_name()
     found = remove(
-        tree, where, home.trash, aside, check=check, visitors=frozenset(process_table.ancestors(os.getpid()))
+        tree, git, home.trash, aside, check=check, visitors=frozenset(process_table.ancestors(os.getpid()))
     )
     ref = f"refs/heads/{tree.branch}"
     with repository_lock(tree.common_dir):
-        if tree.branch_created and tip and not worktree_holding(where, ref):
+        if tree.branch_created and tip and not worktree_holding(git, ref):
             with contextlib.suppress(GitError):  # a new commit is on it: it stays
-                delete_ref(where, ref, tip)
+                delete_ref(git, ref, tip)
     return found

@@ -47,16 +47,16 @@ def status(project: Project) -> dict[str, Any]:
 
     """
     repository = repository_of(project)
-    where = project.git
-    git_dir = decode(run_git(where, "rev-parse", "--absolute-git-dir").stdout)[:-1]
+    git = project.git
+    git_dir = decode(run_git(git, "rev-parse", "--absolute-git-dir").stdout)[:-1]
     if Path(git_dir).resolve() == repository.common_dir:
         return {"isWorktree": False}
-    branch = current_branch(where)
+    branch = current_branch(git)
     return {
         "isWorktree": True,
         "path": os.fspath(repository.root),
         "branch": branch and branch.removeprefix("refs/heads/"),
-        "mainRepoPath": os.fspath(list_worktrees(where)[0].path),
+        "mainRepoPath": os.fspath(list_worktrees(git)[0].path),
     }
 
 

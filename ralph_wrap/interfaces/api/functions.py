@@ -153,8 +153,8 @@ def make(site: RepositoryLocation, path: Path, branch: str, base: str | None, *,
     return make_managed(site.where, site.repository, path, mark, continued=continued).path
 
 
-def _commit(where: Git, base: str) -> str:
-    found = None if "\0" in base else resolve_commit(where, base)
+def _commit(git: Git, base: str) -> str:
+    found = None if "\0" in base else resolve_commit(git, base)
     if found is None:
         raise NotFoundError(f"base {base!r} names no commit", "to list commits: git log --oneline --all")
     return found

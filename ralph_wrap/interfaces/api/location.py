@@ -45,10 +45,10 @@ def site_of(cwd: str | os.PathLike[str] | None) -> RepositoryLocation:
 
     """
     directory = Path.cwd() if cwd is None else Path(cwd)
-    place = find_project(directory, os.environ)
-    if place.repository is None:
-        raise place.obstacle or NotARepositoryError(f"{directory} is not in a git repository", "git init")
-    return RepositoryLocation(directory.resolve(), place, place.repository, place.git)
+    project = find_project(directory, os.environ)
+    if project.repository is None:
+        raise project.obstacle or NotARepositoryError(f"{directory} is not in a git repository", "git init")
+    return RepositoryLocation(directory.resolve(), project, project.repository, project.git)
 
 
 def resolved(path: str | os.PathLike[str], directory: Path) -> Path:
@@ -69,7 +69,7 @@ def real(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def require_branch_name(where: Git, branch: str) -> None:
+def require_branch_name(git: Git, branch: str) -> None:
     """Check that a name is valid for a branch, in git and in the file system.
 
     Raises:
@@ -78,12 +78,7 @@ def require_branch_name(where: Git, branch: str) -> None:
     """
     unprintable = any(unicodedata.category(letter) in {"Cc", "Cs"} for letter in branch)
     # git worktree add reads "@" as HEAD
-    if (
-        unprintable
-        or branch == "@"
-        or len(os.fsencode(branch)) > _LONGEST
-        or not is_branch_name(where, branch)
-    ):
+    if unprintable or branch == "@" or len(os.fsencode(branch)) > _LONGEST or not is_branch_name(git, branch):
         raise UsageError(
             f"{branch!r} cannot be the name of a branch",
             f"see git help check-ref-format; at most {_LONGEST} bytes",

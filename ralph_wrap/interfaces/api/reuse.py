@@ -57,9 +57,9 @@ def find(site: RepositoryLocation, branch: str, path: Path, *, exact: bool) -> P
 
 def _is_not_for_us(site: RepositoryLocation, holder: WorktreeInfo) -> bool:
     """Return whether a worktree belongs to a session, or is the checkout of the caller."""
-    place = site.place
+    project = site.place
     session = is_session_id(holder.path.name) and holder.path.parent.name == WORKTREES.name
-    return session or (real(holder.path) == place.checkout and place.root == place.checkout)
+    return session or (real(holder.path) == project.checkout and project.root == project.checkout)
 
 
 def _require_whole(site: RepositoryLocation, path: Path) -> None:

@@ -20,7 +20,7 @@ def apply(
             "--checkout", "-C", metavar="CHECKOUT", help="Where to. (default: the project's main one)"
         ),
     ] = None,
-    project: Annotated[
+    directory: Annotated[
         Path, typer.Option("--project", metavar="DIR", envvar="RALPH_WRAP_PROJECT", help="The project.")
     ] = Path(),
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -31,25 +31,25 @@ def apply(
     from ralph_wrap.state import project as places  # noqa: PLC0415
     from ralph_wrap.system.signals import SignalHandlers  # noqa: PLC0415
 
-    told = on_stderr(os.environ)
+    log = on_stderr(os.environ)
     with boundary("apply", json=json), SignalHandlers() as signals:
-        environ = become_owner(checkout or project, told)
-        place = places.find_project(project, environ)
-        top = place.root
+        environ = become_owner(checkout or directory, log)
+        project = places.find_project(directory, environ)
+        top = project.root
         if checkout is not None:
             there = places.find_project(checkout, environ)
             top = there.checkout
-            ours, theirs = place.repository, there.repository
+            ours, theirs = project.repository, there.repository
             if ours is None or (theirs and theirs.common_dir != ours.common_dir):
-                place = there
-        branch = branches.named(branches.read(place), name)
-        applied = use_case.apply(place, branch, top=top, told=told, stopped=lambda: signals.stop.count > 0)
+                project = there
+        branch = branches.named(branches.read(project), name)
+        applied = use_case.apply(project, branch, top=top, log=log, stopped=lambda: signals.stop.count > 0)
         if json:
             answer("apply", applied._asdict())
             return
         for path in applied.files:
             typer.echo(one_line(path))
         for path in applied.submodules:
-            told.warning("submodule.left", f"submodule {path} is left at its commit")
+            log.warning("submodule.left", f"submodule {path} is left at its commit")
         if not applied.files:
             remark(f"nothing to do: {applied.checkout} has it already")

@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 _ANSWER = 1024  # bytes; a terminal gives a line at a time
 
 
-def require(project: Project, settings: Settings, signals: SignalHandlers | None, told: Log) -> None:
+def require(project: Project, settings: Settings, signals: SignalHandlers | None, log: Log) -> None:
     """See that the commands of a session were approved; if not, ask on the terminal.
 
     Arguments:
         project: the project.
         settings: of the session; what is approved is the text in them, which is not read again.
         signals: entered handlers.
-        told: of who has approved.
+        log: of who has approved.
 
     Raises:
         UntrustedError: nobody has, and nobody does.
@@ -52,7 +52,7 @@ def require(project: Project, settings: Settings, signals: SignalHandlers | None
             )
         ask(project, commands, signals)
         by = "answer"
-    told.event("commands.approved", by=by, sha256=trust.digest(commands))
+    log.event("commands.approved", by=by, sha256=trust.digest(commands))
 
 
 def approve(project: Project, commands: Mapping[str, Any], signals: SignalHandlers | None) -> None:

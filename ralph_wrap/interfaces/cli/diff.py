@@ -21,7 +21,7 @@ def diff(
     other: Annotated[
         str | None, typer.Argument(metavar="ID2", help="Another one to hold it against.")
     ] = None,
-    project: Directory = Path(),
+    directory: Directory = Path(),
     stat: Annotated[bool, typer.Option("--stat", help="Only which files, and how much.")] = False,
     saved: Annotated[bool, typer.Option("--saved", help="With saved work.")] = False,
     iteration: Annotated[
@@ -38,15 +38,15 @@ def diff(
     from ralph_wrap.system import process  # noqa: PLC0415
 
     with boundary("diff", json=False):
-        told = on_stderr(os.environ)
-        environ = become_owner(project, told)
-        place = places.find_project(project, environ)
-        found = use_case.sides(place, branch, other, saved=saved, iteration=iteration)
+        log = on_stderr(os.environ)
+        environ = become_owner(directory, log)
+        project = places.find_project(directory, environ)
+        found = use_case.sides(project, branch, other, saved=saved, iteration=iteration)
         for name in found.lacking:
-            told.warning("work.missing", f"{name} has no saved work")
+            log.warning("work.missing", f"{name} has no saved work")
         shown = {name: environ[name] for name in _SHOWING if name in environ}
         options = ("--stat",) if stat else ()
-        argv = ("git", "-C", place.checkout, "diff", *options, found.before, found.after, "--")
+        argv = ("git", "-C", project.checkout, "diff", *options, found.before, found.after, "--")
         try:
             process.become(argv, {**git_environment(environ), **shown})
         except OSError as error:

@@ -24,7 +24,7 @@ def drop(
     ids: Annotated[
         list[str] | None, typer.Argument(metavar="ID…", help="Agent ids, or names of branches.")
     ] = None,
-    project: Directory = Path(),
+    directory: Directory = Path(),
     merged: Annotated[bool, typer.Option("--merged", help="All that the main branch has.")] = False,
     empty: Annotated[bool, typer.Option("--empty", help="All with neither commits nor saved work.")] = False,
     older_than: Annotated[
@@ -45,13 +45,13 @@ def drop(
     from ralph_wrap.state import project as places  # noqa: PLC0415
 
     with boundary("drop", json=json):
-        told = on_stderr(os.environ)
+        log = on_stderr(os.environ)
         wanted = use_case.DropSelection(tuple(ids or ()), merged, empty, _seconds(older_than), force)
-        environ = become_owner(project, told)
-        place = places.find_project(project, environ)
-        for name in use_case.expire(place, of_project(place.root).keep_dropped, time.time()):
-            told.event("branch.expired", f"{name}, dropped before, cannot be brought back any more")
-        rows, failures = use_case.drop(place, wanted, time.time())
+        environ = become_owner(directory, log)
+        project = places.find_project(directory, environ)
+        for name in use_case.expire(project, of_project(project.root).keep_dropped, time.time()):
+            log.event("branch.expired", f"{name}, dropped before, cannot be brought back any more")
+        rows, failures = use_case.drop(project, wanted, time.time())
         data = [row._asdict() for row in rows]
         if not json:
             for line in filter(None, map(_line, rows)):

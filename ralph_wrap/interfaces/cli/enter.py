@@ -24,7 +24,7 @@ def enter(
     ],
     tmux: Annotated[bool, typer.Option("--tmux", help="Start a detached tmux session in it.")] = False,
     session: Session = "",
-    project: Directory = Path(),
+    directory: Directory = Path(),
 ) -> None:
     """Make a worktree and enter it, until "exit". Prints JSON."""
     from ralph_wrap.commands.worktree import enter as use_case  # noqa: PLC0415
@@ -33,17 +33,17 @@ def enter(
 
     with boundary("worktree", json=True):
         log = on_stderr(os.environ)
-        environ = become_owner(project, log)
-        place = places.find_project(project, environ)
-        settings = load(project, place.root, Path.cwd(), {}, environ, ())
+        environ = become_owner(directory, log)
+        project = places.find_project(directory, environ)
+        settings = load(directory, project.root, Path.cwd(), {}, environ, ())
         entered = use_case.enter(
-            place,
+            project,
             name,
             session=_required(session),
             cwd=Path.cwd(),
             ignore=settings.ignore,
             copy=settings.copy,
-            told=log,
+            log=log,
             in_tmux=tmux,
         )
         answer("worktree", entered._asdict())
@@ -55,17 +55,17 @@ def leave(
         bool, typer.Option("--discard-changes", help="Remove it whatever would be lost.")
     ] = False,
     session: Session = "",
-    project: Directory = Path(),
+    directory: Directory = Path(),
 ) -> None:
     """Exit the worktree that was entered in this session. Prints JSON."""
     from ralph_wrap.commands.worktree import enter as use_case  # noqa: PLC0415
     from ralph_wrap.state import project as places  # noqa: PLC0415 -- not for --help
 
     with boundary("worktree", json=True):
-        environ = become_owner(project, on_stderr(os.environ))
-        place = places.find_project(project, environ)
+        environ = become_owner(directory, on_stderr(os.environ))
+        project = places.find_project(directory, environ)
         left = use_case.leave(
-            place,
+            project,
             use_case.action_of(action),
             session=_required(session),
             discard_changes=discard_changes,

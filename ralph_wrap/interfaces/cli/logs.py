@@ -15,7 +15,7 @@ from ralph_wrap.system.log import on_stderr
 
 def logs(
     session: Annotated[str, typer.Argument(metavar="ID", help="An agent id or a session id.")],
-    project: Directory = Path(),
+    directory: Directory = Path(),
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Go on until the session has ended.")
     ] = False,
@@ -28,6 +28,6 @@ def logs(
 
     with boundary("logs", json=False):
         log = on_stderr(os.environ)
-        environ = become_owner(project, log)
-        place = places.find_project(project, environ)
-        use_case.logs(place, session, events=events, follow=follow, to=1, raw=raw)
+        environ = become_owner(directory, log)
+        project = places.find_project(directory, environ)
+        use_case.logs(project, session, events=events, follow=follow, to=1, raw=raw)

@@ -35,7 +35,7 @@ def mcp(
                 f"mcp: the extra is not installed, or too old ({error})", "pip install 'ralph-wrap[mcp]'"
             ) from error
         server.load()
-        told = on_stderr(os.environ)
-        environ = become_owner(project, told)
+        log = on_stderr(os.environ)
+        environ = become_owner(project, log)
         name = session or f"mcp-{os.urandom(4).hex()}"
-        server.serve(ToolCaller(project.absolute(), Path.cwd(), name, environ), told)
+        server.serve(ToolCaller(project.absolute(), Path.cwd(), name, environ), log)

@@ -26,7 +26,7 @@ _SHOWN = 12  # digits of an object id
 
 def merge(
     ids: Annotated[list[str], typer.Argument(metavar="ID…", help="Agent ids, or names of branches.")],
-    project: Directory = Path(),
+    directory: Directory = Path(),
     into: Annotated[
         str | None, typer.Option(metavar="BRANCH", help="Where they land. (default: the main branch)")
     ] = None,
@@ -54,27 +54,27 @@ def merge(
     from ralph_wrap.state import project as places  # noqa: PLC0415
     from ralph_wrap.system.signals import SignalHandlers  # noqa: PLC0415
 
-    told = on_stderr(os.environ)
+    log = on_stderr(os.environ)
     with boundary("merge", json=json), SignalHandlers() as signals:
         how = _how(squash=squash, rebase=rebase, no_ff=no_ff)
-        environ = become_owner(project, told)
-        place = places.find_project(project, environ)
-        settings = of_project(place.root)
-        known = branches.read(place)
+        environ = become_owner(directory, log)
+        project = places.find_project(directory, environ)
+        settings = of_project(project.root)
+        known = branches.read(project)
         wanted = list({one.name: one for one in (_named(known, name) for name in ids)}.values())
-        target = merge.target_of(place, environ, into, settings.main)
+        target = merge.target_of(project, environ, into, settings.main)
         main = None if into else target.name
         if into:
             with suppress(NotFoundError):
-                main = branches.main_branch(place, settings.main).name
+                main = branches.main_branch(project, settings.main).name
         if settings.check:
-            require(place, settings, signals, told)
+            require(project, settings, signals, log)
         landed = merge.land(
-            place,
+            project,
             environ,
             wanted,
             target,
-            told=told,
+            log=log,
             how=how,
             best_order=best_order,
             check=settings.check,
@@ -83,7 +83,7 @@ def merge(
             stopped=lambda: signals.stop.count > 0,
         )
         try:
-            _show(landed, told, json=json)
+            _show(landed, log, json=json)
         finally:
             if signals.stop.first is not None:
                 raise SystemExit(128 + signals.stop.first)
@@ -110,7 +110,7 @@ def _how(*, squash: bool, rebase: bool, no_ff: bool) -> MergeMethod:
     return chosen[0] if chosen else MergeMethod.MERGE
 
 
-def _show(landed: Sequence[LandingResult], told: Log, *, json: bool) -> None:
+def _show(landed: Sequence[LandingResult], log: Log, *, json: bool) -> None:
     from ralph_wrap.commands.merge import problem  # noqa: PLC0415 -- not for --help
 
     data = [one._asdict() for one in landed]
@@ -125,7 +125,7 @@ def _show(landed: Sequence[LandingResult], told: Log, *, json: bool) -> None:
             typer.echo("  ".join(map(one_line, words(one))))
         for one in landed:
             if one.saved and one.outcome != "left":
-                told.event(
+                log.event(
                     "saved.not_landed",
                     f"{one.saved} holds work that has not landed",
                     hint=f"ralph-wrap apply {one.id or one.branch}",

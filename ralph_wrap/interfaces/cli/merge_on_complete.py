@@ -70,7 +70,7 @@ def _land(
         project,
         [branch],
         target,
-        told=log,
+        log=log,
         check=settings.check,
         check_timeout=settings.check_timeout,
         main=main,

@@ -14,7 +14,7 @@ from ralph_wrap.system.log import on_stderr
 
 
 def pool(
-    project: Directory = Path(),
+    directory: Directory = Path(),
     fill: Annotated[bool, typer.Option("--fill", help="Fill it now.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -23,13 +23,13 @@ def pool(
     from ralph_wrap.config import of_project  # noqa: PLC0415 -- not for --help
     from ralph_wrap.state.project import find_project  # noqa: PLC0415
 
-    told = on_stderr(os.environ)
+    log = on_stderr(os.environ)
     with boundary("pool", json=json):
-        environ = become_owner(project, told)
-        place = find_project(project, environ)
-        found = ProjectPool.of(place, environ, of_project(place.root), told)
+        environ = become_owner(directory, log)
+        project = find_project(directory, environ)
+        found = ProjectPool.of(project, environ, of_project(project.root), log)
         if fill and not found.fill():
-            told.warning(
+            log.warning(
                 "pool.busy", "somebody else is filling the pool", "ralph-wrap pool shows how far it is"
             )
         entries = found.entries()

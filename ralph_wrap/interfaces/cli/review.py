@@ -26,7 +26,7 @@ _RED, _GREEN, _FAINT, _PLAIN = "\x1b[31m", "\x1b[32m", "\x1b[2m", "\x1b[0m"  # E
 
 
 def review(
-    project: Directory = Path(),
+    directory: Directory = Path(),
     sort: Annotated[
         str | None,
         typer.Option(
@@ -54,22 +54,22 @@ def review(
     from ralph_wrap.state import project as places  # noqa: PLC0415 -- not for --help
 
     with boundary("review", json=json):
-        told = on_stderr(os.environ)
+        log = on_stderr(os.environ)
         if pr is not None and (sort or only or html):
             raise UsageError("--pr is about one branch", "leave out --sort, --only and --html")
         write = _writer() if html else None
-        environ = become_owner(project, told)
+        environ = become_owner(directory, log)
         use_case.ordered(use_case.limited([], only), sort)  # a mistake is told before the work
-        place = places.find_project(project, environ)
+        project = places.find_project(directory, environ)
         if pr is not None:
-            _show(pull_request.open_pull_request(place, pr, told), json=json)
+            _show(pull_request.open_pull_request(project, pr, log), json=json)
             return
-        found = use_case.look(place)
+        found = use_case.look(project)
         for note in found.notes:
-            told.warning("review.incomplete", note)
+            log.warning("review.incomplete", note)
         rows = use_case.ordered(use_case.limited(found.rows, only), sort)
         if write and html:
-            write(place, environ, found, rows, told, html.absolute())
+            write(project, environ, found, rows, log, html.absolute())
         if json:
             answer("review", [row._asdict() for row in rows])
             return

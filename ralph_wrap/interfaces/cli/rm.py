@@ -15,7 +15,7 @@ from ralph_wrap.system.log import on_stderr
 
 def rm(
     ids: Annotated[list[str], typer.Argument(metavar="ID…", help="Agent ids or session ids.")],
-    project: Directory = Path(),
+    directory: Directory = Path(),
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """End background sessions, save what they hold, remove their worktrees; branches stay."""
@@ -27,13 +27,13 @@ def rm(
 
     log = on_stderr(os.environ)
     with boundary("rm", json=json):
-        environ = become_owner(project, log)
-        place = places.find_project(project, environ)
-        stopped, problem = stop(place, ids, StopMode.SOON, log)
+        environ = become_owner(directory, log)
+        project = places.find_project(directory, environ)
+        stopped, problem = stop(project, ids, StopMode.SOON, log)
         orphans = any(one.outcome == "orphan" for one in stopped)
-        unfinished = sweeping.kept(sweeping.sweep(place)) if orphans else None
+        unfinished = sweeping.kept(sweeping.sweep(project)) if orphans else None
         names = [one.session or one.id for one in stopped if one.outcome != "unknown"]
-        removed, kept = use_case.remove_all(place, names)
+        removed, kept = use_case.remove_all(project, names)
         data = [one._asdict() for one in removed]
         if not json:
             for one in removed:

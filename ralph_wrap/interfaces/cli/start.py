@@ -32,7 +32,7 @@ _BEGUN = ("agent.started", "iteration.ended", "limit.waiting")
 last one if that will be hours later."""
 
 
-def _sweep(project: Project, settings: Settings, signals: SignalHandlers | None, told: Log) -> None:
+def _sweep(project: Project, settings: Settings, signals: SignalHandlers | None, log: Log) -> None:
     """Finish what dead sessions have left, if there are any: what cannot be finished stops no new one."""
     if not has_ownerless(project) and not has_trash(project):
         return
@@ -47,33 +47,33 @@ def _sweep(project: Project, settings: Settings, signals: SignalHandlers | None,
         resume_deletions(project)
     for entry in swept:
         if entry.action == "would finish":
-            told.warning(
+            log.warning(
                 "session.left", f"session {entry.session} is dead, and was left as it is", "ralph-wrap sweep"
             )
         if entry.verdict in {"foreign", "unknown"} and entry.action == "left":
-            told.warning(
+            log.warning(
                 "session.left",
                 f"session {entry.session or entry.id} is {entry.verdict}, and not touched",
                 f"if it is foreign and known to be dead: ralph-wrap sweep --adopt {entry.id}",
             )
     if error := kept(swept):
-        told.warning("sweep.incomplete", error.message, error.hint)
+        log.warning("sweep.incomplete", error.message, error.hint)
 
 
-def _warn(settings: Settings, flags: Mapping[str, str | None], environ: Mapping[str, str], told: Log) -> None:
+def _warn(settings: Settings, flags: Mapping[str, str | None], environ: Mapping[str, str], log: Log) -> None:
     """Tell what was given and changes nothing."""
     for name, near in config.unknown_variables(environ).items():
         nearest = f"the nearest known name is {near}" if near else "ralph-wrap run --help lists the options"
-        told.warning("variable.ignored", f"{name} is unknown and changes nothing; {nearest}")
+        log.warning("variable.ignored", f"{name} is unknown and changes nothing; {nearest}")
     if settings.preamble and settings.prompt is None and settings.prompt_file is None:
-        told.warning("option.ignored", "--preamble: no effect without a prompt")
+        log.warning("option.ignored", "--preamble: no effect without a prompt")
     if settings.isolation is Isolation.OFF:
         typed = [
             row.word for row in Settings.options if row.needs_worktree and flags.get(row.name) is not None
         ]
         if typed:
             names = ", ".join(typed)
-            told.warning(
+            log.warning(
                 "option.ignored", f"{names}: no effect with isolation off, where there is no worktree"
             )
 
@@ -102,13 +102,13 @@ def start(
 
     with boundary("run", json=False):
         environ = become_owner(directory, log)
-        place = find_project(directory, environ, meanwhile=_load_session)
-        settings = with_agent(config.load(directory, place.root, Path.cwd(), flags, environ, command))
+        project = find_project(directory, environ, meanwhile=_load_session)
+        settings = with_agent(config.load(directory, project.root, Path.cwd(), flags, environ, command))
         if settings.runs_commands:
             from ralph_wrap.interfaces.cli.approval_prompt import require  # noqa: PLC0415 -- few projects have any
 
-            require(place, settings, signals, log)
-        _sweep(place, settings, signals, log)
+            require(project, settings, signals, log)
+        _sweep(project, settings, signals, log)
         _warn(settings, flags, environ, log)
         from ralph_wrap.session.session import Session  # noqa: PLC0415 -- see _load_session
 
@@ -117,7 +117,7 @@ def start(
         session = Session(
             settings._replace(background=background, typed=_typed(flags, command)),
             environ=environ,
-            place=place,
+            project=project,
             log=log,
             signals=signals,
             whole_process=True,
@@ -125,7 +125,7 @@ def start(
         with suppress(StoppedError), session:
             session.run()
         if settings.merge_on_complete and session.report and session.report.ended_by == "promise":
-            land(place, settings, session.report, signals)
+            land(project, settings, session.report, signals)
         return session.report.exit_status if session.report else RalphError.exit_code
 
 
@@ -165,10 +165,10 @@ def spawn(directory: Path, flags: Mapping[str, str | None], command: tuple[str, 
         os.close(reading)
         _be_in_background(stdin, writing, directory, flags, command)
     os.close(writing)
-    told = on_stderr(os.environ)
+    log = on_stderr(os.environ)
     agent_id, begun = None, False
     try:
-        agent_id, begun = _relay_until_begun(reading, told)
+        agent_id, begun = _relay_until_begun(reading, log)
     except KeyboardInterrupt:
         os.kill(pid, signal.SIGTERM)
     status = 0
@@ -207,7 +207,7 @@ def _be_in_background(
         os._exit(status)  # what is left of the stack is the parent's
 
 
-def _relay_until_begun(reading: int, told: Log) -> tuple[str | None, bool]:
+def _relay_until_begun(reading: int, log: Log) -> tuple[str | None, bool]:
     """Tell again what a session tells; return its id, and whether its agent was started before it ended."""
     agent_id = None
     with os.fdopen(reading, "rb") as lines:
@@ -216,7 +216,7 @@ def _relay_until_begun(reading: int, told: Log) -> tuple[str | None, bool]:
                 event = json.loads(line)
                 if event["event"] in _BEGUN[:2] and agent_id:
                     return agent_id, True
-                tell = {"warning": told.warning, "error": told.error}.get(event["level"], told.event)
+                tell = {"warning": log.warning, "error": log.error}.get(event["level"], log.event)
                 tell(event["event"], event["message"], **{"hint": event["hint"]} if "hint" in event else {})
                 if event["event"] in _BEGUN and agent_id:
                     return agent_id, True

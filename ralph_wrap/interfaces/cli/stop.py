@@ -21,7 +21,7 @@ def stop(
     ids: Annotated[
         list[str] | None, typer.Argument(metavar="[ID]…", help="Agent ids or session ids.")
     ] = None,
-    project: Directory = Path(),
+    directory: Directory = Path(),
     every: Annotated[bool, typer.Option("--all", help="Every session of the project.")] = False,
     after_iteration: Annotated[
         bool, typer.Option("--after-iteration", help="Let the running iteration end by itself.")
@@ -38,9 +38,9 @@ def stop(
     with boundary("stop", json=json):
         _check(ids or [], every=every, both=after_iteration and now)
         how = StopMode.AFTER_ITERATION if after_iteration else StopMode.NOW if now else StopMode.SOON
-        environ = become_owner(project, log)
-        place = places.find_project(project, environ)
-        stopped, problem = use_case.stop(place, None if every else ids, how, log)
+        environ = become_owner(directory, log)
+        project = places.find_project(directory, environ)
+        stopped, problem = use_case.stop(project, None if every else ids, how, log)
         _show(stopped, problem, json=json)
 
 

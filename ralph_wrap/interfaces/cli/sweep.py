@@ -14,7 +14,7 @@ from ralph_wrap.system.log import on_stderr
 
 
 def sweep(
-    project: Directory = Path(),
+    directory: Directory = Path(),
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be done.")] = False,
     adopt: Annotated[
         list[str] | None,
@@ -32,15 +32,15 @@ def sweep(
 
     with boundary("sweep", json=json):
         log = on_stderr(os.environ)
-        environ = become_owner(project, log)
-        place = find_project(project, environ)
-        at_start = of_project(place.root) if os.environ.get(AT_START) else None
+        environ = become_owner(directory, log)
+        project = find_project(directory, environ)
+        at_start = of_project(project.root) if os.environ.get(AT_START) else None
         dry_run = dry_run or (at_start is not None and at_start.orphans is OnOrphans.REPORT)
-        swept = use_case.sweep(place, dry_run=dry_run, adopted=adopt or ())
+        swept = use_case.sweep(project, dry_run=dry_run, adopted=adopt or ())
         if not dry_run:
-            undo_killed(place, log)
+            undo_killed(project, log)
         if at_start is not None and at_start.pool:
-            ProjectPool.of(place, environ, at_start, log).fill()
+            ProjectPool.of(project, environ, at_start, log).fill()
         data = [entry._asdict() for entry in swept]
         if not json:
             for entry in swept:

@@ -15,7 +15,7 @@ from ralph_wrap.system.log import on_stderr
 
 
 def trust(
-    project: Directory = Path(),
+    directory: Directory = Path(),
     show: Annotated[
         bool, typer.Option("--show", help="Only show them, and whether they are approved.")
     ] = False,
@@ -35,17 +35,17 @@ def trust(
     with boundary("trust", json=json), SignalHandlers() as signals:
         if show and revoke:
             raise UsageError("--show and --revoke are two commands", "give one of them")
-        environ = become_owner(project, on_stderr(os.environ))
-        place = places.find_project(project, environ)
-        commands = of_project(place.root).commands
+        environ = become_owner(directory, on_stderr(os.environ))
+        project = places.find_project(directory, environ)
+        commands = of_project(project.root).commands
         if revoke:
-            approvals.revoke(place.root, environ)
+            approvals.revoke(project.root, environ)
         elif commands and not show:
-            approve(place, commands, signals)
-        approved = not commands or approvals.is_approved(place.root, commands, environ)
+            approve(project, commands, signals)
+        approved = not commands or approvals.is_approved(project.root, commands, environ)
         implied = approvals.implied(environ)
         if json:
-            data = {"project": os.fspath(place.root), "commands": commands}
+            data = {"project": os.fspath(project.root), "commands": commands}
             answer("trust", {**data, "approved": approved, "implied": implied})
             return
         verdict = f"approved: {implied}" if implied else "approved" if approved else "not approved"

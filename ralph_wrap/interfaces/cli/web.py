@@ -15,7 +15,7 @@ from ralph_wrap.system.log import on_stderr
 
 
 def web(
-    project: Directory = Path(),
+    directory: Directory = Path(),
     port: Annotated[
         int, typer.Option(min=0, max=65535, metavar="N", help="The port; 0 takes one that is free.")
     ] = 0,
@@ -26,7 +26,7 @@ def web(
     """Review, merge, drop and stop in a browser on this machine; prints the address, until Ctrl-C."""
     from ralph_wrap.state.project import find_project  # noqa: PLC0415 -- not for --help
 
-    told = on_stderr(os.environ)
+    log = on_stderr(os.environ)
     with boundary("web", json=False):
         try:
             from ralph_wrap.interfaces.web import server  # noqa: PLC0415 -- it may not be installed, and is slow
@@ -35,6 +35,6 @@ def web(
                 f"web: the extra is not installed, or too old ({error})", "pip install 'ralph-wrap[web]'"
             ) from error
         server.load()
-        environ = become_owner(project, told)
-        place = find_project(project, environ)
-        server.serve(place, port, read_only=read_only, told=told, announce=typer.echo)
+        environ = become_owner(directory, log)
+        project = find_project(directory, environ)
+        server.serve(project, port, read_only=read_only, log=log, announce=typer.echo)

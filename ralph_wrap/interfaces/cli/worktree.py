@@ -71,7 +71,7 @@ def create(
     ] = "off",
     sparse: Annotated[list[str] | None, declared(ROWS["sparse"])] = None,
     link: Annotated[list[str] | None, declared(ROWS["link"])] = None,
-    project: Directory = Path(),
+    directory: Directory = Path(),
 ) -> None:
     """Make a worktree on a new branch. Prints JSON."""
     from ralph_wrap.commands.worktree.branch_name import slug  # noqa: PLC0415 -- loads slugify
@@ -83,11 +83,11 @@ def create(
     log = on_stderr(os.environ)
     with boundary(_TOOL, json=True), SignalHandlers() as signals:
         words = slug(task)  # before: its tables may be where only root can read
-        environ = become_owner(project, log)
-        place = places.find_project(project, environ)
-        settings = load(project, place.root, place.root, {}, environ, ())
+        environ = become_owner(directory, log)
+        project = places.find_project(directory, environ)
+        settings = load(directory, project.root, project.root, {}, environ, ())
         made = use_case(
-            place,
+            project,
             words,
             prefix=prefix,
             base=base,

@@ -53,20 +53,20 @@ def load() -> None:
     load_all()
 
 
-def serve(caller: ToolCaller, told: Log) -> None:
+def serve(caller: ToolCaller, log: Log) -> None:
     """Serve the tools until standard input ends."""
-    told.event(
+    log.event(
         "server.started",
         f"worktree tools for {caller.directory}, session {caller.session}",
         session_id=caller.session,
     )
     try:
-        run(_serve, caller, told)
+        run(_serve, caller, log)
     except* (BrokenPipeError, ConnectionResetError):
-        told.event("client.left", "the client does not read the answers any more")
+        log.event("client.left", "the client does not read the answers any more")
 
 
-async def _serve(caller: ToolCaller, told: Log) -> None:
+async def _serve(caller: ToolCaller, log: Log) -> None:
     busy = Lock()
     known = {tool.name: tool for tool in TOOLS}
 
@@ -76,7 +76,7 @@ async def _serve(caller: ToolCaller, told: Log) -> None:
     async def call_tool(_: object, asked: CallToolRequestParams) -> CallToolResult:
         if asked.name not in known:
             raise MCPError(INVALID_PARAMS, f"Unknown tool: {asked.name}")
-        call = partial(_called, known[asked.name], caller, asked.arguments or {}, told)
+        call = partial(_called, known[asked.name], caller, asked.arguments or {}, log)
         async with busy:
             return await run_sync(call)
 
@@ -113,7 +113,7 @@ def _described(tool: McpTool) -> Described:
     )
 
 
-def _called(tool: McpTool, caller: ToolCaller, given: dict[str, Any], told: Log) -> CallToolResult:
+def _called(tool: McpTool, caller: ToolCaller, given: dict[str, Any], log: Log) -> CallToolResult:
     """Return the answer of a tool, or its error. The error is for the agent, not one of the protocol."""
     try:
         data = answer(tool, caller, given)
@@ -121,7 +121,7 @@ def _called(tool: McpTool, caller: ToolCaller, given: dict[str, Any], told: Log)
         return _failed(error)
     except Exception as error:  # noqa: BLE001 -- after a bug or a disk error the next call may work
         failure = RalphError(f"ralph-wrap failed: {error!r}", "please report this with the output on stderr")
-        told.error("tool.failed", failure.message, tool=tool.name, traceback=traceback_of(error))
+        log.error("tool.failed", failure.message, tool=tool.name, traceback=traceback_of(error))
         return _failed(failure)
     text = TextContent(text=json.dumps(data, ensure_ascii=False))
     return CallToolResult(content=[text], structured_content=data)

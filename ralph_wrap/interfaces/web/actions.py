@@ -104,7 +104,7 @@ def _landed(site: PageContext, names: Sequence[str], way: merging.MergeMethod, l
         place,
         wanted,
         target,
-        told=log,
+        log=log,
         how=way,
         check=settings.check,
         check_timeout=settings.check_timeout,
@@ -127,10 +127,10 @@ def _landed(site: PageContext, names: Sequence[str], way: merging.MergeMethod, l
     return FlashMessage("done", tuple(lines))
 
 
-async def drop(site: PageContext, form: Form, told: Log) -> FlashMessage:
+async def drop(site: PageContext, form: Form, log: Log) -> FlashMessage:
     """Delete merged branches. An unmerged branch stays, and the answer has a button to delete it."""
     wanted = dropping.DropSelection(tuple(_names(form)), False, False, None, force="force" in form)
-    return await run_in_threadpool(_alone, lambda _: _dropped(site, wanted), told)
+    return await run_in_threadpool(_alone, lambda _: _dropped(site, wanted), log)
 
 
 def _dropped(site: PageContext, wanted: dropping.DropSelection) -> FlashMessage:
@@ -155,10 +155,10 @@ def _with(saved: str | None, branch: str) -> str:
     return f", with {saved}" if saved and saved != branch else ""
 
 
-async def restore(site: PageContext, form: Form, told: Log) -> FlashMessage:
+async def restore(site: PageContext, form: Form, log: Log) -> FlashMessage:
     """Restore dropped branches."""
     names = _names(form)
-    return await run_in_threadpool(_alone, lambda _: _restored(site, names), told)
+    return await run_in_threadpool(_alone, lambda _: _restored(site, names), log)
 
 
 def _restored(site: PageContext, names: Sequence[str]) -> FlashMessage:
@@ -187,9 +187,9 @@ def _again(action: str, names: Sequence[str], label: str, **more: str) -> RetryF
     return RetryForm(action, (*(("name", quoted(name)) for name in names), *more.items()), label)
 
 
-def _alone(work: Callable[[Log], FlashMessage], told: Log) -> FlashMessage:
+def _alone(work: Callable[[Log], FlashMessage], log: Log) -> FlashMessage:
     with _busy:
-        return _noted(work, told)
+        return _noted(work, log)
 
 
 def _noted(work: Callable[[Log], FlashMessage], told: Log) -> FlashMessage:
@@ -221,7 +221,7 @@ def _heard() -> Iterator[tuple[Log, Callable[[], list[str]]]]:
         os.close(descriptor)
 
 
-async def press(name: str, site: PageContext, form: Form, told: Log) -> str:
+async def press(name: str, site: PageContext, form: Form, log: Log) -> str:
     """Do the work of a button, and return the address of the page that shows the result.
 
     Arguments:
@@ -230,7 +230,7 @@ async def press(name: str, site: PageContext, form: Form, told: Log) -> str:
 
     """
     try:
-        note = await BUTTONS[name](site, form, told)
+        note = await BUTTONS[name](site, form, log)
     except UsageError as error:
         note = FlashMessage("failed", (error.message,), error.hint)
     [address] = form.get("back", [""])[:1]

@@ -32,7 +32,7 @@ _STATUS: dict[type[RalphError], int] = {
 _LONGEST_FORM = 1 << 16  # bytes
 
 
-def application(site: PageContext, root: str, told: Log) -> ASGIApp:
+def application(site: PageContext, root: str, log: Log) -> ASGIApp:
     """Return the ASGI application with all pages and buttons.
 
     Arguments:
@@ -43,7 +43,7 @@ def application(site: PageContext, root: str, told: Log) -> ASGIApp:
     def page(name: str, template: str = "") -> Callable[[Request], Response]:
         def answer(request: Request) -> Response:
             query = _query(request.scope["query_string"])
-            return _shown(site, root, told, name, template or f"{name}.html", query)
+            return _shown(site, root, log, name, template or f"{name}.html", query)
 
         return answer
 
@@ -57,7 +57,7 @@ def application(site: PageContext, root: str, told: Log) -> ASGIApp:
                         return PlainTextResponse("too long", 413)
             except ClientDisconnect:  # an incomplete form must do nothing
                 return PlainTextResponse("gone", 400)
-            back = await actions.press(name, site, _form(body), told)
+            back = await actions.press(name, site, _form(body), log)
             return RedirectResponse(f"{root}/{back}", 303)
 
         return answer
@@ -84,7 +84,7 @@ def application(site: PageContext, root: str, told: Log) -> ASGIApp:
 
 
 def _shown(
-    site: PageContext, root: str, told: Log, name: str, template: str, query: dict[str, str]
+    site: PageContext, root: str, log: Log, name: str, template: str, query: dict[str, str]
 ) -> Response:
     frame = {"site": site, "root": root}
     try:
@@ -94,7 +94,7 @@ def _shown(
         return HTMLResponse(render("error.html", **frame, error=error), status)
     except Exception as error:  # noqa: BLE001 -- a bug: the next page may work
         problem = RalphError(f"ralph-wrap failed: {error!r}", "please report this with the output on stderr")
-        told.error("page.failed", problem.message, page=name, traceback=traceback_of(error))
+        log.error("page.failed", problem.message, page=name, traceback=traceback_of(error))
         return HTMLResponse(render("error.html", **frame, error=problem), 500)
 
 

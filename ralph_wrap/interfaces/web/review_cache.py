@@ -36,10 +36,10 @@ class CachedReview(NamedTuple):
 class ReviewCache:
     """The reviewed branches of a project."""
 
-    def __init__(self, project: Project, told: Log) -> None:
+    def __init__(self, project: Project, log: Log) -> None:
         self._place = project
         self._environ = project.environ
-        self._told = told
+        self._told = log
         self._changed = threading.Condition()
         self._state: object = None
         self._at = 0.0
@@ -88,8 +88,8 @@ class ReviewCache:
         directories = [files.state(path) for home in homes for path in (home.agents, home.sessions)]
         refs, head = None, None
         if self._place.repository is not None:
-            where = self._place.git
-            refs = hash(tuple(list_refs(where, "refs/heads", "refs/remotes").items()))
+            git = self._place.git
+            refs = hash(tuple(list_refs(git, "refs/heads", "refs/remotes").items()))
             head = files.state(self._place.repository.common_dir / "HEAD")  # names the main checkout's branch
         run = self._place.root / RUN
         notes = [files.state(path) for path in (run.parent / "config.toml", run / "checks.json")]

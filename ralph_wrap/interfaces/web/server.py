@@ -55,7 +55,7 @@ def serve(
     port: int,
     *,
     read_only: bool,
-    told: Log,
+    log: Log,
     announce: Callable[[str], None],
 ) -> None:
     """Serve the pages of a project until a signal ends the process.
@@ -75,14 +75,14 @@ def serve(
     site = PageContext(
         project,
         project.environ,
-        ReviewCache(project, told),
+        ReviewCache(project, log),
         FlashMessages(),
         read_only,
         lambda: ending.count > 0,
     )
     with _listening(port) as listening:
         config = uvicorn.Config(
-            gate.before(application(site, gate.path, told)),
+            gate.before(application(site, gate.path, log)),
             http="h11",
             loop="asyncio",
             ws="none",

@@ -47,7 +47,7 @@ class ReportSection(NamedTuple):
     omitted: bool
 
 
-def page(project: Project, found: Review, rows: Sequence[ReviewRow], told: Log) -> bytes:
+def page(project: Project, found: Review, rows: Sequence[ReviewRow], log: Log) -> bytes:
     """Return the content of the file.
 
     Arguments:
@@ -57,21 +57,21 @@ def page(project: Project, found: Review, rows: Sequence[ReviewRow], told: Log) 
         RalphError: there is no repository.
 
     """
-    where = project.git
+    git = project.git
     there = {one.name: one for one in branches.read(project)}
     sections: list[ReportSection] = []
     left = _ALL_LINES
     for number, row in enumerate(rows, 1):
-        told.progress(f"branch {number} of {len(rows)}")
+        log.progress(f"branch {number} of {len(rows)}")
         one = there.get(row.branch)
         full = left <= 0 or number > _BRANCHES
         if one is None or full or (row.merged and not one.saved):
             sections.append(ReportSection(row, [], None, None, bool(one and full and not row.merged)))
             continue
-        section = _section(where, one, row, found, min(_LINES, left))
+        section = _section(git, one, row, found, min(_LINES, left))
         sections.append(section)
         left -= sum(view.added + view.deleted for view in (section.diff, section.saved) if view)
-    told.progress("")
+    log.progress("")
     style = static_files.CONTENT["app.css"].decode()
     return render(
         "report.html",
@@ -88,21 +88,21 @@ def page(project: Project, found: Review, rows: Sequence[ReviewRow], told: Log) 
     ).encode()
 
 
-def _section(where: Git, one: Branch, row: ReviewRow, found: Review, lines: int) -> ReportSection:
+def _section(git: Git, one: Branch, row: ReviewRow, found: Review, lines: int) -> ReportSection:
     """Return the section of a branch; an error in one branch must not hide the others."""
     try:
         commits: list[LogEntry] = []
         diff = saved = None
         if not row.merged and not one.only_saved:
-            since = compare.merge_base(where, found.main.tip, one.tip) if found.main else one.base
-            if since is not None and resolve_commit(where, since) is None:
+            since = compare.merge_base(git, found.main.tip, one.tip) if found.main else one.base
+            if since is not None and resolve_commit(git, since) is None:
                 since = None
-            commits = patch.history(where, one.tip, [since] if since else [], _COMMITS)
-            diff = diff_view.diff(where, since or compare.empty_tree(where), one.tip, lines=lines, whole=True)
+            commits = patch.history(git, one.tip, [since] if since else [], _COMMITS)
+            diff = diff_view.diff(git, since or compare.empty_tree(git), one.tip, lines=lines, whole=True)
         if one.saved is not None:
-            [last] = patch.history(where, one.saved, (), 1)
-            old = last.parents[0] if last.parents else compare.empty_tree(where)
-            saved = diff_view.diff(where, old, one.saved, lines=lines, whole=True)
+            [last] = patch.history(git, one.saved, (), 1)
+            old = last.parents[0] if last.parents else compare.empty_tree(git)
+            saved = diff_view.diff(git, old, one.saved, lines=lines, whole=True)
     except (GitError, ValueError):
         return ReportSection(row, [], None, None, omitted=True)
     return ReportSection(row, commits, diff, saved, omitted=False)
@@ -112,7 +112,7 @@ def write(
     project: Project,
     found: Review,
     rows: Sequence[ReviewRow],
-    told: Log,
+    log: Log,
     path: Path,
 ) -> None:
     """Write the file, or leave an existing file as it is.
@@ -125,9 +125,9 @@ def write(
         RalphError: the file cannot be written.
 
     """
-    content = page(project, found, rows, told)
+    content = page(project, found, rows, log)
     try:
         replace(path, content, sync=False)
     except OSError as error:
         raise RalphError(f"cannot write {path}: {error.strerror}", "name another file") from None
-    told.event("page.written", f"{path} shows {len(rows)} branches")
+    log.event("page.written", f"{path} shows {len(rows)} branches")

@@ -61,7 +61,7 @@ class CopyResult(NamedTuple):
 
 def copy_ignored(
     tree: LinkedWorktree,
-    where: Git,
+    git: Git,
     checkout: Path,
     patterns: Sequence[str],
     *,
@@ -94,14 +94,14 @@ def copy_ignored(
     rows = b"".join((include, b"\n", *(os.fsencode(f"{pattern}\n") for pattern in patterns)))
     if not rows.strip():
         return None
-    found = _matching(tree, where, rows)
+    found = _matching(tree, git, rows)
     repositories = repositories_in(found)
     if repositories:
         below = tuple(f"{path}/" for path in repositories)
         found = [path for path in found if not f"{path.rstrip('/')}/".startswith(below)]
-    found = _ignored(where, found)
+    found = _ignored(git, found)
     free = [path for path in found if _is_free(tree.path, path)]
-    wanted = _ignored(tree.git(where), free)
+    wanted = _ignored(tree.git(git), free)
     copying = _CopyRun(checkout, tree.path, stopped)
     for number, path in enumerate(wanted):
         if copying.over or stopped():
@@ -140,12 +140,12 @@ def _line(paths: Sequence[str], why: str, hint: str) -> Iterator[tuple[str, str]
         yield f"not copied into the worktree: {named(paths, _NAMED)} ({why})", hint
 
 
-def _matching(tree: LinkedWorktree, where: Git, rows: bytes) -> list[str]:
+def _matching(tree: LinkedWorktree, git: Git, rows: bytes) -> list[str]:
     """Return the untracked files of a checkout that match patterns; a nested repository ends in a slash."""
     place = tree.registration / _PATTERNS  # git deletes it with the registration
     try:
         files.replace(place, rows, sync=False)
-        listed = run_git(where, "ls-files", "--others", "--ignored", f"--exclude-from={place}", "-z")
+        listed = run_git(git, "ls-files", "--others", "--ignored", f"--exclude-from={place}", "-z")
     finally:
         place.unlink(missing_ok=True)
     paths = decode(listed.stdout).split("\0")[:-1]
@@ -180,13 +180,13 @@ def repositories_in(paths: Sequence[str]) -> list[str]:
     return sorted({path.rstrip("/") for path in paths if path.endswith("/")} | bare)
 
 
-def _ignored(here: Git, paths: Sequence[str]) -> list[str]:
+def _ignored(git: Git, paths: Sequence[str]) -> list[str]:
     """Return the paths that git ignores; they may not exist."""
     if not paths:
         return []
     given = "".join(f"{path}\0" for path in paths).encode("utf-8", "surrogateescape")
     # Verbose, because git before 2.26 also names a path that a rule with "!" brings back.
-    answer = run_git(here, "check-ignore", "--verbose", "-z", "--stdin", stdin=given, accept=(0, 1))
+    answer = run_git(git, "check-ignore", "--verbose", "-z", "--stdin", stdin=given, accept=(0, 1))
     fields = decode(answer.stdout).split("\0")[:-1]
     return [path for rule, path in zip(fields[2::4], fields[3::4], strict=True) if not rule.startswith("!")]
 

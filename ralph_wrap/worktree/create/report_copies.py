@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 def provide(
     tree: LinkedWorktree,
-    where: Git,
+    git: Git,
     checkout: Path,
     patterns: Sequence[str],
     *,
-    told: Log,
+    log: Log,
     stopped: Callable[[], bool] = lambda: False,
 ) -> None:
     """Copy ignored files into a new worktree, and log which were copied, and which were not.
@@ -34,9 +34,9 @@ def provide(
 
     """
     try:
-        copied = copy_ignored(tree, where, checkout, patterns, stopped=stopped, progress=told.progress)
+        copied = copy_ignored(tree, git, checkout, patterns, stopped=stopped, progress=log.progress)
     except Exception as error:  # noqa: BLE001 -- the worktree must stay usable after any error
-        told.warning(
+        log.warning(
             "files.not_copied",
             f"no ignored files were copied into the worktree: {error}",
             "copy the files that the agent needs by hand",
@@ -44,6 +44,6 @@ def provide(
         return
     if copied is not None:
         for line, hint in copied.left_out:
-            told.warning("files.not_copied", line, hint)
+            log.warning("files.not_copied", line, hint)
         message = f"ignored files copied into the worktree: {copied.number}" if copied.number else ""
-        told.event("files.copied", message, count=copied.number)
+        log.event("files.copied", message, count=copied.number)

@@ -50,9 +50,9 @@ class _StoppedError(Exception):
 
 def init_submodules(
     tree: LinkedWorktree,
-    where: Git,
+    git: Git,
     *,
-    told: Log,
+    log: Log,
     stopped: Callable[[], bool] = lambda: False,
     limit: float = _LIMIT,
 ) -> None:
@@ -64,16 +64,16 @@ def init_submodules(
         limit: seconds for all submodules.
 
     """
-    populating = _SubmoduleCheckout(where, told, stopped, time.monotonic() + limit)
+    populating = _SubmoduleCheckout(git, log, stopped, time.monotonic() + limit)
     try:
         populating.enter(tree.path, tree.registration, tree.common_dir, "")
     except _StoppedError as error:
         if not stopped():
-            told.warning("submodules.not_initialised", f"submodules left out: {error}", _hint(tree.path))
+            log.warning("submodules.not_initialised", f"submodules left out: {error}", _hint(tree.path))
     except Exception as error:  # noqa: BLE001 -- the worktree must stay usable after any error
-        told.warning("submodules.not_initialised", f"submodules left out: {error}", _hint(tree.path))
+        log.warning("submodules.not_initialised", f"submodules left out: {error}", _hint(tree.path))
     if populating.count:
-        told.event(
+        log.event(
             "submodules.initialised", f"submodules initialised: {populating.count}", count=populating.count
         )
 
@@ -90,9 +90,9 @@ class _SubmoduleCheckout:
 
     """
 
-    def __init__(self, where: Git, told: Log, stopped: Callable[[], bool], deadline: float) -> None:
-        self._where = where
-        self._told = told
+    def __init__(self, git: Git, log: Log, stopped: Callable[[], bool], deadline: float) -> None:
+        self._where = git
+        self._told = log
         self._stopped = stopped
         self._deadline = deadline
         self.count = 0
@@ -135,17 +135,17 @@ class _SubmoduleCheckout:
                 self._done(top / path, place, own, f"{above}{path}/")
 
     def _cloned_from_own(
-        self, here: Git, path: str, section: str, commit: str, place: Path, own: Path | None, above: str
+        self, git: Git, path: str, section: str, commit: str, place: Path, own: Path | None, above: str
     ) -> bool:
         if own is None or not _can_be_cloned(self._where, own, commit):
             return False
         local = ("-c", f"{section}.url={own}", "-c", "protocol.file.allow=always")
-        if self._update(here, path, place, above, local) is not None:
+        if self._update(git, path, place, above, local) is not None:
             return False
-        top = here.cwd / path
+        top = git.cwd / path
         if not (top / ".git").is_file():
             return False
-        _become_like(_inside(here, top, place), own)
+        _become_like(_inside(git, top, place), own)
         return True
 
     def _done(self, top: Path, repository: Path, model: Path | None, above: str) -> None:
@@ -157,20 +157,20 @@ class _SubmoduleCheckout:
             "submodules.not_initialised", f"submodule {path} is not initialised: {reason}", _hint(top)
         )
 
-    def _update(self, here: Git, path: str, place: Path, above: str, config: tuple[str, ...]) -> str | None:
+    def _update(self, git: Git, path: str, place: Path, above: str, config: tuple[str, ...]) -> str | None:
         """Clone a submodule and check it out; after an error remove it, and return the reason."""
         if self._stopped() or time.monotonic() > self._deadline:
             raise _StoppedError("the time is over")
         words = ("submodule", "update", "--checkout", "--", f":(top,literal){path}")
         try:
-            with start_git(here, *words, config=config) as running:
+            with start_git(git, *words, config=config) as running:
                 self._wait(running, f"{above}{path}")
                 finish_git(running, "submodule update")
         except GitError as error:
-            _take_back(here.cwd / path, place)
+            _take_back(git.cwd / path, place)
             return error.message
         except BaseException:
-            _take_back(here.cwd / path, place)
+            _take_back(git.cwd / path, place)
             raise
         return None
 
@@ -186,31 +186,31 @@ class _SubmoduleCheckout:
             self._told.progress("")
 
 
-def _inside(here: Git, top: Path, repository: Path) -> Git:
+def _inside(git: Git, top: Path, repository: Path) -> Git:
     # With an explicit git_dir, git can never write to the repository above.
-    return here._replace(cwd=top, git_dir=repository, common_dir=repository, work_tree=top)
+    return git._replace(cwd=top, git_dir=repository, common_dir=repository, work_tree=top)
 
 
-def _become_like(here: Git, own: Path) -> None:
+def _become_like(git: Git, own: Path) -> None:
     """Give a clone of the main checkout's repository the same remote URL and remote branches."""
     with contextlib.suppress(GitError):
         branches = "+refs/remotes/origin/*:refs/remotes/origin/*"
-        run_git(here, "fetch", "--quiet", "--no-tags", "--no-recurse-submodules", own, branches)
+        run_git(git, "fetch", "--quiet", "--no-tags", "--no-recurse-submodules", own, branches)
         asked = ("config", "--file", own / "config", "--get", "remote.origin.url")
-        url = run_git(here, *asked, accept=(0, 1)).stdout
+        url = run_git(git, *asked, accept=(0, 1)).stdout
         if url:
-            run_git(here, "config", "remote.origin.url", decode(url).removesuffix("\n"))
+            run_git(git, "config", "remote.origin.url", decode(url).removesuffix("\n"))
 
 
-def _configured(here: Git, *source: str) -> dict[str, str]:
-    answer = run_git(here, "config", "-z", *source, "--get-regexp", r"^submodule\.", accept=(0, 1))
+def _configured(git: Git, *source: str) -> dict[str, str]:
+    answer = run_git(git, "config", "-z", *source, "--get-regexp", r"^submodule\.", accept=(0, 1))
     entries = (entry.partition("\n") for entry in decode(answer.stdout).split("\0") if entry)
     return {key: value if newline else "true" for key, newline, value in entries}
 
 
-def _gitlinks(here: Git) -> list[tuple[str, str]]:
+def _gitlinks(git: Git) -> list[tuple[str, str]]:
     """Return commit and path of each submodule that is checked out; a sparse checkout leaves some out."""
-    listing = run_git(here, "ls-files", "-t", "-s", "-z").stdout
+    listing = run_git(git, "ls-files", "-t", "-s", "-z").stdout
     found = re.findall(rb"(?:\A|\0)H 160000 ([0-9a-f]+) 0\t([^\0]+)", listing)
     return [(decode(oid), decode(path)) for oid, path in found]
 
@@ -233,10 +233,10 @@ def _has_a_say(section: str, config: dict[str, str]) -> bool:
     return bool({f"{section}.active", "submodule.active", f"{section}.url"} & {*config})
 
 
-def _can_be_cloned(where: Git, own: Path, commit: str) -> bool:
+def _can_be_cloned(git: Git, own: Path, commit: str) -> bool:
     if any((own / "objects" / "pack").glob("*.promisor")):
         return False
-    here = where._replace(cwd=own, git_dir=own, common_dir=own, work_tree=own, config=())
+    here = git._replace(cwd=own, git_dir=own, common_dir=own, work_tree=own, config=())
     try:
         return bool(existing_commits(here, [commit]))
     except GitError:
@@ -264,7 +264,7 @@ def is_repository(place: Path) -> bool:
     return (place / "HEAD").is_file() and objects.is_dir() and objects.resolve() == objects
 
 
-def _record_cloned(here: Git, repository: Path) -> None:
+def _record_cloned(git: Git, repository: Path) -> None:
     """Record the commits with which a repository was cloned.
 
     Raises:
@@ -272,7 +272,7 @@ def _record_cloned(here: Git, repository: Path) -> None:
         OSError: the file cannot be written.
 
     """
-    found = {*list_refs(here).values()}
-    if head := resolve_commit(here, "HEAD"):
+    found = {*list_refs(git).values()}
+    if head := resolve_commit(git, "HEAD"):
         found.add(head)
     files.replace(repository / CLONED, "".join(f"{oid}\n" for oid in sorted(found)).encode(), sync=False)

@@ -65,7 +65,7 @@ _STOP_LATENCY = 0.1  # seconds until a signal ends a running checkout
 
 
 def create(
-    where: Git,
+    git: Git,
     repository: Repository,
     *,
     path: Path,
@@ -84,7 +84,7 @@ def create(
     """Make a worktree with every file checked out.
 
     Arguments:
-        where: git at the project root.
+        git: git at the project root.
         repository: the project's repository.
         path: the new directory; it must not exist.
         branch: checked out in it; created at *base*.
@@ -109,16 +109,16 @@ def create(
         with contextlib.ExitStack() as undo:
             try:
                 with repository_lock(repository.common_dir):
-                    tip = _claim_branch(where, repository, branch, base, continued, owner.lock, undo)
+                    tip = _claim_branch(git, repository, branch, base, continued, owner.lock, undo)
                     at = warm.commit if warm and warm.is_untouched() else None
                     made = _claim_directory(path, undo)
                     if at is None:
-                        undo.callback(_remove_attempt, where, repository, path, made)
+                        undo.callback(_remove_attempt, git, repository, path, made)
                     worktree = LinkedWorktree(
                         path=path,
                         registration=warm.take(path, branch, owner)
                         if warm and at
-                        else add(where, path, owner.lock, path, branch, mark=owner.mark),
+                        else add(git, path, owner.lock, path, branch, mark=owner.mark),
                         common_dir=repository.common_dir,
                         branch=branch,
                         base=tip or base,
@@ -131,9 +131,9 @@ def create(
                     )
                     if at is not None:
                         undo.callback(abandon, worktree)
-                    prepare(where, worktree.registration, layout)
+                    prepare(git, worktree.registration, layout)
                     registered(worktree)
-                _check_out(worktree, where, at, stopped, progress, meanwhile)
+                _check_out(worktree, git, at, stopped, progress, meanwhile)
                 if at is not None:
                     from ralph_wrap.worktree.warm import settle  # noqa: PLC0415 -- loaded, if there is one
 
@@ -142,7 +142,7 @@ def create(
             except (GitError, OSError) as error:
                 # Before the undo: it makes room on a full disk.
                 raise IsolationError(
-                    f"no worktree could be made: {_reason(error)}", _hint(where, repository, branch)
+                    f"no worktree could be made: {_reason(error)}", _hint(git, repository, branch)
                 ) from error
             undo.pop_all()
     except (GitError, OSError) as error:
@@ -154,7 +154,7 @@ def create(
 
 
 def _claim_branch(
-    where: Git,
+    git: Git,
     repository: Repository,
     branch: str,
     base: str,
@@ -164,17 +164,17 @@ def _claim_branch(
 ) -> str | None:
     """Make a branch, or return the tip of the one that is there and is to be continued."""
     ref = f"refs/heads/{branch}"
-    tip = list_refs(where, ref).get(ref) if continued else None
+    tip = list_refs(git, ref).get(ref) if continued else None
     if tip is None:
         try:
-            create_ref(where, ref, base, f"ralph-wrap: {reason}")
+            create_ref(git, ref, base, f"ralph-wrap: {reason}")
         except GitError as error:
             # Killed after it was done. Any other failure may mean that the branch is somebody else's.
-            if error.status < 0 and list_refs(where, ref).get(ref) == base:
-                undo.callback(_delete_branch, where, repository, ref, base)
+            if error.status < 0 and list_refs(git, ref).get(ref) == base:
+                undo.callback(_delete_branch, git, repository, ref, base)
             raise
-        undo.callback(_delete_branch, where, repository, ref, base)
-    elif holder := worktree_holding(where, ref):
+        undo.callback(_delete_branch, git, repository, ref, base)
+    elif holder := worktree_holding(git, ref):
         raise BranchBusyError(
             f"branch {branch} is checked out in {holder}", "name another branch, or end what works on it"
         )
@@ -198,7 +198,7 @@ def _remove_empty(path: Path) -> None:
 
 def _check_out(
     worktree: LinkedWorktree,
-    where: Git,
+    git: Git,
     at: str | None,
     stopped: Callable[[], bool],
     progress: Callable[[str], None],
@@ -208,43 +208,43 @@ def _check_out(
 
     Arguments:
         worktree: the worktree.
-        where: git in the repository.
+        git: git in the repository.
         at: the commit that is checked out in it, ``None`` if none is.
         stopped: as for :func:`create`, and the next two.
         progress: see there.
         meanwhile: see there.
 
     """
-    here = worktree.git(where)
+    worktree_git = worktree.git(git)
 
     def while_git_works() -> None:
         _sync_names(worktree)
         meanwhile()
 
     if at is None:
-        _run(here, stopped, progress, while_git_works, *_CHECKOUT)
+        _run(worktree_git, stopped, progress, while_git_works, *_CHECKOUT)
         return
     if at == worktree.base:
         while_git_works()
         return
     move = ("read-tree", "-v", "-m", "-u", "--no-recurse-submodules", at, worktree.base)
     try:
-        _run(here, stopped, progress, while_git_works, *move)
+        _run(worktree_git, stopped, progress, while_git_works, *move)
     except GitError:  # files have other times than the index knows: a copy of the project, another mount
-        run_git(here, "update-index", "-q", "--refresh", accept=(0, 1))
-        _run(here, stopped, progress, lambda: None, *move)
+        run_git(worktree_git, "update-index", "-q", "--refresh", accept=(0, 1))
+        _run(worktree_git, stopped, progress, lambda: None, *move)
 
 
 def _run(
-    here: Git,
+    git: Git,
     stopped: Callable[[], bool],
     progress: Callable[[str], None],
     meanwhile: Callable[[], object],
     *command: str,
 ) -> None:
     """Run a git command that checks files out, tell how far it is, and end it when a signal comes."""
-    config = (*_PARALLEL_CHECKOUT, *(SPARSE if here.git_dir and is_sparse(here.git_dir) else ()))
-    with start_git(here, *command, config=config) as running:
+    config = (*_PARALLEL_CHECKOUT, *(SPARSE if git.git_dir and is_sparse(git.git_dir) else ()))
+    with start_git(git, *command, config=config) as running:
         meanwhile()
         shown = ""
         while not running.ended(_STOP_LATENCY):
@@ -267,7 +267,7 @@ def _sync_names(worktree: LinkedWorktree) -> None:
     files.fsync(*named, registration, registration.parent)
 
 
-def _remove_attempt(where: Git, repository: Repository, path: Path, made: os.stat_result) -> None:
+def _remove_attempt(git: Git, repository: Repository, path: Path, made: os.stat_result) -> None:
     """Remove a worktree that is not finished, unless something else has taken its place."""
     import shutil  # noqa: PLC0415 -- seldom needed
 
@@ -275,14 +275,14 @@ def _remove_attempt(where: Git, repository: Repository, path: Path, made: os.sta
         if os.path.samestat(path.lstat(), made):
             shutil.rmtree(path, ignore_errors=True)  # outside the lock: it may hold many files by now
     with repository_lock(repository.common_dir) as lock:
-        if not os.path.lexists(path) and is_registered(where, path):
-            run_git(where._replace(lock=lock), "worktree", "remove", "--force", "--force", path)
+        if not os.path.lexists(path) and is_registered(git, path):
+            run_git(git._replace(lock=lock), "worktree", "remove", "--force", "--force", path)
 
 
-def _delete_branch(where: Git, repository: Repository, ref: str, base: str) -> None:
+def _delete_branch(git: Git, repository: Repository, ref: str, base: str) -> None:
     with repository_lock(repository.common_dir):
-        if not worktree_holding(where, ref):  # a worktree that had to be kept
-            delete_ref(where, ref, base)
+        if not worktree_holding(git, ref):  # a worktree that had to be kept
+            delete_ref(git, ref, base)
 
 
 def _reason(error: GitError | OSError) -> str:
@@ -291,11 +291,11 @@ def _reason(error: GitError | OSError) -> str:
     return f"{error.strerror}: {os.fsdecode(error.filename or '')}"
 
 
-def _hint(where: Git, repository: Repository, branch: str) -> str:
+def _hint(git: Git, repository: Repository, branch: str) -> str:
     """Say what stands in the way, from facts: git's own words are for people, not for programs."""
     with contextlib.suppress(GitError):
         parents = [parent.as_posix() for parent in Path(branch).parents if parent.name]
-        if taken := list_refs(where, *(f"refs/heads/{parent}" for parent in parents)):
+        if taken := list_refs(git, *(f"refs/heads/{parent}" for parent in parents)):
             name = next(iter(taken)).removeprefix("refs/heads/")
             if name in parents:
                 return f"branch {name} is in the way of {branch}: git branch -m {name} another-name"

@@ -128,21 +128,21 @@ def _changed_files(
             yield f"{shown} {'created' if other else 'deleted'}"
 
 
-def changed_keys(where: Git, before: bytes, after: bytes) -> list[str]:
+def changed_keys(git: Git, before: bytes, after: bytes) -> list[str]:
     """Return the keys that differ between two texts of a configuration file, without their values.
 
     Values, and addresses in keys (``url.<base>.insteadOf``), may hold passwords.
     """
     try:
-        one, other = _parsed(where, before), _parsed(where, after)
+        one, other = _parsed(git, before), _parsed(git, after)
     except GitError:
         return ["git cannot read it"]
     differing = (key for key in one.keys() | other.keys() if one.get(key) != other.get(key))
     return sorted({_presentable(key) for key in differing if not key.startswith(_SESSIONS_BRANCH)})
 
 
-def _parsed(where: Git, content: bytes) -> dict[str, list[str]]:
-    output = run_git(where, "config", "--file", "-", "--no-includes", "--list", "-z", stdin=content).stdout
+def _parsed(git: Git, content: bytes) -> dict[str, list[str]]:
+    output = run_git(git, "config", "--file", "-", "--no-includes", "--list", "-z", stdin=content).stdout
     found: dict[str, list[str]] = {}
     for entry in decode(output).split("\0")[:-1]:
         key, _, value = entry.partition("\n")

@@ -48,19 +48,19 @@ class LeakMonitor:
 
     def __init__(
         self,
-        where: Git,
+        git: Git,
         *,
         root: Path,
         common_dir: Path,
         workspace: Path,
         branch: str,
-        told: Log,
+        log: Log,
         stopped: Callable[[], bool],
     ) -> None:
-        self._where = where
+        self._where = git
         self._around = (root, common_dir, workspace, branch)
         self._root = root
-        self._told = told
+        self._told = log
         self._stopped = stopped
         self._place: ObservedCheckout | None = None
         self._looking: RunningObservation | None = None

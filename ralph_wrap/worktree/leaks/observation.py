@@ -72,7 +72,7 @@ class ObservedCheckout(NamedTuple):
     branch: str
 
     @classmethod
-    def at(cls, where: Git, root: Path, common_dir: Path, workspace: Path, branch: str) -> ObservedCheckout:
+    def at(cls, git: Git, root: Path, common_dir: Path, workspace: Path, branch: str) -> ObservedCheckout:
         """Return the place around a session's worktree.
 
         Arguments:
@@ -86,7 +86,7 @@ class ObservedCheckout(NamedTuple):
         git_dir = root / ".git"
         git_dir = git_dir.resolve() if git_dir.is_dir() else pointer.read(root)
         # With git_dir and work_tree given, core.bare and core.worktree of an agent cannot hide changes.
-        fixed = where._replace(cwd=root, git_dir=git_dir, common_dir=common_dir, work_tree=root, config=())
+        fixed = git._replace(cwd=root, git_dir=git_dir, common_dir=common_dir, work_tree=root, config=())
         return cls(fixed, workspace, f"{BRANCHES}{branch}")
 
 
@@ -184,14 +184,14 @@ class RunningObservation:
         )
 
 
-def _git_dir(where: Git) -> Path:
-    assert where.git_dir is not None  # see Place.at
-    return where.git_dir
+def _git_dir(git: Git) -> Path:
+    assert git.git_dir is not None  # see Place.at
+    return git.git_dir
 
 
-def _common_dir(where: Git) -> Path:
-    assert where.common_dir is not None
-    return where.common_dir
+def _common_dir(git: Git) -> Path:
+    assert git.common_dir is not None
+    return git.common_dir
 
 
 def _our_worktrees(place: ObservedCheckout) -> dict[Path, str]:
@@ -251,13 +251,13 @@ def _disk(path: str) -> tuple[int, ...]:
     return (found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
 
 
-def _kept(where: Git) -> Iterator[tuple[str, bytes]]:
-    common, own = _common_dir(where), _git_dir(where)
+def _kept(git: Git) -> Iterator[tuple[str, bytes]]:
+    common, own = _common_dir(git), _git_dir(git)
     for name in CONFIGURATIONS:
         yield name, without_ours(_content(common / name))
     yield "commondir", _content(common / "commondir")
     if own != common:
-        yield ".git", _content(where.cwd / ".git")
+        yield ".git", _content(git.cwd / ".git")
         yield f"worktrees/{own.name}/config.worktree", _content(own / "config.worktree")
     for directory in ("hooks", "info"):
         yield directory, _content(common / directory)

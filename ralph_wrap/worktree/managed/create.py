@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def make(
-    where: Git,
+    git: Git,
     repository: Repository,
     path: Path,
     mark: WorktreeMetadata,
@@ -55,7 +55,7 @@ def make(
     """
     configured = hooks_off or layout != EVERYTHING
     if configured:
-        require_configurable(where, repository)
+        require_configurable(git, repository)
 
     def complete(tree: LinkedWorktree) -> None:
         write_mark(
@@ -69,11 +69,11 @@ def make(
             ),
         )
         if configured:
-            configure(where, tree, [*([HOOKS_OFF] if hooks_off else []), *core_config(tree.registration)])
+            configure(git, tree, [*([HOOKS_OFF] if hooks_off else []), *core_config(tree.registration)])
 
     try:
         return create(
-            where,
+            git,
             repository,
             path=path,
             branch=mark.branch,

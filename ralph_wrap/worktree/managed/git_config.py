@@ -51,7 +51,7 @@ _PATIENCE = 5.0  # seconds to wait for git's lock; git itself does not wait
 _PAUSE = 0.02  # seconds between two tries
 
 
-def require_configurable(where: Git, repository: Repository) -> None:
+def require_configurable(git: Git, repository: Repository) -> None:
     """Check that one worktree can have its own configuration without an effect on other worktrees.
 
     Raises:
@@ -63,19 +63,19 @@ def require_configurable(where: Git, repository: Repository) -> None:
     if repository.git_version < _OLDEST:
         raise RefusedError("git before 2.20 cannot switch off hooks in one worktree alone", instead)
     with repository_lock(repository.common_dir):  # no other process is half-way through configure
-        _require_harmless(where, repository.common_dir, instead)
+        _require_harmless(git, repository.common_dir, instead)
 
 
-def _require_harmless(where: Git, common_dir: Path, instead: str) -> None:
-    if _is_extended(where, common_dir):
+def _require_harmless(git: Git, common_dir: Path, instead: str) -> None:
+    if _is_extended(git, common_dir):
         return
     shared = common_dir / "config"
-    bare = run_git(where, "config", "--file", shared, "--bool", "--get", "core.bare", accept=(0, 1, 128))
+    bare = run_git(git, "config", "--file", shared, "--bool", "--get", "core.bare", accept=(0, 1, 128))
     if bare.stdout.strip() == b"true":
         raise RefusedError(
             "the shared configuration has core.bare, which other worktrees would lose", instead
         )
-    if run_git(where, "config", "--file", shared, "--get", "core.worktree", accept=(0, 1)).status == 0:
+    if run_git(git, "config", "--file", shared, "--get", "core.worktree", accept=(0, 1)).status == 0:
         raise RefusedError(
             "the shared configuration has core.worktree, which all worktrees would get", instead
         )
@@ -84,7 +84,7 @@ def _require_harmless(where: Git, common_dir: Path, instead: str) -> None:
         raise RefusedError(f"git does not read {there[0]} now, but would read it afterwards", instead)
 
 
-def configure(where: Git, worktree: LinkedWorktree, core: Collection[tuple[str, str]]) -> None:
+def configure(git: Git, worktree: LinkedWorktree, core: Collection[tuple[str, str]]) -> None:
     """Give a new worktree its own configuration; the caller holds the repository's lock.
 
     Arguments:
@@ -95,13 +95,13 @@ def configure(where: Git, worktree: LinkedWorktree, core: Collection[tuple[str, 
         OSError: a file cannot be written.
 
     """
-    if not _is_extended(where, worktree.common_dir):
+    if not _is_extended(git, worktree.common_dir):
         with _locked(worktree.common_dir) as (before, replace):
             replace(before + (_BLOCK if before.endswith(b"\n") or not before else _BLOCK_AFTER_NO_NEWLINE))
     # Last, because a kill before it must not leave a file that git does not read yet.
     # The values that git copied from the main checkout (git-worktree(1): add) stay in force.
     for key, value in core:
-        run_git(where, "config", "--file", worktree.registration / _OWN_FILE, f"core.{key}", value)
+        run_git(git, "config", "--file", worktree.registration / _OWN_FILE, f"core.{key}", value)
 
 
 def tidy_hooks(common_dir: Path) -> None:
@@ -151,9 +151,9 @@ def _own_configurations(common_dir: Path) -> list[Path]:
     return [path for path in places if os.path.lexists(path)]
 
 
-def _is_extended(where: Git, common_dir: Path) -> bool:
+def _is_extended(git: Git, common_dir: Path) -> bool:
     asked = ("config", "--file", common_dir / "config", "--bool", "--get", "extensions.worktreeConfig")
-    return run_git(where, *asked, accept=(0, 1, 128)).stdout.strip() == b"true"
+    return run_git(git, *asked, accept=(0, 1, 128)).stdout.strip() == b"true"
 
 
 def _shared(common_dir: Path) -> Path:

@@ -59,7 +59,7 @@ _REFS = "refs/ralph/pool/"
 _HOUR = 3600.0  # seconds; at low priority a large checkout may wait for other processes
 
 
-def make(where: Git, repository: Repository, pool: Path, commit: str) -> WarmWorktree:
+def make(git: Git, repository: Repository, pool: Path, commit: str) -> WarmWorktree:
     """Register a new warm worktree without a checkout.
 
     Raises:
@@ -71,10 +71,10 @@ def make(where: Git, repository: Repository, pool: Path, commit: str) -> WarmWor
     with repository_lock(repository.common_dir):
         path.mkdir()
         try:
-            made = WarmWorktree(path, add(where, path, REASON, "--detach", path, commit), None)
+            made = WarmWorktree(path, add(git, path, REASON, "--detach", path, commit), None)
             # Before the checkout: on a full disk git could write no index, so give_up could not compare the
             # files, and the disk would stay full.
-            run_git(_begun(made, made.git(where, repository)), "read-tree", commit)
+            run_git(_begun(made, made.git(git, repository)), "read-tree", commit)
         except (GitError, OSError):
             with contextlib.suppress(OSError):
                 (repository.common_dir / "worktrees" / path.name / _BEGUN).unlink(missing_ok=True)
@@ -83,12 +83,12 @@ def make(where: Git, repository: Repository, pool: Path, commit: str) -> WarmWor
     return made
 
 
-def _begun(warm: WarmWorktree, here: Git) -> Git:
+def _begun(warm: WarmWorktree, git: Git) -> Git:
     """Return git with the separate index of the commit to check out."""
-    return here._replace(index_file=warm.registration / _BEGUN)
+    return git._replace(index_file=warm.registration / _BEGUN)
 
 
-def check_out(warm: WarmWorktree, where: Git, repository: Repository, commit: str) -> WarmWorktree:
+def check_out(warm: WarmWorktree, git: Git, repository: Repository, commit: str) -> WarmWorktree:
     """Check out a new worktree at low priority, and mark it ready.
 
     Raises:
@@ -96,9 +96,9 @@ def check_out(warm: WarmWorktree, where: Git, repository: Repository, commit: st
         OSError: a file cannot be written.
 
     """
-    here = warm.git(where, repository)
+    worktree_git = warm.git(git, repository)
     with start_git(
-        here, "reset", "--hard", "--no-recurse-submodules", commit, config=_AS_THEY_ARE
+        worktree_git, "reset", "--hard", "--no-recurse-submodules", commit, config=_AS_THEY_ARE
     ) as running:
         running.give_way()
         finish_git(running, "reset --hard", patience=_HOUR)
@@ -108,11 +108,11 @@ def check_out(warm: WarmWorktree, where: Git, repository: Repository, commit: st
     (warm.registration / "logs" / "HEAD").unlink(missing_ok=True)
     (warm.registration / "ORIG_HEAD").unlink(missing_ok=True)
     files.sync_file_system(warm.path)  # otherwise a power failure may leave empty files that match the index
-    files.replace(warm.registration / READY, ready(warm.registration, commit, here))
+    files.replace(warm.registration / READY, ready(warm.registration, commit, worktree_git))
     return warm._replace(commit=commit)
 
 
-def give_up(unfinished: WarmWorktree, where: Git, repository: Repository, trash: Path, name: str) -> None:
+def give_up(unfinished: WarmWorktree, git: Git, repository: Repository, trash: Path, name: str) -> None:
     """Remove a worktree with an interrupted checkout, if no process has worked in it.
 
     Arguments:
@@ -126,9 +126,9 @@ def give_up(unfinished: WarmWorktree, where: Git, repository: Repository, trash:
         OSError: it cannot be read or removed.
 
     """
-    here = unfinished.git(where, repository)
+    worktree_git = unfinished.git(git, repository)
     with repository_lock(repository.common_dir) as lock:
-        if reason := _work_in(unfinished, here):
+        if reason := _work_in(unfinished, worktree_git):
             raise RefusedError(reason)
         if not is_locked_for(unfinished.registration, REASON):
             raise RefusedError("its lock is not ours any more")
@@ -136,11 +136,11 @@ def give_up(unfinished: WarmWorktree, where: Git, repository: Repository, trash:
             raise RefusedError(f"{others[0].name} is registered in its place too")
         leaving = trash / f"{name}{LEAVING_SUFFIX}"
         unfinished.path.rename(leaving)
-        run_git(where._replace(lock=lock), "worktree", "remove", "--force", "--force", unfinished.path)
+        run_git(git._replace(lock=lock), "worktree", "remove", "--force", "--force", unfinished.path)
     discard_worktree(leaving, trash / name, unfinished.registration, unfinished.path)
 
 
-def _work_in(unfinished: WarmWorktree, here: Git) -> str | None:
+def _work_in(unfinished: WarmWorktree, git: Git) -> str | None:
     """Return a description of a change that the checkout of the commit did not make, ``None`` without one."""
     registration = unfinished.registration
     log = registration / "logs" / "HEAD"
@@ -149,7 +149,7 @@ def _work_in(unfinished: WarmWorktree, here: Git) -> str | None:
     made = [b"0" * len(commit), commit.encode()]  # the only entry of `git worktree add`
     if not is_oid(commit) or any(move != made for move in moves):
         return "a process has worked in it"
-    scratch = _begun(unfinished, here)
+    scratch = _begun(unfinished, git)
     if not (
         registration / _BEGUN
     ).is_file():  # its process was killed before it made this index, or after it deleted it
@@ -160,18 +160,18 @@ def _work_in(unfinished: WarmWorktree, here: Git) -> str | None:
         return f"there are other files in it: {next(iter((*status.untracked, *status.ignored)))}"
     written = [path for path in status.unstaged if os.path.lexists(unfinished.path / path)]
     for path in written:
-        if len(written) > _AT_ONCE or not _is_begun(unfinished.path / path, here, f"{commit}:{path}"):
+        if len(written) > _AT_ONCE or not _is_begun(unfinished.path / path, git, f"{commit}:{path}"):
             return f"a file in it was changed: {path}"
     return None
 
 
-def _is_begun(path: Path, here: Git, blob: str) -> bool:
+def _is_begun(path: Path, git: Git, blob: str) -> bool:
     """Return whether a file has the beginning of a blob, as a killed git leaves it."""
     try:
         content = files.read(path)
     except OSError:
         return False
-    return run_git(here, "cat-file", "blob", blob).stdout.startswith(content)
+    return run_git(git, "cat-file", "blob", blob).stdout.startswith(content)
 
 
 def keep(leaving: Path, pool: Path, session: str, names: Iterable[str], ignored: Iterable[str]) -> None:
@@ -220,7 +220,7 @@ def discard_kept(source: Path, aside: Path) -> None:
     discard(source, aside, lambda read: read(TOKEN) == source.name)
 
 
-def give(warm: WarmWorktree, where: Git, repository: Repository, source: Path, names: Iterable[str]) -> None:
+def give(warm: WarmWorktree, git: Git, repository: Repository, source: Path, names: Iterable[str]) -> None:
     """Move the kept directories of a session into a warm worktree that lacks them.
 
     The caller holds the repository's lock, so that no session takes the worktree meanwhile.
@@ -235,7 +235,7 @@ def give(warm: WarmWorktree, where: Git, repository: Repository, source: Path, n
         OSError: a directory cannot be moved.
 
     """
-    here = warm.git(where, repository)
+    worktree_git = warm.git(git, repository)
     for name in names:
         place = warm.path / name
         if not (source / name).is_dir() or os.path.lexists(place):
@@ -244,12 +244,12 @@ def give(warm: WarmWorktree, where: Git, repository: Repository, source: Path, n
             continue
         if not place.parent.is_dir() or place.parent.resolve() != (warm.path.resolve() / name).parent:
             continue
-        if run_git(here, "check-ignore", "--quiet", f"{name}/", accept=(0, 1)).status == 0:
+        if run_git(worktree_git, "check-ignore", "--quiet", f"{name}/", accept=(0, 1)).status == 0:
             (source / name).rename(place)
 
 
 def remove(
-    warm: WarmWorktree, where: Git, repository: Repository, trash: Path, name: str, keep: Collection[str]
+    warm: WarmWorktree, git: Git, repository: Repository, trash: Path, name: str, keep: Collection[str]
 ) -> None:
     """Remove a warm worktree in which no process has worked.
 
@@ -272,7 +272,7 @@ def remove(
         branch="",
         base=str(warm.commit),
         branch_created=False,
-        config=warm.git(where, repository).config,
+        config=warm.git(git, repository).config,
         owner=WorktreeOwner(REASON),
     )
 
@@ -282,22 +282,22 @@ def remove(
 
     # Its commit may be on no branch any more, but the commit was not made here, so this ref stands in.
     ref = f"{_REFS}{warm.path.name}"
-    create_ref(where, ref, str(warm.commit), REASON)
+    create_ref(git, ref, str(warm.commit), REASON)
     try:
-        remove_worktree(tree, where, trash, name, check=check)
+        remove_worktree(tree, git, trash, name, check=check)
     finally:
-        delete_ref(where, ref, str(warm.commit))
+        delete_ref(git, ref, str(warm.commit))
 
 
-def drop_refs(where: Git) -> None:
+def drop_refs(git: Git) -> None:
     """Delete the refs of killed removals.
 
     Raises:
         GitError: a ref cannot be deleted.
 
     """
-    for ref, commit in list_refs(where, _REFS).items():
-        delete_ref(where, ref, commit)
+    for ref, commit in list_refs(git, _REFS).items():
+        delete_ref(git, ref, commit)
 
 
 def tidy(common_dir: Path, pool: Path, trash: Path) -> list[Path]:

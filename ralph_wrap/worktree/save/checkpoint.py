@@ -50,12 +50,12 @@ class Snapshot(NamedTuple):
     problems: tuple[str, ...] = ()
 
 
-def snapshot(worktree: LinkedWorktree, where: Git, *, agent_id: str, session: str, number: int) -> Snapshot:
+def snapshot(worktree: LinkedWorktree, git: Git, *, agent_id: str, session: str, number: int) -> Snapshot:
     """Keep what is uncommitted.
 
     Arguments:
         worktree: of the session.
-        where: git at the repository.
+        git: git at the repository.
         agent_id: names the ref.
         session: named in the commit's message.
         number: of the iteration; an earlier snapshot of the same one is replaced.
@@ -65,7 +65,7 @@ def snapshot(worktree: LinkedWorktree, where: Git, *, agent_id: str, session: st
         OSError: the same.
 
     """
-    here = _git(worktree, where)
+    here = _git(worktree, git)
     problems: list[str] = []
     head = resolve_commit(here, "HEAD")
     with scratch_in(worktree.registration) as directory:
@@ -88,14 +88,14 @@ def snapshot(worktree: LinkedWorktree, where: Git, *, agent_id: str, session: st
     return Snapshot(head, ref, tuple(problems))
 
 
-def sees_all(worktree: LinkedWorktree, where: Git, head: str) -> bool:
+def sees_all(worktree: LinkedWorktree, git: Git, head: str) -> bool:
     """Tell whether a worktree without an uncommitted file at a commit, as git says, is all there is.
 
     Not if git was told to take files for unchanged, or the agent has put another repository in its place.
 
     Arguments:
         worktree: of the session.
-        where: git at the repository.
+        git: git at the repository.
         head: that commit.
 
     Raises:
@@ -103,19 +103,19 @@ def sees_all(worktree: LinkedWorktree, where: Git, head: str) -> bool:
         OSError: the same.
 
     """
-    here = _git(worktree, where)
+    here = _git(worktree, git)
     hidden = re.compile(rb"(?:\A|\0)[a-zS] ")  # see lift_flags
     return resolve_commit(here, "HEAD") == head and not hidden.search(
         run_git(here, "ls-files", "-v", "-z").stdout
     )
 
 
-def commit_all(worktree: LinkedWorktree, where: Git, message: str) -> bool:
+def commit_all(worktree: LinkedWorktree, git: Git, message: str) -> bool:
     """Commit what is uncommitted to the session's branch.
 
     Arguments:
         worktree: of the session.
-        where: git at the repository.
+        git: git at the repository.
         message: of the commit.
 
     Returns:
@@ -127,7 +127,7 @@ def commit_all(worktree: LinkedWorktree, where: Git, message: str) -> bool:
         OSError: the same.
 
     """
-    here = _git(worktree, where)
+    here = _git(worktree, git)
     with start_status(here, "dirty") as asking:
         branch = current_branch(here)
         status = parse_status(finish_git(asking, "status").stdout)
@@ -142,17 +142,17 @@ def commit_all(worktree: LinkedWorktree, where: Git, message: str) -> bool:
     return False
 
 
-def _git(worktree: LinkedWorktree, where: Git) -> Git:
+def _git(worktree: LinkedWorktree, git: Git) -> Git:
     if worktree.path.is_symlink():  # to the project, say, whose files are the user's own
         raise OSError(errno.ELOOP, "a symlink is in the worktree's place", str(worktree.path))
     if is_replaced(worktree.registration):
         raise OSError(errno.EINVAL, "HEAD or index is no file any more", str(worktree.registration))
-    return worktree.git(where)
+    return worktree.git(git)
 
 
-def _in_repositories(here: Git, status: Status) -> list[str]:
+def _in_repositories(git: Git, status: Status) -> list[str]:
     """Return the repositories in a worktree that hold what a snapshot does not."""
-    with start_status(here) as asking:
+    with start_status(git) as asking:
         inside = parse_status(finish_git(asking, "status").stdout)
     dirty = sorted({*inside.changed} - {*status.changed})
     return [

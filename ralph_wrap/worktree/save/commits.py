@@ -24,12 +24,12 @@ _LARGEST = 64 << 20  # bytes read of one file; a reflog of 300,000 entries
 _NO_NAMES = {"objects", "modules", "hooks", "lfs"}  # where a repository names no commits of its own
 
 
-def save_commits(registration: Path, here: Git, agent_id: str, problems: list[str]) -> tuple[str, ...]:
+def save_commits(registration: Path, git: Git, agent_id: str, problems: list[str]) -> tuple[str, ...]:
     """Give a ref to each commit that nothing else holds, and return those refs.
 
     Arguments:
         registration: ``.git/worktrees/<name>``.
-        here: git in the worktree.
+        git: git in the worktree.
         agent_id: names the refs.
         problems: gets a line for what cannot be looked at.
 
@@ -37,25 +37,25 @@ def save_commits(registration: Path, here: Git, agent_id: str, problems: list[st
         GitError: a ref cannot be made.
 
     """
-    return make_snapshots(here, agent_id, unheld(registration, here, problems))
+    return make_snapshots(git, agent_id, unheld(registration, git, problems))
 
 
-def unheld(registration: Path, here: Git, problems: list[str]) -> list[str]:
+def unheld(registration: Path, git: Git, problems: list[str]) -> list[str]:
     """Return the commits that the registration names and nothing else holds, only the outermost.
 
     Arguments:
         registration: ``.git/worktrees/<name>``.
-        here: git in the worktree.
+        git: git in the worktree.
         problems: gets a line for what cannot be looked at.
 
     Raises:
         GitError: that cannot be told.
 
     """
-    return unreachable(here, existing_commits(here, _named_objects(registration, here, problems)))
+    return unreachable(git, existing_commits(git, _named_objects(registration, git, problems)))
 
 
-def make_snapshots(here: Git, agent_id: str, tips: Sequence[str]) -> tuple[str, ...]:
+def make_snapshots(git: Git, agent_id: str, tips: Sequence[str]) -> tuple[str, ...]:
     """Give a ref ``refs/ralph/snapshots/<id>/commit-<n>`` to each commit, and return those refs.
 
     Raises:
@@ -63,21 +63,21 @@ def make_snapshots(here: Git, agent_id: str, tips: Sequence[str]) -> tuple[str, 
 
     """
     prefix = f"refs/ralph/snapshots/{agent_id}/commit-"
-    numbers = [ref.removeprefix(prefix) for ref in list_refs(here, f"{prefix}*")]
+    numbers = [ref.removeprefix(prefix) for ref in list_refs(git, f"{prefix}*")]
     first = 1 + max((int(number) for number in numbers if number.isdecimal()), default=0)
     made = []
     for number, tip in enumerate(tips, first):
-        create_ref(here, f"{prefix}{number}", tip, "ralph-wrap: on no branch")
+        create_ref(git, f"{prefix}{number}", tip, "ralph-wrap: on no branch")
         made.append(f"{prefix}{number}")
     return tuple(made)
 
 
-def unreachable(here: Git, commits: list[str]) -> list[str]:
+def unreachable(git: Git, commits: list[str]) -> list[str]:
     """Return those commits that no branch, tag, remote branch or snapshot holds, only the outermost."""
     if not commits:
         return []
     held = ("--not", "--branches", "--tags", "--remotes", "--glob=refs/ralph/*")
-    answer = run_git(here, "rev-list", "--parents", "--stdin", *held, stdin="\n".join(commits).encode())
+    answer = run_git(git, "rev-list", "--parents", "--stdin", *held, stdin="\n".join(commits).encode())
     rows = [line.split() for line in decode_lines(answer.stdout)]
     inner = {parent for _, *parents in rows for parent in parents}
     return [commit for commit, *_ in rows if commit not in inner]
@@ -90,7 +90,7 @@ def _files(registration: Path) -> Iterator[Path]:
         yield from (Path(directory, name) for name in found)
 
 
-def _named_objects(registration: Path, here: Git, problems: list[str]) -> set[str]:
+def _named_objects(registration: Path, git: Git, problems: list[str]) -> set[str]:
     """Return every object id in the registration's files (gitrepository-layout(5)); the index names none."""
     found: set[str] = set()
     for path in _files(registration):
@@ -102,5 +102,5 @@ def _named_objects(registration: Path, here: Git, problems: list[str]) -> set[st
         content = files.read(path, _LARGEST)
         found |= oids_in(content)
     if (registration / "reftable").exists():
-        found |= set(decode_lines(run_git(here, "reflog", "--format=%H", "HEAD", accept=(0, 128)).stdout))
+        found |= set(decode_lines(run_git(git, "reflog", "--format=%H", "HEAD", accept=(0, 128)).stdout))
     return {oid for oid in found if oid.strip("0")}

@@ -63,12 +63,12 @@ def store_of(worktree: LinkedWorktree, repository: Path) -> Path:
 
 
 def tips(
-    here: Git, store: Git, repository: Path, problems: list[str], *, cloned: bool = False
+    git: Git, store: Git, repository: Path, problems: list[str], *, cloned: bool = False
 ) -> RepositoryTips:
     """Look for what a repository holds and another one does not.
 
     Arguments:
-        here: git in it.
+        git: git in it.
         store: git in the other one.
         repository: its directory.
         problems: gets a line for what cannot be copied.
@@ -81,13 +81,13 @@ def tips(
 
     """
     rows = decode_lines(
-        run_git(here, "for-each-ref", "--format=%(objectname) %(objecttype) %(refname)").stdout
+        run_git(git, "for-each-ref", "--format=%(objectname) %(objecttype) %(refname)").stdout
     )
     refs = [row.split(" ", 2) for row in rows]
     problems += [f"{name} names a {kind}" for _, kind, name in refs if kind not in {"commit", "tag"}]
     tags = {oid for oid, kind, _ in refs if kind == "tag"}
     every = {oid for oid, kind, _ in refs if kind == "commit"}
-    every |= {*unheld(repository, here, problems)}
+    every |= {*unheld(repository, git, problems)}
     known = (
         {oid for oid, _, name in refs if name.startswith(("refs/remotes/", "refs/tags/"))}
         if cloned
@@ -97,14 +97,14 @@ def tips(
     theirs = {*list_refs(store).values()}
     if head := resolve_commit(store, "HEAD"):
         theirs.add(head)
-    common = {*existing_commits(here, theirs)} | _held(store, every - theirs)
-    loose = {*_outermost(here, every, common | {*existing_commits(here, known)})}
+    common = {*existing_commits(git, theirs)} | _held(store, every - theirs)
+    loose = {*_outermost(git, every, common | {*existing_commits(git, known)})}
     # A tag is an object of its own, which no commit leads to, and leads to what it names.
     loose |= tags - theirs - known
     return RepositoryTips(frozenset(every | tags), tuple(sorted(loose)), tuple(sorted(common)))
 
 
-def transfer(here: Git, store: Git, found: RepositoryTips) -> None:
+def transfer(git: Git, store: Git, found: RepositoryTips) -> None:
     """Copy what is loose, and make sure that all of it has come.
 
     Raises:
@@ -112,14 +112,14 @@ def transfer(here: Git, store: Git, found: RepositoryTips) -> None:
         OSError: the same.
 
     """
-    assert here.git_dir is not None
+    assert git.git_dir is not None
     assert store.git_dir is not None
-    shallow = _shallow(here.git_dir)
+    shallow = _shallow(git.git_dir)
     if not shallow <= _shallow(store.git_dir):
         raise OSError("it is a shallow clone, and the rest of its history is not here")
-    if any((here.git_dir / "objects" / "pack").glob("*.promisor")):
+    if any((git.git_dir / "objects" / "pack").glob("*.promisor")):
         raise OSError("it is a partial clone, and the rest of its objects are not here")
-    write_pack(here, store.git_dir / "objects", found.loose, found.common)
+    write_pack(git, store.git_dir / "objects", found.loose, found.common)
     if missing := _missing(store, found.loose):
         raise OSError(f"{missing} of its objects are missing")
 
@@ -158,13 +158,13 @@ def _held(store: Git, oids: Collection[str]) -> set[str]:
     return {*there} - {*decode_lines(answer.stdout)}
 
 
-def _outermost(here: Git, oids: Collection[str], without: Collection[str]) -> list[str]:
+def _outermost(git: Git, oids: Collection[str], without: Collection[str]) -> list[str]:
     if not oids:
         return []
     asked = _stdin([*oids, *(f"^{oid}" for oid in without)])
     rows = [
         line.split()
-        for line in decode_lines(run_git(here, "rev-list", "--parents", "--stdin", stdin=asked).stdout)
+        for line in decode_lines(run_git(git, "rev-list", "--parents", "--stdin", stdin=asked).stdout)
     ]
     inner = {parent for _, *parents in rows for parent in parents}
     return [commit for commit, *_ in rows if commit not in inner]

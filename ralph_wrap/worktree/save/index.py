@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ralph_wrap.worktree.model import LinkedWorktree
 
 
-def status_of(here: Git) -> Status:
+def status_of(git: Git) -> Status:
     """Return the state of all files; of submodules, only whether they are at another commit.
 
     What is in a submodule is looked at by itself, and any other repository keeps the worktree anyway.
@@ -27,7 +27,7 @@ def status_of(here: Git) -> Status:
         GitError: it cannot be told.
 
     """
-    with start_status(here, "dirty") as asking:
+    with start_status(git, "dirty") as asking:
         return parse_status(finish_git(asking, "status").stdout)
 
 

@@ -33,13 +33,13 @@ def has_submodules(worktree: LinkedWorktree) -> bool:
 
 
 def look(
-    worktree: LinkedWorktree, here: Git, scratch: Git, problems: list[str], inner: Collection[str]
+    worktree: LinkedWorktree, git: Git, scratch: Git, problems: list[str], inner: Collection[str]
 ) -> tuple[Status, DirectoryWalk]:
     """Return what a worktree holds besides its HEAD, whatever flags hide it.
 
     Arguments:
         worktree: which one.
-        here: git in it.
+        git: git in it.
         scratch: the same with the copy of the index, which is made if it is needed.
         problems: gets a line for all that git does not see or cannot save.
         inner: paths of its submodules, into which nobody looks here.
@@ -50,8 +50,8 @@ def look(
 
     """
     with (
-        start_status(here, "dirty") as asking,
-        start_git(here, "ls-files", "-v", "-s", "-z") as entries,
+        start_status(git, "dirty") as asking,
+        start_git(git, "ls-files", "-v", "-s", "-z") as entries,
     ):
         walked = walk(worktree.path, inner)
         problems += walked.problems
@@ -61,7 +61,7 @@ def look(
             listing = finish_git(entries, "ls-files").stdout
         except GitError as error:
             problems.append(f"the index cannot be read, what was staged in it is not saved: {error.message}")
-            head = resolve_commit(here, "HEAD")
+            head = resolve_commit(git, "HEAD")
             run_git(scratch, "read-tree", *((head,) if head else ("--empty",)))
             return status_of(scratch), walked
     for path in re.findall(rb"(?:\A|\0). 160000 [0-9a-f]+ \d\t([^\0]+)", listing):
@@ -78,12 +78,12 @@ def nested(status: Status, walked: DirectoryWalk) -> list[str]:
     return sorted({*walked.repositories, *status.nested, *walked.bare_beside(status.ignored)})
 
 
-def tree_losses(tree: LinkedWorktree, where: Git, index: Path, inner: tuple[str, ...] = ()) -> Losses:
+def tree_losses(tree: LinkedWorktree, git: Git, index: Path, inner: tuple[str, ...] = ()) -> Losses:
     """Look for everything that would be lost with a worktree, without what is in its submodules.
 
     Arguments:
         tree: which one.
-        where: git at the repository.
+        git: git at the repository.
         index: where a copy of the index can be made; nothing is there yet.
         inner: paths of its submodules.
 
@@ -92,11 +92,11 @@ def tree_losses(tree: LinkedWorktree, where: Git, index: Path, inner: tuple[str,
         OSError: the same.
 
     """
-    here = tree.git(where)
+    worktree_git = tree.git(git)
     problems: list[str] = []
-    status, walked = look(tree, here, here._replace(index_file=index), problems, inner)
+    status, walked = look(tree, worktree_git, worktree_git._replace(index_file=index), problems, inner)
     problems += [f"nested repository: {path}" for path in nested(status, walked)]
-    commits = unheld(tree.registration, here, problems)
+    commits = unheld(tree.registration, worktree_git, problems)
     return Losses(
         paths=(*status.changed, *status.untracked),
         commits=tuple(commits),
@@ -107,12 +107,12 @@ def tree_losses(tree: LinkedWorktree, where: Git, index: Path, inner: tuple[str,
     )
 
 
-def tree_holds(tree: LinkedWorktree, where: Git, index: Path, place: Path, saved: SavedWork) -> bool:
+def tree_holds(tree: LinkedWorktree, git: Git, index: Path, place: Path, saved: SavedWork) -> bool:
     """Tell whether a worktree and its commits are still as they were saved, without its submodules.
 
     Arguments:
         tree: saved without a problem.
-        where: git at the repository.
+        git: git at the repository.
         index: as it was given to the save.
         place: where the worktree's directory is now.
         saved: what the save returned.
@@ -122,10 +122,10 @@ def tree_holds(tree: LinkedWorktree, where: Git, index: Path, place: Path, saved
         OSError: the same.
 
     """
-    here = tree.git(where, place)
-    if unheld(tree.registration, here, []):
+    worktree_git = tree.git(git, place)
+    if unheld(tree.registration, worktree_git, []):
         return False  # a commit was made since, of which only the registration knows
     if index.exists():
         inner = {one.path for one in saved.inner}
-        return {*not_in_index(here._replace(index_file=index))} <= {*saved.missing} | inner
-    return status_of(here).clean
+        return {*not_in_index(worktree_git._replace(index_file=index))} <= {*saved.missing} | inner
+    return status_of(worktree_git).clean

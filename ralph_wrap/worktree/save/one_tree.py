@@ -41,7 +41,7 @@ class _Head(NamedTuple):
 
 def save_tree(
     tree: LinkedWorktree,
-    where: Git,
+    git: Git,
     index: Path,
     *,
     agent_id: str,
@@ -54,7 +54,7 @@ def save_tree(
 
     Arguments:
         tree: whose work.
-        where: git at the repository.
+        git: git at the repository.
         index: where a copy of the index can be made; nothing is there yet.
         agent_id: names the branch and the snapshots.
         session: named in the commit's message.
@@ -67,28 +67,28 @@ def save_tree(
         OSError: the same.
 
     """
-    here = tree.git(where)
-    scratch = here._replace(index_file=index)
+    worktree_git = tree.git(git)
+    scratch = worktree_git._replace(index_file=index)
     problems: list[str] = []
-    head = _head(here)
+    head = _head(worktree_git)
     if unstarted:
         left = _left_by_checkout(tree, scratch, head.commit or "HEAD", inner)
         if left is not None:
-            commits = save_commits(tree.registration, here, agent_id, problems)
+            commits = save_commits(tree.registration, worktree_git, agent_id, problems)
             return SavedWork(None, (), commits, (), 0, (), left)
-    status, walked = look(tree, here, scratch, problems, inner)
+    status, walked = look(tree, worktree_git, scratch, problems, inner)
     problems += [f"nested repository {path} cannot be saved" for path in nested(status, walked)]
     branch = None
     if not status.clean and commits_only:
         problems.append(counted(len(status.changed) + len(status.untracked), "uncommitted path"))
     elif not status.clean:
         branch = _save_files(tree, scratch, head, status, problems, agent_id, session)
-    if branch is None and head.detached and head.commit and unreachable(here, [head.commit]):
-        branch = _name(here, agent_id, head.commit, session)
+    if branch is None and head.detached and head.commit and unreachable(worktree_git, [head.commit]):
+        branch = _name(worktree_git, agent_id, head.commit, session)
     return SavedWork(
         branch=branch,
         paths=(*status.changed, *status.untracked),
-        snapshots=save_commits(tree.registration, here, agent_id, problems),
+        snapshots=save_commits(tree.registration, worktree_git, agent_id, problems),
         ignored=status.ignored,
         ignored_files=walked.count_below(status.ignored),
         problems=tuple(problems),
@@ -122,9 +122,9 @@ def _differing(scratch: Git, commit: str) -> set[str]:
     return {*status.unstaged, *status.untracked}
 
 
-def _head(here: Git) -> _Head:
-    symbolic = run_git(here, "symbolic-ref", "--quiet", "HEAD", accept=(0, 1))
-    return _Head(resolve_commit(here, "HEAD"), detached=symbolic.status == 1)
+def _head(git: Git) -> _Head:
+    symbolic = run_git(git, "symbolic-ref", "--quiet", "HEAD", accept=(0, 1))
+    return _Head(resolve_commit(git, "HEAD"), detached=symbolic.status == 1)
 
 
 def _save_files(
@@ -152,15 +152,15 @@ def _save_files(
     return branch
 
 
-def _is_saved_already(here: Git, branch: str, picture: WorktreeTrees) -> bool:
+def _is_saved_already(git: Git, branch: str, picture: WorktreeTrees) -> bool:
     """Tell whether somebody who died after it has saved the same: files, HEAD and index."""
-    commits = commit_and_parents(here, f"refs/heads/{branch}")
+    commits = commit_and_parents(git, f"refs/heads/{branch}")
     if not commits or (picture.head is not None and picture.head not in commits):
         return False
-    return [tree_of(here, commit) for commit in commits] == picture.trees
+    return [tree_of(git, commit) for commit in commits] == picture.trees
 
 
-def _name(here: Git, agent_id: str, commit: str, session: str) -> str:
+def _name(git: Git, agent_id: str, commit: str, session: str) -> str:
     """Make ``ralph/<id>-wip`` name a commit, and return what names it now.
 
     What the branch named before gets a snapshot; if somebody works on it, the commit gets one instead.
@@ -168,12 +168,12 @@ def _name(here: Git, agent_id: str, commit: str, session: str) -> str:
     branch = f"ralph/{agent_id}-wip"
     ref = f"refs/heads/{branch}"
     reason = f"ralph-wrap: end of {session}"
-    before = list_refs(here, ref).get(ref)
+    before = list_refs(git, ref).get(ref)
     if before is None:
-        create_ref(here, ref, commit, reason)
+        create_ref(git, ref, commit, reason)
     elif before != commit:
-        if worktree_holding(here, ref):
-            return make_snapshots(here, agent_id, [commit])[0]
-        make_snapshots(here, agent_id, [before])
-        move_ref(here, ref, before, commit, reason, itself=True)
+        if worktree_holding(git, ref):
+            return make_snapshots(git, agent_id, [commit])[0]
+        make_snapshots(git, agent_id, [before])
+        move_ref(git, ref, before, commit, reason, itself=True)
     return branch

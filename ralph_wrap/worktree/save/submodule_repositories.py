@@ -42,12 +42,12 @@ class SubmoduleRepository(NamedTuple):
     nested: tuple[str, ...]
 
 
-def find(worktree: LinkedWorktree, where: Git, place: Path, problems: list[str]) -> list[SubmoduleRepository]:
+def find(worktree: LinkedWorktree, git: Git, place: Path, problems: list[str]) -> list[SubmoduleRepository]:
     """Return the submodules of a worktree, those in submodules included, by name.
 
     Arguments:
         worktree: which one.
-        where: git at the repository.
+        git: git at the repository.
         place: where its directory is now.
         problems: gets a line for what is no repository, or whose it cannot be told.
 
@@ -55,13 +55,13 @@ def find(worktree: LinkedWorktree, where: Git, place: Path, problems: list[str])
         OSError: it cannot be looked at.
 
     """
-    return sorted(_find(worktree, where, place, "", "", problems))
+    return sorted(_find(worktree, git, place, "", "", problems))
 
 
 def _find(
-    above: LinkedWorktree, where: Git, place: Path | None, name: str, path: str, problems: list[str]
+    above: LinkedWorktree, git: Git, place: Path | None, name: str, path: str, problems: list[str]
 ) -> Iterator[SubmoduleRepository]:
-    pointers = _pointers(above, where, place) if place else []
+    pointers = _pointers(above, git, place) if place else []
     modules = above.registration / "modules"
     for repository in _repositories(modules, problems):
         pointing = [(commit, at) for commit, at, pointed in pointers if pointed == repository]
@@ -79,18 +79,16 @@ def _find(
             config=above.config,
         )
         whole = f"{path}{at}" if at else ""
-        inside = [
-            *_find(tree, where, place / at if place and at else None, f"{label}/", f"{whole}/", problems)
-        ]
+        inside = [*_find(tree, git, place / at if place and at else None, f"{label}/", f"{whole}/", problems)]
         nested = tuple(one.path.removeprefix(f"{whole}/") for one in inside if one.path)
         yield SubmoduleRepository(label, whole, commit, tree, nested)
         yield from inside
 
 
-def _pointers(above: LinkedWorktree, where: Git, place: Path) -> list[tuple[str, str, Path]]:
+def _pointers(above: LinkedWorktree, git: Git, place: Path) -> list[tuple[str, str, Path]]:
     """Return commit and path of each submodule in an index, and the repository that its ``.git`` names."""
     try:
-        listing = run_git(above.git(where, place), "ls-files", "-s", "-z").stdout
+        listing = run_git(above.git(git, place), "ls-files", "-s", "-z").stdout
     except GitError:
         return []  # whoever saves the rest tells that, and finds their directories to be nested repositories
     found = []

@@ -52,7 +52,7 @@ _EMPTY = re.compile(r"branches|config|description|HEAD|hooks|info|objects|refs|.
 
 def save_submodules(
     worktree: LinkedWorktree,
-    where: Git,
+    git: Git,
     index: Path,
     problems: list[str],
     *,
@@ -65,7 +65,7 @@ def save_submodules(
 
     Arguments:
         worktree: whose.
-        where: git at the repository.
+        git: git at the repository.
         index: beside it, copies of their indexes can be made.
         problems: gets a line for all that cannot be saved.
         agent_id: as for :func:`save_tree`.
@@ -78,7 +78,7 @@ def save_submodules(
 
     """
     done = []
-    for number, sub in enumerate(find(worktree, where, worktree.path, problems)):
+    for number, sub in enumerate(find(worktree, git, worktree.path, problems)):
         mine: list[str] = []
         inner = SavedSubmodule(
             sub.name, sub.path, store_of(worktree, sub.tree.registration), unstarted=unstarted
@@ -87,10 +87,10 @@ def save_submodules(
             if not _is_empty(sub, sub.tree.path):
                 mine += _unknown(sub.tree.registration, inner.store)
                 scratch = _scratch(index, number)
-                if sub.path and not (unstarted and _is_as_cloned(sub, where, sub.tree.path, scratch)):
+                if sub.path and not (unstarted and _is_as_cloned(sub, git, sub.tree.path, scratch)):
                     saved = save_tree(
                         sub.tree,
-                        where,
+                        git,
                         scratch,
                         agent_id=agent_id,
                         session=session,
@@ -100,8 +100,8 @@ def save_submodules(
                     mine += saved.problems
                     inner = inner._replace(saved=saved)
                 elif not sub.path:
-                    mine += _unsaved_without_files(sub, where)
-                here, store = sub.tree.git(where), _git(where, inner.store)
+                    mine += _unsaved_without_files(sub, git)
+                here, store = sub.tree.git(git), _git(git, inner.store)
                 found = tips(here, store, sub.tree.registration, mine, cloned=unstarted)
                 if found.loose:
                     transfer(here, store, found)
@@ -115,13 +115,13 @@ def save_submodules(
 
 
 def hold(
-    worktree: LinkedWorktree, where: Git, index: Path, place: Path, saved: tuple[SavedSubmodule, ...]
+    worktree: LinkedWorktree, git: Git, index: Path, place: Path, saved: tuple[SavedSubmodule, ...]
 ) -> bool:
     """Tell whether the submodules of a worktree are as they were saved, and their commits held elsewhere.
 
     Arguments:
         worktree: saved without a problem.
-        where: git at the repository.
+        git: git at the repository.
         index: as it was given to :func:`save_submodules`.
         place: where the worktree's directory is now.
         saved: what that returned.
@@ -132,33 +132,33 @@ def hold(
 
     """
     problems: list[str] = []
-    found = find(worktree, where, place, problems)
+    found = find(worktree, git, place, problems)
     if [(one.name, one.path) for one in found] != [(one.name, one.path) for one in saved]:
         return False
     for number, (sub, inner) in enumerate(zip(found, saved, strict=True)):
         top = place / sub.path if sub.path else sub.tree.path
         if _is_empty(sub, top):
             continue
-        here, scratch = sub.tree.git(where, top), _scratch(index, number)
-        store = _git(where, inner.store)
+        here, scratch = sub.tree.git(git, top), _scratch(index, number)
+        store = _git(git, inner.store)
         problems += _unknown(sub.tree.registration, inner.store)
         if tips(here, store, sub.tree.registration, problems, cloned=inner.unstarted).loose:
             return False
         if not sub.path:
-            problems += _unsaved_without_files(sub, where)
-        elif not (inner.unstarted and _is_as_cloned(sub, where, top, scratch)) and not tree_holds(
-            sub.tree, where, scratch, top, inner.saved
+            problems += _unsaved_without_files(sub, git)
+        elif not (inner.unstarted and _is_as_cloned(sub, git, top, scratch)) and not tree_holds(
+            sub.tree, git, scratch, top, inner.saved
         ):
             return False
     return not problems
 
 
-def add_losses(worktree: LinkedWorktree, where: Git, index: Path, found: Losses) -> Losses:
+def add_losses(worktree: LinkedWorktree, git: Git, index: Path, found: Losses) -> Losses:
     """Return what would be lost with a worktree, with what would be lost in its submodules.
 
     Arguments:
         worktree: which one.
-        where: git at the repository.
+        git: git at the repository.
         index: beside it, copies of their indexes can be made.
         found: what would be lost besides.
 
@@ -168,16 +168,16 @@ def add_losses(worktree: LinkedWorktree, where: Git, index: Path, found: Losses)
 
     """
     problems: list[str] = []
-    for number, sub in enumerate(find(worktree, where, worktree.path, problems)):
+    for number, sub in enumerate(find(worktree, git, worktree.path, problems)):
         store = store_of(worktree, sub.tree.registration)
         inner = SavedSubmodule(sub.name, sub.path, store)
         found = found._replace(inner=(*found.inner, inner))
         if _is_empty(sub, sub.tree.path):
             continue
         mine = _unknown(sub.tree.registration, store)
-        here = sub.tree.git(where)
+        worktree_git = sub.tree.git(git)
         if sub.path:
-            lost = tree_losses(sub.tree, where, _scratch(index, number), sub.nested)
+            lost = tree_losses(sub.tree, git, _scratch(index, number), sub.nested)
             mine += lost.problems
             found = found._replace(
                 paths=(*found.paths, *below(sub.path, lost.paths)),
@@ -186,8 +186,8 @@ def add_losses(worktree: LinkedWorktree, where: Git, index: Path, found: Losses)
                 ignored_files=found.ignored_files + lost.ignored_files,
             )
         else:
-            mine += _unsaved_without_files(sub, where)
-        loose = tips(here, _git(where, store), sub.tree.registration, mine).loose
+            mine += _unsaved_without_files(sub, git)
+        loose = tips(worktree_git, _git(git, store), sub.tree.registration, mine).loose
         found = found._replace(commits=(*found.commits, *loose))
         problems += _told(sub, mine)
     return found._replace(problems=(*found.problems, *problems))
@@ -242,11 +242,11 @@ def _has(store: Path, repository: Path, path: Path) -> bool:
     return (store / path.relative_to(repository)).is_file()
 
 
-def _is_as_cloned(sub: SubmoduleRepository, where: Git, top: Path, index: Path) -> bool:
+def _is_as_cloned(sub: SubmoduleRepository, git: Git, top: Path, index: Path) -> bool:
     """Tell whether all files that a submodule has are those of the commit that it was cloned for."""
-    here = sub.tree.git(where, top)
-    scratch = here._replace(index_file=index)
-    if resolve_commit(here, sub.commit) is None:
+    worktree_git = sub.tree.git(git, top)
+    scratch = worktree_git._replace(index_file=index)
+    if resolve_commit(worktree_git, sub.commit) is None:
         return all(entry.name == ".git" for entry in top.iterdir())
     run_git(scratch, "read-tree", sub.commit)
     with start_status(scratch, "dirty") as asking:
@@ -254,22 +254,22 @@ def _is_as_cloned(sub: SubmoduleRepository, where: Git, top: Path, index: Path) 
     return not status.untracked and not any(os.path.lexists(top / path) for path in status.unstaged)
 
 
-def _unsaved_without_files(sub: SubmoduleRepository, where: Git) -> list[str]:
+def _unsaved_without_files(sub: SubmoduleRepository, git: Git) -> list[str]:
     """Return what is not saved of a submodule whose directory is gone."""
-    here = sub.tree.git(where)
+    worktree_git = sub.tree.git(git)
     found = []
     if unfinished := operation(sub.tree):
         found.append(f"its directory is gone, and a {unfinished} is in progress")
     if (sub.tree.registration / "index").exists() and run_git(
-        here, "diff-index", "--cached", "--quiet", "--ignore-submodules=none", "HEAD", accept=(0, 1)
+        worktree_git, "diff-index", "--cached", "--quiet", "--ignore-submodules=none", "HEAD", accept=(0, 1)
     ).status:
         found.append("its directory is gone, and something is staged")
     return found
 
 
-def _git(where: Git, store: Path) -> Git:
+def _git(git: Git, store: Path) -> Git:
     # The work tree that its configuration names may be gone, which git would not bear.
-    return where._replace(cwd=store, git_dir=store, common_dir=store, work_tree=store, config=())
+    return git._replace(cwd=store, git_dir=store, common_dir=store, work_tree=store, config=())
 
 
 def _scratch(index: Path, number: int) -> Path:

@@ -42,7 +42,7 @@ class WorktreeTrees(NamedTuple):
         head = [self.head_tree] if self.head_tree else []
         return [self.tree, *head, *([self.index_tree] if self.index_tree != self.tree else [])]
 
-    def commit(self, here: Git, message: str, session: str) -> str:
+    def commit(self, git: Git, message: str, session: str) -> str:
         """Make a commit of it on top of HEAD; an index that differs is its second parent, as in a stash.
 
         Raises:
@@ -51,9 +51,9 @@ class WorktreeTrees(NamedTuple):
         """
         parents = [self.head] if self.head else []
         if self.index_tree != self.tree:
-            staged = commit_tree(here, self.index_tree, parents, f"ralph: index of session {session}\n")
+            staged = commit_tree(git, self.index_tree, parents, f"ralph: index of session {session}\n")
             parents = [*parents, staged]
-        return commit_tree(here, self.tree, parents, message)
+        return commit_tree(git, self.tree, parents, message)
 
 
 def take_picture(

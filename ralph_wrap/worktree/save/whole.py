@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 def save(
     worktree: LinkedWorktree,
-    where: Git,
+    git: Git,
     index: Path,
     *,
     agent_id: str,
@@ -46,7 +46,7 @@ def save(
 
     Arguments:
         worktree: whose work.
-        where: git at the repository.
+        git: git at the repository.
         index: where a copy of the index can be made; nothing is there yet.
         agent_id: names the branch and the snapshots.
         session: named in the commit's message.
@@ -65,7 +65,7 @@ def save(
 
         within = save_submodules(
             worktree,
-            where,
+            git,
             index,
             problems,
             agent_id=agent_id,
@@ -75,7 +75,7 @@ def save(
         )
     saved = save_tree(
         worktree,
-        where,
+        git,
         index,
         agent_id=agent_id,
         session=session,
@@ -92,12 +92,12 @@ def save(
     )
 
 
-def holds(worktree: LinkedWorktree, where: Git, index: Path, place: Path, saved: SavedWork) -> bool:
+def holds(worktree: LinkedWorktree, git: Git, index: Path, place: Path, saved: SavedWork) -> bool:
     """Tell whether everything in a worktree, and all its commits, are still as they were saved.
 
     Arguments:
         worktree: saved without a problem.
-        where: git at the repository.
+        git: git at the repository.
         index: as it was given to :func:`save`.
         place: where the worktree's directory is now.
         saved: what :func:`save` returned.
@@ -110,17 +110,17 @@ def holds(worktree: LinkedWorktree, where: Git, index: Path, place: Path, saved:
     if saved.inner or has_submodules(worktree):
         from ralph_wrap.worktree.save.submodules import hold  # noqa: PLC0415 -- few have any
 
-        if not hold(worktree, where, index, place, saved.inner):
+        if not hold(worktree, git, index, place, saved.inner):
             return False
-    return tree_holds(worktree, where, index, place, saved)
+    return tree_holds(worktree, git, index, place, saved)
 
 
-def losses(worktree: LinkedWorktree, where: Git, index: Path) -> Losses:
+def losses(worktree: LinkedWorktree, git: Git, index: Path) -> Losses:
     """Look for everything that would be lost with a worktree and its submodules; nothing is changed.
 
     Arguments:
         worktree: which one.
-        where: git at the repository.
+        git: git at the repository.
         index: where a copy of the index can be made; nothing is there yet.
 
     Raises:
@@ -129,10 +129,10 @@ def losses(worktree: LinkedWorktree, where: Git, index: Path) -> Losses:
 
     """
     if not has_submodules(worktree):
-        return tree_losses(worktree, where, index)
+        return tree_losses(worktree, git, index)
     from ralph_wrap.worktree.save.submodule_repositories import find  # noqa: PLC0415 -- few have any
     from ralph_wrap.worktree.save.submodules import add_losses  # noqa: PLC0415 -- the same
 
     # What is wrong with them is told where they are looked at, in the last call.
-    inner = tuple(one.path for one in find(worktree, where, worktree.path, []) if one.path)
-    return add_losses(worktree, where, index, tree_losses(worktree, where, index, inner))
+    inner = tuple(one.path for one in find(worktree, git, worktree.path, []) if one.path)
+    return add_losses(worktree, git, index, tree_losses(worktree, git, index, inner))
