@@ -76,7 +76,7 @@ def ended(_sealed: None, home: Path) -> Iterator[None]:
 
 
 @pytest.fixture
-def told() -> Iterator[Log]:
+def log() -> Iterator[Log]:
     """Yield a log that nobody reads."""
     null = os.open(os.devnull, os.O_WRONLY)
     yield Log(null, terminal=False, colour=False)

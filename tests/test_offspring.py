@@ -37,5 +37,5 @@ def test_a_program_without_any_environment_is_not_waited_for_long(monkeypatch: p
     with subprocess.Popen(("sleep", "600"), env={}) as process:
         began = time.monotonic()
         ended = ProcessTree(whole_process=False, session=SESSION).end(5.0, lambda: False, asked=False)
-        assert (ended.told, process.poll(), time.monotonic() - began < 5) == (0, None, True)
+        assert (ended.signalled, process.poll(), time.monotonic() - began < 5) == (0, None, True)
         process.kill()

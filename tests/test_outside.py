@@ -75,7 +75,7 @@ class Room:
     def changes(self, before: Observation, landed: Collection[landings.Landing] = ()) -> list[str]:
         """Return what has changed since a look."""
         return compare(
-            before, self.look(), lambda one, other: changed_keys(self.place.where, one, other), landed
+            before, self.look(), lambda one, other: changed_keys(self.place.git, one, other), landed
         )
 
 
@@ -161,8 +161,8 @@ def test_a_look_in_the_middle_of_a_landing_is_taken_again(room: Room, tmp_path: 
         with watching:
             pass
         path = shim_git(tmp_path / "bin", cases)
-        watching._where = watching._where._replace(env={**os.environ, "PATH": path})  # noqa: SLF001
-        watching._place = None  # noqa: SLF001
+        watching._git = watching._git._replace(env={**os.environ, "PATH": path})  # noqa: SLF001
+        watching._checkout = None  # noqa: SLF001
         assert not watching.look("in iteration 1")
     assert watching.found == ()
 

@@ -191,12 +191,10 @@ class Sessions(RuleBasedStateMachine):
         log.event("session.registered")
         site = SessionContext(
             settings=config,
-            place=self.place,
-            where=git._replace(env={**git.env, OWN_COMMAND: record.session}),
+            project=self.place._replace(git=git._replace(env={**git.env, OWN_COMMAND: record.session})),
             base=prospect.base,
             record=record,
-            environ=self.environ,
-            told=log,
+            log=log,
             stopped=lambda: False,
             meanwhile=lambda: None,
         )

@@ -175,7 +175,7 @@ class _Comparison:
         main: MainBranch,
         wholes: Sequence[tuple[str, str]],
     ) -> None:
-        self._where = git
+        self._git = git
         self._found = found
         self._known = known
         self._main = main
@@ -206,7 +206,7 @@ class _Comparison:
         meeting = self._pairs() if pairs else []
         tried = meeting[:MOST_PAIRS]
         asked = [*((self._main.tip, tip) for tip in facing), *tried]
-        tries = _tried(self._where, asked, common_dir)
+        tries = _tried(self._git, asked, common_dir)
         against = dict(zip(facing, tries, strict=False))
         for tip, merge in against.items():
             if merge.clean and merge.tree == self._known[self._main.tip].tree and self._prints[tip].paths:

@@ -102,7 +102,7 @@ def apply(
         checkout = _checkout(git, repository, top)
         with temporary.turn(repository, home, log, stopped):
             temporary.tidy(repository, home)
-            head = resolve_commit(checkout.here, "HEAD")
+            head = resolve_commit(checkout.git, "HEAD")
             if head is None:
                 raise ConflictError(f"{top} has no commit yet", "git commit --allow-empty -m start")
             with temporary.opened(git, repository, home, head, whole=False) as opened:
@@ -131,7 +131,7 @@ def _checkout(git: Git, repository: Repository, top: Path) -> UserCheckout:
 
 def _changes(opened: TemporaryWorktree, branch: Branch, head: str, top: Path) -> tuple[str, list[PathChange]]:
     """Return the tree of the merge of saved work and a commit, and its differences from the commit."""
-    here = opened.here._replace(env={**opened.here.env, **_NOBODY})
+    here = opened.git._replace(env={**opened.git.env, **_NOBODY})
     saved = str(branch.saved)
     base = _base(here, branch, saved)
     delta = commit_tree(here, tree_of(here, saved), [base] if base else [], "saved work\n")
@@ -165,11 +165,11 @@ def _write(
     """Change the files of a checkout; return the changed paths, and those that already were right."""
     modules = [change for change in changes if change.old_mode == merging.GITLINK != change.new_mode]
     changes = [change for change in changes if not _is_submodule(change)]
-    unmerged = merging.unmerged(checkout.here)
+    unmerged = merging.unmerged(checkout.git)
     if unmerged:
         raise ConflictError(f"{checkout.path} has conflicts: {names(unmerged)}", "resolve them first")
     index = opened.registration / "apply"
-    hidden = merging.left_out(checkout.here)
+    hidden = merging.left_out(checkout.git)
     found = on_disk(checkout, apart(checkout, index), head, changes)
     absent = {path for path in hidden if not os.path.lexists(checkout.path / path)}
     there = [one.path for one in changes if found[one.path] == one.after and one.path not in absent]

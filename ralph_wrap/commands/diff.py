@@ -68,7 +68,6 @@ def sides(
     """
     if iteration is not None and (other or saved):
         raise UsageError("--iteration compares two states of one branch", "leave out ID2 and --saved")
-    git = project.git
     known = branches.read(project)
     one = branches.named(known, name)
     if iteration is not None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ralph_wrap.config import Settings
-    from ralph_wrap.git import Git, Repository
+    from ralph_wrap.git import Repository
     from ralph_wrap.state.project import Project
     from ralph_wrap.system.log import Log
     from ralph_wrap.worktree.warm import WarmWorktree
@@ -53,18 +53,16 @@ class ProjectPool(NamedTuple):
     """The pool of a project.
 
     Attributes:
-        place: the project.
+        project: the project.
         repository: its repository.
-        where: git at the top level of its checkout.
         settings: the settings of the configuration file.
 
     """
 
-    place: Project
+    project: Project
     repository: Repository
-    where: Git
     settings: Settings
-    told: Log
+    log: Log
 
     @classmethod
     def of(cls, project: Project, settings: Settings, log: Log) -> ProjectPool:
@@ -79,12 +77,12 @@ class ProjectPool(NamedTuple):
                 f"{project.root} is not in a git repository", "git init"
             )
         git = project.git._replace(cwd=project.root)  # not in a session's worktree, whose HEAD is its own
-        return cls(project, project.repository, git, settings, log)
+        return cls(project._replace(git=git), project.repository, settings, log)
 
     @property
     def directory(self) -> Path:
         """The directory of the warm worktrees."""
-        return self.place.root / POOL
+        return self.project.root / POOL
 
     def entries(self) -> list[PoolEntry]:
         """Return the worktrees in the pool."""
@@ -108,7 +106,7 @@ class ProjectPool(NamedTuple):
             ) from error
 
     def _fill(self) -> bool:
-        home = Registry(self.place.root / RUN)
+        home = Registry(self.project.root / RUN)
         home.prepare()
         self.directory.mkdir(exist_ok=True)
         if self.directory.is_symlink():
@@ -120,12 +118,12 @@ class ProjectPool(NamedTuple):
             ready = [one for one in self._warm() if self._is_ready(one)]
             for missing in range(len(ready), self.settings.pool):
                 ready.append(self._add(home.trash))
-                self.told.progress(f"pool: {missing + 1} of {self.settings.pool}")
+                self.log.progress(f"pool: {missing + 1} of {self.settings.pool}")
             for one in ready[self.settings.pool :]:
                 self._remove(one, home.trash)
             self._give(ready[: self.settings.pool], home.trash)
         finally:
-            self.told.progress("")
+            self.log.progress("")
             lock.release()
         return True
 
@@ -138,7 +136,7 @@ class ProjectPool(NamedTuple):
             return False
         try:
             if one.is_untouched() and holds_nothing(
-                one, one.git(self.where, self.repository), self.settings.pool_keep
+                one, one.git(self.project.git, self.repository), self.settings.pool_keep
             ):
                 return True
         except (GitError, OSError) as error:
@@ -149,18 +147,18 @@ class ProjectPool(NamedTuple):
         return False
 
     def _commit(self) -> str:
-        asked = run_git(self.where, "config", "--bool", "--get", "core.sparseCheckout", accept=(0, 1))
+        asked = run_git(self.project.git, "config", "--bool", "--get", "core.sparseCheckout", accept=(0, 1))
         if asked.stdout == b"true\n":
             raise IsolationError("the checkout is sparse, and a warm worktree holds all files", "pool = 0")
-        if commit := resolve_commit(self.where, "HEAD"):
+        if commit := resolve_commit(self.project.git, "HEAD"):
             return commit
         raise IsolationError("the repository has no commit yet", "git commit --allow-empty -m start")
 
     def _add(self, trash: Path) -> WarmWorktree:
         commit = self._commit()
-        made = maintenance.make(self.where, self.repository, self.directory, commit)
+        made = maintenance.make(self.project.git, self.repository, self.directory, commit)
         try:
-            ready = maintenance.check_out(made, self.where, self.repository, commit)
+            ready = maintenance.check_out(made, self.project.git, self.repository, commit)
         except (GitError, OSError):
             self._give_up(made, trash)
             raise
@@ -168,39 +166,41 @@ class ProjectPool(NamedTuple):
             raise RalphError(
                 f"{ready.path} changed while it was made", "please report this with git's version"
             )
-        self.told.event("pool.filled", path=os.fspath(ready.path), commit=commit)
+        self.log.event("pool.filled", path=os.fspath(ready.path), commit=commit)
         return ready
 
     def _finish_what_was_killed(self, trash: Path) -> None:
         with repository_lock(self.repository.common_dir):
             for left in maintenance.tidy(self.repository.common_dir, self.directory, trash):
-                self.told.warning(
+                self.log.warning(
                     "pool.unknown",
                     f"ralph-wrap did not make {left}, and leaves it there",
                     f"to move it away: mv {left} .",
                 )
-            maintenance.drop_refs(self.where)
+            maintenance.drop_refs(self.project.git)
         for one in self._warm():
             if one.commit is None:
                 self._give_up(one, trash)
 
     def _give_up(self, unfinished: WarmWorktree, trash: Path) -> None:
         try:
-            maintenance.give_up(unfinished, self.where, self.repository, trash, new_name())
+            maintenance.give_up(unfinished, self.project.git, self.repository, trash, new_name())
         except (RefusedError, GitError, OSError) as error:
             self._tell_changed(unfinished, str(error))
 
     def _remove(self, one: WarmWorktree, trash: Path) -> None:
         try:
-            maintenance.remove(one, self.where, self.repository, trash, new_name(), self.settings.pool_keep)
+            maintenance.remove(
+                one, self.project.git, self.repository, trash, new_name(), self.settings.pool_keep
+            )
         except (RefusedError, GitError, OSError) as error:
             if one.path.is_dir():  # otherwise a session has just taken it
                 self._tell_changed(one, str(error))
         else:
-            self.told.event("pool.shrunk", path=os.fspath(one.path))
+            self.log.event("pool.shrunk", path=os.fspath(one.path))
 
     def _tell_changed(self, one: WarmWorktree, reason: str) -> None:
-        self.told.warning(
+        self.log.warning(
             "pool.changed",
             f"{one.path} is kept, and no session gets it: {reason}",
             f"save its files, then: git worktree remove --force --force {one.path}",
@@ -214,6 +214,6 @@ class ProjectPool(NamedTuple):
         for one, source in zip(lacking, kept, strict=False):
             with repository_lock(self.repository.common_dir):
                 if one.is_untouched():
-                    maintenance.give(one, self.where, self.repository, source, names)
+                    maintenance.give(one, self.project.git, self.repository, source, names)
         for source in kept:
             maintenance.discard_kept(source, trash / new_name())

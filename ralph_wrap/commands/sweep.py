@@ -275,8 +275,8 @@ def _end_leftovers(claim: SessionClaim, log: Log) -> tuple[int, ...]:
     deadline = time.monotonic() + _LAST_BREATH
     while True:
         ended = left.end(_GRACE, lambda: False, asked=False)
-        if ended.told:
-            log.event("processes.ended", count=ended.told)
+        if ended.signalled:
+            log.event("processes.ended", count=ended.signalled)
         if ended.survivors or not claim.has_agents():
             return ended.survivors
         # A process that is dying, or is between fork(2) and execve(2), has the lock but shows no environment.

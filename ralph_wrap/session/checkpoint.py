@@ -29,24 +29,24 @@ class Checkpoint:
 
     def __init__(self, site: SessionContext, tree: LinkedWorktree | None, offspring: ProcessTree) -> None:
         self._tree = tree
-        self._where = site.where
+        self._git = site.project.git
         self._record = site.record
         self._commits = site.settings.commit_each
-        self._told = site.told
+        self._log = site.log
         self._push = None
         if tree is None and (wanted := [key for key in _KEYS if getattr(site.settings, key)]):
-            self._told.warning(
+            self._log.warning(
                 "handover.ignored", f"no effect: {', '.join(wanted)}; there is no worktree of our own"
             )
         if tree is not None and site.settings.push is not None:
             self._push = BranchPush(
-                self._where._replace(cwd=site.place.root, git_dir=tree.common_dir),
+                self._git._replace(cwd=site.project.root, git_dir=tree.common_dir),
                 site.settings.push,
                 tree.branch,
                 tree.base,
                 own=tree.branch_created,
                 spare=offspring.spare,
-                log=site.told,
+                log=site.log,
             )
 
     def after(self, number: int, state: str, ended: bool) -> str:
@@ -67,7 +67,7 @@ class Checkpoint:
             try:
                 self._push.start()
             except (GitError, OSError) as error:
-                self._told.warning("push.failed", f"{self._tree.branch} was not pushed: {error}")
+                self._log.warning("push.failed", f"{self._tree.branch} was not pushed: {error}")
         return state
 
     def finish(self, hurry: Callable[[], bool]) -> None:
@@ -90,9 +90,9 @@ class Checkpoint:
         before = state
         if self._commits and ended and not fingerprints.is_pristine(state) and self._commit(tree, number):
             # A submodule may still be dirty.
-            state = fingerprints.fingerprint(tree.git(self._where), tree.path)
+            state = fingerprints.fingerprint(tree.git(self._git), tree.path)
         if fingerprints.is_pristine(state) and self._sees_all(tree, state):
-            self._told.event("iteration.kept", iteration=number, head=state, snapshot=None)
+            self._log.event("iteration.kept", iteration=number, head=state, snapshot=None)
         else:
             self._snapshot(tree, number)
         return "" if state == before else state
@@ -102,16 +102,16 @@ class Checkpoint:
 
         message = f"Iteration {number}\n\nCommitted at its end, in session {self._record.session}.\n"
         try:
-            return commit_all(tree, self._where, message)
+            return commit_all(tree, self._git, message)
         except (GitError, OSError) as error:
-            self._told.warning("iteration.not_committed", f"iteration {number} is not committed: {error}")
+            self._log.warning("iteration.not_committed", f"iteration {number} is not committed: {error}")
         return False
 
     def _sees_all(self, tree: LinkedWorktree, head: str) -> bool:
         from ralph_wrap.worktree.save.checkpoint import sees_all  # noqa: PLC0415 -- see load_the_rest
 
         try:
-            return sees_all(tree, self._where, head)
+            return sees_all(tree, self._git, head)
         except (GitError, OSError):
             return False  # the snapshot will log the reason
 
@@ -120,12 +120,12 @@ class Checkpoint:
 
         record = self._record
         try:
-            kept = snapshot(tree, self._where, agent_id=record.id, session=record.session, number=number)
+            kept = snapshot(tree, self._git, agent_id=record.id, session=record.session, number=number)
         except (GitError, OSError) as error:
-            self._told.warning(
+            self._log.warning(
                 "snapshot.failed", f"no snapshot of the uncommitted work of iteration {number}: {error}"
             )
             return
-        self._told.event("iteration.kept", iteration=number, head=kept.head, snapshot=kept.ref)
+        self._log.event("iteration.kept", iteration=number, head=kept.head, snapshot=kept.ref)
         if kept.problems:
-            self._told.event("snapshot.incomplete", iteration=number, problems=list(kept.problems))
+            self._log.event("snapshot.incomplete", iteration=number, problems=list(kept.problems))

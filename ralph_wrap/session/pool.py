@@ -10,11 +10,11 @@ from ralph_wrap.state.project import POOL
 from ralph_wrap.system import process
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection
     from pathlib import Path
 
     from ralph_wrap.config import Settings
-    from ralph_wrap.git import Git, Repository
+    from ralph_wrap.git import Repository
     from ralph_wrap.state.project import Project
     from ralph_wrap.worktree.layout import WorktreeLayout
     from ralph_wrap.worktree.warm import WarmWorktree
@@ -25,28 +25,24 @@ class SessionPool(NamedTuple):
 
     Attributes:
         settings: of the session.
-        place: the project.
-        where: git at the top level of its checkout.
+        project: the project.
         layout: the files of the repository that the worktree contains.
         session: id of the session.
-        environ: our environment.
 
     """
 
     settings: Settings
-    place: Project
-    where: Git
+    project: Project
     layout: WorktreeLayout
     session: str
-    environ: Mapping[str, str]
 
     @property
     def pool(self) -> Path | None:
         """Directory of the pool; ``None`` if the session needs only some files, or has no pool."""
         layout, settings = self.layout, self.settings
         fits = layout.sparse is None and not {*layout.links} & {*settings.pool_keep}
-        wanted = settings.pool and fits and self.place.root == self.place.checkout
-        return self.place.root / POOL if wanted else None
+        wanted = settings.pool and fits and self.project.root == self.project.checkout
+        return self.project.root / POOL if wanted else None
 
     def choose(
         self, repository: Repository, base: str, beside: Path, branch: str, meanwhile: Callable[[], object]
@@ -71,10 +67,10 @@ class SessionPool(NamedTuple):
         beside.mkdir(parents=True, exist_ok=True)
         ref = f"refs/heads/{branch}"
         return choose(
-            self.where,
+            self.project.git,
             repository,
             self.pool,
-            base=list_refs(self.where, ref).get(ref, base) if self.settings.branch else base,
+            base=list_refs(self.project.git, ref).get(ref, base) if self.settings.branch else base,
             beside=beside,
             keep=self.settings.pool_keep,
             meanwhile=meanwhile,
@@ -106,5 +102,7 @@ class SessionPool(NamedTuple):
         if self.pool:
             # -P: Python must not import modules from the project.
             words = (sys.executable, "-P", "-m", "ralph_wrap", "pool", "--fill")
-            environ = {name: value for name, value in self.environ.items() if not name.startswith("RALPH_")}
-            process.detach(words, cwd=self.place.root, env={**environ, process.OWN_COMMAND: "1"})
+            environ = {
+                name: value for name, value in self.project.environ.items() if not name.startswith("RALPH_")
+            }
+            process.detach(words, cwd=self.project.root, env={**environ, process.OWN_COMMAND: "1"})

@@ -20,6 +20,7 @@ from ralph_wrap.git import (
 from ralph_wrap.state.ids import agent_ids_in
 from ralph_wrap.state.project import WORKTREES
 from ralph_wrap.system import privileges
+from ralph_wrap.system.process import OWN_COMMAND
 from ralph_wrap.worktree.ignore import is_hidden
 from ralph_wrap.worktree.layout import EVERYTHING, WorktreeLayout, check_layout, directories
 
@@ -49,6 +50,19 @@ class Preflight(NamedTuple):
     identity: Mapping[str, str]
     layout: WorktreeLayout = EVERYTHING
     hidden: bool = False
+
+    def for_session(self, project: Project, session: str) -> Project:
+        """Return the project with a committer, and with its git marked as the session's own.
+
+        Arguments:
+            project: its environment has no committer yet.
+            session: the session id.
+
+        """
+        env = {**project.git.env, **self.identity, OWN_COMMAND: session}
+        return project._replace(
+            environ={**project.environ, **self.identity}, git=project.git._replace(env=env)
+        )
 
 
 def look_first(settings: Settings, project: Project) -> Preflight:

@@ -46,12 +46,12 @@ class BranchPush:
         spare: Callable[..., None],
         log: Log,
     ) -> None:
-        self._where = git
+        self._git = git
         self._remote = remote
         self._branch = branch
         self._own = own
         self._spare = spare
-        self._told = log
+        self._log = log
         self._there = ""  # the commit that this session has pushed
         self._base = base
         self._tried = base
@@ -68,12 +68,12 @@ class BranchPush:
         if self._running is not None and not self._has_ended(self._running, _GLANCE):
             return
         ref = f"refs/heads/{self._branch}"
-        tip = list_refs(self._where, ref).get(ref)
+        tip = list_refs(self._git, ref).get(ref)
         if tip is None or tip == self._tried:
             return
-        rewritten = bool(self._there) and count_commits(self._where, tip, self._there) != 0
+        rewritten = bool(self._there) and count_commits(self._git, tip, self._there) != 0
         replaced = self._there if self._own and rewritten else None
-        self._running = start_push(self._where, self._remote, tip, ref, replaced=replaced)
+        self._running = start_push(self._git, self._remote, tip, ref, replaced=replaced)
         self._tried = tip
         self._spare(self._running.pid)
 
@@ -97,7 +97,7 @@ class BranchPush:
                 self.start()
                 self._await(deadline, hurry)
         finally:
-            self._told.progress("")
+            self._log.progress("")
             if self._running is not None:
                 with self._running as running:
                     running.end()
@@ -110,7 +110,7 @@ class BranchPush:
         while self._running is not None and not self._has_ended(self._running, _LOOK):
             if hurry() or time.monotonic() >= deadline:
                 return
-            self._told.progress(f"push: {self._branch} to {self._remote}")
+            self._log.progress(f"push: {self._branch} to {self._remote}")
 
     def _has_ended(self, running: RunningCommand, timeout: float) -> bool:
         if not running.ended(timeout):
@@ -121,13 +121,13 @@ class BranchPush:
             completed = running.wait()
         if completed.status == 0:
             self._there = self._tried
-            self._told.event("branch.pushed", remote=self._remote, branch=self._branch, commit=self._tried)
+            self._log.event("branch.pushed", remote=self._remote, branch=self._branch, commit=self._tried)
         else:
             self._fail(push_error(completed))
         return True
 
     def _fail(self, reason: str) -> None:
-        self._told.warning(
+        self._log.warning(
             "push.failed",
             f"{self._branch} was not pushed to {self._remote}: {reason}",
             f"git push {self._remote} {self._branch}",

@@ -43,7 +43,7 @@ class SessionRecovery:
     """
 
     def __init__(self, project: Project, home: Registry, record: SessionRecord, log: Log) -> None:
-        self._place = project
+        self._project = project
         self._home = home
         self._record = record
         git = project.git
@@ -57,12 +57,10 @@ class SessionRecovery:
                 drop_empty=record.drop_empty,
                 background=record.background,
             ),
-            place=project,
-            where=git._replace(env={**git.env, **own}),
+            project=project._replace(git=git._replace(env={**git.env, **own})),
             base=record.base,
             record=record,
-            environ=project.environ,
-            told=log,
+            log=log,
             stopped=lambda: False,
             meanwhile=lambda: None,
         )
@@ -80,11 +78,11 @@ class SessionRecovery:
             OSError: a file of it cannot be read or moved.
 
         """
-        record, repository = self._record, self._place.repository
+        record, repository = self._record, self._project.repository
         if repository is None and record.branch is not None:
-            reason = self._place.obstacle.message if self._place.obstacle else "there is no repository"
+            reason = self._project.obstacle.message if self._project.obstacle else "there is no repository"
             raise RefusedError(f"its work cannot be read: {reason}", "ralph-wrap doctor")
-        path = self._place.root / WORKTREES / record.session
+        path = self._project.root / WORKTREES / record.session
         tree = None
         if repository is not None and record.branch is not None and record.base is not None:
             tree = adopt(repository, record, path=path, trash=self._home.trash)
@@ -105,7 +103,7 @@ class SessionRecovery:
         """
         site = self._site
         if for_good:
-            plain = Settings(project=self._place.root, command=())
+            plain = Settings(project=self._project.root, command=())
             site = site._replace(settings=plain)
         return site.leave(tree, self._home.trash, survivors, unstarted=self._record.state == "starting")
 
@@ -117,16 +115,16 @@ class SessionRecovery:
             OSError: the repository cannot be locked.
 
         """
-        record, repository = self._record, self._place.repository
+        record, repository = self._record, self._project.repository
         # An earlier sweep, which was killed, may have saved work already.
         if list_refs(
-            self._site.where, f"refs/heads/ralph/{record.id}-wip", f"refs/ralph/snapshots/{record.id}/"
+            self._site.project.git, f"refs/heads/ralph/{record.id}-wip", f"refs/ralph/snapshots/{record.id}/"
         ):
             return
         if tree is not None and outcome is not None:
             self._site.drop_branch(tree, outcome)
         elif repository and record.branch == f"ralph/{record.id}" and record.base is not None:
-            drop_branch_at(self._site.where, repository.common_dir, record.branch, record.base)
+            drop_branch_at(self._site.project.git, repository.common_dir, record.branch, record.base)
 
     def write_report(self, outcome: WorktreeOutcome | None) -> None:
         """Write the report of a killed session, or complete the report that it began.
@@ -146,7 +144,7 @@ class SessionRecovery:
         commits = None
         if record.branch and record.base:
             with contextlib.suppress(RalphError, OSError):
-                commits = count_commits(self._site.where, record.base, f"refs/heads/{record.branch}")
+                commits = count_commits(self._site.project.git, record.base, f"refs/heads/{record.branch}")
         told = earlier or report.SessionReport.of(
             record, ended_by="killed", exit_status=_KILLED, commits=commits, iterations=record.iteration
         )

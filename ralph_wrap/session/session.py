@@ -35,7 +35,7 @@ from ralph_wrap.session.workspace import SessionContext, Workspace, recorded
 from ralph_wrap.state import stop_request
 from ralph_wrap.state.project import find_project, register_session
 from ralph_wrap.state.report import SessionReport, banner, ending, how_it_ended, summary
-from ralph_wrap.system import files, liveness, privileges, process, process_tree
+from ralph_wrap.system import files, liveness, privileges, process_tree
 from ralph_wrap.system.log import Log, on_stderr, traceback_of
 from ralph_wrap.system.signals import SignalHandlers
 
@@ -65,7 +65,7 @@ class Session:
     Arguments:
         settings: the settings of the session.
         environ: the environment; normally ``os.environ``.
-        place: the project, if it is known already.
+        project: the project, if it is known already.
         log: logs what happens; normally on our stderr.
         signals: signal handlers that were entered. Without them the session handles INT, TERM, HUP and QUIT
             itself, if it is entered in the main thread.
@@ -95,7 +95,7 @@ class Session:
         self._settings = settings
         self._name = settings.agent or shlex.join(settings.command)
         self._environ = dict(os.environ if environ is None else environ)
-        self._place = project
+        self._project = project
         self._log = log or on_stderr(self._environ)
         self._signals = signals or SignalHandlers()
         self._own_signals = signals is None
@@ -173,17 +173,17 @@ class Session:
     def _open(self) -> None:
         if self._own_signals and threading.current_thread() is threading.main_thread():
             self._stack.enter_context(self._signals)
-        place = self._place = self._place or find_project(self._settings.project, self._environ)
-        git = place.git
-        prospect = look_first(self._settings, place)
+        project = self._project or find_project(self._settings.project, self._environ)
+        preflight = look_first(self._settings, project)
         self._environ = privileges.ensure_home(self._environ)
+        project = self._project = project._replace(environ=self._environ)
         self._claim, obstacle = register_session(
-            place,
+            project,
             lambda registry: registry.claim(
                 liveness.myself(),
-                lambda name="": taken_ids(place, name),
+                lambda name="": taken_ids(project, name),
                 datetime.now(UTC),
-                lambda record: planned(record, self._settings, place, prospect, self._name),
+                lambda record: planned(record, self._settings, project, preflight, self._name),
             ),
         )
         self._stack.callback(self._step, "refill the pool", self._refill)
@@ -194,20 +194,18 @@ class Session:
         self._log.attach(
             self._claim.directory / "events.jsonl", agent_id=record.id, session_id=record.session
         )
-        self._log.event("session.registered", pid=record.pid, project=os.fspath(place.root))
+        self._log.event("session.registered", pid=record.pid, project=os.fspath(project.root))
         self._offspring = process_tree.ProcessTree(whole_process=self._whole_process, session=record.session)
         self._site = SessionContext(
             settings=self._settings,
-            place=place,
-            where=git._replace(env={**git.env, **prospect.identity, process.OWN_COMMAND: record.session}),
-            base=prospect.base,
+            project=preflight.for_session(project, record.session),
+            base=preflight.base,
             record=record,
-            environ={**self._environ, **prospect.identity},
-            told=self._log,
+            log=self._log,
             stopped=lambda: self._signals.stop.count > 0,
             meanwhile=lambda: load_the_rest(self._log),
-            layout=prospect.layout,
-            hidden=prospect.hidden,
+            layout=preflight.layout,
+            hidden=preflight.hidden,
         )
         self._workspace = workspace = self._site.open(obstacle)
         if workspace.lock is not None:
@@ -254,8 +252,8 @@ class Session:
         from ralph_wrap.worktree import fingerprints  # noqa: PLC0415
 
         workspace = self.workspace
-        place = self._site.place
-        git = workspace.git(self._site.where) if place.repository is not None else None
+        place = self._site.project
+        git = workspace.git(self._site.project.git) if place.repository is not None else None
         return IterationContext(
             directory=self._claim.directory,
             inherited=lock.descriptor,
@@ -287,8 +285,8 @@ class Session:
             return self._signals.stop.count > 1 or stop_request.is_urgent(self._claim.directory)
 
         ended = self._offspring.end(grace, urgent, asked=asked)
-        if ended.told:
-            self._log.event("processes.ended", count=ended.told)
+        if ended.signalled:
+            self._log.event("processes.ended", count=ended.signalled)
         self._survivors = ended.survivors
         if ended.survivors:
             pids = ", ".join(map(str, ended.survivors))
@@ -333,9 +331,9 @@ class Session:
     def _tell_end(self) -> None:
         if self._relay is not None:
             self._give_readers_time(self._relay)
-        if self.report is not None and self._place is not None:
+        if self.report is not None and self._project is not None:
             text = summary(
-                self.report, self._place.root, self._claim.directory / "output.log", self._settings.typed
+                self.report, self._project.root, self._claim.directory / "output.log", self._settings.typed
             )
             self._log.block("session.released", ending(self.report), text, **self.report.to_dict())
         self._log.close()
@@ -346,7 +344,7 @@ class Session:
         commits = None
         if tree is not None:
             with contextlib.suppress(GitError, OSError):
-                commits = count_commits(self._site.where, tree.base, f"refs/heads/{tree.branch}")
+                commits = count_commits(self._site.project.git, tree.base, f"refs/heads/{tree.branch}")
         stop = self._signals.stop  # read last: a signal may arrive until now
         result = (self._result.ended_by, self._result.status) if self._result else None
         ended_by, status = how_it_ended(result, stop.first, self._failure, agent_started=self._agent_started)

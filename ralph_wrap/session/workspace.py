@@ -27,7 +27,7 @@ from ralph_wrap.worktree.leaks.monitor import LeakMonitor
 from ralph_wrap.worktree.ownership import SessionMark, WorktreeOwner, session_lock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from ralph_wrap.git import Git, Repository
     from ralph_wrap.state.project import Project
@@ -97,11 +97,9 @@ class SessionContext(NamedTuple):
 
     Attributes:
         settings: of the session.
-        place: the project.
-        where: git at the top level of its checkout.
+        project: the project.
         base: the commit to start from; ``None`` if there is none.
         record: of the session.
-        environ: our environment.
         stopped: returns whether the session must end.
         meanwhile: called once while git checks the files out.
         layout: the files of the repository that the worktree contains.
@@ -110,12 +108,10 @@ class SessionContext(NamedTuple):
     """
 
     settings: Settings
-    place: Project
-    where: Git
+    project: Project
     base: str | None
     record: SessionRecord
-    environ: Mapping[str, str]
-    told: Log
+    log: Log
     stopped: Callable[[], bool]
     meanwhile: Callable[[], object]
     layout: WorktreeLayout = EVERYTHING
@@ -137,21 +133,21 @@ class SessionContext(NamedTuple):
         if self.settings.isolation is Isolation.OFF:
             return self._plain(None)
         try:
-            if problem := self.place.obstacle or obstacle:
+            if problem := self.project.obstacle or obstacle:
                 raise problem
             return self._isolated()
         except (IsolationError, NotARepositoryError, GitTooOldError) as error:
             if self.settings.isolation is Isolation.REQUIRE:
                 raise IsolationError(f"isolation is required: {error.message}", error.hint) from error
-            self.told.warning(
+            self.log.warning(
                 "isolation.fell_back",
-                f"no isolation: {error.message}; working in {self.place.checkout} itself",
+                f"no isolation: {error.message}; working in {self.project.checkout} itself",
                 error.hint,
             )
             return self._plain(error.message)
 
     def _isolated(self) -> Workspace:
-        project = self.place
+        project = self.project
         repository = project.repository
         if repository is None or self.base is None:
             raise IsolationError("the repository has no commit yet", "git commit --allow-empty -m start")
@@ -163,12 +159,12 @@ class SessionContext(NamedTuple):
 
     def _lookout(self, repository: Repository) -> LeakMonitor:
         return LeakMonitor(
-            self.where,
-            root=self.place.root,
+            self.project.git,
+            root=self.project.root,
             common_dir=repository.common_dir,
             workspace=self._path,
             branch=self._branch,
-            log=self.told,
+            log=self.log,
             stopped=self.stopped,
         )
 
@@ -187,9 +183,9 @@ class SessionContext(NamedTuple):
         except IsolationError as error:
             if one is None:
                 raise
-            self.told.warning("pool.unused", f"no warm worktree: {error.message}", "ralph-wrap pool --fill")
+            self.log.warning("pool.unused", f"no warm worktree: {error.message}", "ralph-wrap pool --fill")
             tree = self._create(repository, base, None, meanwhile)
-        self.told.event(
+        self.log.event(
             "workspace.created",
             path=os.fspath(tree.path),
             branch=tree.branch,
@@ -199,23 +195,26 @@ class SessionContext(NamedTuple):
         if self.settings.submodules is SubmoduleMode.INIT:
             from ralph_wrap.worktree.create.submodules import init_submodules  # noqa: PLC0415 -- few have any
 
-            init_submodules(tree, self.where, log=self.told, stopped=self.stopped)
+            init_submodules(tree, self.project.git, log=self.log, stopped=self.stopped)
         from ralph_wrap.worktree.create.report_copies import provide  # noqa: PLC0415 -- see load_the_rest
 
         provide(
-            tree, self.where, self.place.checkout, self.settings.copy, log=self.told, stopped=self.stopped
+            tree,
+            self.project.git,
+            self.project.checkout,
+            self.settings.copy,
+            log=self.log,
+            stopped=self.stopped,
         )
         return tree
 
     @property
     def _supply(self) -> SessionPool:
-        return SessionPool(
-            self.settings, self.place, self.where, self.layout, self.record.session, self.environ
-        )
+        return SessionPool(self.settings, self.project, self.layout, self.record.session)
 
     @property
     def _path(self) -> Path:
-        return self.place.root / WORKTREES / self.record.session
+        return self.project.root / WORKTREES / self.record.session
 
     @property
     def _branch(self) -> str:
@@ -223,14 +222,14 @@ class SessionContext(NamedTuple):
 
     def _abandon(self, tree: LinkedWorktree) -> None:
         """Return a warm worktree that cannot be used; changes in it are saved."""
-        plain = self._replace(settings=Settings(project=self.place.root, command=()))
-        plain.leave(tree, self.place.root / RUN / "trash", (), unstarted=True)
+        plain = self._replace(settings=Settings(project=self.project.root, command=()))
+        plain.leave(tree, self.project.root / RUN / "trash", (), unstarted=True)
 
     def _create(
         self, repository: Repository, base: str, one: WarmWorktree | None, meanwhile: Callable[[], object]
     ) -> LinkedWorktree:
         return create(
-            self.where,
+            self.project.git,
             repository,
             path=self._path,
             branch=self._branch,
@@ -240,7 +239,7 @@ class SessionContext(NamedTuple):
                 session_lock(self.record.session), SessionMark(self.record.session, self._branch)
             ),
             stopped=self.stopped,
-            progress=self.told.progress,
+            progress=self.log.progress,
             meanwhile=meanwhile,
             layout=self.layout,
             warm=one,
@@ -257,16 +256,16 @@ class SessionContext(NamedTuple):
         self._supply.refill()
 
     def _add_ignore_rule(self, repository: Repository) -> None:
-        changed = ensure_ignored(self.where, repository, self.settings.ignore)
+        changed = ensure_ignored(self.project.git, repository, self.settings.ignore)
         if changed is not None:
-            self.told.event("ignore_rule.added", f"{RULE} added to {changed}", path=os.fspath(changed))
+            self.log.event("ignore_rule.added", f"{RULE} added to {changed}", path=os.fspath(changed))
 
     def _plain(self, fallback: str | None) -> Workspace:
-        root = self.place.checkout
+        root = self.project.checkout
         try:
             lock = files.try_lock(root)
         except OSError as error:
-            self.told.warning(
+            self.log.warning(
                 "plain_root.unlocked",
                 f"{root} cannot be locked ({error.strerror}): a second session in it would not be noticed",
             )
@@ -277,11 +276,11 @@ class SessionContext(NamedTuple):
                 raise PlainRootBusyError(
                     message, "wait for it, or share the directory on purpose with --isolation off"
                 )
-            self.told.warning("plain_root.shared", message, "--isolation off was given, so both work in it")
+            self.log.warning("plain_root.shared", message, "--isolation off was given, so both work in it")
         return Workspace(root, lock=lock, fallback=fallback)
 
     def _session_in(self, root: Path) -> str:
-        for registry in registries(self.place):
+        for registry in registries(self.project):
             for record in registry.unfinished():
                 with contextlib.suppress(OSError):
                     if (
@@ -319,7 +318,7 @@ class SessionContext(NamedTuple):
 
         outcome = finish(
             tree,
-            self.where,
+            self.project.git,
             agent_id=self.record.id,
             session=self.record.session,
             trash=trash,
@@ -334,25 +333,25 @@ class SessionContext(NamedTuple):
             outcome = outcome._replace(asked=False)
         path = os.fspath(tree.path)
         if outcome.saved and outcome.saved.branch:
-            self.told.event("work.saved", branch=outcome.saved.branch, paths=list(outcome.saved.paths))
+            self.log.event("work.saved", branch=outcome.saved.branch, paths=list(outcome.saved.paths))
         if outcome.saved and outcome.saved.snapshots:
-            self.told.event("commits.kept", refs=list(outcome.saved.snapshots))
+            self.log.event("commits.kept", refs=list(outcome.saved.snapshots))
         for one in outcome.saved.inner if outcome.saved else ():
             if one.refs:
-                self.told.event(
+                self.log.event(
                     "submodule.saved", path=one.path, repository=os.fspath(one.store), refs=one.refs
                 )
         if outcome.later:
-            self.told.warning("worktree.left", f"worktree left: {path} ({outcome.kept})", path=path)
+            self.log.warning("worktree.left", f"worktree left: {path} ({outcome.kept})", path=path)
         elif outcome.kept:
-            self.told.warning(
+            self.log.warning(
                 "worktree.kept",
                 f"worktree kept: {path} ({outcome.kept})",
                 f"to save what can be saved, and remove it: ralph-wrap rm {self.record.id}",
                 path=path,
             )
         else:
-            self.told.event("worktree.removed", path=path)
+            self.log.event("worktree.removed", path=path)
         return outcome
 
     def drop_branch(self, tree: LinkedWorktree, outcome: WorktreeOutcome) -> None:
@@ -360,29 +359,29 @@ class SessionContext(NamedTuple):
 
         A branch with snapshots of iterations stays: without the branch, `drop` would never delete them.
         """
-        if list_refs(self.where, f"refs/ralph/snapshots/{self.record.id}/"):
+        if list_refs(self.project.git, f"refs/ralph/snapshots/{self.record.id}/"):
             return
         from ralph_wrap.worktree.remove import drop_branch  # noqa: PLC0415 -- see load_the_rest
 
-        if drop_branch(tree, self.where, outcome):
-            self.told.event("branch.deleted", branch=tree.branch)
+        if drop_branch(tree, self.project.git, outcome):
+            self.log.event("branch.deleted", branch=tree.branch)
 
     def _live_ids(self) -> set[str]:
         """Return the ids of the sessions that are not finished, including ours."""
-        for registry in registries(self.place):
+        for registry in registries(self.project):
             if registry.has(self.record.id):
                 return {path.stem for path in registry.agents.glob("*.json")}
         return set()
 
     def agent_environment(self, workspace: Workspace) -> dict[str, str]:
         """Return the environment of the agent, and warn if its hooks cannot be switched off."""
-        repository = self.place.repository
-        environ = git_environment(self.environ) | {
+        repository = self.project.repository
+        environ = git_environment(self.project.environ) | {
             "RALPH_AGENT_ID": self.record.id,
             "RALPH_SESSION_ID": self.record.session,
             "RALPH_BRANCH": workspace.branch or "",
             "RALPH_WORKSPACE": os.fspath(workspace.path),
-            "RALPH_PROJECT": os.fspath(self.place.root),
+            "RALPH_PROJECT": os.fspath(self.project.root),
             "RALPH_PORT": str(port_for(self.record.id, self._live_ids())),
         }
         if workspace.tree is not None:
@@ -391,7 +390,7 @@ class SessionContext(NamedTuple):
         if self.settings.hooks or repository is None:
             return environ
         if repository.git_version < _HOOKS_OFF_SINCE:
-            self.told.warning(
+            self.log.warning(
                 "hooks.not_disabled",
                 "git before 2.31 cannot switch hooks off for one process: they run in the agent's commits",
                 "install git 2.31 or newer, or --hooks on",

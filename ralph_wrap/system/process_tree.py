@@ -32,7 +32,7 @@ _LONGEST_EXECVE = 0.5  # seconds; some programs have no environment at all, so t
 class EndedProcesses(NamedTuple):
     """How many processes were told to end, and the pids of those that outlived even SIGKILL."""
 
-    told: int
+    signalled: int
     survivors: tuple[int, ...]
 
 

@@ -52,13 +52,13 @@ class TemporaryWorktree(NamedTuple):
     Attributes:
         path: its directory.
         registration: ``.git/worktrees/<name>``.
-        here: git in it.
+        git: git in it.
 
     """
 
     path: Path
     registration: Path
-    here: Git
+    git: Git
 
 
 @contextlib.contextmanager

@@ -33,13 +33,13 @@ class UserCheckout(NamedTuple):
     Attributes:
         path: its top level.
         git_dir: where its index and its HEAD are.
-        here: git in it, whatever its ``.git`` says by now.
+        git: git in it, whatever its ``.git`` says by now.
 
     """
 
     path: Path
     git_dir: Path
-    here: Git
+    git: Git
 
 
 def names(paths: Sequence[str]) -> str:
@@ -126,8 +126,8 @@ def put_back(
         OSError: the same.
 
     """
-    hidden = merging.left_out(checkout.here).union(but)
-    changes = [change for change in merging.moved(checkout.here, old, new) if change.path not in hidden]
+    hidden = merging.left_out(checkout.git).union(but)
+    changes = [change for change in merging.moved(checkout.git, old, new) if change.path not in hidden]
     known = apart(checkout, index)
     there = on_disk(checkout, known, old, changes)
     back = [change for change in changes if there[change.path] != change.before]
@@ -147,8 +147,8 @@ def put_back(
 
 def apart(checkout: UserCheckout, index: Path) -> Git:
     """Return git in a checkout with another index, for which nothing of it is left out."""
-    return checkout.here._replace(
-        index_file=index, config=(*checkout.here.config, "-c", "core.sparseCheckout=false")
+    return checkout.git._replace(
+        index_file=index, config=(*checkout.git.config, "-c", "core.sparseCheckout=false")
     )
 
 
@@ -204,7 +204,7 @@ def _has_come(checkout: UserCheckout, there: tuple[str, str] | None, change: Pat
         return True
     with contextlib.suppress(OSError, GitError):
         half = files.read(checkout.path / change.path, _LARGEST)
-        return merging.content(checkout.here, change.new).startswith(half)
+        return merging.content(checkout.git, change.new).startswith(half)
     return False
 
 

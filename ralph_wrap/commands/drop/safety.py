@@ -59,16 +59,16 @@ class DropSafety:
     """
 
     def __init__(self, project: Project, chosen: Sequence[Branch], now: float) -> None:
-        self._where = project.git
+        self._git = project.git
         self._now = now
         self._main = _main(project)
         repository = repository_of(project)
         self._common_dir = repository.common_dir
-        self._checked_out = _checked_out(self._where, self._common_dir)
+        self._checked_out = _checked_out(self._git, self._common_dir)
         saved = [_of_saved(one) for one in chosen if one.saved and not one.only_saved]
-        self._facts, _ = compare(self._where, repository, self._main, [*chosen, *saved], pairs=False)
+        self._facts, _ = compare(self._git, repository, self._main, [*chosen, *saved], pairs=False)
         tips = [oid for one in chosen for oid in (one.tip, one.saved) if oid]
-        self._known = facts_of(self._where, tips)
+        self._known = facts_of(self._git, tips)
 
     def fits(self, one: Branch, wanted: DropSelection) -> bool:
         """Return whether a branch is one of the branches to drop."""
@@ -91,7 +91,7 @@ class DropSafety:
 
     def look_again(self) -> None:
         """Read the worktrees again, so that :meth:`busy` knows new ones."""
-        self._checked_out = _checked_out(self._where, self._common_dir)
+        self._checked_out = _checked_out(self._git, self._common_dir)
 
     def busy(self, one: Branch) -> RalphError | None:
         """Return the error for a branch that is in use, ``None`` if it is free."""
@@ -123,9 +123,9 @@ class DropSafety:
         facts = self._facts[one.name]
         if not facts.merged and not one.only_saved:
             if self._main is None or one.tip == one.base:
-                commits = commits_nowhere_else(self._where, one.tip)
+                commits = commits_nowhere_else(self._git, one.tip)
             else:
-                commits = commits_without(self._where, [one.tip], self._main.tip)
+                commits = commits_without(self._git, [one.tip], self._main.tip)
             found += some([f"{commit.id[:12]} {commit.subject}" for commit in commits], _NAMED, " commits")
         if one.saved and not self._saved_elsewhere(one):
             found += [
@@ -147,12 +147,12 @@ class DropSafety:
 
     def _is_staged(self, parents: Sequence[str]) -> bool:
         """Return whether the second parent of saved work is an index that differs from HEAD."""
-        return len({tree_of(self._where, parent) for parent in parents}) > 1
+        return len({tree_of(self._git, parent) for parent in parents}) > 1
 
     def _saved_paths(self, saved: str) -> list[str]:
         fact = self._known.get(saved)
         pair = (saved, fact.parents[0]) if fact and fact.parents else (saved,)
-        return [path for found in entries(self._where, [pair]) for path in found] or ["nothing but commits"]
+        return [path for found in entries(self._git, [pair]) for path in found] or ["nothing but commits"]
 
 
 def _checked_out(git: Git, common_dir: Path) -> dict[str, Path]:

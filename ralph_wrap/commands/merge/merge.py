@@ -24,7 +24,7 @@ from ralph_wrap.worktree import temporary
 from ralph_wrap.worktree.user_checkout import names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from ralph_wrap.branches import Branch
     from ralph_wrap.commands.merge.target import LandingTarget
@@ -75,9 +75,8 @@ _TIMED_OUT = 124  # as timeout(1)
 class _LandingContext(NamedTuple):
     """The values that are the same for all branches of one landing."""
 
-    place: Project
+    project: Project
     repository: Repository
-    where: Git
     home: Registry
     trial: TemporaryWorktree
     target: LandingTarget
@@ -85,8 +84,7 @@ class _LandingContext(NamedTuple):
     into_main: bool
     check: str
     check_timeout: float
-    environ: Mapping[str, str]
-    told: Log
+    log: Log
     stopped: Callable[[], bool]
 
 
@@ -139,7 +137,6 @@ def land(
             yard = _LandingContext(
                 project,
                 repository,
-                git,
                 home,
                 opened,
                 target,
@@ -147,7 +144,6 @@ def land(
                 target.name == main,
                 check,
                 check_timeout,
-                project.environ,
                 log,
                 stopped,
             )
@@ -214,19 +210,19 @@ def _land(yard: _LandingContext, one: Branch) -> LandingResult:
 
 def _try(yard: _LandingContext, one: Branch) -> LandingResult:
     target = yard.target
-    tip = _tip(yard.where, target)
-    if merging.is_ancestor(yard.where, one.tip, tip):  # it was part of a branch that has just landed
+    tip = _tip(yard.project.git, target)
+    if merging.is_ancestor(yard.project.git, one.tip, tip):  # it was part of a branch that has just landed
         return _nothing(one, target, tip)
-    checkouts = checkouts_of(yard.where, yard.repository, target)
+    checkouts = checkouts_of(yard.project.git, yard.repository, target)
     require_movable(yard.repository, target, checkouts)
-    made = attempt(yard.trial.here, one, target, tip, yard.how, yard.into_main)
+    made = attempt(yard.trial.git, one, target, tip, yard.how, yard.into_main)
     if made.commit is None:
         reason = f"conflicts with {target.name} in {names(made.conflicts)}"
         hint = f"to resolve them, on {target.name}: git merge {one.name}"
         return _left(one, target, reason, hint)._replace(before=tip, after=tip, conflicts=made.conflicts)
     if made.commit == tip:
         return _nothing(one, target, tip)
-    changes = merging.moved(yard.where, tip, made.commit)
+    changes = merging.moved(yard.project.git, tip, made.commit)
     for checkout in checkouts:
         require_room(target, checkout, changes)
     status, in_time = _check(yard, one, tip) if yard.check else (None, True)
@@ -240,13 +236,13 @@ def _try(yard: _LandingContext, one: Branch) -> LandingResult:
     if yard.stopped():
         raise StoppedError("a signal came before it could land; nothing has moved")
     # The check may have taken long, and only now we know which files change.
-    if _tip(yard.where, target) != tip:
+    if _tip(yard.project.git, target) != tip:
         raise ConflictError(f"{target.name} has moved meanwhile", "try again")
     require_movable(yard.repository, target, checkouts, {change.path for change in changes})
     for checkout in checkouts:
         require_room(target, checkout, changes)
     move(
-        yard.where,
+        yard.project.git,
         yard.home,
         yard.trial,
         checkouts,
@@ -261,7 +257,7 @@ def _try(yard: _LandingContext, one: Branch) -> LandingResult:
         way=made.way,
         before=tip,
         after=made.commit,
-        commits=count_commits(yard.where, tip, one.tip),
+        commits=count_commits(yard.project.git, tip, one.tip),
         check=status,
         saved=one.saved_name,
     )
@@ -269,18 +265,18 @@ def _try(yard: _LandingContext, one: Branch) -> LandingResult:
 
 def _check(yard: _LandingContext, one: Branch, tip: str) -> tuple[int, bool]:
     """Run the check, and return its exit status, and whether it ended in time."""
-    yard.told.event("check.started", f"check of {one.name}: {yard.check.strip().partition(chr(10))[0]}")
+    yard.log.event("check.started", f"check of {one.name}: {yard.check.strip().partition(chr(10))[0]}")
     ended_with = run_check(
         yard.check,
         yard.trial.path,
-        git_environment(yard.environ),
+        git_environment(yard.project.environ),
         branch=one.name,
-        project=yard.place.root,
+        project=yard.project.root,
         timeout=yard.check_timeout,
         stopped=yard.stopped,
     )
     status = _TIMED_OUT if ended_with is None else ended_with
-    yard.told.event("check.ended", branch=one.name, status=status)
+    yard.log.event("check.ended", branch=one.name, status=status)
     ended = datetime.now(UTC).isoformat(timespec="seconds")
     with contextlib.suppress(OSError):  # the result is only for review and the web page
         result = check_results.CheckResult(

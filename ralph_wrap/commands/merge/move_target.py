@@ -106,7 +106,7 @@ def move(
             scratch.mkdir()
             begun.append((checkout, scratch))
             _take(checkout, scratch, step)
-        move_ref(checkouts[0].here, step.ref, step.old, step.new, reason)
+        move_ref(checkouts[0].git, step.ref, step.old, step.new, reason)
     except (RalphError, OSError) as error:
         now = list_refs(git, step.ref).get(step.ref)
         if now == step.new:  # git was killed after it had moved the branch
@@ -141,9 +141,9 @@ def _take(checkout: UserCheckout, scratch: Path, step: TargetMove) -> None:
     before = files.state(index)
     shutil.copy2(index, prepared)  # with its time stamp, by which git finds files that may have changed since
     with files.locked_directory(scratch, _PATIENCE) as held:
-        merging.move_files(checkout.here._replace(index_file=prepared, lock=held), step.old, step.new)
+        merging.move_files(checkout.git._replace(index_file=prepared, lock=held), step.old, step.new)
     with _locked(index, prepared) as lock:
-        if files.state(index) != before and merging.is_staged(checkout.here, step.old):
+        if files.state(index) != before and merging.is_staged(checkout.git, step.old):
             raise ConflictError(f"a change was staged in {checkout.path} at this moment", "commit it")
         lock.rename(index)
 
@@ -180,9 +180,9 @@ def _put_back(
     left = []
     if foreign := put_back(checkout, scratch / "look", back, step.new, partly=partly):
         left.append(f"{checkout.path} was changed meanwhile, and these files stay: {names(foreign)}")
-    if (partly or not left) and merging.is_staged(checkout.here, back):
+    if (partly or not left) and merging.is_staged(checkout.git, back):
         try:
-            merging.move_index(checkout.here, step.new, back)
+            merging.move_index(checkout.git, step.new, back)
         except GitError as error:
             left.append(f"the index of {checkout.path} stays as it is: {error.message}")
     return left

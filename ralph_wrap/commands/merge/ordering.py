@@ -58,9 +58,9 @@ def _clashes(
     if repository.git_version >= compare.MERGES:
         objects = trial.registration / "objects"
         objects.mkdir()
-        tried = compare.merges(trial.here, pairs, common_dir=repository.common_dir, objects=objects)
+        tried = compare.merges(trial.git, pairs, common_dir=repository.common_dir, objects=objects)
         return {frozenset(pair) for pair, merge in zip(pairs, tried, strict=True) if not merge.clean}
-    return {frozenset(pair) for pair in pairs if not stopped() and _conflict(trial.here, *pair)}
+    return {frozenset(pair) for pair in pairs if not stopped() and _conflict(trial.git, *pair)}
 
 
 def _conflict(git: Git, one: str, other: str) -> bool:

@@ -179,7 +179,7 @@ def _require_clean(target: LandingTarget, checkout: UserCheckout, coming: Collec
             f"{where}, whose index is locked",
             f"wait for git to finish there; if no git is running: rm {checkout.git_dir / 'index.lock'}",
         )
-    with start_status(checkout.here, "dirty") as asking:
+    with start_status(checkout.git, "dirty") as asking:
         status = parse_status(finish_git(asking, "status").stdout)
     changed = [path for path in status.changed if path != _IGNORE or path in coming or not _is_rule(checkout)]
     if changed:
@@ -196,11 +196,11 @@ def _is_worked_in(top: Path) -> bool:
 
 def _is_rule(checkout: UserCheckout) -> bool:
     """Return whether ``.gitignore`` differs only by our own line, and nothing of it is staged."""
-    staged = run_git(checkout.here, "diff-index", "--cached", "--quiet", "HEAD", "--", _IGNORE, accept=(0, 1))
+    staged = run_git(checkout.git, "diff-index", "--cached", "--quiet", "HEAD", "--", _IGNORE, accept=(0, 1))
     if staged.status != 0:
         return False
     try:
-        committed = run_git(checkout.here, "cat-file", "blob", f"HEAD:{_IGNORE}", accept=(0, 128)).stdout
+        committed = run_git(checkout.git, "cat-file", "blob", f"HEAD:{_IGNORE}", accept=(0, 128)).stdout
         return files.read(checkout.path / _IGNORE) == appended(committed)
     except OSError:
         return False

@@ -37,7 +37,7 @@ from ralph_wrap.worktree.save.result import Losses
 from ralph_wrap.worktree.trash import new_name
 
 if TYPE_CHECKING:
-    from ralph_wrap.git import Git, WorktreeInfo
+    from ralph_wrap.git import WorktreeInfo
 
 
 def list_worktrees(cwd: str | os.PathLike[str] | None = None) -> list[WorktreeInfo]:
@@ -86,12 +86,12 @@ def branch_exists(branch: str, cwd: str | os.PathLike[str] | None = None) -> boo
         RalphError: git failed.
 
     """
-    where = site_of(cwd).where
+    git = site_of(cwd).project.git
     try:
-        require_branch_name(where, branch)
+        require_branch_name(git, branch)
     except UsageError:
         return False
-    return f"refs/heads/{branch}" in list_refs(where, f"refs/heads/{branch}")
+    return f"refs/heads/{branch}" in list_refs(git, f"refs/heads/{branch}")
 
 
 def add_worktree(
@@ -119,8 +119,8 @@ def add_worktree(
 
     """
     site = site_of(cwd)
-    require_branch_name(site.where, branch)
-    there = f"refs/heads/{branch}" in list_refs(site.where, f"refs/heads/{branch}")
+    require_branch_name(site.project.git, branch)
+    there = f"refs/heads/{branch}" in list_refs(site.project.git, f"refs/heads/{branch}")
     if there and create_branch:
         raise ConflictError(f"branch {branch} already exists", "create_branch=False checks it out")
     if not there and not create_branch:
@@ -141,16 +141,16 @@ def make(site: RepositoryLocation, path: Path, branch: str, base: str | None, *,
     """
     if os.path.lexists(path):
         raise ConflictError(f"{path} already exists", "move it away, or pass another path")
-    commit = site.repository.head if base is None else _commit(site.where, base)
+    commit = site.repository.head if base is None else _commit(site.project.git, base)
     if commit is None:
         raise IsolationError("the repository has no commit yet", "git commit --allow-empty -m start")
-    root = site.place.root
-    if path.is_relative_to(root / WORKTREES) and root == site.place.checkout:
-        ensure_ignored(site.where, site.repository, IgnoreLocation.GITIGNORE)
+    root = site.project.root
+    if path.is_relative_to(root / WORKTREES) and root == site.project.checkout:
+        ensure_ignored(site.project.git, site.repository, IgnoreLocation.GITIGNORE)
     mark = WorktreeMetadata(
-        branch=branch, base=commit, branch_created=True, origin=current_branch(site.where)
+        branch=branch, base=commit, branch_created=True, origin=current_branch(site.project.git)
     )
-    return make_managed(site.where, site.repository, path, mark, continued=continued).path
+    return make_managed(site.project.git, site.repository, path, mark, continued=continued).path
 
 
 def _commit(git: Git, base: str) -> str:
@@ -199,9 +199,9 @@ def remove(site: RepositoryLocation, path: Path, *, force: bool) -> None:
                 "commit it first; force=True removes it without",
             )
 
-    home = Registry(site.place.root / RUN)
+    home = Registry(site.project.root / RUN)
     home.prepare()
-    where = site.where._replace(cwd=tree.common_dir)  # the checkout may be the worktree to remove
+    where = site.project.git._replace(cwd=tree.common_dir)  # the checkout may be the worktree to remove
     remove_tree(tree, where, home.trash, new_name(), check=check)
     if mark.configured:
         with repository_lock(tree.common_dir):

@@ -23,16 +23,14 @@ class RepositoryLocation(NamedTuple):
 
     Attributes:
         directory: the caller's directory, from which relative paths start.
-        place: the project of the directory.
+        project: the project of the directory.
         repository: the project's repository.
-        where: git at the top level of the project's checkout.
 
     """
 
     directory: Path
-    place: Project
+    project: Project
     repository: Repository
-    where: Git
 
 
 def site_of(cwd: str | os.PathLike[str] | None) -> RepositoryLocation:
@@ -48,7 +46,7 @@ def site_of(cwd: str | os.PathLike[str] | None) -> RepositoryLocation:
     project = find_project(directory, os.environ)
     if project.repository is None:
         raise project.obstacle or NotARepositoryError(f"{directory} is not in a git repository", "git init")
-    return RepositoryLocation(directory.resolve(), project, project.repository, project.git)
+    return RepositoryLocation(directory.resolve(), project, project.repository)
 
 
 def resolved(path: str | os.PathLike[str], directory: Path) -> Path:

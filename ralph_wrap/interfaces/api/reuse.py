@@ -31,7 +31,7 @@ def find(site: RepositoryLocation, branch: str, path: Path, *, exact: bool) -> P
         BranchBusyError: the branch is checked out in a worktree that a block must not use.
 
     """
-    main, *linked = list_worktrees(site.where)
+    main, *linked = list_worktrees(site.project.git)
     if at := next((info for info in linked if real(info.path) == path and path.is_dir()), None):
         if at.branch != branch:
             found = at.branch or "no branch"
@@ -57,7 +57,7 @@ def find(site: RepositoryLocation, branch: str, path: Path, *, exact: bool) -> P
 
 def _is_not_for_us(site: RepositoryLocation, holder: WorktreeInfo) -> bool:
     """Return whether a worktree belongs to a session, or is the checkout of the caller."""
-    project = site.place
+    project = site.project
     session = is_session_id(holder.path.name) and holder.path.parent.name == WORKTREES.name
     return session or (real(holder.path) == project.checkout and project.root == project.checkout)
 
@@ -70,7 +70,7 @@ def _require_whole(site: RepositoryLocation, path: Path) -> None:
 
     """
     with contextlib.suppress(RalphError, OSError):
-        here = site.where._replace(cwd=path)
+        here = site.project.git._replace(cwd=path)
         found = locate_repository(here)
         if (found.root, found.common_dir) == (real(path), site.repository.common_dir):
             answer = run_git(here, "rev-parse", "--absolute-git-dir").stdout

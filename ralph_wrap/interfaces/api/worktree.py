@@ -165,7 +165,7 @@ class Worktree:
     def _open(self) -> None:
         load_all()  # now: another version may be installed while an agent works in the block
         self._site = site = site_of(self._project)
-        require_branch_name(site.where, self.branch)
+        require_branch_name(site.project.git, self.branch)
         path = self._wanted_path(site)
         try:
             with _in_turn(site):
@@ -180,7 +180,7 @@ class Worktree:
     def _wanted_path(self, site: RepositoryLocation) -> Path:
         if self._asked_path is not None:
             return resolved(self._asked_path, site.directory)
-        ours = site.place.root / WORKTREES
+        ours = site.project.root / WORKTREES
         if link := next((place for place in (ours.parent, ours) if place.is_symlink()), None):
             raise IsolationError(
                 f"{link} is a symlink, which is not followed", "replace it by a directory, or pass a path"

@@ -62,7 +62,7 @@ def merge(
         settings = of_project(project.root)
         known = branches.read(project)
         wanted = list({one.name: one for one in (_named(known, name) for name in ids)}.values())
-        target = merge.target_of(project, environ, into, settings.main)
+        target = merge.target_of(project, into, settings.main)
         main = None if into else target.name
         if into:
             with suppress(NotFoundError):
@@ -71,7 +71,6 @@ def merge(
             require(project, settings, signals, log)
         landed = merge.land(
             project,
-            environ,
             wanted,
             target,
             log=log,

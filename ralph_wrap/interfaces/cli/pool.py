@@ -27,7 +27,7 @@ def pool(
     with boundary("pool", json=json):
         environ = become_owner(directory, log)
         project = find_project(directory, environ)
-        found = ProjectPool.of(project, environ, of_project(project.root), log)
+        found = ProjectPool.of(project, of_project(project.root), log)
         if fill and not found.fill():
             log.warning(
                 "pool.busy", "somebody else is filling the pool", "ralph-wrap pool shows how far it is"

@@ -40,7 +40,7 @@ def sweep(
         if not dry_run:
             undo_killed(project, log)
         if at_start is not None and at_start.pool:
-            ProjectPool.of(project, environ, at_start, log).fill()
+            ProjectPool.of(project, at_start, log).fill()
         data = [entry._asdict() for entry in swept]
         if not json:
             for entry in swept:

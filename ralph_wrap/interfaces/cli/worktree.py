@@ -97,7 +97,7 @@ def create(
             links=link or (),
             ignore=settings.ignore,
             copy=settings.copy,
-            told=log,
+            log=log,
             stopped=lambda: signals.stop.count > 0,
         )
         answer(_TOOL, made._asdict())
@@ -128,7 +128,7 @@ def cleanup(
             cwd=_here(Path()),
             keep_branch=keep_branch,
             force=force,
-            told=log,
+            log=log,
         )
         answer(_TOOL, cleaned._asdict())
 

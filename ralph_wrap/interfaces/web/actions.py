@@ -72,7 +72,7 @@ _ASKED = {
 
 
 def _stopped(site: PageContext, name: str, how: StopMode, log: Log) -> FlashMessage:
-    stopped, problem = stopping.stop(site.place, [name], how, log)
+    stopped, problem = stopping.stop(site.project, [name], how, log)
     if problem is not None:
         raise problem
     return FlashMessage("done", tuple(f"session {one.session or one.id}: {one.outcome}" for one in stopped))
@@ -89,7 +89,7 @@ async def merge(site: PageContext, form: Form, told: Log) -> FlashMessage:
 
 
 def _landed(site: PageContext, names: Sequence[str], way: merging.MergeMethod, log: Log) -> FlashMessage:
-    place, environ = site.place, site.environ
+    place, environ = site.project, site.environ
     settings = of_project(place.root)
     known = branches.read(place)
     wanted = list({one.name: one for one in (branches.named(known, name) for name in names)}.values())
@@ -134,9 +134,9 @@ async def drop(site: PageContext, form: Form, log: Log) -> FlashMessage:
 
 
 def _dropped(site: PageContext, wanted: dropping.DropSelection) -> FlashMessage:
-    rows, failures = dropping.drop(site.place, wanted, time.time())
-    keep = of_project(site.place.root).keep_dropped
-    dropping.expire(site.place, keep, time.time())
+    rows, failures = dropping.drop(site.project, wanted, time.time())
+    keep = of_project(site.project.root).keep_dropped
+    dropping.expire(site.project, keep, time.time())
     gone = [row for row in rows if row.dropped]
     lines = [f"{row.branch} dropped{_with(row.saved, row.branch)}" for row in gone]
     if not failures:
@@ -162,7 +162,7 @@ async def restore(site: PageContext, form: Form, log: Log) -> FlashMessage:
 
 
 def _restored(site: PageContext, names: Sequence[str]) -> FlashMessage:
-    found = [dropping.restore(site.place, name, time.time()) for name in names]
+    found = [dropping.restore(site.project, name, time.time()) for name in names]
     lines = [
         f"{one.branch} restored{_with(one.saved, one.branch)}" if one.branch else f"{one.saved} restored"
         for one in found

@@ -39,7 +39,7 @@ class PageContext(NamedTuple):
     """The project that the pages show.
 
     Attributes:
-        place: the project.
+        project: the project.
         environ: the server's environment.
         facts: the compared branches.
         notes: the results of buttons.
@@ -48,7 +48,7 @@ class PageContext(NamedTuple):
 
     """
 
-    place: Project
+    project: Project
     environ: Mapping[str, str]
     facts: ReviewCache
     notes: FlashMessages
@@ -58,8 +58,8 @@ class PageContext(NamedTuple):
     @property
     def git(self) -> Git:
         """Git in the project."""
-        repository_of(self.place)
-        return self.place.git
+        repository_of(self.project)
+        return self.project.git
 
 
 class RunningSession(NamedTuple):
@@ -98,7 +98,7 @@ def lives(site: PageContext) -> list[RunningSession]:
     """Return the sessions that are not finished, the newest first."""
     now = datetime.now(UTC)
     found = []
-    for one in inventory.unfinished(site.place):
+    for one in inventory.unfinished(site.project):
         age, output = None, ""
         if one.record is not None and one.directory is not None:
             age = max(0, int((now - ids.started(one.record.session)).total_seconds()))
@@ -157,7 +157,7 @@ def against(site: PageContext, query: Mapping[str, str]) -> dict[str, Any]:
     """
     name, other = query.get("name", ""), query.get("other", "")
     number = None if other else _number(query, "iteration")
-    sides = diffing.sides(site.place, name, other or None, iteration=number)
+    sides = diffing.sides(site.project, name, other or None, iteration=number)
     return {
         "name": name,
         "other": other,
@@ -210,7 +210,7 @@ def session(site: PageContext, query: Mapping[str, str]) -> dict[str, Any]:
         NotFoundError: the session does not exist.
 
     """
-    found = inventory.find(site.place, query.get("id", ""))
+    found = inventory.find(site.project, query.get("id", ""))
     now = datetime.now(UTC)
     events, output, told = [], "", None
     commits: list[LogEntry] = []
@@ -244,14 +244,14 @@ PAGES: dict[str, Callable[[PageContext, Mapping[str, str]], dict[str, Any]]] = {
 
 
 def _branch(site: PageContext, query: Mapping[str, str]) -> tuple[Branch, MainBranch | None]:
-    found = branches.named(branches.read(site.place), query.get("name", ""))
+    found = branches.named(branches.read(site.project), query.get("name", ""))
     return found, main_of(site)
 
 
 def main_of(site: PageContext) -> MainBranch | None:
     """Return the main branch, ``None`` if there is none."""
     try:
-        return branches.main_branch(site.place, of_project(site.place.root).main or None)
+        return branches.main_branch(site.project, of_project(site.project.root).main or None)
     except NotFoundError:
         return None
 
@@ -290,7 +290,7 @@ def _commit(site: PageContext, oid: str) -> LogEntry:
 
 def _commits_of(site: PageContext, name: str | None, base: str | None) -> list[LogEntry]:
     """Return the commits on a session's branch; an agent may have changed the record and the branch."""
-    if name is None or base is None or not is_oid(base) or site.place.repository is None:
+    if name is None or base is None or not is_oid(base) or site.project.repository is None:
         return []
     ref = f"{branches.HEADS}{name}"
     tip = list_refs(site.git, ref).get(ref)  # the ref is a pattern for git, and may match others

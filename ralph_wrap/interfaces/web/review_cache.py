@@ -37,9 +37,9 @@ class ReviewCache:
     """The reviewed branches of a project."""
 
     def __init__(self, project: Project, log: Log) -> None:
-        self._place = project
+        self._project = project
         self._environ = project.environ
-        self._told = log
+        self._log = log
         self._changed = threading.Condition()
         self._state: object = None
         self._at = 0.0
@@ -84,14 +84,16 @@ class ReviewCache:
 
     def _look(self) -> object:
         """Return a value that differs if the rows may have changed."""
-        homes = list(registries(self._place))
+        homes = list(registries(self._project))
         directories = [files.state(path) for home in homes for path in (home.agents, home.sessions)]
         refs, head = None, None
-        if self._place.repository is not None:
-            git = self._place.git
+        if self._project.repository is not None:
+            git = self._project.git
             refs = hash(tuple(list_refs(git, "refs/heads", "refs/remotes").items()))
-            head = files.state(self._place.repository.common_dir / "HEAD")  # names the main checkout's branch
-        run = self._place.root / RUN
+            head = files.state(
+                self._project.repository.common_dir / "HEAD"
+            )  # names the main checkout's branch
+        run = self._project.root / RUN
         notes = [files.state(path) for path in (run.parent / "config.toml", run / "checks.json")]
         return refs, head, *notes, *directories
 
@@ -99,14 +101,14 @@ class ReviewCache:
         state, found, problem = None, None, None
         try:
             state = self._look()
-            found = review.look(self._place)
+            found = review.look(self._project)
         except RalphError as error:
             problem = error
         except Exception as error:  # noqa: BLE001 -- a bug: a page must show it, and the next one try again
             problem = RalphError(
                 f"ralph-wrap failed: {error!r}", "please report this with the output on stderr"
             )
-            self._told.error("review.failed", problem.message, traceback=traceback_of(error))
+            self._log.error("review.failed", problem.message, traceback=traceback_of(error))
         with self._changed:
             self._state, self._at = state, time.monotonic()
             self._review, self._problem, self._busy = found, problem, False

@@ -91,8 +91,8 @@ class _SubmoduleCheckout:
     """
 
     def __init__(self, git: Git, log: Log, stopped: Callable[[], bool], deadline: float) -> None:
-        self._where = git
-        self._told = log
+        self._git = git
+        self._log = log
         self._stopped = stopped
         self._deadline = deadline
         self.count = 0
@@ -109,7 +109,7 @@ class _SubmoduleCheckout:
         modules = top / ".gitmodules"
         if modules.is_symlink() or not modules.is_file():
             return
-        here = self._where._replace(cwd=top)
+        here = self._git._replace(cwd=top)
         said = _configured(here, "--file", os.fspath(modules))
         config = _configured(here)
         names = {value: key.removesuffix(".path") for key, value in said.items() if key.endswith(".path")}
@@ -137,7 +137,7 @@ class _SubmoduleCheckout:
     def _cloned_from_own(
         self, git: Git, path: str, section: str, commit: str, place: Path, own: Path | None, above: str
     ) -> bool:
-        if own is None or not _can_be_cloned(self._where, own, commit):
+        if own is None or not _can_be_cloned(self._git, own, commit):
             return False
         local = ("-c", f"{section}.url={own}", "-c", "protocol.file.allow=always")
         if self._update(git, path, place, above, local) is not None:
@@ -153,7 +153,7 @@ class _SubmoduleCheckout:
         self.enter(top, repository, model, above)
 
     def _left_out(self, top: Path, path: str, reason: str) -> None:
-        self._told.warning(
+        self._log.warning(
             "submodules.not_initialised", f"submodule {path} is not initialised: {reason}", _hint(top)
         )
 
@@ -181,9 +181,9 @@ class _SubmoduleCheckout:
             if self._stopped() or now > self._deadline:
                 raise _StoppedError(f"{path} took too long")
             if now > begun + _SILENT:
-                self._told.progress(f"submodule {path}: {running.latest()}")
+                self._log.progress(f"submodule {path}: {running.latest()}")
         if time.monotonic() > begun + _SILENT:
-            self._told.progress("")
+            self._log.progress("")
 
 
 def _inside(git: Git, top: Path, repository: Path) -> Git:

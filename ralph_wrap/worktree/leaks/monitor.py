@@ -57,12 +57,12 @@ class LeakMonitor:
         log: Log,
         stopped: Callable[[], bool],
     ) -> None:
-        self._where = git
+        self._git = git
         self._around = (root, common_dir, workspace, branch)
         self._root = root
-        self._told = log
+        self._log = log
         self._stopped = stopped
-        self._place: ObservedCheckout | None = None
+        self._checkout: ObservedCheckout | None = None
         self._looking: RunningObservation | None = None
         self._seen: Observation | None = None
         self._trouble = ""
@@ -110,7 +110,7 @@ class LeakMonitor:
         if now is None or before is None:
             return False
         changes = compare(
-            before, now, lambda one, other: changed_keys(self._where, one, other), landings.read(run)
+            before, now, lambda one, other: changed_keys(self._git, one, other), landings.read(run)
         )
         if changes:
             self._tell(when, changes)
@@ -121,9 +121,9 @@ class LeakMonitor:
         from ralph_wrap.worktree.leaks.observation import ObservedCheckout, RunningObservation  # noqa: PLC0415
 
         try:
-            if self._place is None:
-                self._place = ObservedCheckout.at(self._where, *self._around)
-            return RunningObservation(self._place)
+            if self._checkout is None:
+                self._checkout = ObservedCheckout.at(self._git, *self._around)
+            return RunningObservation(self._checkout)
         except OSError as error:
             self._give_up(str(error))
         return None
@@ -151,7 +151,7 @@ class LeakMonitor:
         """Log a warning, once for each reason, that an observation failed."""
         if reason != self._trouble:
             self._trouble = reason
-            self._told.warning(
+            self._log.warning(
                 "leak.unknown",
                 f"cannot look for changes outside the worktree: {reason}",
                 f"to see the cause: git -C {shlex.quote(str(self._root))} status",
@@ -160,7 +160,7 @@ class LeakMonitor:
     def _tell(self, when: str, changes: list[str]) -> None:
         named = some(changes, _NAMED)
         root = shlex.quote(str(self._root))
-        self._told.warning(
+        self._log.warning(
             "leak.found",
             f"changed outside the worktree {when}: {', '.join(named)}",
             f"made by the agent or another program: git -C {root} status; git -C {root} diff HEAD",

@@ -61,13 +61,13 @@ class ObservedCheckout(NamedTuple):
     """The observed checkout and repository.
 
     Attributes:
-        where: git in the checkout at the project root, even if an agent changes its ``.git`` later.
+        git: git in the checkout at the project root, even if an agent changes its ``.git`` later.
         workspace: the session's worktree.
         branch: full name of the session's branch.
 
     """
 
-    where: Git
+    git: Git
     workspace: Path
     branch: str
 
@@ -137,12 +137,12 @@ class RunningObservation:
     """
 
     def __init__(self, place: ObservedCheckout) -> None:
-        self._place = place
+        self._checkout = place
         self._ours = _our_worktrees(place)
         with contextlib.ExitStack() as stack:
-            self._status = stack.enter_context(start_entries(place.where))
+            self._status = stack.enter_context(start_entries(place.git))
             self._refs = stack.enter_context(
-                start_git(place.where, "for-each-ref", "--format=%(objectname)%(HEAD)%(refname)")
+                start_git(place.git, "for-each-ref", "--format=%(objectname)%(HEAD)%(refname)")
             )
             self._running = stack.pop_all()
 
@@ -165,9 +165,9 @@ class RunningObservation:
         """
         entries = parse_entries(finish_git(self._status, "status").stdout)
         listed = finish_git(self._refs, "for-each-ref").stdout
-        where = self._place.where
+        where = self._checkout.git
         # A worktree may have been added or removed meanwhile.
-        ours = {**self._ours, **_our_worktrees(self._place)}
+        ours = {**self._ours, **_our_worktrees(self._checkout)}
         head = decode(_content(_git_dir(where) / "HEAD").partition(b" ")[2]).strip()
         refs, current = _parse_refs(listed)
         head = current or head.removeprefix("ref: ")
@@ -180,7 +180,7 @@ class RunningObservation:
             refs={name: oid for name, oid in refs.items() if not name.startswith(_FREE)},
             stash=stash,
             kept=dict(_kept(where)),
-            held=frozenset((*ours.values(), self._place.branch)),
+            held=frozenset((*ours.values(), self._checkout.branch)),
         )
 
 
@@ -200,7 +200,7 @@ def _our_worktrees(place: ObservedCheckout) -> dict[Path, str]:
     The agent chooses the branch of the session's worktree, which may be a branch of the user.
     """
     found = {}
-    for registration in _listed(_common_dir(place.where) / "worktrees"):
+    for registration in _listed(_common_dir(place.git) / "worktrees"):
         try:
             named = pointer.file_named_by(registration)
             head = decode(files.read(registration / "HEAD")).strip()
