@@ -10,15 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ralph_wrap.errors import StoppedError
+from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.worktree.create import copy_ignored
+from tests.support.cancelling import CancelledWhen
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-def never_stopped() -> bool:
-    """Let it come to its end."""
-    return False
 
 
 @pytest.fixture
@@ -35,7 +32,7 @@ def source(tmp_path: Path) -> Path:
 
 def test_a_copy_is_the_same(source: Path, tmp_path: Path) -> None:
     """Byte for byte, with the holes, and the one at the end."""
-    copy_ignored.copy_file(source, tmp_path / "target", never_stopped)
+    copy_ignored.copy_file(source, tmp_path / "target", NEVER)
     assert (tmp_path / "target").read_bytes() == source.read_bytes()
     assert (tmp_path / "target").stat().st_blocks <= source.stat().st_blocks
 
@@ -49,7 +46,7 @@ def test_a_file_system_that_knows_of_no_holes(
         raise OSError(errno.EINVAL, "Invalid argument")
 
     monkeypatch.setattr(os, "lseek", refuse)
-    copy_ignored.copy_file(source, tmp_path / "target", never_stopped)
+    copy_ignored.copy_file(source, tmp_path / "target", NEVER)
     assert (tmp_path / "target").read_bytes() == source.read_bytes()
 
 
@@ -64,7 +61,7 @@ def test_blocks_are_shared_where_that_is_possible(
         return 0
 
     monkeypatch.setattr(fcntl, "ioctl", clone)
-    copy_ignored.copy_file(source, tmp_path / "target", never_stopped)
+    copy_ignored.copy_file(source, tmp_path / "target", NEVER)
     target = (tmp_path / "target").stat()
     assert asked == [(target.st_ino, 0x40049409, source.stat().st_ino)]
     assert target.st_size == 0
@@ -74,7 +71,7 @@ def test_a_stop_leaves_nothing_half_copied(source: Path, tmp_path: Path) -> None
     """Also in the middle of a large file."""
     answers = iter([False, True])
     with pytest.raises(StoppedError):
-        copy_ignored.copy_file(source, tmp_path / "target", lambda: next(answers))
+        copy_ignored.copy_file(source, tmp_path / "target", CancelledWhen(lambda: next(answers)))
     assert not (tmp_path / "target").exists()
 
 
@@ -82,7 +79,7 @@ def test_what_is_there_is_not_overwritten(source: Path, tmp_path: Path) -> None:
     """Nor is a symlink followed."""
     (tmp_path / "target").symlink_to("other")
     with pytest.raises(FileExistsError):
-        copy_ignored.copy_file(source, tmp_path / "target", never_stopped)
+        copy_ignored.copy_file(source, tmp_path / "target", NEVER)
     assert not (tmp_path / "other").exists()
 
 
@@ -92,7 +89,7 @@ def test_only_regular_files_are_copied(source: Path, tmp_path: Path, kind: str) 
     made = tmp_path / kind
     made.symlink_to(source) if kind == "link" else os.mkfifo(made)
     with pytest.raises(OSError, match=r"symbolic links|not a regular file"):
-        copy_ignored.copy_file(made, tmp_path / "target", never_stopped)
+        copy_ignored.copy_file(made, tmp_path / "target", NEVER)
     assert not (tmp_path / "target").exists()
 
 

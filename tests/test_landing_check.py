@@ -19,6 +19,7 @@ from ralph_wrap.system import files
 from ralph_wrap.system.log import Log
 from ralph_wrap.worktree import temporary
 from tests.support import processes
+from tests.support.cancelling import CancelledWhen
 from tests.support.landing import (
     AAAA,
     branch,
@@ -107,7 +108,9 @@ def test_a_signal_ends_the_check_and_nothing_lands(repo: Repo, log: Log, tmp_pat
     branch(repo, "bbbb", {"b": "b\n"})
     before = state(repo)
     begun = tmp_path / "begun"
-    landed = land(repo, log, "aaaa", "bbbb", check=f"touch {begun}; sleep 600", stopped=begun.exists)
+    landed = land(
+        repo, log, "aaaa", "bbbb", check=f"touch {begun}; sleep 600", cancel=CancelledWhen(begun.exists)
+    )
     assert [one.outcome for one in landed] == ["left", "left"]
     assert state(repo) == before
 

@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 from ralph_wrap import git
 from ralph_wrap.git import Git
 from ralph_wrap.state import landings
+from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.log import Log
 from ralph_wrap.worktree.leaks.compare import changed_keys, compare
 from ralph_wrap.worktree.leaks.monitor import LeakMonitor
 from ralph_wrap.worktree.leaks.observation import Observation, ObservedCheckout, RunningObservation
+from tests.support.cancelling import cancelled
 from tests.support.pid1 import children
 from tests.support.repo import make_repo
 from tests.support.shim import shim_git
@@ -97,7 +99,7 @@ def lookout(room: Room, descriptor: int, *, stopped: bool = False) -> LeakMonito
         workspace=room.place.workspace,
         branch="ralph/a3f2",
         log=Log(descriptor, terminal=False, colour=False),
-        stopped=lambda: stopped,
+        cancel=cancelled() if stopped else NEVER,
     )
 
 

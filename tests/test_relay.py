@@ -17,7 +17,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.output_relay import LineFinder, OutputRelay
+from tests.support.cancelling import cancelled
 from tests.support.wait import eventually
 
 if TYPE_CHECKING:
@@ -49,7 +51,7 @@ class Carried:
         while agent.poll() is None:
             self.once()
         self.relay.drain()
-        assert self.relay.flush(20, hurry=lambda: False) == 0
+        assert self.relay.flush(20, cancel=NEVER) == 0
 
 
 @contextmanager
@@ -237,7 +239,7 @@ def test_flushing_ends_when_somebody_hurries(big: Path, log: Path) -> None:
         while agent.poll() is None:
             carried.once()
         carried.relay.drain()
-        given_up = carried.relay.flush(3600, hurry=lambda: True)
+        given_up = carried.relay.flush(3600, cancel=cancelled())
         assert len(reader.read(1 << 20) or b"") + given_up == 100_000
         assert given_up > 0
     assert log.read_bytes() == EVERYTHING[:100_000]

@@ -32,6 +32,7 @@ from ralph_wrap.session.workspace import SessionContext
 from ralph_wrap.state import inventory, project
 from ralph_wrap.state.inventory import Verdict
 from ralph_wrap.system import liveness, process_table
+from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.log import Log
 from ralph_wrap.system.process import OWN_COMMAND
 from tests.support.listing import listing
@@ -195,7 +196,7 @@ class Sessions(RuleBasedStateMachine):
             base=prospect.base,
             record=record,
             log=log,
-            stopped=lambda: False,
+            cancel=NEVER,
             meanwhile=lambda: None,
         )
         attic = self.attic / record.session

@@ -14,6 +14,7 @@ from ralph_wrap.worktree import trash as trash_
 from ralph_wrap.worktree.create.transaction import create
 from ralph_wrap.worktree.ignore import appended
 from ralph_wrap.worktree.ownership import WorktreeOwner
+from tests.support.cancelling import cancelled
 from tests.support.mounts import mounted, needs_mounts
 from tests.support.repo import Repo, make_repo
 from tests.support.shim import shim_git
@@ -127,7 +128,7 @@ def test_a_signal_during_the_checkout_leaves_nothing(
             base=repo.head,
             continued=False,
             owner=WorktreeOwner("a test"),
-            stopped=lambda: True,
+            cancel=cancelled(),
             progress=lambda _: None,
             meanwhile=lambda: None,
         )

@@ -25,17 +25,18 @@ from ralph_wrap.git import (
 from ralph_wrap.git import merge as merging
 from ralph_wrap.state.project import RUN, registries, repository_of
 from ralph_wrap.state.registry import Registry
+from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.worktree import temporary
 from ralph_wrap.worktree.user_checkout import UserCheckout, apart, in_the_way, names, on_disk, put_back
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from ralph_wrap.branches import Branch
     from ralph_wrap.git import Git, Repository
     from ralph_wrap.git.merge import PathChange
     from ralph_wrap.state.project import Project
+    from ralph_wrap.system.cancel import CancelToken
     from ralph_wrap.system.log import Log
     from ralph_wrap.worktree.temporary import TemporaryWorktree
 
@@ -74,7 +75,7 @@ def apply(
     *,
     top: Path,
     log: Log,
-    stopped: Callable[[], bool] = lambda: False,
+    cancel: CancelToken = NEVER,
 ) -> AppliedChanges:
     """Put the saved work of a branch into a checkout.
 
@@ -100,7 +101,7 @@ def apply(
         raise RalphError(f"{home.directory} is a symlink, which is not followed", "replace it by a directory")
     try:
         checkout = _checkout(git, repository, top)
-        with temporary.turn(repository, home, log, stopped):
+        with temporary.turn(repository, home, log, cancel):
             temporary.tidy(repository, home)
             head = resolve_commit(checkout.git, "HEAD")
             if head is None:

@@ -28,16 +28,18 @@ from ralph_wrap.state.inventory import Verdict
 from ralph_wrap.state.project import WORKTREES, registries
 from ralph_wrap.state.registry import SessionRecord, UnreadableRecord
 from ralph_wrap.system import files, liveness, process_tree
+from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.log import on_stderr
 from ralph_wrap.worktree.ignore import tidy
 from ralph_wrap.worktree.trash import empty_trash
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
     from pathlib import Path
 
     from ralph_wrap.state.project import Project
     from ralph_wrap.state.registry import Registry, SessionClaim
+    from ralph_wrap.system.cancel import CancelToken
     from ralph_wrap.system.log import Log
     from ralph_wrap.worktree.remove import WorktreeOutcome
 
@@ -76,7 +78,7 @@ def sweep(
     *,
     dry_run: bool = False,
     adopted: Collection[str] = (),
-    stopped: Callable[[], bool] = lambda: False,
+    cancel: CancelToken = NEVER,
 ) -> list[SweptSession]:
     """Finish every orphan of a project.
 
@@ -105,7 +107,7 @@ def sweep(
                 swept.append(SweptSession(record.id, record.session, verdict.value, "left"))
         elif dry_run:
             swept.append(SweptSession(record.id, record.session, verdict.value, "would finish"))
-        elif not stopped():
+        elif not cancel.requested:
             swept += _finish(project, home, record, verdict)
     if not dry_run:
         _tidy(project)

@@ -74,7 +74,7 @@ class Driver:
         self._environ = {**stage.environ, **dict(settings.manner.env)}
         self._relay = relay
         self._listener = listener
-        self._stop = signals.stop
+        self._cancel = signals.cancel
         self._requests = StopRequests(stage.directory, log)
         self._terminal = find_terminal(settings)
         shared = relay.share(log.last_line)
@@ -164,7 +164,7 @@ class Driver:
 
     def _called_off(self, status: int) -> LoopResult | None:
         """Return the result of the loop if it must end before the next iteration, else ``None``."""
-        if self._stop.count:
+        if self._cancel.requested:
             return self._signalled()
         if self._requests.look():
             return LoopResult("stop", 0, self._started)
@@ -180,7 +180,7 @@ class Driver:
         told = 0.0
         number = state.iterations + 1
         while until := self._hold.until:
-            if self._stop.count or self._requests.look():
+            if self._cancel.requested or self._requests.look():
                 return self._called_off(status)
             if until != told:
                 told = until
@@ -195,7 +195,7 @@ class Driver:
         return None
 
     def _signalled(self) -> LoopResult:
-        return LoopResult("signal", 128 + (self._stop.first or 0), self._started)
+        return LoopResult("signal", 128 + (self._cancel.first or 0), self._started)
 
     def _iterate(self, number: int) -> Iteration:
         self._stage.begin(number)

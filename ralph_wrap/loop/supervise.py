@@ -61,7 +61,7 @@ class AgentSupervisor:
         self._grace = grace
         self._relay = relay
         self._signals = signals
-        self._stop = signals.stop
+        self._cancel = signals.cancel
         self._requests = requests
         self._progress = progress
         self._log = log
@@ -89,8 +89,8 @@ class AgentSupervisor:
         obeyed: StopMode | None = None
         while (status := group.poll()) is None:
             due = limits()
-            if self._stop.count > heard:
-                heard = self._stop.count
+            if self._cancel.count > heard:
+                heard = self._cancel.count
                 self._forward(group, name)
                 ending.ask(CutReason.SIGNAL, self._grace if heard == 1 else 0.0)
             elif (how := self._requests.look()) is not obeyed and how is not StopMode.AFTER_ITERATION:
@@ -108,7 +108,7 @@ class AgentSupervisor:
             self._stage.offspring.reap(group.pid)
         if ending.cut is None and terminal is not None and status in _TYPED:
             # The terminal sent Ctrl-C to the agent alone, but the user wants to end the loop.
-            self._stop.record(status - 128)
+            self._cancel.record(status - 128)
             self._stage.offspring.signal(status - 128, except_group=group.pid)
             ending.ask(CutReason.SIGNAL, self._grace)
         if ending.cut is None or ending.cut in ASKED:
@@ -131,13 +131,13 @@ class AgentSupervisor:
             look: called at each wake-up; returns the time of the next wake-up, ``None`` to stop waiting.
 
         """
-        while not self._stop.count and not self._requests.look() and time.monotonic() < end:
+        while not self._cancel.requested and not self._requests.look() and time.monotonic() < end:
             again = look() if look else end
             if again is None:
                 return
             self.wait([end, again])
-            if self._stop.suspended:
-                self._stop.suspended = False
+            if self._signals.suspended:
+                self._signals.suspended = False
                 self._suspend()
 
     def wait(self, deadlines: Collection[float], group: ProcessGroup | None = None) -> None:
@@ -165,14 +165,14 @@ class AgentSupervisor:
         ending.ask(cut, self._grace if how is StopMode.SOON else 0.0)
 
     def _forward(self, group: ProcessGroup, name: str) -> None:
-        number = self._stop.first or signal.SIGTERM
-        what = "is asked to end" if self._stop.count == 1 else "gets no more time"
-        again = "" if self._stop.count == 1 else " again"
+        number = self._cancel.first or signal.SIGTERM
+        what = "is asked to end" if self._cancel.count == 1 else "gets no more time"
+        again = "" if self._cancel.count == 1 else " again"
         self._log.event(
             "signal.received",
             f"{signal.Signals(number).name}{again}: {name} {what}, then its work is saved",
             signal=number,
-            count=self._stop.count,
+            count=self._cancel.count,
         )
         self._tell(group, number)
 
@@ -187,8 +187,8 @@ class AgentSupervisor:
 
     def _follow_stops(self, group: ProcessGroup, terminal: Terminal | None) -> None:
         """After Ctrl-Z, stop ourselves when the command has stopped, or the other way round."""
-        if self._stop.suspended:
-            self._stop.suspended = False
+        if self._signals.suspended:
+            self._signals.suspended = False
             group.signal(signal.SIGTSTP)
             self._suspend()
             group.signal(signal.SIGCONT)

@@ -8,9 +8,8 @@ from ralph_wrap.errors import GitError
 from ralph_wrap.session.push import BranchPush
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ralph_wrap.session.workspace import SessionContext
+    from ralph_wrap.system.cancel import CancelToken
     from ralph_wrap.system.process_tree import ProcessTree
     from ralph_wrap.worktree.model import LinkedWorktree
 
@@ -70,11 +69,11 @@ class Checkpoint:
                 self._log.warning("push.failed", f"{self._tree.branch} was not pushed: {error}")
         return state
 
-    def finish(self, hurry: Callable[[], bool]) -> None:
+    def finish(self, cancel: CancelToken) -> None:
         """Push the commits that are not pushed yet.
 
         Arguments:
-            hurry: called repeatedly; if it returns true, the waiting ends.
+            cancel: a SIGTERM, or a second signal, ends the wait.
 
         Raises:
             GitError: the branch cannot be read.
@@ -82,7 +81,7 @@ class Checkpoint:
 
         """
         if self._push is not None:
-            self._push.finish(hurry)
+            self._push.finish(cancel)
 
     def _keep(self, tree: LinkedWorktree, number: int, state: str, *, ended: bool) -> str:
         from ralph_wrap.worktree import fingerprints  # noqa: PLC0415 -- see load_the_rest

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ralph_wrap.git import Git
+    from ralph_wrap.system.cancel import CancelToken
     from ralph_wrap.system.log import Log
     from ralph_wrap.system.process import RunningCommand
 
@@ -77,11 +78,11 @@ class BranchPush:
         self._tried = tip
         self._spare(self._running.pid)
 
-    def finish(self, hurry: Callable[[], bool]) -> None:
+    def finish(self, cancel: CancelToken) -> None:
         """Push the last commits, also after a failed push, and wait for the end of the push.
 
         Arguments:
-            hurry: called repeatedly; if it returns true, the waiting ends.
+            cancel: a SIGTERM, or a second signal, ends the wait.
 
         Raises:
             GitError: the branch cannot be read.
@@ -92,10 +93,10 @@ class BranchPush:
         if self._running is None:
             self._tried = self._there or self._base  # try again: the network may work now
         try:
-            self._await(deadline, hurry)
-            if self._running is None and not hurry():
+            self._await(deadline, cancel)
+            if self._running is None and not _is_hurried(cancel):
                 self.start()
-                self._await(deadline, hurry)
+                self._await(deadline, cancel)
         finally:
             self._log.progress("")
             if self._running is not None:
@@ -105,10 +106,10 @@ class BranchPush:
                 self._spare()
                 self._fail("there was no time for it")
 
-    def _await(self, deadline: float, hurry: Callable[[], bool]) -> None:
+    def _await(self, deadline: float, cancel: CancelToken) -> None:
         """Wait for the running push."""
         while self._running is not None and not self._has_ended(self._running, _LOOK):
-            if hurry() or time.monotonic() >= deadline:
+            if _is_hurried(cancel) or time.monotonic() >= deadline:
                 return
             self._log.progress(f"push: {self._branch} to {self._remote}")
 
@@ -132,3 +133,8 @@ class BranchPush:
             f"{self._branch} was not pushed to {self._remote}: {reason}",
             f"git push {self._remote} {self._branch}",
         )
+
+
+def _is_hurried(cancel: CancelToken) -> bool:
+    """Tell whether a push may not be waited for: PID 1 counts the time, or the user has asked twice."""
+    return cancel.terms > 0 or cancel.hurried

@@ -18,6 +18,7 @@ from ralph_wrap.session.workspace import SessionContext
 from ralph_wrap.state import report
 from ralph_wrap.state.project import WORKTREES
 from ralph_wrap.system import files
+from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.process import OWN_COMMAND
 from ralph_wrap.worktree.recover import adopt, moved_or_replaced
 from ralph_wrap.worktree.remove import drop_branch_at
@@ -61,7 +62,7 @@ class SessionRecovery:
             base=record.base,
             record=record,
             log=log,
-            stopped=lambda: False,
+            cancel=NEVER,
             meanwhile=lambda: None,
         )
 

@@ -202,7 +202,7 @@ class Session:
             base=preflight.base,
             record=record,
             log=self._log,
-            stopped=lambda: self._signals.stop.count > 0,
+            cancel=self._signals.cancel,
             meanwhile=lambda: load_the_rest(self._log),
             layout=preflight.layout,
             hidden=preflight.hidden,
@@ -282,7 +282,7 @@ class Session:
 
     def _end_leftovers(self, grace: float, *, asked: bool) -> None:
         def urgent() -> bool:
-            return self._signals.stop.count > 1 or stop_request.is_urgent(self._claim.directory)
+            return self._signals.cancel.count > 1 or stop_request.is_urgent(self._claim.directory)
 
         ended = self._offspring.end(grace, urgent, asked=asked)
         if ended.signalled:
@@ -297,7 +297,7 @@ class Session:
         # If no agent ran, the worktree has no work to keep for later.
         settings = self._settings._replace(background=self._settings.background and self._agent_started)
         self._outcome = self._site._replace(settings=settings).leave(
-            tree, self._claim.registry.trash, self._survivors, hurry=lambda: self._signals.stop.terms > 1
+            tree, self._claim.registry.trash, self._survivors, cancel=self._signals.cancel
         )
 
     def _release(self) -> None:
@@ -307,12 +307,11 @@ class Session:
             self._claim.release()
 
     def _refill(self) -> None:
-        if self._workspace is not None and not self._signals.stop.terms:  # after TERM, start no new process
+        if self._workspace is not None and not self._signals.cancel.terms:  # after TERM, start no new process
             self._site.refill()
 
     def _push(self) -> None:
-        stop = self._signals.stop
-        self._handover.finish(hurry=lambda: stop.terms > 0 or stop.count > 1)
+        self._handover.finish(self._signals.cancel)
 
     def _drop_unused_branch(self, tree: LinkedWorktree) -> None:
         if self._outcome is not None and (self._settings.drop_empty or not self._agent_started):
@@ -345,9 +344,11 @@ class Session:
         if tree is not None:
             with contextlib.suppress(GitError, OSError):
                 commits = count_commits(self._site.project.git, tree.base, f"refs/heads/{tree.branch}")
-        stop = self._signals.stop  # read last: a signal may arrive until now
+        cancel = self._signals.cancel  # read last: a signal may arrive until now
         result = (self._result.ended_by, self._result.status) if self._result else None
-        ended_by, status = how_it_ended(result, stop.first, self._failure, agent_started=self._agent_started)
+        ended_by, status = how_it_ended(
+            result, cancel.first, self._failure, agent_started=self._agent_started
+        )
         report = SessionReport.of(
             recorded(self._claim.record, workspace),
             ended_by=ended_by,
@@ -364,7 +365,7 @@ class Session:
         return with_outcome(report, self._outcome) if self._outcome else report
 
     def _give_readers_time(self, relay: OutputRelay) -> None:
-        if lost := relay.flush(_READER_PATIENCE, hurry=lambda: self._signals.stop.count > 0):
+        if lost := relay.flush(_READER_PATIENCE, cancel=self._signals.cancel):
             self._log.warning("output.given_up", f"{lost} bytes of output were not read: see output.log")
         relay.close()
 

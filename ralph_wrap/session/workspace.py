@@ -20,6 +20,7 @@ from ralph_wrap.state.ports import port_for
 from ralph_wrap.state.project import RUN, WORKTREES, registries
 from ralph_wrap.state.registry import SessionRecord
 from ralph_wrap.system import files
+from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.worktree.create.transaction import create
 from ralph_wrap.worktree.ignore import RULE, ensure_ignored
 from ralph_wrap.worktree.layout import EVERYTHING, environment_config
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from ralph_wrap.git import Git, Repository
     from ralph_wrap.state.project import Project
+    from ralph_wrap.system.cancel import CancelToken
     from ralph_wrap.system.log import Log
     from ralph_wrap.worktree.layout import WorktreeLayout
     from ralph_wrap.worktree.model import LinkedWorktree
@@ -112,7 +114,7 @@ class SessionContext(NamedTuple):
     base: str | None
     record: SessionRecord
     log: Log
-    stopped: Callable[[], bool]
+    cancel: CancelToken
     meanwhile: Callable[[], object]
     layout: WorktreeLayout = EVERYTHING
     hidden: bool = False
@@ -165,7 +167,7 @@ class SessionContext(NamedTuple):
             workspace=self._path,
             branch=self._branch,
             log=self.log,
-            stopped=self.stopped,
+            cancel=self.cancel,
         )
 
     def _made(self, repository: Repository, base: str, look: Callable[[], object]) -> LinkedWorktree:
@@ -195,7 +197,7 @@ class SessionContext(NamedTuple):
         if self.settings.submodules is SubmoduleMode.INIT:
             from ralph_wrap.worktree.create.submodules import init_submodules  # noqa: PLC0415 -- few have any
 
-            init_submodules(tree, self.project.git, log=self.log, stopped=self.stopped)
+            init_submodules(tree, self.project.git, log=self.log, cancel=self.cancel)
         from ralph_wrap.worktree.create.report_copies import provide  # noqa: PLC0415 -- see load_the_rest
 
         provide(
@@ -204,7 +206,7 @@ class SessionContext(NamedTuple):
             self.project.checkout,
             self.settings.copy,
             log=self.log,
-            stopped=self.stopped,
+            cancel=self.cancel,
         )
         return tree
 
@@ -238,7 +240,7 @@ class SessionContext(NamedTuple):
             owner=WorktreeOwner(
                 session_lock(self.record.session), SessionMark(self.record.session, self._branch)
             ),
-            stopped=self.stopped,
+            cancel=self.cancel,
             progress=self.log.progress,
             meanwhile=meanwhile,
             layout=self.layout,
@@ -299,7 +301,7 @@ class SessionContext(NamedTuple):
         survivors: Sequence[int],
         *,
         unstarted: bool = False,
-        hurry: Callable[[], bool] = lambda: False,
+        cancel: CancelToken = NEVER,
     ) -> WorktreeOutcome:
         """Save and remove a session's worktree, and return the outcome.
 
@@ -326,7 +328,7 @@ class SessionContext(NamedTuple):
             keep_dirty=settings.on_dirty is OnDirty.KEEP,
             keep_saved=f"until ralph-wrap rm {self.record.id}" if settings.background else None,
             unstarted=unstarted,
-            hurry=hurry,
+            cancel=cancel,
             reuse=self._supply.reuse,
         )
         if survivors:

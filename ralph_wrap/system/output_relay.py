@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from ralph_wrap.system.cancel import CancelToken
     from ralph_wrap.system.status_line import StatusLine
 
 _READ = 1 << 16  # bytes; what a pipe holds (pipe(7))
@@ -189,12 +190,12 @@ class OutputRelay:
             while max(taken, len(channel.waiting)) < _DRAINED and (size := self._take(channel)):
                 taken += size
 
-    def flush(self, patience: float, hurry: Callable[[], bool]) -> int:
+    def flush(self, patience: float, cancel: CancelToken) -> int:
         """Wait until our readers have read all output.
 
         Arguments:
             patience: maximum time to wait, in seconds.
-            hurry: called every second; if it returns true, the waiting ends.
+            cancel: looked at every second; a signal ends the wait.
 
         Returns:
             Number of bytes that were not read; the log has them.
@@ -205,7 +206,7 @@ class OutputRelay:
             while channel.waiting and channel.target is not None:
                 if _has_room(channel.target, 1.0):
                     channel.forward()
-                elif hurry() or time.monotonic() >= deadline:
+                elif cancel.requested or time.monotonic() >= deadline:
                     break
         return len(self._stdout.waiting) + len(self._stderr.waiting)
 

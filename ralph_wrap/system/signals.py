@@ -11,36 +11,13 @@ import os
 import signal
 from typing import TYPE_CHECKING, Self
 
+from ralph_wrap.system.cancel import CancelToken
+
 if TYPE_CHECKING:
     from types import FrameType
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _WAKING = (signal.SIGCHLD, signal.SIGTSTP, signal.SIGCONT)
-
-
-class StopRequest:
-    """The signals that have arrived so far.
-
-    Attributes:
-        first: the first signal, ``None`` before one has arrived.
-        count: number of signals.
-        terms: number of TERM signals. PID 1 sends a second one when the container's stop time-out is near.
-        suspended: the user typed Ctrl-Z, and we have not stopped yet.
-
-    """
-
-    def __init__(self) -> None:
-        self.first: int | None = None
-        self.count = 0
-        self.terms = 0
-        self.suspended = False
-
-    def record(self, number: int) -> None:
-        """Count one more."""
-        self.count += 1
-        self.terms += number == signal.SIGTERM
-        if self.first is None:
-            self.first = number
 
 
 class SignalHandlers:
@@ -56,7 +33,8 @@ class SignalHandlers:
     """
 
     def __init__(self) -> None:
-        self.stop = StopRequest()
+        self.cancel = CancelToken()
+        self.suspended = False
         self.wakeup = -1
         self._stack = contextlib.ExitStack()
 
@@ -79,9 +57,9 @@ class SignalHandlers:
 
     def _record(self, number: int, _frame: FrameType | None) -> None:
         if number in _ENDING:
-            self.stop.record(number)
+            self.cancel.record(number)
         elif number == signal.SIGTSTP:
-            self.stop.suspended = True
+            self.suspended = True
 
     def drain(self) -> None:
         """Empty the descriptor, so that it reports the next signal."""

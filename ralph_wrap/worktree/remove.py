@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ralph_wrap.errors import GitError, RefusedError
 from ralph_wrap.git import delete_ref, list_refs, pointer, run_git_again, worktree_holding
 from ralph_wrap.system import directory_users, files
+from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.ownership import (
     MARK,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from ralph_wrap.git import Git
+    from ralph_wrap.system.cancel import CancelToken
     from ralph_wrap.worktree.model import LinkedWorktree
 
 
@@ -89,7 +91,7 @@ def finish(
     keep_dirty: bool,
     keep_saved: str | None = None,
     unstarted: bool = False,
-    hurry: Callable[[], bool] = lambda: False,
+    cancel: CancelToken = NEVER,
     reuse: Callable[[Path, Collection[str]], None] = lambda _directory, _ignored: None,
 ) -> WorktreeOutcome:
     """Save what a worktree holds, then remove it.
@@ -104,7 +106,7 @@ def finish(
         keep_dirty: leave it in place if it holds uncommitted work, instead of saving that.
         keep_saved: why it is to be left in place once it is saved; ``None`` if it is not.
         unstarted: no agent has worked in it: files that are missing were never checked out.
-        hurry: asked after the save; whoever has no time then leaves the removal to others.
+        cancel: looked at after the save; without time, the removal is left to the next start.
         reuse: given the directory once it is no worktree any more, and what git ignored in it; may move that
             away before it is deleted.
 
@@ -132,7 +134,7 @@ def finish(
                 return WorktreeOutcome(saved, "; ".join(saved.problems), asked=keep_dirty and not saved.clean)
             _sync(worktree.common_dir)
             keep_saved = keep_saved or worktree.stays or _locked_by_user(worktree)
-            if keep_saved is None and not hurry():
+            if keep_saved is None and not cancel.out_of_time:
                 removing = _remove(worktree, git, index, trash / session, saved, reuse=reuse)
                 return WorktreeOutcome(saved, removing)
             reason = keep_saved or "there was no time to remove it; the next start does"

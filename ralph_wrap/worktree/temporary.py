@@ -32,10 +32,11 @@ from ralph_wrap.worktree.register import add, pointers_to
 from ralph_wrap.worktree.trash import discard, discard_worktree, new_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from ralph_wrap.git import Git, Repository
     from ralph_wrap.state.registry import Registry
+    from ralph_wrap.system.cancel import CancelToken
     from ralph_wrap.system.log import Log
 
 REASON = f"{OURS} merge"
@@ -62,14 +63,17 @@ class TemporaryWorktree(NamedTuple):
 
 
 @contextlib.contextmanager
-def turn(repository: Repository, home: Registry, log: Log, stopped: Callable[[], bool]) -> Iterator[None]:
+def turn(
+    repository: Repository, home: Registry, log: Log, cancel: CancelToken, *, wait: bool = True
+) -> Iterator[None]:
     """Be the only one in a repository who tries and lands, until the context is left.
 
     Arguments:
         repository: where it is to be ours.
         home: of the project.
         log: that somebody else is at it.
-        stopped: tells that a signal came.
+        cancel: whether a signal came.
+        wait: for another process that has its turn; without it, the turn is had at once or not at all.
 
     Raises:
         StoppedError: it came while somebody else was at it.
@@ -83,7 +87,7 @@ def turn(repository: Repository, home: Registry, log: Log, stopped: Callable[[],
         if held is None:
             log.event("merge.waiting", "another merge is at work in this repository: waiting for its end")
         while held is None:
-            if stopped():
+            if cancel.requested or not wait:
                 raise StoppedError("a signal came while another merge was at work; nothing has moved")
             select.poll().poll(_TICK)
             held = files.try_lock(lock)

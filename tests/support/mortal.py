@@ -11,12 +11,15 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ralph_wrap.state.inventory import Verdict
+from ralph_wrap.system.cancel import NEVER
+from tests.support.cancelling import cancelled
 from tests.support.listing import listing
 from tests.support.trees import on_disk
 
@@ -320,7 +323,12 @@ class Mortal:
         expected = self.leaving()
         if hurry and expected.removed:
             expected = expected._replace(removed=False, dropped=False)
-        outcome = self.site.leave(self.tree, self.claim.registry.trash, (), hurry=lambda: hurry)
+        outcome = self.site.leave(
+            self.tree,
+            self.claim.registry.trash,
+            (),
+            cancel=cancelled(signal.SIGTERM, signal.SIGTERM) if hurry else NEVER,
+        )
         assert (bool(outcome.saved and outcome.saved.branch), outcome.kept is None) == expected[1:3], outcome
         if self.claim.record.drop_empty or not self.begun:
             self.site.drop_branch(self.tree, outcome)

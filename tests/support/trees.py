@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ralph_wrap import git
+from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.worktree.create.transaction import create
 from ralph_wrap.worktree.ownership import WorktreeOwner
 from ralph_wrap.worktree.remove import finish
@@ -78,7 +79,7 @@ def make_tree(repo: Repo, *, continued: bool = False) -> Tree:
         base=repository.head,
         continued=continued,
         owner=WorktreeOwner("a test"),
-        stopped=lambda: False,
+        cancel=NEVER,
         progress=lambda _: None,
         meanwhile=lambda: None,
     )

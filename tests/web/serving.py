@@ -18,6 +18,7 @@ from ralph_wrap.interfaces.web.flash import FlashMessages
 from ralph_wrap.interfaces.web.pages import PageContext
 from ralph_wrap.interfaces.web.review_cache import ReviewCache
 from ralph_wrap.state.project import find_project
+from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.log import Log
 from tests.support.sessions import PROGRAM
 from tests.support.wait import CAP, eventually
@@ -110,7 +111,7 @@ def pages(project: Path, *, read_only: bool = False) -> Pages:
     place = find_project(project, os.environ)
     facts = ReviewCache(place, told)
     gate = AccessControl(TOKEN, read_only=read_only)
-    site = PageContext(place, os.environ, facts, FlashMessages(), read_only, lambda: False)
+    site = PageContext(place, os.environ, facts, FlashMessages(), read_only, NEVER)
     gate.before(application(site, gate.path, told))
     return Pages(gate, site)
 

@@ -20,16 +20,18 @@ from ralph_wrap.git import merge as merging
 from ralph_wrap.state import check_results
 from ralph_wrap.state.project import RUN, registries, repository_of
 from ralph_wrap.state.registry import Registry
+from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.worktree import temporary
 from ralph_wrap.worktree.user_checkout import names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from ralph_wrap.branches import Branch
     from ralph_wrap.commands.merge.target import LandingTarget
     from ralph_wrap.git import Git, Repository
     from ralph_wrap.state.project import Project
+    from ralph_wrap.system.cancel import CancelToken
     from ralph_wrap.system.log import Log
     from ralph_wrap.worktree.temporary import TemporaryWorktree
 
@@ -85,7 +87,7 @@ class _LandingContext(NamedTuple):
     check: str
     check_timeout: float
     log: Log
-    stopped: Callable[[], bool]
+    cancel: CancelToken
 
 
 def land(
@@ -99,7 +101,7 @@ def land(
     check: str = "",
     check_timeout: float = 0.0,
     main: str | None = None,
-    stopped: Callable[[], bool] = lambda: False,
+    cancel: CancelToken = NEVER,
 ) -> list[LandingResult]:
     """Land branches one after the other; a branch that cannot land is left, and the next one is tried.
 
@@ -119,7 +121,7 @@ def land(
     git = project.git
     home = _home(project)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(temporary.turn(repository, home, log, stopped))
+        stack.enter_context(temporary.turn(repository, home, log, cancel))
         try:
             recover(git, repository, home, log)
             temporary.tidy(repository, home)
@@ -133,7 +135,7 @@ def land(
         if left:
             opened = stack.enter_context(temporary.opened(git, repository, home, tip, whole=bool(check)))
             if best_order:
-                left = best(opened, repository, left, tip, stopped)
+                left = best(opened, repository, left, tip, cancel)
             yard = _LandingContext(
                 project,
                 repository,
@@ -145,7 +147,7 @@ def land(
                 check,
                 check_timeout,
                 log,
-                stopped,
+                cancel,
             )
             landed += [_land(yard, one) for one in left]
     # With best_order the results keep the order of the trials.
@@ -196,7 +198,7 @@ def _nothing(one: Branch, target: LandingTarget, tip: str) -> LandingResult:
 
 
 def _land(yard: _LandingContext, one: Branch) -> LandingResult:
-    if yard.stopped():
+    if yard.cancel.requested:
         return _left(one, yard.target, "a signal came before it was tried")
     try:
         return _try(yard, one)
@@ -233,7 +235,7 @@ def _try(yard: _LandingContext, one: Branch) -> LandingResult:
         reason = f"check {how} on the merge of {one.name} into {target.name}"
         hint = f"see its output above; it is {'check' if in_time else 'check_timeout'} in .ralph/config.toml"
         return _left(one, target, reason, hint)._replace(before=tip, after=tip, check=status)
-    if yard.stopped():
+    if yard.cancel.requested:
         raise StoppedError("a signal came before it could land; nothing has moved")
     # The check may have taken long, and only now we know which files change.
     if _tip(yard.project.git, target) != tip:
@@ -273,7 +275,7 @@ def _check(yard: _LandingContext, one: Branch, tip: str) -> tuple[int, bool]:
         branch=one.name,
         project=yard.project.root,
         timeout=yard.check_timeout,
-        stopped=yard.stopped,
+        cancel=yard.cancel,
     )
     status = _TIMED_OUT if ended_with is None else ended_with
     yard.log.event("check.ended", branch=one.name, status=status)
@@ -302,7 +304,7 @@ def undo_killed(project: Project, log: Log) -> None:
         or temporary.is_taken(repository)
     ):
         return
-    with contextlib.suppress(StoppedError), temporary.turn(repository, home, log, lambda: True):
+    with contextlib.suppress(StoppedError), temporary.turn(repository, home, log, NEVER, wait=False):
         recover(project.git, repository, home, log)
         temporary.tidy(repository, home)
 

@@ -10,10 +10,11 @@ from ralph_wrap.git import compare
 from ralph_wrap.git import merge as merging
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from ralph_wrap.branches import Branch
     from ralph_wrap.git import Git, Repository
+    from ralph_wrap.system.cancel import CancelToken
     from ralph_wrap.worktree.temporary import TemporaryWorktree
 
 
@@ -22,7 +23,7 @@ def best(
     repository: Repository,
     wanted: Sequence[Branch],
     tip: str,
-    stopped: Callable[[], bool],
+    cancel: CancelToken,
 ) -> list[Branch]:
     """Return branches in the order of fewest conflicts; equal ones keep their order.
 
@@ -36,7 +37,7 @@ def best(
         stopped: returns whether a signal has come; pairs that are not tried count as free of conflicts.
 
     """
-    clash = _clashes(trial, repository, [tip, *(one.tip for one in wanted)], stopped)
+    clash = _clashes(trial, repository, [tip, *(one.tip for one in wanted)], cancel)
     hopeless = [one for one in wanted if frozenset((tip, one.tip)) in clash]
     left = [one for one in wanted if one not in hopeless]
     chosen: list[Branch] = []
@@ -51,7 +52,7 @@ def best(
 
 
 def _clashes(
-    trial: TemporaryWorktree, repository: Repository, tips: Sequence[str], stopped: Callable[[], bool]
+    trial: TemporaryWorktree, repository: Repository, tips: Sequence[str], cancel: CancelToken
 ) -> set[frozenset[str]]:
     """Return the pairs of commits that cannot be merged."""
     pairs = list(combinations(dict.fromkeys(tips), 2))
@@ -60,7 +61,7 @@ def _clashes(
         objects.mkdir()
         tried = compare.merges(trial.git, pairs, common_dir=repository.common_dir, objects=objects)
         return {frozenset(pair) for pair, merge in zip(pairs, tried, strict=True) if not merge.clean}
-    return {frozenset(pair) for pair in pairs if not stopped() and _conflict(trial.git, *pair)}
+    return {frozenset(pair) for pair in pairs if not cancel.requested and _conflict(trial.git, *pair)}
 
 
 def _conflict(git: Git, one: str, other: str) -> bool:

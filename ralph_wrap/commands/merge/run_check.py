@@ -14,8 +14,10 @@ from ralph_wrap.system import process
 from ralph_wrap.system.process_tree import ProcessTree
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
+
+    from ralph_wrap.system.cancel import CancelToken
 
 _TICK = 100  # milliseconds between two looks for a signal
 _GRACE = 5.0  # seconds between TERM and KILL
@@ -29,7 +31,7 @@ def run_check(
     branch: str,
     project: Path,
     timeout: float,
-    stopped: Callable[[], bool],
+    cancel: CancelToken,
 ) -> int | None:
     """Run a command by ``sh -c``, with its output on our stderr, and end the processes that it leaves.
 
@@ -73,23 +75,23 @@ def run_check(
         os.close(nothing)
     left = ProcessTree(whole_process=False, session=name)
     try:
-        status, cut_short = _wait(group, timeout, stopped)
+        status, cut_short = _wait(group, timeout, cancel)
     finally:
-        left.end(_GRACE, stopped, asked=False)
+        left.end(_GRACE, lambda: cancel.requested, asked=False)
     if not cut_short:
         return status
-    if stopped():
+    if cancel.requested:
         raise StoppedError("a signal came while the check ran; nothing has moved")
     return None
 
 
-def _wait(group: process.ProcessGroup, timeout: float, stopped: Callable[[], bool]) -> tuple[int, bool]:
+def _wait(group: process.ProcessGroup, timeout: float, cancel: CancelToken) -> tuple[int, bool]:
     """Return the exit status, and whether we ended the check."""
     end = time.monotonic() + timeout if timeout else math.inf
     deadline = None
     while (status := group.poll()) is None:
         now = time.monotonic()
-        if deadline is None and (now >= end or stopped()):
+        if deadline is None and (now >= end or cancel.requested):
             deadline = now + _GRACE
             group.signal(signal.SIGTERM)
         if deadline is not None and now >= deadline:

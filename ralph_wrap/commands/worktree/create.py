@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from ralph_wrap.config import IgnoreLocation
     from ralph_wrap.git import Git, Repository
     from ralph_wrap.state.project import Project
+    from ralph_wrap.system.cancel import CancelToken
     from ralph_wrap.system.log import Log
     from ralph_wrap.worktree.model import LinkedWorktree
 
@@ -74,7 +75,7 @@ def create(
     ignore: IgnoreLocation,
     copy: Sequence[str],
     log: Log,
-    stopped: Callable[[], bool],
+    cancel: CancelToken,
 ) -> CreatedWorktree:
     """Make a worktree on a new branch.
 
@@ -123,11 +124,11 @@ def create(
         repository,
         hooks_off=not hooks,
         layout=layout,
-        stopped=stopped,
+        cancel=cancel,
         progress=log.progress,
     )
     tree = _make(git, making, project.root / WORKTREES, target, mark)
-    provide(tree, git, project.checkout, copy, log=log, stopped=stopped)
+    provide(tree, git, project.checkout, copy, log=log, cancel=cancel)
     return CreatedWorktree(os.fspath(tree.path), tree.branch, tree.base)
 
 

@@ -43,7 +43,7 @@ def apply(
             if ours is None or (theirs and theirs.common_dir != ours.common_dir):
                 project = there
         branch = branches.named(branches.read(project), name)
-        applied = use_case.apply(project, branch, top=top, log=log, stopped=lambda: signals.stop.count > 0)
+        applied = use_case.apply(project, branch, top=top, log=log, cancel=signals.cancel)
         if json:
             answer("apply", applied._asdict())
             return

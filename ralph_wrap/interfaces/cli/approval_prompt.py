@@ -125,12 +125,12 @@ def _answer(signals: SignalHandlers | None) -> bytes:
     poll = select.poll()  # our handlers only count: reading goes on whatever was typed
     poll.register(0, select.POLLIN)
     poll.register(signals.wakeup, select.POLLIN)
-    while signals.stop.first is None:
+    while signals.cancel.first is None:
         ready = {descriptor for descriptor, _ in poll.poll()}
         signals.drain()
-        if signals.stop.suspended:
-            signals.stop.suspended = False
+        if signals.suspended:
+            signals.suspended = False
             suspend()
-        elif 0 in ready and signals.stop.first is None:
+        elif 0 in ready and signals.cancel.first is None:
             return os.read(0, _ANSWER)
-    raise SystemExit(128 + signals.stop.first)
+    raise SystemExit(128 + signals.cancel.first)

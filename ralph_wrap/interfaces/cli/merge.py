@@ -79,13 +79,13 @@ def merge(
             check=settings.check,
             check_timeout=settings.check_timeout,
             main=main,
-            stopped=lambda: signals.stop.count > 0,
+            cancel=signals.cancel,
         )
         try:
             _show(landed, log, json=json)
         finally:
-            if signals.stop.first is not None:
-                raise SystemExit(128 + signals.stop.first)
+            if signals.cancel.first is not None:
+                raise SystemExit(128 + signals.cancel.first)
 
 
 def _named(known: list[Branch], name: str) -> Branch:

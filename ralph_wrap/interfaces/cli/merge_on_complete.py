@@ -10,6 +10,7 @@ from ralph_wrap.commands import merge
 from ralph_wrap.errors import NotFoundError, RalphError
 from ralph_wrap.state.project import RUN
 from ralph_wrap.state.registry import Registry
+from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.log import on_stderr
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def _land(
         check=settings.check,
         check_timeout=settings.check_timeout,
         main=main,
-        stopped=lambda: signals is not None and signals.stop.count > 0,
+        cancel=signals.cancel if signals is not None else NEVER,
     )
     return landed
 

@@ -16,6 +16,7 @@ from ralph_wrap.config import Isolation, OnOrphans, Settings
 from ralph_wrap.errors import RalphError, StoppedError
 from ralph_wrap.interfaces.cli.boundary import become_owner, boundary
 from ralph_wrap.state.project import find_project, has_ownerless, has_trash
+from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.files import write_all
 from ralph_wrap.system.log import on_stderr
 from ralph_wrap.system.process import anonymous_file
@@ -41,7 +42,7 @@ def _sweep(project: Project, settings: Settings, signals: SignalHandlers | None,
     swept = sweep(
         project,
         dry_run=settings.orphans is OnOrphans.REPORT,
-        stopped=lambda: signals is not None and signals.stop.count > 0,
+        cancel=signals.cancel if signals is not None else NEVER,
     )
     if settings.orphans is OnOrphans.REPORT:
         resume_deletions(project)

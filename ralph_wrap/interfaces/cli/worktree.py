@@ -98,7 +98,7 @@ def create(
             ignore=settings.ignore,
             copy=settings.copy,
             log=log,
-            stopped=lambda: signals.stop.count > 0,
+            cancel=signals.cancel,
         )
         answer(_TOOL, made._asdict())
 

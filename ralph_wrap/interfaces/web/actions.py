@@ -109,7 +109,7 @@ def _landed(site: PageContext, names: Sequence[str], way: merging.MergeMethod, l
         check=settings.check,
         check_timeout=settings.check_timeout,
         main=target.name,
-        stopped=site.stopped,
+        cancel=site.cancel,
     )
     lines = [
         f"{one.branch} has landed on {one.target} ({one.way})"

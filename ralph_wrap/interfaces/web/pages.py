@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ralph_wrap.interfaces.web.review_cache import ReviewCache
     from ralph_wrap.state.inventory import FoundSession
     from ralph_wrap.state.project import Project
+    from ralph_wrap.system.cancel import CancelToken
 
 _PATIENCE = 0.4  # seconds that a page waits for its rows; slower rows come with its next reload
 _COMMITS = 100  # on a page
@@ -53,7 +54,7 @@ class PageContext(NamedTuple):
     facts: ReviewCache
     notes: FlashMessages
     read_only: bool
-    stopped: Callable[[], bool]
+    cancel: CancelToken
 
     @property
     def git(self) -> Git:

@@ -27,6 +27,7 @@ from ralph_wrap.interfaces.web.flash import FlashMessages
 from ralph_wrap.interfaces.web.pages import PageContext
 from ralph_wrap.interfaces.web.review_cache import ReviewCache
 from ralph_wrap.state.project import repository_of
+from ralph_wrap.system.cancel import CancelToken
 from ralph_wrap.worktree.loading import load_all
 
 if TYPE_CHECKING:
@@ -71,14 +72,14 @@ def serve(
     """
     gate = AccessControl(new_token(), read_only=read_only)
     repository_of(project)
-    ending = _Shutdown()
+    cancel = CancelToken()
     site = PageContext(
         project,
         project.environ,
         ReviewCache(project, log),
         FlashMessages(),
         read_only,
-        lambda: ending.count > 0,
+        cancel,
     )
     with _listening(port) as listening:
         config = uvicorn.Config(
@@ -94,28 +95,14 @@ def serve(
             server_header=False,
             proxy_headers=False,
         )
-        server = _Server(config, ending)
+        server = _Server(config, cancel)
         site.facts.start()
         server.heed_signals()
         announce(f"http://{HOST}:{listening.getsockname()[1]}/?token={gate.token}")
         server.run([listening])
-    if ending.first is not None:
-        signal.signal(ending.first, signal.SIG_DFL)
-        signal.raise_signal(ending.first)
-
-
-class _Shutdown:
-    """The signals so far, in plain values: with a lock, a handler could block the handler of the next signal.
-
-    Attributes:
-        first: the number of the first signal.
-        count: the number of signals.
-
-    """
-
-    def __init__(self) -> None:
-        self.first: int | None = None
-        self.count = 0
+    if cancel.first is not None:
+        signal.signal(cancel.first, signal.SIG_DFL)
+        signal.raise_signal(cancel.first)
 
 
 class _Server(uvicorn.Server):
@@ -123,13 +110,13 @@ class _Server(uvicorn.Server):
 
     Arguments:
         config: see :class:`uvicorn.Config`.
-        ending: the record of the signals.
+        cancel: the record of the signals.
 
     """
 
-    def __init__(self, config: uvicorn.Config, ending: _Shutdown) -> None:
+    def __init__(self, config: uvicorn.Config, cancel: CancelToken) -> None:
         super().__init__(config)
-        self._ending = ending
+        self._cancel = cancel
 
     def heed_signals(self) -> None:
         """Stop at signals from now on, except for ignored ones (as under ``nohup``)."""
@@ -143,11 +130,9 @@ class _Server(uvicorn.Server):
         yield
 
     def _note(self, number: int, _: FrameType | None) -> None:
-        if self._ending.first is None:
-            self._ending.first = number
-        self._ending.count += 1
+        self._cancel.record(number)
         self.should_exit = True
-        self.force_exit = self._ending.count > 1
+        self.force_exit = self._cancel.hurried
 
 
 @contextmanager

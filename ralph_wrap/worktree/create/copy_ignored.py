@@ -26,12 +26,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from ralph_wrap.errors import StoppedError
 from ralph_wrap.git import decode, run_git
 from ralph_wrap.system import files
+from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.text import named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from ralph_wrap.git import Git
+    from ralph_wrap.system.cancel import CancelToken
     from ralph_wrap.worktree.model import LinkedWorktree
 
 INCLUDE = ".worktreeinclude"
@@ -65,7 +67,7 @@ def copy_ignored(
     checkout: Path,
     patterns: Sequence[str],
     *,
-    stopped: Callable[[], bool] = lambda: False,
+    cancel: CancelToken = NEVER,
     progress: Callable[[str], None] = lambda _: None,
 ) -> CopyResult | None:
     """Copy the ignored files that match patterns, or those in ``.worktreeinclude``, into a worktree.
@@ -102,9 +104,9 @@ def copy_ignored(
     found = _ignored(git, found)
     free = [path for path in found if _is_free(tree.path, path)]
     wanted = _ignored(tree.git(git), free)
-    copying = _CopyRun(checkout, tree.path, stopped)
+    copying = _CopyRun(checkout, tree.path, cancel)
     for number, path in enumerate(wanted):
-        if copying.over or stopped():
+        if copying.over or cancel.requested:
             break
         if number % _SHOWN == _SHOWN - 1:
             progress(f"copy: {number + 1} of {len(wanted)} ignored files")
@@ -216,10 +218,10 @@ class _CopyRun:
 
     """
 
-    def __init__(self, checkout: Path, top: Path, stopped: Callable[[], bool]) -> None:
+    def __init__(self, checkout: Path, top: Path, cancel: CancelToken) -> None:
         self._checkout = checkout
         self._top = top
-        self._stopped = stopped
+        self._cancel = cancel
         self.count = 0
         self.leading_out: list[str] = []
         self.failed: dict[str, str] = {}
@@ -233,7 +235,7 @@ class _CopyRun:
             if source.is_symlink():
                 self._copy_link(path, source, target)
             else:
-                copy_file(source, target, self._stopped)
+                copy_file(source, target, self._cancel)
                 self.count += 1
         except FileExistsError:
             return
@@ -265,7 +267,7 @@ def _leads_out(text: str, directory: Path, top: Path) -> bool:
     return Path(text).is_absolute() or not Path(os.path.realpath(directory / text)).is_relative_to(top)
 
 
-def copy_file(source: Path, target: Path, stopped: Callable[[], bool]) -> None:
+def copy_file(source: Path, target: Path, cancel: CancelToken) -> None:
     """Copy a regular file with its mode and modification time; nothing is left after an error.
 
     Arguments:
@@ -291,7 +293,7 @@ def copy_file(source: Path, target: Path, stopped: Callable[[], bool]) -> None:
         stack.callback(os.close, writing)
         try:
             if not _reflink(reading, writing):
-                _copy_content(reading, writing, found.st_size, stopped)
+                _copy_content(reading, writing, found.st_size, cancel)
             os.fchmod(writing, stat.S_IMODE(found.st_mode) & 0o777)
             os.utime(writing, ns=(found.st_atime_ns, found.st_mtime_ns))
         except BaseException:
@@ -308,13 +310,13 @@ def _reflink(reading: int, writing: int) -> bool:
     return True
 
 
-def _copy_content(reading: int, writing: int, size: int, stopped: Callable[[], bool]) -> None:
+def _copy_content(reading: int, writing: int, size: int, cancel: CancelToken) -> None:
     """Copy the data of a file, and keep its holes."""
     os.ftruncate(writing, size)
     for start, end in _data(reading, size):
         place = start
         while place < end:
-            if stopped():
+            if cancel.requested:
                 raise StoppedError("a signal came during the copying")
             chunk = os.pread(reading, min(_CHUNK, end - place), place)
             if not chunk:  # another process has truncated it meanwhile

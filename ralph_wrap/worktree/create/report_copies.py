@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.worktree.create.copy_ignored import copy_ignored
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from ralph_wrap.git import Git
+    from ralph_wrap.system.cancel import CancelToken
     from ralph_wrap.system.log import Log
     from ralph_wrap.worktree.model import LinkedWorktree
 
@@ -22,7 +24,7 @@ def provide(
     patterns: Sequence[str],
     *,
     log: Log,
-    stopped: Callable[[], bool] = lambda: False,
+    cancel: CancelToken = NEVER,
 ) -> None:
     """Copy ignored files into a new worktree, and log which were copied, and which were not.
 
@@ -34,7 +36,7 @@ def provide(
 
     """
     try:
-        copied = copy_ignored(tree, git, checkout, patterns, stopped=stopped, progress=log.progress)
+        copied = copy_ignored(tree, git, checkout, patterns, cancel=cancel, progress=log.progress)
     except Exception as error:  # noqa: BLE001 -- the worktree must stay usable after any error
         log.warning(
             "files.not_copied",

@@ -26,12 +26,13 @@ from typing import TYPE_CHECKING
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import decode, existing_commits, finish_git, list_refs, resolve_commit, run_git, start_git
 from ralph_wrap.system import files
+from ralph_wrap.system.cancel import NEVER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from ralph_wrap.git import Git
+    from ralph_wrap.system.cancel import CancelToken
     from ralph_wrap.system.log import Log
     from ralph_wrap.system.process import RunningCommand
     from ralph_wrap.worktree.model import LinkedWorktree
@@ -53,7 +54,7 @@ def init_submodules(
     git: Git,
     *,
     log: Log,
-    stopped: Callable[[], bool] = lambda: False,
+    cancel: CancelToken = NEVER,
     limit: float = _LIMIT,
 ) -> None:
     """Initialise the submodules of a new worktree, and those in submodules, and log the result.
@@ -64,11 +65,11 @@ def init_submodules(
         limit: seconds for all submodules.
 
     """
-    populating = _SubmoduleCheckout(git, log, stopped, time.monotonic() + limit)
+    populating = _SubmoduleCheckout(git, log, cancel, time.monotonic() + limit)
     try:
         populating.enter(tree.path, tree.registration, tree.common_dir, "")
     except _StoppedError as error:
-        if not stopped():
+        if not cancel.requested:
             log.warning("submodules.not_initialised", f"submodules left out: {error}", _hint(tree.path))
     except Exception as error:  # noqa: BLE001 -- the worktree must stay usable after any error
         log.warning("submodules.not_initialised", f"submodules left out: {error}", _hint(tree.path))
@@ -90,10 +91,10 @@ class _SubmoduleCheckout:
 
     """
 
-    def __init__(self, git: Git, log: Log, stopped: Callable[[], bool], deadline: float) -> None:
+    def __init__(self, git: Git, log: Log, cancel: CancelToken, deadline: float) -> None:
         self._git = git
         self._log = log
-        self._stopped = stopped
+        self._cancel = cancel
         self._deadline = deadline
         self.count = 0
 
@@ -159,7 +160,7 @@ class _SubmoduleCheckout:
 
     def _update(self, git: Git, path: str, place: Path, above: str, config: tuple[str, ...]) -> str | None:
         """Clone a submodule and check it out; after an error remove it, and return the reason."""
-        if self._stopped() or time.monotonic() > self._deadline:
+        if self._cancel.requested or time.monotonic() > self._deadline:
             raise _StoppedError("the time is over")
         words = ("submodule", "update", "--checkout", "--", f":(top,literal){path}")
         try:
@@ -178,7 +179,7 @@ class _SubmoduleCheckout:
         begun = time.monotonic()
         while not running.ended(_LATENCY):
             now = time.monotonic()
-            if self._stopped() or now > self._deadline:
+            if self._cancel.requested or now > self._deadline:
                 raise _StoppedError(f"{path} took too long")
             if now > begun + _SILENT:
                 self._log.progress(f"submodule {path}: {running.latest()}")

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ralph_wrap.git import Git, Repository
+    from ralph_wrap.system.cancel import CancelToken
     from ralph_wrap.worktree.ownership import WorktreeOwner
     from ralph_wrap.worktree.warm import WarmWorktree
 
@@ -73,7 +74,7 @@ def create(
     base: str,
     continued: bool,
     owner: WorktreeOwner,
-    stopped: Callable[[], bool],
+    cancel: CancelToken,
     progress: Callable[[str], None],
     meanwhile: Callable[[], object],
     registered: Callable[[LinkedWorktree], object] = lambda _: None,
@@ -91,7 +92,7 @@ def create(
         base: commit id.
         continued: if the branch exists, go on with it.
         owner: what the registration says: whose it is, and why it is locked, for ``git worktree list``.
-        stopped: tells that the session is to end; the checkout is then cut short.
+        cancel: whether the session is to end; the checkout is then cut short.
         progress: told how far a checkout is that takes a second or more.
         meanwhile: called once while git checks the files out.
         registered: called under the repository's lock before anybody else can see the worktree.
@@ -133,7 +134,7 @@ def create(
                         undo.callback(abandon, worktree)
                     prepare(git, worktree.registration, layout)
                     registered(worktree)
-                _check_out(worktree, git, at, stopped, progress, meanwhile)
+                _check_out(worktree, git, at, cancel, progress, meanwhile)
                 if at is not None:
                     from ralph_wrap.worktree.warm import settle  # noqa: PLC0415 -- loaded, if there is one
 
@@ -200,7 +201,7 @@ def _check_out(
     worktree: LinkedWorktree,
     git: Git,
     at: str | None,
-    stopped: Callable[[], bool],
+    cancel: CancelToken,
     progress: Callable[[str], None],
     meanwhile: Callable[[], object],
 ) -> None:
@@ -210,7 +211,7 @@ def _check_out(
         worktree: the worktree.
         git: git in the repository.
         at: the commit that is checked out in it, ``None`` if none is.
-        stopped: as for :func:`create`, and the next two.
+        cancel: as for :func:`create`, and the next two.
         progress: see there.
         meanwhile: see there.
 
@@ -222,22 +223,22 @@ def _check_out(
         meanwhile()
 
     if at is None:
-        _run(worktree_git, stopped, progress, while_git_works, *_CHECKOUT)
+        _run(worktree_git, cancel, progress, while_git_works, *_CHECKOUT)
         return
     if at == worktree.base:
         while_git_works()
         return
     move = ("read-tree", "-v", "-m", "-u", "--no-recurse-submodules", at, worktree.base)
     try:
-        _run(worktree_git, stopped, progress, while_git_works, *move)
+        _run(worktree_git, cancel, progress, while_git_works, *move)
     except GitError:  # files have other times than the index knows: a copy of the project, another mount
         run_git(worktree_git, "update-index", "-q", "--refresh", accept=(0, 1))
-        _run(worktree_git, stopped, progress, lambda: None, *move)
+        _run(worktree_git, cancel, progress, lambda: None, *move)
 
 
 def _run(
     git: Git,
-    stopped: Callable[[], bool],
+    cancel: CancelToken,
     progress: Callable[[str], None],
     meanwhile: Callable[[], object],
     *command: str,
@@ -248,7 +249,7 @@ def _run(
         meanwhile()
         shown = ""
         while not running.ended(_STOP_LATENCY):
-            if stopped():
+            if cancel.requested:
                 raise StoppedError("a signal came during the checkout")
             if (now := running.latest()) != shown:
                 shown = now

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Self
 from ralph_wrap.system.text import and_more, some
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from ralph_wrap.git import Git
+    from ralph_wrap.system.cancel import CancelToken
     from ralph_wrap.system.log import Log
     from ralph_wrap.worktree.leaks.observation import Observation, ObservedCheckout, RunningObservation
 
@@ -55,13 +55,13 @@ class LeakMonitor:
         workspace: Path,
         branch: str,
         log: Log,
-        stopped: Callable[[], bool],
+        cancel: CancelToken,
     ) -> None:
         self._git = git
         self._around = (root, common_dir, workspace, branch)
         self._root = root
         self._log = log
-        self._stopped = stopped
+        self._cancel = cancel
         self._checkout: ObservedCheckout | None = None
         self._looking: RunningObservation | None = None
         self._seen: Observation | None = None
@@ -104,7 +104,9 @@ class LeakMonitor:
             landed, moving = landings.read(run), landings.is_moving(run)
             self._looking = self._start()
             now = self._finish()
-            if self._stopped() or not (moving or landings.is_moving(run) or landings.read(run) != landed):
+            if self._cancel.requested or not (
+                moving or landings.is_moving(run) or landings.read(run) != landed
+            ):
                 break
         before, self._seen = self._seen, now or self._seen
         if now is None or before is None:
@@ -134,7 +136,7 @@ class LeakMonitor:
         with self._looking as looking:
             deadline = time.monotonic() + _PATIENCE
             while not looking.is_done(_STEP):
-                if self._stopped():
+                if self._cancel.requested:
                     if self._seen is None:  # no agent will start
                         return None
                     deadline = min(deadline, time.monotonic() + _IN_A_HURRY)

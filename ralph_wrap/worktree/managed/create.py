@@ -6,6 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import RalphError
+from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.worktree.create.transaction import create
 from ralph_wrap.worktree.layout import EVERYTHING, WorktreeLayout, core_config
 from ralph_wrap.worktree.lock import repository_lock
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ralph_wrap.git import Git, Repository
+    from ralph_wrap.system.cancel import CancelToken
 
 
 def make(
@@ -31,7 +33,7 @@ def make(
     continued: bool = False,
     hooks_off: bool = False,
     layout: WorktreeLayout = EVERYTHING,
-    stopped: Callable[[], bool] = lambda: False,
+    cancel: CancelToken = NEVER,
     progress: Callable[[str], None] = lambda _: None,
 ) -> LinkedWorktree:
     """Make a worktree with a mark.
@@ -80,7 +82,7 @@ def make(
             base=mark.base,
             continued=continued,
             owner=WorktreeOwner(f"{LOCKED}{mark.branch}"),
-            stopped=stopped,
+            cancel=cancel,
             progress=progress,
             meanwhile=lambda: None,
             registered=complete,

@@ -1,0 +1,50 @@
+"""Whether work is to end early, and how much time it still has."""
+
+from __future__ import annotations
+
+import signal
+
+
+class CancelToken:
+    """The signals that have asked for an early end so far; a new token has none.
+
+    Signal handlers write to it, so it holds plain values: a lock that a handler takes would block
+    the next handler.
+
+    Attributes:
+        first: the number of the first signal, ``None`` before it.
+        count: the number of signals.
+        terms: the number of SIGTERMs. PID 1 sends the second one when the container's time runs out.
+
+    """
+
+    def __init__(self) -> None:
+        self.first: int | None = None
+        self.count = 0
+        self.terms = 0
+
+    def record(self, number: int) -> None:
+        """Count one more signal."""
+        self.count += 1
+        self.terms += number == signal.SIGTERM
+        if self.first is None:
+            self.first = number
+
+    @property
+    def requested(self) -> bool:
+        """Whether a signal has come."""
+        return self.count > 0
+
+    @property
+    def hurried(self) -> bool:
+        """Whether a second signal has come: there is no time for any grace."""
+        return self.count > 1
+
+    @property
+    def out_of_time(self) -> bool:
+        """Whether the container's time has run out: what can be done by the next start is left to it."""
+        return self.terms > 1
+
+
+NEVER = CancelToken()
+"""The token of work that nothing cancels."""
