@@ -32,7 +32,7 @@ def measure(directory: Path, files: int | None, repeat: int | None) -> Iterator[
     time.sleep(_RACY)
     repository.git("status", "--short")
     with (directory / "narrated").open("wb") as narrated:
-        lookout = LeakMonitor(
+        leak_monitor = LeakMonitor(
             Git(root, dict(repository.environ)),
             root=root,
             common_dir=root / ".git",
@@ -44,7 +44,7 @@ def measure(directory: Path, files: int | None, repeat: int | None) -> Iterator[
 
         def ours() -> float:
             begun = time.perf_counter()
-            lookout.look("meanwhile")
+            leak_monitor.look("meanwhile")
             return (time.perf_counter() - begun) * 1000
 
         def theirs() -> float:
@@ -59,7 +59,7 @@ def measure(directory: Path, files: int | None, repeat: int | None) -> Iterator[
             return (time.perf_counter() - begun) * 1000
 
         mine, others = in_turns(repeat or 15, ours, theirs)
-    if lookout.found or (directory / "narrated").stat().st_size:
+    if leak_monitor.found or (directory / "narrated").stat().st_size:
         raise RuntimeError("something was found where nothing has changed")
     detail = f"bare git status {statistics.median(others):.1f} ms, {len(mine)} times"
     yield Verdict(f"one look outside, {size:,} files", statistics.median(mine), LIMIT, " ms", detail)

@@ -151,7 +151,7 @@ def test_the_table_knows_every_option() -> None:
 
 def test_options_are_settings() -> None:
     """Whatever can be set has a place to go to."""
-    plain = {"project", "command", "manner", "background", "typed"}
+    plain = {"project", "command", "invocation", "background", "typed"}
     assert {row.name for row in Settings.options} == {*Settings._fields} - plain
 
 

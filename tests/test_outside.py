@@ -90,7 +90,7 @@ def room(repo: Repo, tmp_path: Path) -> Room:
     return Room(repo, place, tmp_path / "narrated")
 
 
-def lookout(room: Room, descriptor: int, *, stopped: bool = False) -> LeakMonitor:
+def leak_monitor(room: Room, descriptor: int, *, stopped: bool = False) -> LeakMonitor:
     """Return a lookout that narrates into a file."""
     return LeakMonitor(
         Git(room.repo.path, git.git_environment(os.environ)),
@@ -159,7 +159,7 @@ def test_a_look_in_the_middle_of_a_landing_is_taken_again(room: Room, tmp_path: 
         echo one >file.txt; rm {run}/{landings.IN_PROGRESS}; exit $status
     fi ;;"""
     with room.narrated.open("wb") as file:
-        watching = lookout(room, file.fileno())
+        watching = leak_monitor(room, file.fileno())
         with watching:
             pass
         path = shim_git(tmp_path / "bin", cases)
@@ -228,7 +228,7 @@ def test_only_so_many_dirty_files_are_followed(room: Room, monkeypatch: pytest.M
 def test_a_long_session_has_a_bounded_report(room: Room) -> None:
     """A hundred lines, and a count of the others."""
     with room.narrated.open("wb") as narrated:
-        looking = lookout(room, narrated.fileno())
+        looking = leak_monitor(room, narrated.fileno())
         with looking:
             looking.begin()
         for number in range(103):
@@ -246,7 +246,7 @@ def test_a_lookout_that_is_left_by_an_error_leaves_nothing_running(room: Room) -
     """A worktree could not be made: its git is ended, and reaped."""
 
     def fail() -> None:
-        with room.narrated.open("wb") as narrated, lookout(room, narrated.fileno()) as looking:
+        with room.narrated.open("wb") as narrated, leak_monitor(room, narrated.fileno()) as looking:
             looking.begin()
             raise KeyError
 
@@ -260,7 +260,7 @@ def test_a_hanging_git_delays_no_end(room: Room, tmp_path: Path, monkeypatch: py
     """Where a signal has come before the start, nothing is waited for, and nothing told."""
     monkeypatch.setenv("PATH", shim_git(tmp_path / "shim", '*" status "*) exec sleep 600 ;;'))
     with room.narrated.open("wb") as narrated:
-        looking = lookout(room, narrated.fileno(), stopped=True)
+        looking = leak_monitor(room, narrated.fileno(), stopped=True)
         with looking:
             looking.begin()
     assert (looking.found, room.narrated.read_bytes()) == ((), b"")
@@ -272,6 +272,6 @@ def test_a_git_that_hangs_for_good_is_given_up(
     """The session begins, and says that nothing can be seen."""
     monkeypatch.setattr("ralph_wrap.worktree.leaks.monitor._PATIENCE", 0.1)
     monkeypatch.setenv("PATH", shim_git(tmp_path / "shim", '*" status "*) exec sleep 600 ;;'))
-    with room.narrated.open("wb") as narrated, lookout(room, narrated.fileno()) as looking:
+    with room.narrated.open("wb") as narrated, leak_monitor(room, narrated.fileno()) as looking:
         looking.begin()
     assert b"cannot look for changes outside the worktree: git takes too long" in room.narrated.read_bytes()

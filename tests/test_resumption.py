@@ -30,8 +30,8 @@ def log() -> Iterator[Log]:
 
 
 def _resumption(log: Log, command: tuple[str, ...] = ("x",), agent: str = "claude") -> AgentResume:
-    manner = AgentInvocation(resume=known(agent).resume)
-    return AgentResume(Settings(project=Path("/x"), command=command, manner=manner, resume=True), log)
+    invocation = AgentInvocation(resume=known(agent).resume)
+    return AgentResume(Settings(project=Path("/x"), command=command, invocation=invocation, resume=True), log)
 
 
 @pytest.mark.parametrize(

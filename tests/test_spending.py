@@ -19,7 +19,7 @@ CAP = ("--cap", "{left}")
 
 
 def _settings(**limits: Any) -> Settings:
-    return Settings(project=Path("/x"), command=("agent",), manner=AgentInvocation(budget=CAP), **limits)
+    return Settings(project=Path("/x"), command=("agent",), invocation=AgentInvocation(budget=CAP), **limits)
 
 
 def _after(*iterations: Usage | None) -> TotalUsage:

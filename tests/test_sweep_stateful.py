@@ -171,10 +171,10 @@ class Sessions(RuleBasedStateMachine):
         identity = liveness.myself()._replace(pid=owner.pid, start_time=started)
         git = self.place.git
         assert self.place.repository is not None
-        prospect = Preflight(self.place.repository.head, {})
+        preflight = Preflight(self.place.repository.head, {})
 
         def complete(record: SessionRecord) -> SessionRecord:
-            return planned(record, config, self.place, prospect, "true")
+            return planned(record, config, self.place, preflight, "true")
 
         claim, obstacle = project.register_session(
             self.place,
@@ -190,10 +190,10 @@ class Sessions(RuleBasedStateMachine):
         log = Log(self.quiet, terminal=False, colour=False)
         log.attach(claim.directory / "events.jsonl", agent_id=record.id, session_id=record.session)
         log.event("session.registered")
-        site = SessionContext(
+        context = SessionContext(
             settings=config,
             project=self.place._replace(git=git._replace(env={**git.env, OWN_COMMAND: record.session})),
-            base=prospect.base,
+            base=preflight.base,
             record=record,
             log=log,
             cancel=NEVER,
@@ -201,7 +201,7 @@ class Sessions(RuleBasedStateMachine):
         )
         attic = self.attic / record.session
         attic.mkdir(parents=True)
-        session = Mortal(self.repo, attic, owner, claim, site, log)
+        session = Mortal(self.repo, attic, owner, claim, context, log)
         self.sessions.append(session)
         if stage != "planned":
             session.open()

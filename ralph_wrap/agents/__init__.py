@@ -72,14 +72,14 @@ def _as_told(settings: Settings, table: AgentTable) -> Settings:
     prompt = table.prompt or (agent.prompt if table.command is None else _taken_by(command))
     # Another program does not know these options. The same program with more options does.
     is_same = bool(agent.command) and Path(command[0]).name == agent.command[0]
-    manner = AgentInvocation(
+    invocation = AgentInvocation(
         prompt,
         table.output or agent.output,
         tuple(given.items()),
         agent.budget if is_same else (),
         agent.resume if is_same else (),
     )
-    return settings._replace(command=command, manner=manner)
+    return settings._replace(command=command, invocation=invocation)
 
 
 def _taken_by(command: Sequence[str]) -> str:

@@ -45,7 +45,7 @@ class Settings(Table):
     Attributes:
         project: the directory that the session is for.
         command: the agent's command; ``command[0]`` as in ``execvp(3)``.
-        manner: how the agent is dealt with.
+        invocation: how the agent is dealt with.
         typed: how the session was asked for: options and command, without the project and where its branch
             begins.
         background: the session has no terminal; its worktree stays, saved, until ``ralph-wrap rm``.
@@ -318,7 +318,7 @@ class Settings(Table):
         help="Agents that are added, or changed, by name.",
         where=_FILE_ONLY,
     )
-    manner: AgentInvocation = AgentInvocation()
+    invocation: AgentInvocation = AgentInvocation()
     typed: tuple[str, ...] | None = None
     background: bool = False
 

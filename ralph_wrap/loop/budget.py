@@ -60,7 +60,7 @@ def capped(settings: Settings, command: tuple[str, ...], spending: TotalUsage) -
     if not settings.max_cost:
         return command
     left = f"{max(settings.max_cost - spending.estimate, _LEAST):.4f}"
-    return (*command, *(word.replace("{left}", left) for word in settings.manner.budget))
+    return (*command, *(word.replace("{left}", left) for word in settings.invocation.budget))
 
 
 def without_effect(settings: Settings, spent: Usage | None) -> str:

@@ -50,7 +50,7 @@ class Driver:
 
     Arguments:
         settings: the limits, the command, the prompt.
-        stage: directory, environment and callbacks for each iteration.
+        context: directory, environment and callbacks for each iteration.
         relay: moves the output of the agent.
         listener: reads the stdout of the agent.
         signals: a context that was entered; its signals end the loop.
@@ -61,7 +61,7 @@ class Driver:
     def __init__(
         self,
         settings: Settings,
-        stage: IterationContext,
+        context: IterationContext,
         relay: OutputRelay,
         listener: OutputListener,
         signals: SignalHandlers,
@@ -70,19 +70,19 @@ class Driver:
         promise_grace: float = PROMISE_GRACE,
     ) -> None:
         self._settings = settings
-        self._stage = stage
-        self._environ = {**stage.environ, **dict(settings.manner.env)}
+        self._context = context
+        self._environ = {**context.environ, **dict(settings.invocation.env)}
         self._relay = relay
         self._listener = listener
         self._cancel = signals.cancel
-        self._requests = StopRequests(stage.directory, log)
+        self._requests = StopRequests(context.directory, log)
         self._terminal = find_terminal(settings)
         shared = relay.share(log.last_line)
         self._progress = Progress(
-            settings, stage, listener, log, shown=shared and self._terminal.descriptor is None
+            settings, context, listener, log, shown=shared and self._terminal.descriptor is None
         )
-        self._overseer = AgentSupervisor(
-            stage, settings.grace, relay, signals, self._requests, self._progress, log
+        self._supervisor = AgentSupervisor(
+            context, settings.grace, relay, signals, self._requests, self._progress, log
         )
         self._log = log
         self._deadline = time.monotonic() + settings.max_time if settings.max_time else None
@@ -92,8 +92,8 @@ class Driver:
         self._is_blind = False
         self._started = 0
         # .ralph/run/sessions/<session> belongs to the session, .ralph/run to the project
-        account = AgentAccount(stage.directory.parents[1] / "limits", settings.agent, self._environ)
-        self._hold = UsageLimitWait(account, self._overseer, self._progress, log)
+        account = AgentAccount(context.directory.parents[1] / "limits", settings.agent, self._environ)
+        self._usage_limit_wait = UsageLimitWait(account, self._supervisor, self._progress, log)
 
     def run(self) -> LoopResult:
         """Run the setup command, then the loop to its end.
@@ -104,17 +104,22 @@ class Driver:
 
         """
         with self._requests, self._progress:
-            status, pristine = 0, self._stage.pristine
+            status, pristine = 0, self._context.pristine
             if self._settings.setup and not self._called_off(0):
                 from ralph_wrap.loop.setup import set_up  # noqa: PLC0415 -- few projects have one
 
                 try:
                     if set_up(
-                        self._settings, self._stage, self._relay, self._overseer, self._deadline, self._log
+                        self._settings,
+                        self._context,
+                        self._relay,
+                        self._supervisor,
+                        self._deadline,
+                        self._log,
                     ):
                         status = CUT_SHORT
                 finally:
-                    self._stage.look_outside("during setup")
+                    self._context.look_outside("during setup")
                 pristine = ""
             return self._run(pristine, status)
 
@@ -123,7 +128,7 @@ class Driver:
         state = LoopState()
         before = ""
         if settings.max_stalls and not self._called_off(status):
-            before = pristine or self._stage.fingerprint()
+            before = pristine or self._context.fingerprint()
         while True:
             if ended := self._held_back(state, status) or self._called_off(status):
                 return ended
@@ -132,7 +137,7 @@ class Driver:
             iteration = self._iterate(number)
             iteration = iteration._replace(
                 last=self._requests.look() is not None,
-                leaked=self._stage.look_outside(f"during iteration {number}"),
+                leaked=self._context.look_outside(f"during iteration {number}"),
             )
             status = iteration.status
             now = ""
@@ -144,23 +149,23 @@ class Driver:
                 and iteration.cut is None
                 and iteration.refused is None
             ):
-                now = self._stage.fingerprint()
+                now = self._context.fingerprint()
                 iteration = iteration._replace(changed=now != before if now else None)
             state, decision = after(settings, state, iteration)
             self._tell_ended(number, iteration, decision)
             if iteration.cut is CutReason.SIGNAL:
                 return self._signalled()
             if settings.commit_each or not isinstance(decision, EndLoop):
-                now = self._stage.hand_over(number, now, not isinstance(decision, RepeatIteration)) or now
+                now = self._context.hand_over(number, now, not isinstance(decision, RepeatIteration)) or now
             if isinstance(decision, EndLoop):
                 return LoopResult(decision.ended_by, decision.status, number)
             if isinstance(decision, RepeatIteration):
-                self._hold.begin(decision.hold)
+                self._usage_limit_wait.begin(decision.hold)
                 continue
             before = now or before
             if decision.pause:
                 self._pause(decision.pause)
-                self._stage.look_outside(f"after iteration {number}")
+                self._context.look_outside(f"after iteration {number}")
 
     def _called_off(self, status: int) -> LoopResult | None:
         """Return the result of the loop if it must end before the next iteration, else ``None``."""
@@ -179,14 +184,14 @@ class Driver:
         """
         told = 0.0
         number = state.iterations + 1
-        while until := self._hold.until:
+        while until := self._usage_limit_wait.until:
             if self._cancel.requested or self._requests.look():
                 return self._called_off(status)
             if until != told:
                 told = until
-                self._hold.tell(until, number)
-            self._hold.wait(until, self._deadline)
-            self._stage.look_outside(f"before iteration {number}")
+                self._usage_limit_wait.tell(until, number)
+            self._usage_limit_wait.wait(until, self._deadline)
+            self._context.look_outside(f"before iteration {number}")
             if self._deadline and time.monotonic() >= self._deadline:
                 self._log.warning("limit.reached", "max-time reached while the usage limit holds")
                 return LoopResult(
@@ -198,17 +203,17 @@ class Driver:
         return LoopResult("signal", 128 + (self._cancel.first or 0), self._started)
 
     def _iterate(self, number: int) -> Iteration:
-        self._stage.begin(number)
+        self._context.begin(number)
         self._log.event("iteration.started", iteration=number)
         self._progress.begin(number)
         try:
             content = prompt.content(self._settings)
             if content is not None and self._settings.preamble:
                 content = (
-                    prompt.preamble(number, self._settings.max_iterations, self._stage.environ) + content
+                    prompt.preamble(number, self._settings.max_iterations, self._context.environ) + content
                 )
             resuming = self._settings._replace(command=self._resumption.command())
-            stdin, command = prompt.hand_over(resuming, content, self._stage.directory)
+            stdin, command = prompt.hand_over(resuming, content, self._context.directory)
             command = budget.capped(self._settings, command, self._spending)
         except OSError as error:
             file = self._settings.prompt_file
@@ -228,16 +233,16 @@ class Driver:
             finally:
                 if stdin is not None:
                     os.close(stdin)
-            self._stage.spawned()
+            self._context.spawned()
             self._log.event(
                 "agent.started",
                 pid=group.pid,
                 command=list(self._settings.command),
-                output=self._settings.manner.output,
+                output=self._settings.invocation.output,
                 resumed=self._resumption.session or None,
             )
             iteration = self._watch(group, ending)
-        self._overseer.clear_up(ending)
+        self._supervisor.clear_up(ending)
         self._log.event("agent.exited", pid=group.pid, status=iteration.status)
         heard = self._listener.finish()
         self._relay.show(heard.shown)
@@ -297,23 +302,23 @@ class Driver:
         streams = process.StandardStreams(stdin, *self._relay.writing_ends)
         if self._terminal.descriptor is not None:
             streams = process.StandardStreams(None, None, None)
-        cwd = self._stage.cwd
+        cwd = self._context.cwd
         try:
             return process.ProcessGroup(
                 command,
                 cwd=cwd,
                 env={**self._environ, "RALPH_ITERATION": str(number), "PWD": str(cwd)},
                 streams=streams,
-                inherited=self._stage.inherited,
+                inherited=self._context.inherited,
                 terminal=self._terminal.descriptor,
             )
         except OSError as error:
-            isolated = self._stage.isolated
+            isolated = self._context.isolated
             raise unstarted(error, command[0], cwd, self._settings.project, isolated=isolated) from None
 
     def _watch(self, group: process.ProcessGroup, ending: Termination) -> Iteration:
         terminal = None if self._terminal.descriptor is None else self._terminal
-        brakes = IterationLimits(
+        iteration_limits = IterationLimits(
             self._settings,
             self._listener,
             self._relay,
@@ -321,15 +326,15 @@ class Driver:
             self._deadline,
             self._promise_grace,
         )
-        return self._overseer.oversee(
-            group, ending, lambda: brakes.due(with_terminal=terminal is not None), terminal=terminal
+        return self._supervisor.supervise(
+            group, ending, lambda: iteration_limits.due(with_terminal=terminal is not None), terminal=terminal
         )
 
     def _pause(self, seconds: float) -> None:
         end = time.monotonic() + seconds
         if self._deadline:
             end = min(end, self._deadline)
-        self._overseer.pause(end)
+        self._supervisor.pause(end)
 
     def _tell_ended(
         self, number: int, iteration: Iteration, decision: NextIteration | RepeatIteration | EndLoop

@@ -24,7 +24,7 @@ class IterationContext(NamedTuple):
         pristine: the fingerprint of the new workspace, if it is known.
         begin: called before each iteration with its number.
         spawned: called after each start of an agent.
-        offspring: the processes that the agent has started.
+        process_tree: the processes that the agent has started.
         end_leftovers: ends these processes; the argument is the grace in seconds. They already got a signal.
         hand_over: saves the uncommitted work of an iteration. The arguments are its number, the fingerprint
             if it is known, and whether the iteration is final, that is, will not be repeated. Returns the new
@@ -43,7 +43,7 @@ class IterationContext(NamedTuple):
     pristine: str
     begin: Callable[[int], None]
     spawned: Callable[[], None]
-    offspring: ProcessTree
+    process_tree: ProcessTree
     end_leftovers: Callable[[float], object]
     hand_over: Callable[[int, str, bool], str]
     look_outside: Callable[[str], bool]

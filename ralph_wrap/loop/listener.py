@@ -60,7 +60,7 @@ class OutputListener:
     """
 
     def __init__(self, settings: Settings) -> None:
-        output = settings.manner.output
+        output = settings.invocation.output
         self._reader = None if output == "text" else OutputReader(output)
         self._readable = None if settings.raw else TranscriptFormatter()
         self._plain = LineFinder(settings.until)

@@ -28,7 +28,7 @@ class Progress:
 
     Arguments:
         settings: the maximum number of iterations.
-        stage: names the directory in which commits are counted.
+        context: names the directory in which commits are counted.
         listener: knows the tokens of the agent.
         log: draws the line.
         shown: the terminal can show the line.
@@ -39,7 +39,7 @@ class Progress:
     def __init__(
         self,
         settings: Settings,
-        stage: IterationContext,
+        context: IterationContext,
         listener: OutputListener,
         log: Log,
         *,
@@ -48,7 +48,7 @@ class Progress:
     ) -> None:
         self._is_shown = shown and log.shows_progress
         self._most = settings.max_iterations
-        self._where = Git(stage.cwd, git_environment(stage.environ))
+        self._where = Git(context.cwd, git_environment(context.environ))
         self._listener = listener
         self._log = log
         self._clock = clock

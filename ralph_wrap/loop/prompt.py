@@ -71,7 +71,7 @@ def hand_over(
     """
     if prompt is None:
         return None, settings.command
-    way, command = settings.manner.prompt, settings.command
+    way, command = settings.invocation.prompt, settings.command
     if way == "argument":
         text = os.fsdecode(prompt.replace(b"\0", b""))  # an argument cannot contain NUL (execve(2))
         command = tuple(word.replace("{prompt}", text) for word in command)

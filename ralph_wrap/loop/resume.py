@@ -34,7 +34,7 @@ class AgentResume:
 
     def __init__(self, settings: Settings, log: Log) -> None:
         self._command = settings.command
-        self._words = settings.manner.resume
+        self._words = settings.invocation.resume
         self._log = log
         self._is_wanted = settings.resume
         self.session = ""

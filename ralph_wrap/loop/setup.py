@@ -28,9 +28,9 @@ _SHOWN = 60  # maximum number of characters of the command in messages
 
 def set_up(
     settings: Settings,
-    stage: IterationContext,
+    context: IterationContext,
     relay: OutputRelay,
-    overseer: AgentSupervisor,
+    supervisor: AgentSupervisor,
     deadline: float | None,
     log: Log,
 ) -> bool:
@@ -38,9 +38,9 @@ def set_up(
 
     Arguments:
         settings: the command and its time limit.
-        stage: directory and environment, as for the agent.
+        context: directory and environment, as for the agent.
         relay: moves its output; all of it goes to stderr, because stdout belongs to the agent.
-        overseer: waits for it.
+        supervisor: waits for it.
         deadline: of the whole session, as :func:`time.monotonic` counts.
 
     Returns:
@@ -50,7 +50,7 @@ def set_up(
         SetupError: the command failed, or reached its time limit.
 
     """
-    if not stage.isolated:
+    if not context.isolated:
         log.event("setup.skipped", f"setup is not run in the project itself: {_shown(settings.setup)}")
         return False
     begun = time.monotonic()
@@ -58,10 +58,10 @@ def set_up(
     if settings.setup_timeout:
         limits[CutReason.SETUP_TIMEOUT] = begun + settings.setup_timeout
     ending = Termination()
-    group = _spawn(settings.setup, stage, relay)
+    group = _spawn(settings.setup, context, relay)
     log.event("setup.started", f"setup: {_shown(settings.setup)}", pid=group.pid, command=settings.setup)
-    ended = overseer.oversee(group, ending, lambda: limits, name="setup")
-    overseer.clear_up(ending)
+    ended = supervisor.supervise(group, ending, lambda: limits, name="setup")
+    supervisor.clear_up(ending)
     seconds = round(time.monotonic() - begun, 3)
     log.event(
         "setup.ended",
@@ -70,7 +70,7 @@ def set_up(
         seconds=seconds,
         cut=ended.cut.value if ended.cut else None,
     )
-    output = f"its output: {stage.directory / 'output.log'}"
+    output = f"its output: {context.directory / 'output.log'}"
     if ended.cut is CutReason.SETUP_TIMEOUT:
         raise SetupError(
             f"setup was not done after {seconds:g} s: {_shown(settings.setup)}",
@@ -80,20 +80,20 @@ def set_up(
         return True
     if ended.status != 0:
         raise SetupError(f"setup failed with status {ended.status}: {_shown(settings.setup)}", output)
-    stage.offspring.keep()
+    context.process_tree.keep()
     return False
 
 
-def _spawn(command: str, stage: IterationContext, relay: OutputRelay) -> process.ProcessGroup:
+def _spawn(command: str, context: IterationContext, relay: OutputRelay) -> process.ProcessGroup:
     _, errors = relay.writing_ends
     nothing = os.open(os.devnull, os.O_RDONLY)
     try:
         return process.ProcessGroup(
             ("sh", "-c", command),
-            cwd=stage.cwd,
-            env={**stage.environ, "RALPH_ITERATION": "0", "PWD": str(stage.cwd)},
+            cwd=context.cwd,
+            env={**context.environ, "RALPH_ITERATION": "0", "PWD": str(context.cwd)},
             streams=process.StandardStreams(nothing, errors, errors),
-            inherited=stage.inherited,
+            inherited=context.inherited,
         )
     except OSError as error:
         raise SetupError(

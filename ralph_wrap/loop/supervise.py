@@ -39,7 +39,7 @@ class AgentSupervisor:
     """Waits for the commands of one session.
 
     Arguments:
-        stage: names the child processes, which get the same signals as the command.
+        context: names the child processes, which get the same signals as the command.
         grace: seconds between SIGTERM and SIGKILL.
         relay: moves the output of the command.
         requests: a context that was entered.
@@ -49,7 +49,7 @@ class AgentSupervisor:
 
     def __init__(
         self,
-        stage: IterationContext,
+        context: IterationContext,
         grace: float,
         relay: OutputRelay,
         signals: SignalHandlers,
@@ -57,7 +57,7 @@ class AgentSupervisor:
         progress: Progress,
         log: Log,
     ) -> None:
-        self._stage = stage
+        self._context = context
         self._grace = grace
         self._relay = relay
         self._signals = signals
@@ -66,7 +66,7 @@ class AgentSupervisor:
         self._progress = progress
         self._log = log
 
-    def oversee(
+    def supervise(
         self,
         group: ProcessGroup,
         ending: Termination,
@@ -105,11 +105,11 @@ class AgentSupervisor:
                 break
             self._follow_stops(group, terminal)
             self.wait(due.values() if ending.cut is None else [ending.deadline], group)
-            self._stage.offspring.reap(group.pid)
+            self._context.process_tree.reap(group.pid)
         if ending.cut is None and terminal is not None and status in _TYPED:
             # The terminal sent Ctrl-C to the agent alone, but the user wants to end the loop.
             self._cancel.record(status - 128)
-            self._stage.offspring.signal(status - 128, except_group=group.pid)
+            self._context.process_tree.signal(status - 128, except_group=group.pid)
             ending.ask(CutReason.SIGNAL, self._grace)
         if ending.cut is None or ending.cut in ASKED:
             return Iteration(status, cut=ending.cut)
@@ -119,7 +119,7 @@ class AgentSupervisor:
         """End the processes that a terminated command left running, and read the rest of the output."""
         if ending.cut is not None:
             # They get the rest of the command's grace: one of them may be a session that must save its work.
-            self._stage.end_leftovers(ending.grace_left)
+            self._context.end_leftovers(ending.grace_left)
         self._relay.drain()
         self._relay.handle(set())  # print this output before our own messages
 
@@ -179,7 +179,7 @@ class AgentSupervisor:
     def _tell(self, group: ProcessGroup, number: int) -> None:
         for each in (number, signal.SIGCONT):  # a stopped process handles SIGTERM only after SIGCONT
             group.signal(each)
-            self._stage.offspring.signal(each, except_group=group.pid)
+            self._context.process_tree.signal(each, except_group=group.pid)
 
     def _suspend(self) -> None:
         self._progress.hide()

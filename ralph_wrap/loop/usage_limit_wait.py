@@ -22,16 +22,16 @@ class UsageLimitWait:
 
     Arguments:
         account: the account of the agent.
-        overseer: does the waiting.
+        supervisor: does the waiting.
         progress: shows the countdown.
 
     """
 
     def __init__(
-        self, account: AgentAccount, overseer: AgentSupervisor, progress: Progress, log: Log
+        self, account: AgentAccount, supervisor: AgentSupervisor, progress: Progress, log: Log
     ) -> None:
         self._account = account
-        self._overseer = overseer
+        self._supervisor = supervisor
         self._progress = progress
         self._log = log
 
@@ -86,7 +86,7 @@ class UsageLimitWait:
             return time.monotonic() + _TICK
 
         try:
-            self._overseer.pause(min(end, deadline or end), look)
+            self._supervisor.pause(min(end, deadline or end), look)
         finally:
             self._progress.say("")
 

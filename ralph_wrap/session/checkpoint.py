@@ -20,32 +20,34 @@ class Checkpoint:
     """Saves the uncommitted work of each iteration, and pushes the commits.
 
     Arguments:
-        site: of the session.
+        context: of the session.
         tree: its worktree; without one nothing is saved, because the project root belongs to the user.
-        offspring: the processes that the agent has started; our pushes are not among them.
+        process_tree: the processes that the agent has started; our pushes are not among them.
 
     """
 
-    def __init__(self, site: SessionContext, tree: LinkedWorktree | None, offspring: ProcessTree) -> None:
+    def __init__(
+        self, context: SessionContext, tree: LinkedWorktree | None, process_tree: ProcessTree
+    ) -> None:
         self._tree = tree
-        self._git = site.project.git
-        self._record = site.record
-        self._commits = site.settings.commit_each
-        self._log = site.log
+        self._git = context.project.git
+        self._record = context.record
+        self._commits = context.settings.commit_each
+        self._log = context.log
         self._push = None
-        if tree is None and (wanted := [key for key in _KEYS if getattr(site.settings, key)]):
+        if tree is None and (wanted := [key for key in _KEYS if getattr(context.settings, key)]):
             self._log.warning(
                 "handover.ignored", f"no effect: {', '.join(wanted)}; there is no worktree of our own"
             )
-        if tree is not None and site.settings.push is not None:
+        if tree is not None and context.settings.push is not None:
             self._push = BranchPush(
-                self._git._replace(cwd=site.project.root, git_dir=tree.common_dir),
-                site.settings.push,
+                self._git._replace(cwd=context.project.root, git_dir=tree.common_dir),
+                context.settings.push,
                 tree.branch,
                 tree.base,
                 own=tree.branch_created,
-                spare=offspring.spare,
-                log=site.log,
+                spare=process_tree.spare,
+                log=context.log,
             )
 
     def after(self, number: int, state: str, ended: bool) -> str:

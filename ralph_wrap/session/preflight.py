@@ -150,13 +150,13 @@ def layout_of(
 
 
 def planned(
-    record: SessionRecord, settings: Settings, project: Project, prospect: Preflight, agent: str
+    record: SessionRecord, settings: Settings, project: Project, preflight: Preflight, agent: str
 ) -> SessionRecord:
     """Add the data to a record that ``sweep`` needs if the session is killed later.
 
     Arguments:
         record: a new record.
-        prospect: the result of the checks.
+        preflight: the result of the checks.
         agent: name of the agent or command, for people.
 
     """
@@ -168,11 +168,11 @@ def planned(
         background=settings.background,
         workspace=os.fspath(project.checkout),
     )
-    if settings.isolation is Isolation.OFF or project.repository is None or prospect.base is None:
+    if settings.isolation is Isolation.OFF or project.repository is None or preflight.base is None:
         return record
     return record._replace(
         branch=settings.branch or f"ralph/{record.id}",
-        base=prospect.base,
+        base=preflight.base,
         workspace=os.fspath(project.root / WORKTREES / record.session),
         marked=True,
         file_mode=project.repository.file_mode,

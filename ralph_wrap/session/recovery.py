@@ -49,7 +49,7 @@ class SessionRecovery:
         self._record = record
         git = project.git
         own = {**committer(project), OWN_COMMAND: record.session}
-        self._site = SessionContext(
+        self._context = SessionContext(
             settings=Settings(
                 project=project.root,
                 command=(),
@@ -102,11 +102,11 @@ class SessionRecovery:
             for_good: remove the worktree even if the session should have kept it.
 
         """
-        site = self._site
+        context = self._context
         if for_good:
             plain = Settings(project=self._project.root, command=())
-            site = site._replace(settings=plain)
-        return site.leave(tree, self._home.trash, survivors, unstarted=self._record.state == "starting")
+            context = context._replace(settings=plain)
+        return context.leave(tree, self._home.trash, survivors, unstarted=self._record.state == "starting")
 
     def drop_unused_branch(self, tree: LinkedWorktree | None, outcome: WorktreeOutcome | None) -> None:
         """Delete the branch if the session left no work on it.
@@ -119,13 +119,15 @@ class SessionRecovery:
         record, repository = self._record, self._project.repository
         # An earlier sweep, which was killed, may have saved work already.
         if list_refs(
-            self._site.project.git, f"refs/heads/ralph/{record.id}-wip", f"refs/ralph/snapshots/{record.id}/"
+            self._context.project.git,
+            f"refs/heads/ralph/{record.id}-wip",
+            f"refs/ralph/snapshots/{record.id}/",
         ):
             return
         if tree is not None and outcome is not None:
-            self._site.drop_branch(tree, outcome)
+            self._context.drop_branch(tree, outcome)
         elif repository and record.branch == f"ralph/{record.id}" and record.base is not None:
-            drop_branch_at(self._site.project.git, repository.common_dir, record.branch, record.base)
+            drop_branch_at(self._context.project.git, repository.common_dir, record.branch, record.base)
 
     def write_report(self, outcome: WorktreeOutcome | None) -> None:
         """Write the report of a killed session, or complete the report that it began.
@@ -145,7 +147,7 @@ class SessionRecovery:
         commits = None
         if record.branch and record.base:
             with contextlib.suppress(RalphError, OSError):
-                commits = count_commits(self._site.project.git, record.base, f"refs/heads/{record.branch}")
+                commits = count_commits(self._context.project.git, record.base, f"refs/heads/{record.branch}")
         told = earlier or report.SessionReport.of(
             record, ended_by="killed", exit_status=_KILLED, commits=commits, iterations=record.iteration
         )

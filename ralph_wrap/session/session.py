@@ -159,7 +159,9 @@ class Session:
             "end the agent's processes",
             lambda: self._end_leftovers(self._settings.grace, asked=False),
         )
-        driver = Driver(self._settings, self._stage(lock), self._relay, listener, self._signals, self._log)
+        driver = Driver(
+            self._settings, self._iteration_context(lock), self._relay, listener, self._signals, self._log
+        )
         self._result = driver.run()
         return self._result
 
@@ -195,8 +197,10 @@ class Session:
             self._claim.directory / "events.jsonl", agent_id=record.id, session_id=record.session
         )
         self._log.event("session.registered", pid=record.pid, project=os.fspath(project.root))
-        self._offspring = process_tree.ProcessTree(whole_process=self._whole_process, session=record.session)
-        self._site = SessionContext(
+        self._process_tree = process_tree.ProcessTree(
+            whole_process=self._whole_process, session=record.session
+        )
+        self._context = SessionContext(
             settings=self._settings,
             project=preflight.for_session(project, record.session),
             base=preflight.base,
@@ -207,10 +211,10 @@ class Session:
             layout=preflight.layout,
             hidden=preflight.hidden,
         )
-        self._workspace = workspace = self._site.open(obstacle)
+        self._workspace = workspace = self._context.open(obstacle)
         if workspace.lock is not None:
             self._stack.callback(workspace.lock.release)
-        self._handover = Checkpoint(self._site, workspace.tree, self._offspring)
+        self._checkpoint = Checkpoint(self._context, workspace.tree, self._process_tree)
         self._stack.callback(self._step, "push the branch", self._push)
         if (tree := workspace.tree) is not None:
             self._stack.callback(self._step, "drop an unused branch", lambda: self._drop_unused_branch(tree))
@@ -247,26 +251,26 @@ class Session:
             output=output,
         )
 
-    def _stage(self, lock: files.FileLock) -> IterationContext:
+    def _iteration_context(self, lock: files.FileLock) -> IterationContext:
         from ralph_wrap.loop import IterationContext  # noqa: PLC0415 -- see load_the_rest
         from ralph_wrap.worktree import fingerprints  # noqa: PLC0415
 
         workspace = self.workspace
-        place = self._site.project
-        git = workspace.git(self._site.project.git) if place.repository is not None else None
+        place = self._context.project
+        git = workspace.git(self._context.project.git) if place.repository is not None else None
         return IterationContext(
             directory=self._claim.directory,
             inherited=lock.descriptor,
             cwd=workspace.directory(place.prefix),
             isolated=workspace.tree is not None,
-            environ=self._site.agent_environment(workspace),
+            environ=self._context.agent_environment(workspace),
             fingerprint=lambda: fingerprints.fingerprint(git, workspace.path),
             pristine=fingerprints.pristine(workspace.base) if workspace.base else "",
             begin=lambda number: self._note(iteration=number),
             spawned=self._note_agent,
             end_leftovers=lambda grace: self._end_leftovers(grace, asked=True),
-            offspring=self._offspring,
-            hand_over=self._handover.after,
+            process_tree=self._process_tree,
+            hand_over=self._checkpoint.after,
             look_outside=workspace.look_outside,
         )
 
@@ -284,7 +288,7 @@ class Session:
         def urgent() -> bool:
             return self._signals.cancel.count > 1 or stop_request.is_urgent(self._claim.directory)
 
-        ended = self._offspring.end(grace, urgent, asked=asked)
+        ended = self._process_tree.end(grace, urgent, asked=asked)
         if ended.signalled:
             self._log.event("processes.ended", count=ended.signalled)
         self._survivors = ended.survivors
@@ -296,7 +300,7 @@ class Session:
         self._note(state="ending")
         # If no agent ran, the worktree has no work to keep for later.
         settings = self._settings._replace(background=self._settings.background and self._agent_started)
-        self._outcome = self._site._replace(settings=settings).leave(
+        self._outcome = self._context._replace(settings=settings).leave(
             tree, self._claim.registry.trash, self._survivors, cancel=self._signals.cancel
         )
 
@@ -308,14 +312,14 @@ class Session:
 
     def _refill(self) -> None:
         if self._workspace is not None and not self._signals.cancel.terms:  # after TERM, start no new process
-            self._site.refill()
+            self._context.refill()
 
     def _push(self) -> None:
-        self._handover.finish(self._signals.cancel)
+        self._checkpoint.finish(self._signals.cancel)
 
     def _drop_unused_branch(self, tree: LinkedWorktree) -> None:
         if self._outcome is not None and (self._settings.drop_empty or not self._agent_started):
-            self._site.drop_branch(tree, self._outcome)
+            self._context.drop_branch(tree, self._outcome)
 
     def _write_report(self) -> None:
         if isinstance(self._failure, RalphError):
@@ -343,7 +347,7 @@ class Session:
         commits = None
         if tree is not None:
             with contextlib.suppress(GitError, OSError):
-                commits = count_commits(self._site.project.git, tree.base, f"refs/heads/{tree.branch}")
+                commits = count_commits(self._context.project.git, tree.base, f"refs/heads/{tree.branch}")
         cancel = self._signals.cancel  # read last: a signal may arrive until now
         result = (self._result.ended_by, self._result.status) if self._result else None
         ended_by, status = how_it_ended(
@@ -360,7 +364,7 @@ class Session:
             error=str(self._failure) if self._failure else None,
             kept="it could not be finished, see events.jsonl" if tree else None,
             fallback=workspace.fallback if workspace else None,
-            leaks=workspace.lookout.found if workspace and workspace.lookout else None,
+            leaks=workspace.leak_monitor.found if workspace and workspace.leak_monitor else None,
         )
         return with_outcome(report, self._outcome) if self._outcome else report
 

@@ -51,7 +51,7 @@ class Workspace(NamedTuple):
         tree: the worktree; ``None`` in the plain project root.
         lock: lock on the plain project root, so that no second session works in it.
         fallback: reason for the plain project root, if isolation was wanted.
-        lookout: detects changes outside the worktree.
+        leak_monitor: detects changes outside the worktree.
 
     """
 
@@ -59,7 +59,7 @@ class Workspace(NamedTuple):
     tree: LinkedWorktree | None = None
     lock: files.FileLock | None = None
     fallback: str | None = None
-    lookout: LeakMonitor | None = None
+    leak_monitor: LeakMonitor | None = None
 
     @property
     def branch(self) -> str | None:
@@ -80,7 +80,7 @@ class Workspace(NamedTuple):
 
     def look_outside(self, when: str) -> bool:
         """Log the changes outside it since the last call, and return whether there are any."""
-        return self.lookout is not None and self.lookout.look(when)
+        return self.leak_monitor is not None and self.leak_monitor.look(when)
 
     def git(self, git: Git) -> Git:
         """Return git for it; this git ignores linked directories."""
@@ -155,11 +155,11 @@ class SessionContext(NamedTuple):
             raise IsolationError("the repository has no commit yet", "git commit --allow-empty -m start")
         if project.root == project.checkout and not self.hidden:
             self._add_ignore_rule(repository)
-        with self._lookout(repository) as lookout:
-            tree = self._made(repository, self.base, lookout.begin)
-        return Workspace(tree.path, tree=tree, lookout=lookout)
+        with self._leak_monitor(repository) as leak_monitor:
+            tree = self._made(repository, self.base, leak_monitor.begin)
+        return Workspace(tree.path, tree=tree, leak_monitor=leak_monitor)
 
-    def _lookout(self, repository: Repository) -> LeakMonitor:
+    def _leak_monitor(self, repository: Repository) -> LeakMonitor:
         return LeakMonitor(
             self.project.git,
             root=self.project.root,

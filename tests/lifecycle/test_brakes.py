@@ -201,7 +201,9 @@ def _run_here(
 ) -> tuple[ralph_wrap.Session, list[dict[str, Any]]]:
     """Run a session in this process, in which little is left to an agent after its promise."""
     monkeypatch.setattr(loop, "Driver", partial(loop.Driver, promise_grace=left_to_it))
-    given = Settings(project=repo.path, command=(agent,), manner=AgentInvocation(output="claude"), **settings)
+    given = Settings(
+        project=repo.path, command=(agent,), invocation=AgentInvocation(output="claude"), **settings
+    )
     with ralph_wrap.Session(given) as session:
         session.run()
     assert session.report is not None

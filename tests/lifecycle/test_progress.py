@@ -228,9 +228,9 @@ def _progress(
     path: Path, log: _Heard, clock: list[float], *, most: int = 0, spent: Usage | None = None
 ) -> Progress:
     settings = Settings(project=path, command=("x",), max_iterations=most)
-    stage = IterationContext(path, 0, path, False, {}, *([None] * (len(IterationContext._fields) - 5)))  # type: ignore[arg-type]
+    context = IterationContext(path, 0, path, False, {}, *([None] * (len(IterationContext._fields) - 5)))  # type: ignore[arg-type]
     listener = _Spending(settings, spent)
-    return Progress(settings, stage, listener, log, shown=True, clock=lambda: clock[0])
+    return Progress(settings, context, listener, log, shown=True, clock=lambda: clock[0])
 
 
 @pytest.mark.parametrize(

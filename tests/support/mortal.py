@@ -92,7 +92,7 @@ class Mortal:
         attic: a directory of its own for what was taken away.
         owner: its process.
         claim: its record and lock.
-        site: where and how it works.
+        context: where and how it works.
         log: its event log.
         workspace: where it works; ``None`` if it was killed before there was one.
         worktree: there is one.
@@ -120,7 +120,7 @@ class Mortal:
     attic: Path
     owner: subprocess.Popen[bytes]
     claim: SessionClaim
-    site: SessionContext
+    context: SessionContext
     log: Log
     workspace: Workspace | None = None
     worktree: bool = False
@@ -292,7 +292,7 @@ class Mortal:
 
     def open(self) -> None:
         """Make the workspace."""
-        self.workspace = self.site.open(None)
+        self.workspace = self.context.open(None)
         self.worktree = self.branch = self.tree is not None
         if self.worktree:
             self.files = self.contents()
@@ -323,7 +323,7 @@ class Mortal:
         expected = self.leaving()
         if hurry and expected.removed:
             expected = expected._replace(removed=False, dropped=False)
-        outcome = self.site.leave(
+        outcome = self.context.leave(
             self.tree,
             self.claim.registry.trash,
             (),
@@ -331,7 +331,7 @@ class Mortal:
         )
         assert (bool(outcome.saved and outcome.saved.branch), outcome.kept is None) == expected[1:3], outcome
         if self.claim.record.drop_empty or not self.begun:
-            self.site.drop_branch(self.tree, outcome)
+            self.context.drop_branch(self.tree, outcome)
         return expected
 
     def end(self, how: str) -> Fate | None:

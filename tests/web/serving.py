@@ -50,7 +50,7 @@ class Pages:
     """The pages of a project, asked without a socket."""
 
     gate: AccessControl
-    site: PageContext
+    context: PageContext
 
     @property
     def root(self) -> str:
@@ -100,7 +100,7 @@ class Pages:
     def note(self, answer: Answer) -> str:
         """Return the words that a button has left for the next page, one after the other."""
         assert answer.status == 303, answer
-        note = self.site.notes.get(answer.headers["location"].rpartition("note=")[2])
+        note = self.context.notes.get(answer.headers["location"].rpartition("note=")[2])
         assert note is not None
         return " | ".join((note.kind, *note.lines, *filter(None, [note.hint])))
 
@@ -111,9 +111,9 @@ def pages(project: Path, *, read_only: bool = False) -> Pages:
     place = find_project(project, os.environ)
     facts = ReviewCache(place, told)
     gate = AccessControl(TOKEN, read_only=read_only)
-    site = PageContext(place, os.environ, facts, FlashMessages(), read_only, NEVER)
-    gate.before(application(site, gate.path, told))
-    return Pages(gate, site)
+    context = PageContext(place, os.environ, facts, FlashMessages(), read_only, NEVER)
+    gate.before(application(context, gate.path, told))
+    return Pages(gate, context)
 
 
 def words(html: str) -> str:
@@ -177,11 +177,11 @@ def serving(project: Path, *arguments: str) -> Iterator[Served]:
             pass
 
 
-def compared(site: Pages) -> Answer:
+def compared(context: Pages) -> Answer:
     """Return the first page once the branches on it were compared."""
 
     def look() -> Answer | None:
-        answer = site.get()
+        answer = context.get()
         return None if 'http-equiv="refresh" content="1"' in answer.text else answer
 
     return eventually(look, "the branches to be compared")

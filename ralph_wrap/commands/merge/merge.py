@@ -136,7 +136,7 @@ def land(
             opened = stack.enter_context(temporary.opened(git, repository, home, tip, whole=bool(check)))
             if best_order:
                 left = best(opened, repository, left, tip, cancel)
-            yard = _LandingContext(
+            landing = _LandingContext(
                 project,
                 repository,
                 home,
@@ -149,7 +149,7 @@ def land(
                 log,
                 cancel,
             )
-            landed += [_land(yard, one) for one in left]
+            landed += [_land(landing, one) for one in left]
     # With best_order the results keep the order of the trials.
     return landed if best_order else sorted(landed, key=lambda one: asked.index(one.branch))
 
@@ -197,56 +197,58 @@ def _nothing(one: Branch, target: LandingTarget, tip: str) -> LandingResult:
     )
 
 
-def _land(yard: _LandingContext, one: Branch) -> LandingResult:
-    if yard.cancel.requested:
-        return _left(one, yard.target, "a signal came before it was tried")
+def _land(landing: _LandingContext, one: Branch) -> LandingResult:
+    if landing.cancel.requested:
+        return _left(one, landing.target, "a signal came before it was tried")
     try:
-        return _try(yard, one)
+        return _try(landing, one)
     except StoppedError as error:
-        return _left(one, yard.target, error.message)
+        return _left(one, landing.target, error.message)
     except RalphError as error:
-        return _left(one, yard.target, error.message, error.hint)
+        return _left(one, landing.target, error.message, error.hint)
     except OSError as error:
-        return _left(one, yard.target, str(error), "it must be writable, on a disk with free space")
+        return _left(one, landing.target, str(error), "it must be writable, on a disk with free space")
 
 
-def _try(yard: _LandingContext, one: Branch) -> LandingResult:
-    target = yard.target
-    tip = _tip(yard.project.git, target)
-    if merging.is_ancestor(yard.project.git, one.tip, tip):  # it was part of a branch that has just landed
+def _try(landing: _LandingContext, one: Branch) -> LandingResult:
+    target = landing.target
+    tip = _tip(landing.project.git, target)
+    if merging.is_ancestor(landing.project.git, one.tip, tip):  # it was part of a branch that has just landed
         return _nothing(one, target, tip)
-    checkouts = checkouts_of(yard.project.git, yard.repository, target)
-    require_movable(yard.repository, target, checkouts)
-    made = attempt(yard.trial.git, one, target, tip, yard.how, yard.into_main)
+    checkouts = checkouts_of(landing.project.git, landing.repository, target)
+    require_movable(landing.repository, target, checkouts)
+    made = attempt(landing.trial.git, one, target, tip, landing.how, landing.into_main)
     if made.commit is None:
         reason = f"conflicts with {target.name} in {names(made.conflicts)}"
         hint = f"to resolve them, on {target.name}: git merge {one.name}"
         return _left(one, target, reason, hint)._replace(before=tip, after=tip, conflicts=made.conflicts)
     if made.commit == tip:
         return _nothing(one, target, tip)
-    changes = merging.moved(yard.project.git, tip, made.commit)
+    changes = merging.moved(landing.project.git, tip, made.commit)
     for checkout in checkouts:
         require_room(target, checkout, changes)
-    status, in_time = _check(yard, one, tip) if yard.check else (None, True)
+    status, in_time = _check(landing, one, tip) if landing.check else (None, True)
     if status:
         how = (
-            f"failed with status {status}" if in_time else f"was still running after {yard.check_timeout:g} s"
+            f"failed with status {status}"
+            if in_time
+            else f"was still running after {landing.check_timeout:g} s"
         )
         reason = f"check {how} on the merge of {one.name} into {target.name}"
         hint = f"see its output above; it is {'check' if in_time else 'check_timeout'} in .ralph/config.toml"
         return _left(one, target, reason, hint)._replace(before=tip, after=tip, check=status)
-    if yard.cancel.requested:
+    if landing.cancel.requested:
         raise StoppedError("a signal came before it could land; nothing has moved")
     # The check may have taken long, and only now we know which files change.
-    if _tip(yard.project.git, target) != tip:
+    if _tip(landing.project.git, target) != tip:
         raise ConflictError(f"{target.name} has moved meanwhile", "try again")
-    require_movable(yard.repository, target, checkouts, {change.path for change in changes})
+    require_movable(landing.repository, target, checkouts, {change.path for change in changes})
     for checkout in checkouts:
         require_room(target, checkout, changes)
     move(
-        yard.project.git,
-        yard.home,
-        yard.trial,
+        landing.project.git,
+        landing.home,
+        landing.trial,
         checkouts,
         TargetMove(target.ref, tip, made.commit),
         f"ralph-wrap merge {one.name}: {made.way}",
@@ -259,32 +261,32 @@ def _try(yard: _LandingContext, one: Branch) -> LandingResult:
         way=made.way,
         before=tip,
         after=made.commit,
-        commits=count_commits(yard.project.git, tip, one.tip),
+        commits=count_commits(landing.project.git, tip, one.tip),
         check=status,
         saved=one.saved_name,
     )
 
 
-def _check(yard: _LandingContext, one: Branch, tip: str) -> tuple[int, bool]:
+def _check(landing: _LandingContext, one: Branch, tip: str) -> tuple[int, bool]:
     """Run the check, and return its exit status, and whether it ended in time."""
-    yard.log.event("check.started", f"check of {one.name}: {yard.check.strip().partition(chr(10))[0]}")
+    landing.log.event("check.started", f"check of {one.name}: {landing.check.strip().partition(chr(10))[0]}")
     ended_with = run_check(
-        yard.check,
-        yard.trial.path,
-        git_environment(yard.project.environ),
+        landing.check,
+        landing.trial.path,
+        git_environment(landing.project.environ),
         branch=one.name,
-        project=yard.project.root,
-        timeout=yard.check_timeout,
-        cancel=yard.cancel,
+        project=landing.project.root,
+        timeout=landing.check_timeout,
+        cancel=landing.cancel,
     )
     status = _TIMED_OUT if ended_with is None else ended_with
-    yard.log.event("check.ended", branch=one.name, status=status)
+    landing.log.event("check.ended", branch=one.name, status=status)
     ended = datetime.now(UTC).isoformat(timespec="seconds")
     with contextlib.suppress(OSError):  # the result is only for review and the web page
         result = check_results.CheckResult(
-            status, yard.target.name, tip, ended, trust.digest({"check": yard.check})
+            status, landing.target.name, tip, ended, trust.digest({"check": landing.check})
         )
-        check_results.keep(yard.home.directory, one.tip, result)
+        check_results.keep(landing.home.directory, one.tip, result)
     return status, ended_with is not None
 
 

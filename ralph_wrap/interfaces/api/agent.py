@@ -79,10 +79,10 @@ def run_agent(
         stack.callback(os.close, given)
         printed = process.anonymous_file()
         stack.callback(os.close, printed)
-        environ = {**git_environment(os.environ), **dict(settings.manner.env)}
+        environ = {**git_environment(os.environ), **dict(settings.invocation.env)}
         status = _run(command, directory, environ, process.StandardStreams(given, printed, None), printed)
         output = os.pread(printed, os.fstat(printed).st_size, 0)
-    return _understood(settings.manner.output, status, output)
+    return _understood(settings.invocation.output, status, output)
 
 
 def _understood(form: str, status: int, output: bytes) -> AgentResult:

@@ -19,10 +19,10 @@ from ralph_wrap.git import Git, current_branch, git_environment, list_refs, reso
 from ralph_wrap.git import list_worktrees as list_worktrees_in_repository
 from ralph_wrap.interfaces.api.location import (
     RepositoryLocation,
+    location_of,
     real,
     require_branch_name,
     resolved,
-    site_of,
 )
 from ralph_wrap.state.project import RUN, WORKTREES
 from ralph_wrap.state.registry import Registry
@@ -55,7 +55,7 @@ def list_worktrees(cwd: str | os.PathLike[str] | None = None) -> list[WorktreeIn
     try:
         return list_worktrees_in_repository(Git(directory, git_environment(os.environ)))
     except (GitError, OSError):
-        site_of(directory)  # raises an error with the cause, if it finds it
+        location_of(directory)  # raises an error with the cause, if it finds it
         raise
 
 
@@ -86,7 +86,7 @@ def branch_exists(branch: str, cwd: str | os.PathLike[str] | None = None) -> boo
         RalphError: git failed.
 
     """
-    git = site_of(cwd).project.git
+    git = location_of(cwd).project.git
     try:
         require_branch_name(git, branch)
     except UsageError:
@@ -118,19 +118,19 @@ def add_worktree(
         RalphError: no worktree is possible here; nothing is left of the attempt.
 
     """
-    site = site_of(cwd)
-    require_branch_name(site.project.git, branch)
-    there = f"refs/heads/{branch}" in list_refs(site.project.git, f"refs/heads/{branch}")
+    location = location_of(cwd)
+    require_branch_name(location.project.git, branch)
+    there = f"refs/heads/{branch}" in list_refs(location.project.git, f"refs/heads/{branch}")
     if there and create_branch:
         raise ConflictError(f"branch {branch} already exists", "create_branch=False checks it out")
     if not there and not create_branch:
         raise NotFoundError(f"there is no branch {branch}", "create_branch=True creates it")
     if base is not None and not create_branch:
         raise UsageError(f"base {base!r} is for a new branch, and {branch} exists", "leave the base out")
-    return make(site, resolved(path, site.directory), branch, base, continued=not create_branch)
+    return make(location, resolved(path, location.directory), branch, base, continued=not create_branch)
 
 
-def make(site: RepositoryLocation, path: Path, branch: str, base: str | None, *, continued: bool) -> Path:
+def make(location: RepositoryLocation, path: Path, branch: str, base: str | None, *, continued: bool) -> Path:
     """Make a worktree with the mark of ralph-wrap; add the ignore rule if it is below our directory.
 
     Raises:
@@ -141,16 +141,16 @@ def make(site: RepositoryLocation, path: Path, branch: str, base: str | None, *,
     """
     if os.path.lexists(path):
         raise ConflictError(f"{path} already exists", "move it away, or pass another path")
-    commit = site.repository.head if base is None else _commit(site.project.git, base)
+    commit = location.repository.head if base is None else _commit(location.project.git, base)
     if commit is None:
         raise IsolationError("the repository has no commit yet", "git commit --allow-empty -m start")
-    root = site.project.root
-    if path.is_relative_to(root / WORKTREES) and root == site.project.checkout:
-        ensure_ignored(site.project.git, site.repository, IgnoreLocation.GITIGNORE)
+    root = location.project.root
+    if path.is_relative_to(root / WORKTREES) and root == location.project.checkout:
+        ensure_ignored(location.project.git, location.repository, IgnoreLocation.GITIGNORE)
     mark = WorktreeMetadata(
-        branch=branch, base=commit, branch_created=True, origin=current_branch(site.project.git)
+        branch=branch, base=commit, branch_created=True, origin=current_branch(location.project.git)
     )
-    return make_managed(site.project.git, site.repository, path, mark, continued=continued).path
+    return make_managed(location.project.git, location.repository, path, mark, continued=continued).path
 
 
 def _commit(git: Git, base: str) -> str:
@@ -178,11 +178,11 @@ def remove_worktree(
         RalphError: git failed.
 
     """
-    site = site_of(cwd)
-    remove(site, resolved(path, site.directory), force=force)
+    location = location_of(cwd)
+    remove(location, resolved(path, location.directory), force=force)
 
 
-def remove(site: RepositoryLocation, path: Path, *, force: bool) -> None:
+def remove(location: RepositoryLocation, path: Path, *, force: bool) -> None:
     """Remove a worktree that ralph-wrap made.
 
     Raises:
@@ -190,7 +190,7 @@ def remove(site: RepositoryLocation, path: Path, *, force: bool) -> None:
         OSError: a file or directory of the worktree cannot be read or moved.
 
     """
-    tree, mark = find(site.repository.common_dir, path)
+    tree, mark = find(location.repository.common_dir, path)
 
     def check(found: Losses) -> None:
         if not force and not found.none:
@@ -199,9 +199,9 @@ def remove(site: RepositoryLocation, path: Path, *, force: bool) -> None:
                 "commit it first; force=True removes it without",
             )
 
-    home = Registry(site.project.root / RUN)
+    home = Registry(location.project.root / RUN)
     home.prepare()
-    where = site.project.git._replace(cwd=tree.common_dir)  # the checkout may be the worktree to remove
+    where = location.project.git._replace(cwd=tree.common_dir)  # the checkout may be the worktree to remove
     remove_tree(tree, where, home.trash, new_name(), check=check)
     if mark.configured:
         with repository_lock(tree.common_dir):

@@ -33,7 +33,7 @@ class RepositoryLocation(NamedTuple):
     repository: Repository
 
 
-def site_of(cwd: str | os.PathLike[str] | None) -> RepositoryLocation:
+def location_of(cwd: str | os.PathLike[str] | None) -> RepositoryLocation:
     """Return the site of a directory; ``None`` stands for the current one.
 
     Raises:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ralph_wrap.interfaces.api.location import RepositoryLocation
 
 
-def find(site: RepositoryLocation, branch: str, path: Path, *, exact: bool) -> Path | None:
+def find(location: RepositoryLocation, branch: str, path: Path, *, exact: bool) -> Path | None:
     """Return the worktree to reuse, ``None`` if the caller must make a new one.
 
     Arguments:
@@ -31,7 +31,7 @@ def find(site: RepositoryLocation, branch: str, path: Path, *, exact: bool) -> P
         BranchBusyError: the branch is checked out in a worktree that a block must not use.
 
     """
-    main, *linked = list_worktrees(site.project.git)
+    main, *linked = list_worktrees(location.project.git)
     if at := next((info for info in linked if real(info.path) == path and path.is_dir()), None):
         if at.branch != branch:
             found = at.branch or "no branch"
@@ -39,30 +39,30 @@ def find(site: RepositoryLocation, branch: str, path: Path, *, exact: bool) -> P
                 f"{path} is on {found}, not on {branch}",
                 f"pass another path, or: git -C {path} switch {branch}",
             )
-        _require_whole(site, path)
+        _require_whole(location, path)
         return path
     holder = next((info for info in (main, *linked) if info.branch == branch), None)
     if holder is None:
         return None
-    if exact or holder is main or _is_not_for_us(site, holder):
+    if exact or holder is main or _is_not_for_us(location, holder):
         raise BranchBusyError(f"branch {branch} is checked out in {holder.path}", "use another branch")
     if not holder.path.is_dir():
         raise ConflictError(
             f"branch {branch} is checked out in {holder.path}, which does not exist",
             "restore this directory, or: git worktree prune",
         )
-    _require_whole(site, holder.path)
+    _require_whole(location, holder.path)
     return real(holder.path)
 
 
-def _is_not_for_us(site: RepositoryLocation, holder: WorktreeInfo) -> bool:
+def _is_not_for_us(location: RepositoryLocation, holder: WorktreeInfo) -> bool:
     """Return whether a worktree belongs to a session, or is the checkout of the caller."""
-    project = site.project
+    project = location.project
     session = is_session_id(holder.path.name) and holder.path.parent.name == WORKTREES.name
     return session or (real(holder.path) == project.checkout and project.root == project.checkout)
 
 
-def _require_whole(site: RepositoryLocation, path: Path) -> None:
+def _require_whole(location: RepositoryLocation, path: Path) -> None:
     """Check that a directory is the worktree that git registered there, and that its checkout is complete.
 
     Raises:
@@ -70,15 +70,15 @@ def _require_whole(site: RepositoryLocation, path: Path) -> None:
 
     """
     with contextlib.suppress(RalphError, OSError):
-        here = site.project.git._replace(cwd=path)
+        here = location.project.git._replace(cwd=path)
         found = locate_repository(here)
-        if (found.root, found.common_dir) == (real(path), site.repository.common_dir):
+        if (found.root, found.common_dir) == (real(path), location.repository.common_dir):
             answer = run_git(here, "rev-parse", "--absolute-git-dir").stdout
             registration = real(Path(decode(answer).removesuffix("\n")))
-            ours = registration in marked(site.repository.common_dir)
+            ours = registration in marked(location.repository.common_dir)
             if not ours or (registration / "index").exists():
                 return
     raise ConflictError(
-        f"{path} is not a complete worktree of {site.repository.root}",
+        f"{path} is not a complete worktree of {location.repository.root}",
         f"if no process creates it at this moment: git worktree remove -f -f {path}",
     )

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
 from ralph_wrap.errors import IsolationError, RalphError
 from ralph_wrap.interfaces.api.functions import make, remove
-from ralph_wrap.interfaces.api.location import RepositoryLocation, require_branch_name, resolved, site_of
+from ralph_wrap.interfaces.api.location import RepositoryLocation, location_of, require_branch_name, resolved
 from ralph_wrap.interfaces.api.reuse import find
 from ralph_wrap.state.project import WORKTREES
 from ralph_wrap.system import files
@@ -101,7 +101,7 @@ class Worktree:
         self._on_ready = on_ready
         self._on_error = on_error
         self._project = project
-        self._site: RepositoryLocation | None = None
+        self._location: RepositoryLocation | None = None
         self._path: Path | None = None
         self._made = False
         self._lock = -1
@@ -164,23 +164,23 @@ class Worktree:
 
     def _open(self) -> None:
         load_all()  # now: another version may be installed while an agent works in the block
-        self._site = site = site_of(self._project)
-        require_branch_name(site.project.git, self.branch)
-        path = self._wanted_path(site)
+        self._location = location = location_of(self._project)
+        require_branch_name(location.project.git, self.branch)
+        path = self._wanted_path(location)
         try:
-            with _in_turn(site):
-                found = find(site, self.branch, path, exact=self._asked_path is not None)
-                self._path = found or make(site, path, self.branch, self._base, continued=True)
+            with _in_turn(location):
+                found = find(location, self.branch, path, exact=self._asked_path is not None)
+                self._path = found or make(location, path, self.branch, self._base, continued=True)
                 self._made = found is None
                 self._lock = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY)
                 fcntl.flock(self._lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError as error:
             raise IsolationError(f"no worktree for {self.branch}: {error}") from error
 
-    def _wanted_path(self, site: RepositoryLocation) -> Path:
+    def _wanted_path(self, location: RepositoryLocation) -> Path:
         if self._asked_path is not None:
-            return resolved(self._asked_path, site.directory)
-        ours = site.project.root / WORKTREES
+            return resolved(self._asked_path, location.directory)
+        ours = location.project.root / WORKTREES
         if link := next((place for place in (ours.parent, ours) if place.is_symlink()), None):
             raise IsolationError(
                 f"{link} is a symlink, which is not followed", "replace it by a directory, or pass a path"
@@ -204,18 +204,18 @@ class Worktree:
 
     def _close(self) -> None:
         try:
-            if self._cleanup and self._made and self._site is not None:
-                self._remove(self._site)
+            if self._cleanup and self._made and self._location is not None:
+                self._remove(self._location)
         finally:
             if self._lock >= 0:
                 os.close(self._lock)
                 self._lock = -1
 
-    def _remove(self, site: RepositoryLocation) -> None:
+    def _remove(self, location: RepositoryLocation) -> None:
         try:
-            with _in_turn(site):
+            with _in_turn(location):
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                remove(site, self.path, force=False)
+                remove(location, self.path, force=False)
         except BlockingIOError:
             self._kept = f"another block uses {self.path}"
         except (RalphError, OSError) as error:
@@ -226,8 +226,8 @@ class Worktree:
             warnings.warn(f"worktree of {self.branch} kept: {self._kept}", RuntimeWarning, stacklevel=3)
 
 
-def _in_turn(site: RepositoryLocation) -> AbstractContextManager[int]:
-    return files.locked_directory((site.repository.common_dir / "objects").resolve(), _PATIENCE)
+def _in_turn(location: RepositoryLocation) -> AbstractContextManager[int]:
+    return files.locked_directory((location.repository.common_dir / "objects").resolve(), _PATIENCE)
 
 
 async def _in_thread(work: Callable[[], _T]) -> _T:

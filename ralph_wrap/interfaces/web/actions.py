@@ -43,7 +43,7 @@ _ADDRESS = re.compile(r"(?:(?:branch|session)?\?[\w.~%=&+-]*)?", re.ASCII)
 _busy = threading.Lock()  # one action at a time: a refusal depends on what the action before it did
 
 
-async def stop(site: PageContext, form: Form, told: Log) -> FlashMessage:
+async def stop(context: PageContext, form: Form, told: Log) -> FlashMessage:
     """Ask a session to end, and wait up to 3 s for its end."""
     [name] = form.get("id", [""])[:1]
     how = next((how for how in StopMode if [how.value] == [*form.get("how", ())]), StopMode.SOON)
@@ -52,7 +52,7 @@ async def stop(site: PageContext, form: Form, told: Log) -> FlashMessage:
     notes: list[FlashMessage] = []
 
     def work() -> None:
-        notes.append(_noted(lambda log: _stopped(site, name, how, log), told))
+        notes.append(_noted(lambda log: _stopped(context, name, how, log), told))
         with suppress(RuntimeError):  # the server has stopped meanwhile
             loop.call_soon_threadsafe(ended.set)
 
@@ -71,25 +71,25 @@ _ASKED = {
 }
 
 
-def _stopped(site: PageContext, name: str, how: StopMode, log: Log) -> FlashMessage:
-    stopped, problem = stopping.stop(site.project, [name], how, log)
+def _stopped(context: PageContext, name: str, how: StopMode, log: Log) -> FlashMessage:
+    stopped, problem = stopping.stop(context.project, [name], how, log)
     if problem is not None:
         raise problem
     return FlashMessage("done", tuple(f"session {one.session or one.id}: {one.outcome}" for one in stopped))
 
 
-async def merge(site: PageContext, form: Form, told: Log) -> FlashMessage:
+async def merge(context: PageContext, form: Form, told: Log) -> FlashMessage:
     """Land branches on the main branch, or change nothing and show the reason."""
     names = _names(form)
     way = next(
         (way for way in merging.MergeMethod if [way.value] == [*form.get("how", ())]),
         merging.MergeMethod.MERGE,
     )
-    return await run_in_threadpool(_alone, lambda log: _landed(site, names, way, log), told)
+    return await run_in_threadpool(_alone, lambda log: _landed(context, names, way, log), told)
 
 
-def _landed(site: PageContext, names: Sequence[str], way: merging.MergeMethod, log: Log) -> FlashMessage:
-    place, environ = site.project, site.environ
+def _landed(context: PageContext, names: Sequence[str], way: merging.MergeMethod, log: Log) -> FlashMessage:
+    place, environ = context.project, context.environ
     settings = of_project(place.root)
     known = branches.read(place)
     wanted = list({one.name: one for one in (branches.named(known, name) for name in names)}.values())
@@ -109,7 +109,7 @@ def _landed(site: PageContext, names: Sequence[str], way: merging.MergeMethod, l
         check=settings.check,
         check_timeout=settings.check_timeout,
         main=target.name,
-        cancel=site.cancel,
+        cancel=context.cancel,
     )
     lines = [
         f"{one.branch} has landed on {one.target} ({one.way})"
@@ -127,16 +127,16 @@ def _landed(site: PageContext, names: Sequence[str], way: merging.MergeMethod, l
     return FlashMessage("done", tuple(lines))
 
 
-async def drop(site: PageContext, form: Form, log: Log) -> FlashMessage:
+async def drop(context: PageContext, form: Form, log: Log) -> FlashMessage:
     """Delete merged branches. An unmerged branch stays, and the answer has a button to delete it."""
     wanted = dropping.DropSelection(tuple(_names(form)), False, False, None, force="force" in form)
-    return await run_in_threadpool(_alone, lambda _: _dropped(site, wanted), log)
+    return await run_in_threadpool(_alone, lambda _: _dropped(context, wanted), log)
 
 
-def _dropped(site: PageContext, wanted: dropping.DropSelection) -> FlashMessage:
-    rows, failures = dropping.drop(site.project, wanted, time.time())
-    keep = of_project(site.project.root).keep_dropped
-    dropping.expire(site.project, keep, time.time())
+def _dropped(context: PageContext, wanted: dropping.DropSelection) -> FlashMessage:
+    rows, failures = dropping.drop(context.project, wanted, time.time())
+    keep = of_project(context.project.root).keep_dropped
+    dropping.expire(context.project, keep, time.time())
     gone = [row for row in rows if row.dropped]
     lines = [f"{row.branch} dropped{_with(row.saved, row.branch)}" for row in gone]
     if not failures:
@@ -155,14 +155,14 @@ def _with(saved: str | None, branch: str) -> str:
     return f", with {saved}" if saved and saved != branch else ""
 
 
-async def restore(site: PageContext, form: Form, log: Log) -> FlashMessage:
+async def restore(context: PageContext, form: Form, log: Log) -> FlashMessage:
     """Restore dropped branches."""
     names = _names(form)
-    return await run_in_threadpool(_alone, lambda _: _restored(site, names), log)
+    return await run_in_threadpool(_alone, lambda _: _restored(context, names), log)
 
 
-def _restored(site: PageContext, names: Sequence[str]) -> FlashMessage:
-    found = [dropping.restore(site.project, name, time.time()) for name in names]
+def _restored(context: PageContext, names: Sequence[str]) -> FlashMessage:
+    found = [dropping.restore(context.project, name, time.time()) for name in names]
     lines = [
         f"{one.branch} restored{_with(one.saved, one.branch)}" if one.branch else f"{one.saved} restored"
         for one in found
@@ -221,7 +221,7 @@ def _heard() -> Iterator[tuple[Log, Callable[[], list[str]]]]:
         os.close(descriptor)
 
 
-async def press(name: str, site: PageContext, form: Form, log: Log) -> str:
+async def press(name: str, context: PageContext, form: Form, log: Log) -> str:
     """Do the work of a button, and return the address of the page that shows the result.
 
     Arguments:
@@ -230,14 +230,14 @@ async def press(name: str, site: PageContext, form: Form, log: Log) -> str:
 
     """
     try:
-        note = await BUTTONS[name](site, form, log)
+        note = await BUTTONS[name](context, form, log)
     except UsageError as error:
         note = FlashMessage("failed", (error.message,), error.hint)
     [address] = form.get("back", [""])[:1]
     gone = name == "drop" and note.kind == "done" and address.startswith("branch")
     if gone or not _ADDRESS.fullmatch(address):
         address = ""
-    return f"{address}{'&' if '?' in address else '?'}note={site.notes.put(note)}"
+    return f"{address}{'&' if '?' in address else '?'}note={context.notes.put(note)}"
 
 
 BUTTONS: dict[str, Callable[[PageContext, Form, Log], Awaitable[FlashMessage]]] = {

@@ -32,7 +32,7 @@ _STATUS: dict[type[RalphError], int] = {
 _LONGEST_FORM = 1 << 16  # bytes
 
 
-def application(site: PageContext, root: str, log: Log) -> ASGIApp:
+def application(context: PageContext, root: str, log: Log) -> ASGIApp:
     """Return the ASGI application with all pages and buttons.
 
     Arguments:
@@ -43,7 +43,7 @@ def application(site: PageContext, root: str, log: Log) -> ASGIApp:
     def page(name: str, template: str = "") -> Callable[[Request], Response]:
         def answer(request: Request) -> Response:
             query = _query(request.scope["query_string"])
-            return _shown(site, root, log, name, template or f"{name}.html", query)
+            return _shown(context, root, log, name, template or f"{name}.html", query)
 
         return answer
 
@@ -57,7 +57,7 @@ def application(site: PageContext, root: str, log: Log) -> ASGIApp:
                         return PlainTextResponse("too long", 413)
             except ClientDisconnect:  # an incomplete form must do nothing
                 return PlainTextResponse("gone", 400)
-            back = await actions.press(name, site, _form(body), log)
+            back = await actions.press(name, context, _form(body), log)
             return RedirectResponse(f"{root}/{back}", 303)
 
         return answer
@@ -84,11 +84,11 @@ def application(site: PageContext, root: str, log: Log) -> ASGIApp:
 
 
 def _shown(
-    site: PageContext, root: str, log: Log, name: str, template: str, query: dict[str, str]
+    context: PageContext, root: str, log: Log, name: str, template: str, query: dict[str, str]
 ) -> Response:
-    frame = {"site": site, "root": root}
+    frame = {"site": context, "root": root}
     try:
-        return HTMLResponse(render(template, **frame, **pages.PAGES[name](site, query)))
+        return HTMLResponse(render(template, **frame, **pages.PAGES[name](context, query)))
     except RalphError as error:
         status = next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 500)
         return HTMLResponse(render("error.html", **frame, error=error), status)

@@ -71,35 +71,35 @@ class RunningSession(NamedTuple):
     output: str
 
 
-def overview(site: PageContext, query: Mapping[str, str]) -> dict[str, Any]:
+def overview(context: PageContext, query: Mapping[str, str]) -> dict[str, Any]:
     """Return the data of the first page."""
-    known = site.facts.get(_PATIENCE)
+    known = context.facts.get(_PATIENCE)
     shown: BranchList | None = None
     picture = None
     if known.review is not None:
         shown = listing(known.review.rows, query)
         picture = matrix(known.review.rows)
     return {
-        "live": lives(site),
+        "live": lives(context),
         "listing": shown,
         "matrix": picture,
         "main": known.review.main if known.review else None,
         "remarks": known.review.notes if known.review else (),
         "fresh": known.fresh,
-        "note": site.notes.get(query.get("note", "")),
+        "note": context.notes.get(query.get("note", "")),
     }
 
 
-def live(site: PageContext, _: Mapping[str, str]) -> dict[str, Any]:
+def live(context: PageContext, _: Mapping[str, str]) -> dict[str, Any]:
     """Return the data of the part of the first page that the script reloads."""
-    return {"live": lives(site)}
+    return {"live": lives(context)}
 
 
-def lives(site: PageContext) -> list[RunningSession]:
+def lives(context: PageContext) -> list[RunningSession]:
     """Return the sessions that are not finished, the newest first."""
     now = datetime.now(UTC)
     found = []
-    for one in inventory.unfinished(site.project):
+    for one in inventory.unfinished(context.project):
         age, output = None, ""
         if one.record is not None and one.directory is not None:
             age = max(0, int((now - ids.started(one.record.session)).total_seconds()))
@@ -108,21 +108,21 @@ def lives(site: PageContext) -> list[RunningSession]:
     return sorted(found, key=lambda live: live.found.name, reverse=True)
 
 
-def branch(site: PageContext, query: Mapping[str, str]) -> dict[str, Any]:
+def branch(context: PageContext, query: Mapping[str, str]) -> dict[str, Any]:
     """Return the data of the page of a branch: its commits and changes that the main branch lacks.
 
     Raises:
         NotFoundError: the branch does not exist.
 
     """
-    one, main = _branch(site, query)
-    old, since = _origin(site, one, main)
+    one, main = _branch(context, query)
+    old, since = _origin(context, one, main)
     skip = _number(query, "skip")
     commits: list[LogEntry] = []
     if not one.only_saved:
         without = [main.tip] if main else [one.base] if since and one.base else []
-        commits = patch.history(site.git, one.tip, without, _COMMITS + 1, skip)
-    known = site.facts.get(0)
+        commits = patch.history(context.git, one.tip, without, _COMMITS + 1, skip)
+    known = context.facts.get(0)
     rows = known.review.rows if known.review else []
     return {
         "branch": one,
@@ -131,25 +131,25 @@ def branch(site: PageContext, query: Mapping[str, str]) -> dict[str, Any]:
         "since": since,
         "commits": commits[:_COMMITS],
         "more": skip + _COMMITS if len(commits) > _COMMITS else None,
-        "diff": diff_view.diff(site.git, old, one.tip),
-        "note": site.notes.get(query.get("note", "")),
+        "diff": diff_view.diff(context.git, old, one.tip),
+        "note": context.notes.get(query.get("note", "")),
     }
 
 
-def saved(site: PageContext, query: Mapping[str, str]) -> dict[str, Any]:
+def saved(context: PageContext, query: Mapping[str, str]) -> dict[str, Any]:
     """Return the data of the page of saved work, which was uncommitted.
 
     Raises:
         NotFoundError: the branch does not exist, or has no saved work.
 
     """
-    one, _ = _branch(site, query)
+    one, _ = _branch(context, query)
     if one.saved is None:
         raise NotFoundError(f"{one.name} has no saved work", "everything was committed")
-    return {"branch": one, "commit": _commit(site, one.saved), "diff": _against_parent(site, one.saved)}
+    return {"branch": one, "commit": _commit(context, one.saved), "diff": _against_parent(context, one.saved)}
 
 
-def against(site: PageContext, query: Mapping[str, str]) -> dict[str, Any]:
+def against(context: PageContext, query: Mapping[str, str]) -> dict[str, Any]:
     """Return the data of the page that compares two branches, or shows one iteration.
 
     Raises:
@@ -158,16 +158,16 @@ def against(site: PageContext, query: Mapping[str, str]) -> dict[str, Any]:
     """
     name, other = query.get("name", ""), query.get("other", "")
     number = None if other else _number(query, "iteration")
-    sides = diffing.sides(site.project, name, other or None, iteration=number)
+    sides = diffing.sides(context.project, name, other or None, iteration=number)
     return {
         "name": name,
         "other": other,
         "iteration": number,
-        "diff": diff_view.diff(site.git, sides.before, sides.after),
+        "diff": diff_view.diff(context.git, sides.before, sides.after),
     }
 
 
-def commit(site: PageContext, query: Mapping[str, str]) -> dict[str, Any]:
+def commit(context: PageContext, query: Mapping[str, str]) -> dict[str, Any]:
     """Return the data of the page of a commit.
 
     Raises:
@@ -176,14 +176,14 @@ def commit(site: PageContext, query: Mapping[str, str]) -> dict[str, Any]:
     """
     oid = _oid(query, "id")
     return {
-        "commit": _commit(site, oid),
-        "message": patch.message(site.git, oid),
-        "diff": _against_parent(site, oid),
+        "commit": _commit(context, oid),
+        "message": patch.message(context.git, oid),
+        "diff": _against_parent(context, oid),
         "name": query.get("name", ""),
     }
 
 
-def file(site: PageContext, query: Mapping[str, str]) -> dict[str, Any]:
+def file(context: PageContext, query: Mapping[str, str]) -> dict[str, Any]:
     """Return the data of one file of a difference.
 
     Raises:
@@ -195,7 +195,7 @@ def file(site: PageContext, query: Mapping[str, str]) -> dict[str, Any]:
     if not paths:
         raise UsageError("the address names no file", "open the file from the page of its branch")
     try:
-        view = diff_view.one_file(site.git, old, new, paths, _number(query, "from"))
+        view = diff_view.one_file(context.git, old, new, paths, _number(query, "from"))
     except GitError as error:
         raise NotFoundError(f"{old[:12]} or {new[:12]} does not exist: {error.message}") from None
     if view is None:
@@ -203,7 +203,7 @@ def file(site: PageContext, query: Mapping[str, str]) -> dict[str, Any]:
     return {"view": view}
 
 
-def session(site: PageContext, query: Mapping[str, str]) -> dict[str, Any]:
+def session(context: PageContext, query: Mapping[str, str]) -> dict[str, Any]:
     """Return the data of the page of a session.
 
     Raises:
@@ -211,7 +211,7 @@ def session(site: PageContext, query: Mapping[str, str]) -> dict[str, Any]:
         NotFoundError: the session does not exist.
 
     """
-    found = inventory.find(site.project, query.get("id", ""))
+    found = inventory.find(context.project, query.get("id", ""))
     now = datetime.now(UTC)
     events, output, told = [], "", None
     commits: list[LogEntry] = []
@@ -219,7 +219,7 @@ def session(site: PageContext, query: Mapping[str, str]) -> dict[str, Any]:
         events = tail.events(found.directory)
         output = tail.output(found.directory, _LONG_TAIL)
         told = report.read(found.directory / "report.json")
-        commits = _commits_of(site, found.record.branch, found.record.base)
+        commits = _commits_of(context, found.record.branch, found.record.base)
     ended = found.verdict is Verdict.FINISHED
     return {
         "found": found,
@@ -227,7 +227,7 @@ def session(site: PageContext, query: Mapping[str, str]) -> dict[str, Any]:
         "story": timeline.story(events, commits, now),
         "output": output,
         "live": not ended,
-        "note": site.notes.get(query.get("note", "")),
+        "note": context.notes.get(query.get("note", "")),
     }
 
 
@@ -244,59 +244,59 @@ PAGES: dict[str, Callable[[PageContext, Mapping[str, str]], dict[str, Any]]] = {
 """The pages, by the names of their templates."""
 
 
-def _branch(site: PageContext, query: Mapping[str, str]) -> tuple[Branch, MainBranch | None]:
-    found = branches.named(branches.read(site.project), query.get("name", ""))
-    return found, main_of(site)
+def _branch(context: PageContext, query: Mapping[str, str]) -> tuple[Branch, MainBranch | None]:
+    found = branches.named(branches.read(context.project), query.get("name", ""))
+    return found, main_of(context)
 
 
-def main_of(site: PageContext) -> MainBranch | None:
+def main_of(context: PageContext) -> MainBranch | None:
     """Return the main branch, ``None`` if there is none."""
     try:
-        return branches.main_branch(site.project, of_project(site.project.root).main or None)
+        return branches.main_branch(context.project, of_project(context.project.root).main or None)
     except NotFoundError:
         return None
 
 
-def _origin(site: PageContext, one: Branch, main: MainBranch | None) -> tuple[str, str]:
+def _origin(context: PageContext, one: Branch, main: MainBranch | None) -> tuple[str, str]:
     """Return the commit from which a branch started, with words; without one the empty tree, and no words."""
     if one.only_saved:
-        return _parent(site, one.tip), ""
-    there = main and compare.merge_base(site.git, main.tip, one.tip)
+        return _parent(context, one.tip), ""
+    there = main and compare.merge_base(context.git, main.tip, one.tip)
     if main and there and there != one.tip:
         return there, f"since it left {main.name}"
-    if one.base and resolve_commit(site.git, one.base):
+    if one.base and resolve_commit(context.git, one.base):
         return one.base, f"since it began at {one.base[:12]}"
     if there:
         return there, ""
-    return compare.empty_tree(site.git), ""
+    return compare.empty_tree(context.git), ""
 
 
-def _against_parent(site: PageContext, oid: str) -> diff_view.DiffView:
-    return diff_view.diff(site.git, _parent(site, oid), oid)
+def _against_parent(context: PageContext, oid: str) -> diff_view.DiffView:
+    return diff_view.diff(context.git, _parent(context, oid), oid)
 
 
-def _parent(site: PageContext, oid: str) -> str:
+def _parent(context: PageContext, oid: str) -> str:
     """Return the first parent of a commit, or the empty tree."""
-    parents = _commit(site, oid).parents
-    return parents[0] if parents else compare.empty_tree(site.git)
+    parents = _commit(context, oid).parents
+    return parents[0] if parents else compare.empty_tree(context.git)
 
 
-def _commit(site: PageContext, oid: str) -> LogEntry:
+def _commit(context: PageContext, oid: str) -> LogEntry:
     try:
-        [found] = patch.history(site.git, oid, (), 1)
+        [found] = patch.history(context.git, oid, (), 1)
     except (GitError, ValueError):
         raise NotFoundError(f"there is no commit {oid}") from None
     return found
 
 
-def _commits_of(site: PageContext, name: str | None, base: str | None) -> list[LogEntry]:
+def _commits_of(context: PageContext, name: str | None, base: str | None) -> list[LogEntry]:
     """Return the commits on a session's branch; an agent may have changed the record and the branch."""
-    if name is None or base is None or not is_oid(base) or site.project.repository is None:
+    if name is None or base is None or not is_oid(base) or context.project.repository is None:
         return []
     ref = f"{branches.HEADS}{name}"
-    tip = list_refs(site.git, ref).get(ref)  # the ref is a pattern for git, and may match others
+    tip = list_refs(context.git, ref).get(ref)  # the ref is a pattern for git, and may match others
     try:
-        return patch.history(site.git, tip, [base], _COMMITS) if tip else []
+        return patch.history(context.git, tip, [base], _COMMITS) if tip else []
     except GitError:
         return []
 

@@ -73,7 +73,7 @@ def serve(
     gate = AccessControl(new_token(), read_only=read_only)
     repository_of(project)
     cancel = CancelToken()
-    site = PageContext(
+    context = PageContext(
         project,
         project.environ,
         ReviewCache(project, log),
@@ -83,7 +83,7 @@ def serve(
     )
     with _listening(port) as listening:
         config = uvicorn.Config(
-            gate.before(application(site, gate.path, log)),
+            gate.before(application(context, gate.path, log)),
             http="h11",
             loop="asyncio",
             ws="none",
@@ -96,7 +96,7 @@ def serve(
             proxy_headers=False,
         )
         server = _Server(config, cancel)
-        site.facts.start()
+        context.facts.start()
         server.heed_signals()
         announce(f"http://{HOST}:{listening.getsockname()[1]}/?token={gate.token}")
         server.run([listening])
