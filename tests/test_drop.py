@@ -271,10 +271,10 @@ def test_a_branch_that_gets_a_worktree_meanwhile_stays(repo: Repo, monkeypatch: 
         repo.git("branch", f"ralph/{name}")
     lost = DropSafety.lost
 
-    def late(judge: DropSafety, one: Branch) -> tuple[str, ...]:
-        if one.id == "0001":
-            repo.git("worktree", "add", "--quiet", "../elsewhere", one.name)
-        return lost(judge, one)
+    def late(judge: DropSafety, branch: Branch) -> tuple[str, ...]:
+        if branch.id == "0001":
+            repo.git("worktree", "add", "--quiet", "../elsewhere", branch.name)
+        return lost(judge, branch)
 
     monkeypatch.setattr(DropSafety, "lost", late)
     rows, error = _dropped(repo, "0001", "0002")

@@ -64,10 +64,10 @@ def test_a_link_that_cannot_be_made_is_a_copy(tmp_path: Path, monkeypatch: pytes
     top.mkdir()
     symlink = os.symlink
 
-    def refuse(target: str, place: Path, is_directory: bool = False) -> None:
-        if place == top / "web" / "built":
+    def refuse(target: str, directory: Path, is_directory: bool = False) -> None:
+        if directory == top / "web" / "built":
             raise PermissionError(1, "Operation not permitted")
-        symlink(target, place, is_directory)
+        symlink(target, directory, is_directory)
 
     monkeypatch.setattr(os, "symlink", refuse)
     layout.link(top, tmp_path / "root", ["web/built"])

@@ -41,16 +41,16 @@ def _ended(_sealed: None, tmp_path: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def in_place_of(place: Path, away: Path, found: Stranger, way: str) -> Iterator[None]:
+def in_place_of(directory: Path, away: Path, found: Stranger, way: str) -> Iterator[None]:
     """Have a stranger where a directory of ours was, and fail if anything happens to it."""
-    if os.path.lexists(place):
-        place.rename(away)
-    with found.put(place, way):
-        before = found.contents(place)
+    if os.path.lexists(directory):
+        directory.rename(away)
+    with found.put(directory, way):
+        before = found.contents(directory)
         yield
-        assert found.contents(place) == before
+        assert found.contents(directory) == before
     if away.exists():
-        away.rename(place)
+        away.rename(directory)
 
 
 def json_of(repo: Repo, *words: str) -> tuple[int, str]:

@@ -65,9 +65,9 @@ def place() -> Iterator[Path]:
 
 
 @pytest.fixture
-def temporary(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def temporary(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the directory for temporary files, also that of children."""
-    path = place / "tmp"
+    path = directory / "tmp"
     path.mkdir()
     path.chmod(0o1777)
     monkeypatch.setattr(tempfile, "tempdir", str(path))
@@ -76,10 +76,10 @@ def temporary(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def homes(place: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def homes(directory: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a place for homes as the image makes it, and keep tests out of the machine's own."""
     assert temporary.is_dir()
-    path = place / "homes"
+    path = directory / "homes"
     path.mkdir()
     path.chmod(0o1777)
     monkeypatch.setattr(privileges, "HOMES", path)
@@ -114,9 +114,9 @@ def _owner(path: Path) -> tuple[int, int, int]:
 
 
 @needs_root
-def test_root_becomes_the_owner_for_good(place: Path, homes: Path) -> None:
+def test_root_becomes_the_owner_for_good(directory: Path, homes: Path) -> None:
     """User, group and no other group; names of root are gone; a home that can be written is made."""
-    project = _owned(place / "project", UID, GID)
+    project = _owned(directory / "project", UID, GID)
     assert _become(project, HOME="/root") == {
         "HOME": str(homes / str(UID)),
         "KEPT": "yes",
@@ -129,10 +129,10 @@ def test_root_becomes_the_owner_for_good(place: Path, homes: Path) -> None:
 
 
 @needs_root
-def test_an_owner_with_a_name_gets_it(place: Path, homes: Path) -> None:
+def test_an_owner_with_a_name_gets_it(directory: Path, homes: Path) -> None:
     """And the groups of that name, beside the group that the project has."""
     entry = pwd.getpwnam("nobody")
-    project = _owned(place / "project", entry.pw_uid, GID)
+    project = _owned(directory / "project", entry.pw_uid, GID)
     assert _become(project, HOME="/root") == {
         "HOME": str(homes / str(entry.pw_uid)),
         "USER": "nobody",
@@ -146,34 +146,34 @@ def test_an_owner_with_a_name_gets_it(place: Path, homes: Path) -> None:
 
 
 @needs_root
-def test_a_project_of_root_is_worked_on_as_root(place: Path) -> None:
+def test_a_project_of_root_is_worked_on_as_root(directory: Path) -> None:
     """There is nobody to become."""
-    project = _owned(place / "project", 0, 0)
-    found = _become(project, HOME=str(place))
-    expected = ([0] * 3, [0] * 3, str(place), "root", sorted(os.getgroups()))
+    project = _owned(directory / "project", 0, 0)
+    found = _become(project, HOME=str(directory))
+    expected = ([0] * 3, [0] * 3, str(directory), "root", sorted(os.getgroups()))
     assert (found["uids"], found["gids"], found["HOME"], found["USER"], found["groups"]) == expected
     assert "for good" not in found
 
 
 @needs_root
-def test_who_is_not_root_stays_who_he_is(place: Path) -> None:
+def test_who_is_not_root_stays_who_he_is(directory: Path) -> None:
     """Whoever owns the project."""
-    project = _owned(place / "project", UID + 1, GID)
-    home = _owned(place / "home", UID, GID)
+    project = _owned(directory / "project", UID + 1, GID)
+    home = _owned(directory / "home", UID, GID)
     found = _become(project, start_as=UID, HOME=str(home))
     assert (found["uids"], found["HOME"]) == ([UID] * 3, str(home))
 
 
 @needs_root
-def test_what_may_not_be_done_is_told(place: Path, homes: Path, temporary: Path) -> None:
+def test_what_may_not_be_done_is_told(directory: Path, homes: Path, temporary: Path) -> None:
     """A container without capabilities; no half-made home is left."""
-    project = _owned(place / "project", UID, GID)
+    project = _owned(directory / "project", UID, GID)
     helpless = ("setpriv", "--bounding-set=-all", "--inh-caps=-all")
     assert _become(project, *helpless, HOME="/root") == {
         "message": f"cannot become user id {UID}, the owner of {project}: Operation not permitted",
         "hint": f"docker run --user {UID}:{GID}, or with the capabilities CHOWN, SETUID and SETGID",
     }
-    assert sorted(place.rglob("*")) == [homes, project, temporary]
+    assert sorted(directory.rglob("*")) == [homes, project, temporary]
 
 
 # The home
@@ -198,9 +198,9 @@ def test_my_home_is_the_given_one_or_that_of_my_name(
 
 
 @needs_root
-def test_another_users_own_home_is_kept(place: Path) -> None:
+def test_another_users_own_home_is_kept(directory: Path) -> None:
     """It belongs to who we are about to become."""
-    home = _owned(place / "home", UID, GID)
+    home = _owned(directory / "home", UID, GID)
     assert privileges.with_home({"HOME": str(home)}, UID) == {"HOME": str(home)}
 
 
@@ -213,19 +213,21 @@ def test_a_home_that_is_not_one_of_ours_is_not_made(tmp_path: Path, homes: Path)
 
 
 @needs_root
-def test_becoming_the_owner_makes_nothing(place: Path, homes: Path, temporary: Path) -> None:
+def test_becoming_the_owner_makes_nothing(directory: Path, homes: Path, temporary: Path) -> None:
     """A run that is refused afterwards leaves no trace; the home is only chosen."""
-    project = _owned(place / "project", UID, GID)
+    project = _owned(directory / "project", UID, GID)
     assert _become(project, step="choose", HOME="/root")["HOME"] == str(homes / str(UID))
-    assert sorted(place.rglob("*")) == [homes, project, temporary]
+    assert sorted(directory.rglob("*")) == [homes, project, temporary]
 
 
 @needs_root
 @pytest.mark.parametrize("given", ["/root", "/", "/nonexistent", ""])
 @pytest.mark.parametrize("image", [True, False], ids=["in the image", "elsewhere"])
-def test_a_home_is_made_once(place: Path, homes: Path, temporary: Path, given: str, *, image: bool) -> None:
+def test_a_home_is_made_once(
+    directory: Path, homes: Path, temporary: Path, given: str, *, image: bool
+) -> None:
     """For who has none: a private directory, found again the next time, also without the image's place."""
-    project = _owned(place / "project", UID, GID)
+    project = _owned(directory / "project", UID, GID)
     if not image:
         homes.rmdir()
     home = homes / str(UID) if image else temporary / f"ralph-wrap-home-{UID}"
@@ -237,25 +239,25 @@ def test_a_home_is_made_once(place: Path, homes: Path, temporary: Path, given: s
     assert list(home.parent.iterdir()) == [home]
 
 
-def _directory(place: Path, _lure: Path) -> None:
-    place.mkdir()
+def _directory(directory: Path, _lure: Path) -> None:
+    directory.mkdir()
 
 
-def _file(place: Path, _lure: Path) -> None:
-    place.touch()
+def _file(directory: Path, _lure: Path) -> None:
+    directory.touch()
 
 
-def _own_file(place: Path, _lure: Path) -> None:
-    place.touch()
-    os.chown(place, UID, GID)
+def _own_file(directory: Path, _lure: Path) -> None:
+    directory.touch()
+    os.chown(directory, UID, GID)
 
 
-def _symlink(place: Path, lure: Path) -> None:
-    place.symlink_to(lure)
+def _symlink(directory: Path, lure: Path) -> None:
+    directory.symlink_to(lure)
 
 
-def _dangling_symlink(place: Path, lure: Path) -> None:
-    place.symlink_to(lure / "absent")
+def _dangling_symlink(directory: Path, lure: Path) -> None:
+    directory.symlink_to(lure / "absent")
 
 
 @needs_root
@@ -266,10 +268,10 @@ def _dangling_symlink(place: Path, lure: Path) -> None:
 )
 @pytest.mark.parametrize("image", [True, False], ids=["in the image", "elsewhere"])
 def test_somebody_elses_directory_is_no_home(
-    place: Path, homes: Path, temporary: Path, trap: Callable[[Path, Path], None], *, image: bool
+    directory: Path, homes: Path, temporary: Path, trap: Callable[[Path, Path], None], *, image: bool
 ) -> None:
     """Whoever made it first could read what is put there; another one is made, and nothing in it."""
-    project, lure = _owned(place / "project", UID, GID), _owned(place / "lure", UID, GID)
+    project, lure = _owned(directory / "project", UID, GID), _owned(directory / "lure", UID, GID)
     if not image:
         homes.rmdir()
     trapped = homes / str(UID) if image else temporary / f"ralph-wrap-home-{UID}"
@@ -285,18 +287,20 @@ def test_somebody_elses_directory_is_no_home(
 
 
 @needs_root
-def test_a_place_for_homes_that_cannot_be_written_is_none(place: Path, homes: Path, temporary: Path) -> None:
+def test_a_place_for_homes_that_cannot_be_written_is_none(
+    directory: Path, homes: Path, temporary: Path
+) -> None:
     """Somebody made it without the permissions that the image gives it."""
-    project = _owned(place / "project", UID, GID)
+    project = _owned(directory / "project", UID, GID)
     homes.chmod(0o755)
     home = Path(_become(project, HOME="/root")["HOME"])
     assert (home.parent, _owner(home)) == (temporary, (UID, GID, 0o700))
 
 
 @needs_root
-def test_without_any_name_a_home_is_made_by_the_user_himself(place: Path, homes: Path) -> None:
+def test_without_any_name_a_home_is_made_by_the_user_himself(directory: Path, homes: Path) -> None:
     """``docker run --user``: nobody was root, HOME is ``/``, and the image has a place for homes."""
-    project = _owned(place / "project", UID, GID)
+    project = _owned(directory / "project", UID, GID)
     found = _become(project, start_as=UID, HOME="/")
     assert (found["HOME"], found["uids"]) == (str(homes / str(UID)), [UID] * 3)
     assert _owner(homes / str(UID)) == (UID, 0, 0o700)

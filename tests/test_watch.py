@@ -32,36 +32,36 @@ def place(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("events", [CAME, MODIFIED, LEFT])
 @pytest.mark.parametrize("write", WRITES)
-def test_only_what_was_asked_for_is_told(place: Path, write: str, events: int) -> None:
+def test_only_what_was_asked_for_is_told(directory: Path, write: str, events: int) -> None:
     """So that a session's own writes to its logs do not wake it."""
     do, told = WRITES[write]
-    with DirectoryWatch(place, events=events) as watch:
+    with DirectoryWatch(directory, events=events) as watch:
         assert not watch.changed()
-        do(place)
+        do(directory)
         assert watch.changed() == (events in told)
         assert not watch.changed()
 
 
-def test_several_directories_are_watched_at_once(place: Path) -> None:
+def test_several_directories_are_watched_at_once(directory: Path) -> None:
     """A change in any of them is told."""
-    other = place.parent / "other"
+    other = directory.parent / "other"
     other.mkdir()
-    with DirectoryWatch(place, other, events=CAME) as watch:
+    with DirectoryWatch(directory, other, events=CAME) as watch:
         (other / "new").touch()
         assert watch.changed()
 
 
-def test_a_wait_ends_with_a_change(place: Path) -> None:
+def test_a_wait_ends_with_a_change(directory: Path) -> None:
     """And not only with its time, which would be the end of this test."""
-    with DirectoryWatch(place, events=CAME) as watch:
-        (place / "new").touch()
+    with DirectoryWatch(directory, events=CAME) as watch:
+        (directory / "new").touch()
         assert watch.wait(1000)
 
 
-def test_a_wait_ends_when_the_reader_goes_away(place: Path) -> None:
+def test_a_wait_ends_when_the_reader_goes_away(directory: Path) -> None:
     """Without anything written to him."""
     reading, writing = os.pipe()
-    with DirectoryWatch(place, events=CAME) as watch:
+    with DirectoryWatch(directory, events=CAME) as watch:
         assert watch.wait(0, reader=writing)
         os.close(reading)
         assert not watch.wait(1000, reader=writing)
@@ -69,22 +69,22 @@ def test_a_wait_ends_when_the_reader_goes_away(place: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["absent", "link", "file"])
-def test_what_cannot_be_watched_is_silent(place: Path, kind: str) -> None:
+def test_what_cannot_be_watched_is_silent(directory: Path, kind: str) -> None:
     """A symlink is not followed; nothing is raised."""
-    target = place.parent / "odd"
+    target = directory.parent / "odd"
     if kind == "link":
-        target.symlink_to(place)
+        target.symlink_to(directory)
     elif kind == "file":
         target.touch()
     with DirectoryWatch(target, events=CAME) as watch:
-        (place / "new").touch()
+        (directory / "new").touch()
         assert not watch.changed()
         assert watch.wait(0)
 
 
-def test_a_file_is_read_as_it_grows(place: Path) -> None:
+def test_a_file_is_read_as_it_grows(directory: Path) -> None:
     """From before it is there, each byte once."""
-    path = place / "log"
+    path = directory / "log"
     with GrowingFile(path) as log:
         assert log.read() == b""
         path.write_bytes(b"one")
@@ -95,11 +95,11 @@ def test_a_file_is_read_as_it_grows(place: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["link", "fifo", "directory"])
-def test_nothing_but_a_file_is_read(place: Path, kind: str) -> None:
+def test_nothing_but_a_file_is_read(directory: Path, kind: str) -> None:
     """Nothing hangs, nothing is followed."""
-    path = place / "log"
+    path = directory / "log"
     if kind == "link":
-        path.symlink_to(place / "there")
+        path.symlink_to(directory / "there")
     elif kind == "fifo":
         os.mkfifo(path)
     else:

@@ -118,17 +118,17 @@ def touched(
     return MainBranchChanges(paths, grown, left, same)
 
 
-def meets(one: ChangedPaths, missed: int, main: MainBranchChanges) -> bool:
+def meets(changed: ChangedPaths, missed: int, main: MainBranchChanges) -> bool:
     """Tell whether a branch can conflict with the commits of the main branch since the merge base."""
     had = missed.to_bytes(missed.bit_length() // 8 + 1, "little")
     return any(
         had[number >> 3] >> (number & 7) & 1
         for places, numbers in (
-            (one.paths, main.paths),
-            (one.paths, main.grown),
-            (one.grown, main.paths),
-            (one.grown, main.left),
-            (one.left, main.grown),
+            (changed.paths, main.paths),
+            (changed.paths, main.grown),
+            (changed.grown, main.paths),
+            (changed.grown, main.left),
+            (changed.left, main.grown),
         )
         for place in places
         for number in reversed(numbers.get(place, ()))

@@ -132,18 +132,18 @@ def _checkout(git: Git, repository: Repository, top: Path) -> UserCheckout:
 
 def _changes(opened: TemporaryWorktree, branch: Branch, head: str, top: Path) -> tuple[str, list[PathChange]]:
     """Return the tree of the merge of saved work and a commit, and its differences from the commit."""
-    here = opened.git._replace(env={**opened.git.env, **_NOBODY})
+    git = opened.git._replace(env={**opened.git.env, **_NOBODY})
     saved = str(branch.saved)
-    base = _base(here, branch, saved)
-    delta = commit_tree(here, tree_of(here, saved), [base] if base else [], "saved work\n")
-    if conflicts := merging.bring(here, delta):
+    base = _base(git, branch, saved)
+    delta = commit_tree(git, tree_of(git, saved), [base] if base else [], "saved work\n")
+    if conflicts := merging.bring(git, delta):
         raise ConflictError(
             f"{branch.saved_name} conflicts with what is checked out in {top}: {names(conflicts)}",
             f"to merge and resolve: git merge {branch.saved_name}; to see it: git diff {branch.saved_name}^"
             f" {branch.saved_name}",
         )
-    tree = write_tree(here)
-    return tree, merging.moved(here, head, tree)
+    tree = write_tree(git)
+    return tree, merging.moved(git, head, tree)
 
 
 def _base(git: Git, branch: Branch, saved: str) -> str | None:

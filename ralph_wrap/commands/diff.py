@@ -80,11 +80,11 @@ def sides(
     return DiffSides(base_of(project, one), _tip(one, saved=saved), lacking)
 
 
-def _tip(one: Branch, *, saved: bool) -> str:
-    return (one.saved or one.tip) if saved else one.tip
+def _tip(branch: Branch, *, saved: bool) -> str:
+    return (branch.saved or branch.tip) if saved else branch.tip
 
 
-def base_of(project: Project, one: Branch) -> str:
+def base_of(project: Project, branch: Branch) -> str:
     """Return the start of a branch: the recorded commit, else its merge base with the main branch.
 
     A branch without a common history with the main branch starts from the empty tree.
@@ -93,19 +93,19 @@ def base_of(project: Project, one: Branch) -> str:
         NotFoundError: no commit was recorded, and there is no main branch.
 
     """
-    if one.base and existing_commits(project.git, [one.base]):
-        return one.base
+    if branch.base and existing_commits(project.git, [branch.base]):
+        return branch.base
     main = branches.main_branch(project, config.of_project(project.root).main)
-    return merge_base(project.git, main.tip, one.tip) or empty_tree(project.git)
+    return merge_base(project.git, main.tip, branch.tip) or empty_tree(project.git)
 
 
-def _iteration(project: Project, one: Branch, number: int) -> DiffSides:
+def _iteration(project: Project, branch: Branch, number: int) -> DiffSides:
     """Return the states before and after an iteration.
 
     The event log has the state after each iteration, except the last. That is the state at the session's end.
     """
     git = project.git
-    agent_id = one.id or (one.record or {}).get("id", "")
+    agent_id = branch.id or (branch.record or {}).get("id", "")
     prefix = f"{SNAPSHOTS}{agent_id}/"
     there = list_refs(git, prefix) if agent_id else {}
     states = {
@@ -128,18 +128,18 @@ def _iteration(project: Project, one: Branch, number: int) -> DiffSides:
         }
     if session and session.record and session.verdict is Verdict.FINISHED:
         last = session.record.iteration
-        if (one.record or {}).get(
+        if (branch.record or {}).get(
             "session"
         ) == session.record.session:  # no later session continued the branch
-            states.setdefault(last, one.saved or one.tip)
+            states.setdefault(last, branch.saved or branch.tip)
         ran = max(ran, last)
     # Without events every iteration counts: one that changed nothing may have left no snapshot.
     if number not in (states if kept else range(1, ran + 1)):
         raise NotFoundError(
-            f"iteration {number} of {one.name} is not recorded",
-            f"to see the recorded iterations: ralph-wrap logs --events {one.label}",
+            f"iteration {number} of {branch.name} is not recorded",
+            f"to see the recorded iterations: ralph-wrap logs --events {branch.label}",
         )
-    base = base_of(project, one)
+    base = base_of(project, branch)
 
     def state(last: int) -> str:
         earlier = [turn for turn in states if turn <= last]

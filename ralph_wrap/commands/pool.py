@@ -130,20 +130,20 @@ class ProjectPool(NamedTuple):
     def _warm(self) -> list[WarmWorktree]:
         return in_pool(self.repository.common_dir, self.directory)
 
-    def _is_ready(self, one: WarmWorktree) -> bool:
+    def _is_ready(self, warm: WarmWorktree) -> bool:
         """Return whether a session may take it; log a warning if a process has worked in it."""
-        if one.commit is None:  # its removal failed, which is already logged
+        if warm.commit is None:  # its removal failed, which is already logged
             return False
         try:
-            if one.is_untouched() and holds_nothing(
-                one, one.git(self.project.git, self.repository), self.settings.pool_keep
+            if warm.is_untouched() and holds_nothing(
+                warm, warm.git(self.project.git, self.repository), self.settings.pool_keep
             ):
                 return True
         except (GitError, OSError) as error:
-            if one.path.is_dir():  # otherwise a session has just taken it
-                self._tell_changed(one, str(error))
+            if warm.path.is_dir():  # otherwise a session has just taken it
+                self._tell_changed(warm, str(error))
             return False
-        self._tell_changed(one, "a process has worked in it")
+        self._tell_changed(warm, "a process has worked in it")
         return False
 
     def _commit(self) -> str:
@@ -188,22 +188,22 @@ class ProjectPool(NamedTuple):
         except (RefusedError, GitError, OSError) as error:
             self._tell_changed(unfinished, str(error))
 
-    def _remove(self, one: WarmWorktree, trash: Path) -> None:
+    def _remove(self, warm: WarmWorktree, trash: Path) -> None:
         try:
             maintenance.remove(
-                one, self.project.git, self.repository, trash, new_name(), self.settings.pool_keep
+                warm, self.project.git, self.repository, trash, new_name(), self.settings.pool_keep
             )
         except (RefusedError, GitError, OSError) as error:
-            if one.path.is_dir():  # otherwise a session has just taken it
-                self._tell_changed(one, str(error))
+            if warm.path.is_dir():  # otherwise a session has just taken it
+                self._tell_changed(warm, str(error))
         else:
-            self.log.event("pool.shrunk", path=os.fspath(one.path))
+            self.log.event("pool.shrunk", path=os.fspath(warm.path))
 
-    def _tell_changed(self, one: WarmWorktree, reason: str) -> None:
+    def _tell_changed(self, warm: WarmWorktree, reason: str) -> None:
         self.log.warning(
             "pool.changed",
-            f"{one.path} is kept, and no session gets it: {reason}",
-            f"save its files, then: git worktree remove --force --force {one.path}",
+            f"{warm.path} is kept, and no session gets it: {reason}",
+            f"save its files, then: git worktree remove --force --force {warm.path}",
         )
 
     def _give(self, ready: list[WarmWorktree], trash: Path) -> None:

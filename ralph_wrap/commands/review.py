@@ -166,9 +166,9 @@ def _left(git: Git, repository: Repository, main: MainBranch | None, landed: Seq
         fact, start = known.get(oid), known.get(since)
         return fact is None or start is None or fact.parents[:1] != (since,) or fact.tree != start.tree
 
-    def is_left(one: Branch) -> bool:
-        tip, *staged = parts[one.name]
-        since = [one.tip, *(known[tip].parents[0] for _ in staged)]
+    def is_left(branch: Branch) -> bool:
+        tip, *staged = parts[branch.name]
+        since = [branch.tip, *(known[tip].parents[0] for _ in staged)]
         return any(
             facts[oid].ahead != 0 and not facts[oid].merged and changes(oid, start)
             for oid, start in zip((tip, *staged), since, strict=True)
@@ -178,13 +178,13 @@ def _left(git: Git, repository: Repository, main: MainBranch | None, landed: Seq
 
 
 def _row(
-    one: Branch, facts: BranchComparison, recorded_base: str | None, checked: CheckResult | None
+    branch: Branch, facts: BranchComparison, recorded_base: str | None, checked: CheckResult | None
 ) -> ReviewRow:
-    told = one.record or {}
+    told = branch.record or {}
     change = facts.change
     return ReviewRow(
-        id=one.id,
-        branch=one.name,
+        id=branch.id,
+        branch=branch.name,
         agent=_text(told.get("agent")) or None,
         ended_by=_text(told.get("ended_by")),
         ended=_time(told.get("ended")),
@@ -194,17 +194,17 @@ def _row(
         files=change.files if change else None,
         insertions=change.insertions if change else None,
         deletions=change.deletions if change else None,
-        saved=one.saved_name,
+        saved=branch.saved_name,
         merged=facts.merged,
         conflicts_main=facts.conflicts_main,
         conflicts=facts.conflicts,
         overlaps=facts.overlaps,
-        recorded=one.record is not None,
-        verdict=one.verdict,
+        recorded=branch.record is not None,
+        verdict=branch.verdict,
         committed=None if facts.time is None else _iso(facts.time),
         check=None if checked is None else "passed" if checked.passed else "failed",
-        no_commits=facts.ahead == 0 and one.tip == recorded_base,
-        belongs_to=one.belongs_to,
+        no_commits=facts.ahead == 0 and branch.tip == recorded_base,
+        belongs_to=branch.belongs_to,
     )
 
 

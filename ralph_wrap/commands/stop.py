@@ -91,28 +91,28 @@ def _named(project: Project, names: Sequence[str] | None, failures: list[RalphEr
     return found
 
 
-def _ask(one: FoundSession, how: StopMode, log: Log, failures: list[RalphError]) -> str:
+def _ask(session: FoundSession, how: StopMode, log: Log, failures: list[RalphError]) -> str:
     """Ask a session that may be alive, and return its outcome; empty if the command has to wait for it."""
-    if one.verdict is Verdict.FINISHED:
-        log.event("session.ended_already", f"session {one.name} has ended already", session=one.name)
+    if session.verdict is Verdict.FINISHED:
+        log.event("session.ended_already", f"session {session.name} has ended already", session=session.name)
         return "ended"
-    if one.verdict is Verdict.ORPHAN:
-        return _orphan(one, log)
-    if one.verdict is Verdict.UNKNOWN or one.directory is None:
-        return _unknown(one, failures)
+    if session.verdict is Verdict.ORPHAN:
+        return _orphan(session, log)
+    if session.verdict is Verdict.UNKNOWN or session.directory is None:
+        return _unknown(session, failures)
     try:
-        asked = stop_request.ask(one.directory, how)
+        asked = stop_request.ask(session.directory, how)
     except OSError as error:
-        if one.again().verdict is Verdict.FINISHED:
+        if session.again().verdict is Verdict.FINISHED:
             return ""
-        message = f"cannot ask session {one.name} to stop: {error.strerror}"
+        message = f"cannot ask session {session.name} to stop: {error.strerror}"
         failures.append(RalphError(message, "run this command as the user of the session"))
         return "failed"
-    elsewhere = ", perhaps on another machine" if one.verdict is Verdict.FOREIGN else ""
+    elsewhere = ", perhaps on another machine" if session.verdict is Verdict.FOREIGN else ""
     log.event(
         "session.asked",
-        f"asked session {one.name}{elsewhere} to stop ({asked.value})",
-        session=one.name,
+        f"asked session {session.name}{elsewhere} to stop ({asked.value})",
+        session=session.name,
         how=asked.value,
     )
     return ""
@@ -147,17 +147,17 @@ def _wait(
             raise
 
 
-def _orphan(one: FoundSession, log: Log) -> str:
+def _orphan(session: FoundSession, log: Log) -> str:
     log.warning(
         "session.orphaned",
-        f"session {one.name} crashed: its process is dead",
+        f"session {session.name} crashed: its process is dead",
         "to save its work: ralph-wrap sweep",
-        session=one.name,
+        session=session.name,
     )
     return "orphan"
 
 
-def _unknown(one: FoundSession, failures: list[RalphError]) -> str:
-    message = f"session {one.name} was not touched, because its record cannot be read: {one.note}"
+def _unknown(session: FoundSession, failures: list[RalphError]) -> str:
+    message = f"session {session.name} was not touched, because its record cannot be read: {session.note}"
     failures.append(RalphError(message, "to see it: ralph-wrap ps"))
     return "unknown"

@@ -163,6 +163,6 @@ class OutputListener:
         return finder.finish()
 
 
-def _sum(one: Usage, other: Usage) -> Usage:
-    costs = [spent.cost for spent in (one, other) if spent.cost is not None]
-    return Usage(one.tokens + other.tokens, sum(costs) if costs else None, one.turns + other.turns)
+def _sum(usage: Usage, other: Usage) -> Usage:
+    costs = [spent.cost for spent in (usage, other) if spent.cost is not None]
+    return Usage(usage.tokens + other.tokens, sum(costs) if costs else None, usage.turns + other.turns)

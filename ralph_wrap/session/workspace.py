@@ -228,7 +228,7 @@ class SessionContext(NamedTuple):
         plain.leave(tree, self.project.root / RUN / "trash", (), unstarted=True)
 
     def _create(
-        self, repository: Repository, base: str, one: WarmWorktree | None, meanwhile: Callable[[], object]
+        self, repository: Repository, base: str, warm: WarmWorktree | None, meanwhile: Callable[[], object]
     ) -> LinkedWorktree:
         return create(
             self.project.git,
@@ -244,7 +244,7 @@ class SessionContext(NamedTuple):
             progress=self.log.progress,
             meanwhile=meanwhile,
             layout=self.layout,
-            warm=one,
+            warm=warm,
             abandon=self._abandon,
         )
 

@@ -49,15 +49,15 @@ class LinkedWorktree(NamedTuple):
     owner: WorktreeOwner | None = None
     stays: str | None = None
 
-    def git(self, git: Git, place: Path | None = None) -> Git:
+    def git(self, git: Git, directory: Path | None = None) -> Git:
         """Return git for this worktree, whatever its ``.git`` file says by now.
 
         Arguments:
             git: git in the repository.
-            place: where its directory is, if that has been moved.
+            directory: where its directory is, if that has been moved.
 
         """
-        top = place or self.path
+        top = directory or self.path
         return git._replace(
             cwd=top,
             git_dir=self.registration,

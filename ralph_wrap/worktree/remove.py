@@ -238,28 +238,30 @@ def _sync(common_dir: Path) -> None:
         files.sync_file_system(place)
 
 
-def _not_ours(worktree: LinkedWorktree, place: Path) -> str | None:
-    if place.is_symlink() or not place.is_dir():
-        return f"its worktree was moved or replaced: {describe(place)}; what git knows of it is left alone"
+def _not_ours(worktree: LinkedWorktree, directory: Path) -> str | None:
+    if directory.is_symlink() or not directory.is_dir():
+        return (
+            f"its worktree was moved or replaced: {describe(directory)}; what git knows of it is left alone"
+        )
     if not _is_ours(worktree):
-        return f"its worktree was moved or replaced: {describe(place)}; it is left alone"
+        return f"its worktree was moved or replaced: {describe(directory)}; it is left alone"
     return None
 
 
 def _not_removable(
-    worktree: LinkedWorktree, place: Path, visitors: frozenset[int] = frozenset()
+    worktree: LinkedWorktree, directory: Path, visitors: frozenset[int] = frozenset()
 ) -> str | None:
-    if reason := _not_ours(worktree, place):
+    if reason := _not_ours(worktree, directory):
         return reason
-    if inside := _occupants(place, visitors):
+    if inside := _occupants(directory, visitors):
         return "processes work in it: " + ", ".join(f"{name} ({pid})" for pid, name in inside)
-    if mounts := directory_users.mounts_in(place):
+    if mounts := directory_users.mounts_in(directory):
         return f"something is mounted in it: {mounts[0]}"
     return None
 
 
-def _occupants(place: Path, visitors: frozenset[int]) -> list[tuple[int, str]]:
-    return [(pid, name) for pid, name in directory_users.occupants(place) if pid not in visitors]
+def _occupants(directory: Path, visitors: frozenset[int]) -> list[tuple[int, str]]:
+    return [(pid, name) for pid, name in directory_users.occupants(directory) if pid not in visitors]
 
 
 def _is_ours(worktree: LinkedWorktree) -> bool:

@@ -165,9 +165,9 @@ def tidy(repository: Repository, home: Registry) -> None:
             _remove(repository, home, place / name)
 
 
-def _is_of(registration: Path, place: Path) -> bool:
+def _is_of(registration: Path, directory: Path) -> bool:
     """Tell whether a registration is of this project: others may share the repository."""
-    path = place / registration.name
+    path = directory / registration.name
     try:
         back = files.read(registration / pointer.BACK)
     except OSError:  # killed in the middle of `git worktree add`
@@ -221,9 +221,9 @@ def _remove(repository: Repository, home: Registry, path: Path) -> None:
             registration.parent.rmdir()  # git leaves none of these behind either
 
 
-def _is_ours(registration: Path, place: Path) -> bool:
+def _is_ours(registration: Path, directory: Path) -> bool:
     """Tell whether a registration is that of a temporary worktree, whole or half-made."""
-    if registration.is_symlink() or not registration.is_dir() or not _is_of(registration, place):
+    if registration.is_symlink() or not registration.is_dir() or not _is_of(registration, directory):
         return False
     return is_locked_for(registration, REASON) or is_unfinished(registration, REASON, None)
 

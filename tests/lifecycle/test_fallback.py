@@ -120,28 +120,28 @@ def test_disk_full_half_way(tmp_path: Path, script: Callable[[str], str]) -> Non
         assert repo.git("fsck", "--no-dangling") == ""
 
 
-def _file(place: Path, _outside: Path) -> None:
-    place.write_text("not a directory\n")
+def _file(directory: Path, _outside: Path) -> None:
+    directory.write_text("not a directory\n")
 
 
-def _link_inside(place: Path, _outside: Path) -> None:
-    (place.parent / "inside").mkdir()
-    place.symlink_to("inside")
+def _link_inside(directory: Path, _outside: Path) -> None:
+    (directory.parent / "inside").mkdir()
+    directory.symlink_to("inside")
 
 
-def _link_out(place: Path, outside: Path) -> None:
+def _link_out(directory: Path, outside: Path) -> None:
     outside.mkdir()
-    place.symlink_to(outside)
+    directory.symlink_to(outside)
 
 
-def _inner_link_out(place: Path, outside: Path) -> None:
+def _inner_link_out(directory: Path, outside: Path) -> None:
     outside.mkdir()
-    place.mkdir()
-    (place / "worktrees").symlink_to(outside)
+    directory.mkdir()
+    (directory / "worktrees").symlink_to(outside)
 
 
-def _dangling_link_out(place: Path, outside: Path) -> None:
-    place.symlink_to(outside)
+def _dangling_link_out(directory: Path, outside: Path) -> None:
+    directory.symlink_to(outside)
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,8 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 ROLES = ("agent", "child", "group", "session", "daemon")
 
 
-def _pids(place: Path) -> list[int]:
-    return [int(path.read_text()) for path in place.glob("[!.]*") if path.name != "ready"]
+def _pids(directory: Path) -> list[int]:
+    return [int(path.read_text()) for path in directory.glob("[!.]*") if path.name != "ready"]
 
 
 @pytest.fixture

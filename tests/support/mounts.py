@@ -17,14 +17,14 @@ needs_mounts = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root
 
 
 @contextlib.contextmanager
-def mounted(place: Path, *options: str) -> Iterator[Path]:
+def mounted(directory: Path, *options: str) -> Iterator[Path]:
     """Mount something at a directory, which is made; ``mount`` gets the options."""
-    place.mkdir(parents=True, exist_ok=True)
-    subprocess.run(("mount", *options, place), check=True, capture_output=True)
+    directory.mkdir(parents=True, exist_ok=True)
+    subprocess.run(("mount", *options, directory), check=True, capture_output=True)
     try:
-        yield place
+        yield directory
     finally:
-        subprocess.run(("umount", "--lazy", place), check=True, capture_output=True)
+        subprocess.run(("umount", "--lazy", directory), check=True, capture_output=True)
 
 
 @contextlib.contextmanager

@@ -67,37 +67,37 @@ class Stranger:
         return self.repo.path / ".git" / "worktrees" / self.path.name if self.repo else None
 
     @contextlib.contextmanager
-    def put(self, place: Path, way: str) -> Iterator[None]:
+    def put(self, directory: Path, way: str) -> Iterator[None]:
         """Have it in a place, from which everything was taken away, and take it back afterwards."""
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with self._there(place, way):
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        with self._there(directory, way):
             yield
         if self.repo is not None:
             self.repo.git("worktree", "repair", self.path)
 
     @contextlib.contextmanager
-    def _there(self, place: Path, way: str) -> Iterator[None]:
+    def _there(self, directory: Path, way: str) -> Iterator[None]:
         if way == "bind mount":
-            with mounted(place, "--bind", os.fspath(self.path)):
+            with mounted(directory, "--bind", os.fspath(self.path)):
                 yield
-            place.rmdir()
+            directory.rmdir()
             return
         if way == "symlink":
-            place.symlink_to(self.path)
+            directory.symlink_to(self.path)
             yield
-            place.unlink()
+            directory.unlink()
             return
         if way == "git worktree move":
             assert self.repo is not None
-            self.repo.git("worktree", "move", "-f", "-f", self.path, place)
+            self.repo.git("worktree", "move", "-f", "-f", self.path, directory)
         else:
-            self.path.rename(place)
+            self.path.rename(directory)
         yield
-        place.rename(self.path)
+        directory.rename(self.path)
 
-    def contents(self, place: Path) -> dict[str, object]:
+    def contents(self, directory: Path) -> dict[str, object]:
         """Return everything in it, and what its repository knows of it but where it is."""
-        found: dict[str, object] = dict(listing(place if place.exists() else self.path))
+        found: dict[str, object] = dict(listing(directory if directory.exists() else self.path))
         if self.registration is not None:
             known = listing(self.registration)
             known.pop("gitdir")
@@ -111,42 +111,42 @@ REGISTRATIONS = ("as it was", "renamed", "repaired", "pruned", "named by the str
 
 @contextlib.contextmanager
 def replaced(
-    repo: Repo, place: Path, away: Path, registration: str, found: Stranger, way: str
+    repo: Repo, directory: Path, away: Path, registration: str, found: Stranger, way: str
 ) -> Iterator[None]:
     """Have another directory in the place of a worktree of ours, and put everything back afterwards.
 
     Arguments:
         repo: the project.
-        place: the worktree.
+        directory: the worktree.
         away: where it is meanwhile.
         registration: one of ``REGISTRATIONS``.
         found: what is in its place.
         way: how that gets there, one of ``WAYS``.
 
     """
-    registered = repo.path / ".git" / "worktrees" / place.name
+    registered = repo.path / ".git" / "worktrees" / directory.name
     kept = away.with_name("registration")
     shutil.copytree(registered, kept)
-    pointer = (place / ".git").read_bytes()
-    place.rename(away)
+    pointer = (directory / ".git").read_bytes()
+    directory.rename(away)
     renamed = registered.with_name("renamed")
     if registration == "renamed":
         registered.rename(renamed)
     elif registration == "repaired":
         repo.git("worktree", "repair", away)
     elif registration == "pruned":
-        repo.git("worktree", "unlock", place)
+        repo.git("worktree", "unlock", directory)
         repo.git("worktree", "prune")
     try:
-        with found.put(place, way):
+        with found.put(directory, way):
             if registration == "named by the stranger" and found.repo is not None:
-                found.repo.git("worktree", "repair", place, check=False)
+                found.repo.git("worktree", "repair", directory, check=False)
             yield
     finally:
         for path in (registered, renamed):
             shutil.rmtree(path, ignore_errors=True)
-        away.rename(place)
-        (place / ".git").write_bytes(pointer)
+        away.rename(directory)
+        (directory / ".git").write_bytes(pointer)
         shutil.move(kept, registered)
 
 
@@ -174,9 +174,9 @@ def stranger(kind: str, repo: Repo, directory: Path) -> Stranger:
     return Stranger(path, owner)
 
 
-def exchange_until_killed(place: Path, link: Path) -> subprocess.Popen[bytes]:
+def exchange_until_killed(directory: Path, link: Path) -> subprocess.Popen[bytes]:
     """Exchange a directory and a symlink beside it, as fast as possible (``renameat2(2)``)."""
-    return subprocess.Popen(("python3", "-I", "-S", "-c", _EXCHANGE, place, link))
+    return subprocess.Popen(("python3", "-I", "-S", "-c", _EXCHANGE, directory, link))
 
 
 _EXCHANGE = """

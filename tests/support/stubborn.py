@@ -15,7 +15,7 @@ from pathlib import Path
 DEAF_TO = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP)
 
 
-def _stay(place: Path, role: str) -> None:
+def _stay(directory: Path, role: str) -> None:
     for number in DEAF_TO:
         signal.signal(number, signal.SIG_IGN)
     if role == "group":
@@ -24,24 +24,24 @@ def _stay(place: Path, role: str) -> None:
         os.setsid()
     if role == "daemon" and os.fork():
         os._exit(0)
-    unfinished = place / f".{role}"
+    unfinished = directory / f".{role}"
     unfinished.write_text(str(os.getpid()))
-    unfinished.rename(place / role)
+    unfinished.rename(directory / role)
     if role == "agent":
         return
     while True:
         signal.pause()
 
 
-def _main(place: Path, roles: list[str]) -> None:
+def _main(directory: Path, roles: list[str]) -> None:
     for role in roles:
         if role != "agent" and not os.fork():
-            _stay(place, role)
+            _stay(directory, role)
     if "agent" in roles:
-        _stay(place, "agent")
-    while any(not (place / role).exists() for role in roles):
+        _stay(directory, "agent")
+    while any(not (directory / role).exists() for role in roles):
         time.sleep(0.01)
-    (place / "ready").touch()
+    (directory / "ready").touch()
     while "agent" in roles:
         signal.pause()
 

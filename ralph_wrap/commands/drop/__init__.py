@@ -126,9 +126,9 @@ def _delete(
         raise RalphError(f"cannot lock the repository: {error}; nothing was dropped") from error
 
 
-def _row(one: Branch, lost: tuple[str, ...], error: RalphError | None) -> DroppedBranch:
+def _row(branch: Branch, lost: tuple[str, ...], error: RalphError | None) -> DroppedBranch:
     kept = error.message if error else None
-    return DroppedBranch(one.id, one.name, one.tip, one.saved_name, error is None, lost, kept)
+    return DroppedBranch(branch.id, branch.name, branch.tip, branch.saved_name, error is None, lost, kept)
 
 
 __all__ = ["DROPPED", "DropSelection", "DroppedBranch", "RestoredBranch", "drop", "expire", "restore"]

@@ -68,7 +68,7 @@ def delete(git: Git, going: Iterable[Branch], now: float) -> dict[str, RalphErro
     return problems
 
 
-def _way_out(one: Branch, there: Mapping[str, str]) -> list[RefChange]:
+def _way_out(branch: Branch, there: Mapping[str, str]) -> list[RefChange]:
     """Return the changes of refs that drop a branch and its saved work.
 
     Raises:
@@ -76,8 +76,8 @@ def _way_out(one: Branch, there: Mapping[str, str]) -> list[RefChange]:
 
     """
     found: list[RefChange] = []
-    for name, tip in ((one.name, one.tip), (one.saved_name, one.saved)):
-        if name is None or tip is None or (name == one.name and found):
+    for name, tip in ((branch.name, branch.tip), (branch.saved_name, branch.saved)):
+        if name is None or tip is None or (name == branch.name and found):
             continue
         ref = DROPPED + name.removeprefix("ralph/")
         if there.get(ref, tip) != tip:
@@ -90,7 +90,7 @@ def _way_out(one: Branch, there: Mapping[str, str]) -> list[RefChange]:
     return found
 
 
-def _forget(git: Git, one: Branch, there: Mapping[str, str], now: float) -> None:
+def _forget(git: Git, branch: Branch, there: Mapping[str, str], now: float) -> None:
     """Delete the ref of an earlier drop of the same tip, so that its time counts from now on.
 
     Raises:
@@ -99,7 +99,7 @@ def _forget(git: Git, one: Branch, there: Mapping[str, str], now: float) -> None
     """
     old = [
         change
-        for name, tip in {one.name: one.tip, one.saved_name: one.saved}.items()
+        for name, tip in {branch.name: branch.tip, branch.saved_name: branch.saved}.items()
         if name and tip and (ref := DROPPED + name.removeprefix("ralph/")) in there
         for change in (RefChange(HEADS + name, tip, tip), RefChange(ref, tip, None))
     ]

@@ -70,79 +70,80 @@ class DropSafety:
         tips = [oid for one in chosen for oid in (one.tip, one.saved) if oid]
         self._known = facts_of(self._git, tips)
 
-    def fits(self, one: Branch, wanted: DropSelection) -> bool:
+    def fits(self, branch: Branch, wanted: DropSelection) -> bool:
         """Return whether a branch is one of the branches to drop."""
-        facts = self._facts[one.name]
-        if wanted.older_than is not None and self._now - self._touched(one) < wanted.older_than:
+        facts = self._facts[branch.name]
+        if wanted.older_than is not None and self._now - self._touched(branch) < wanted.older_than:
             return False
         if not wanted.merged and not wanted.empty:
             return True
-        return bool((wanted.merged and facts.merged) or (wanted.empty and self._is_empty(one, facts)))
+        return bool((wanted.merged and facts.merged) or (wanted.empty and self._is_empty(branch, facts)))
 
-    def _touched(self, one: Branch) -> float:
+    def _touched(self, branch: Branch) -> float:
         """Return the time of the last change of a branch."""
-        names = [name for name in (one.name, one.saved_name) if name is not None]
+        names = [name for name in (branch.name, branch.saved_name) if name is not None]
         times = [self._facts[name].time for name in names]
-        return max([*(time for time in times if time is not None), _ended(one)])
+        return max([*(time for time in times if time is not None), _ended(branch)])
 
-    def _is_empty(self, one: Branch, facts: BranchComparison) -> bool:
+    def _is_empty(self, branch: Branch, facts: BranchComparison) -> bool:
         """Return whether a branch has no own commits since its recorded base, and no saved work."""
-        return one.saved is None and (one.tip == one.base if one.base else facts.ahead == 0)
+        return branch.saved is None and (branch.tip == branch.base if branch.base else facts.ahead == 0)
 
     def look_again(self) -> None:
         """Read the worktrees again, so that :meth:`busy` knows new ones."""
         self._checked_out = _checked_out(self._git, self._common_dir)
 
-    def busy(self, one: Branch) -> RalphError | None:
+    def busy(self, branch: Branch) -> RalphError | None:
         """Return the error for a branch that is in use, ``None`` if it is free."""
-        if one.verdict is not None:
+        if branch.verdict is not None:
             return ConflictError(
-                f"the session of {one.name} is {one.verdict}: the branch stays",
+                f"the session of {branch.name} is {branch.verdict}: the branch stays",
                 {
-                    "live": f"ralph-wrap stop {one.label}",
+                    "live": f"ralph-wrap stop {branch.label}",
                     "orphan": "ralph-wrap sweep",
-                }.get(one.verdict, "ralph-wrap ps"),
+                }.get(branch.verdict, "ralph-wrap ps"),
             )
-        for name in {one.name, one.saved_name}:
+        for name in {branch.name, branch.saved_name}:
             if name in self._checked_out:
                 return ConflictError(
                     f"{name} is checked out in {self._checked_out[name]}: the branch stays",
-                    f"ralph-wrap rm {one.id}"
-                    if one.id and one.record
+                    f"ralph-wrap rm {branch.id}"
+                    if branch.id and branch.record
                     else f"git -C {shlex.quote(str(self._checked_out[name]))} switch --detach",
                 )
-        if self._main is not None and one.ref == self._main.ref:
+        if self._main is not None and branch.ref == self._main.ref:
             return ConflictError(
-                f"{one.name} is the main branch", 'to change it: main = "NAME" in .ralph/config.toml'
+                f"{branch.name} is the main branch", 'to change it: main = "NAME" in .ralph/config.toml'
             )
         return None
 
-    def lost(self, one: Branch) -> tuple[str, ...]:
+    def lost(self, branch: Branch) -> tuple[str, ...]:
         """Return the work that would be lost, one line each."""
         found: list[str] = []
-        facts = self._facts[one.name]
-        if not facts.merged and not one.only_saved:
-            if self._main is None or one.tip == one.base:
-                commits = commits_nowhere_else(self._git, one.tip)
+        facts = self._facts[branch.name]
+        if not facts.merged and not branch.only_saved:
+            if self._main is None or branch.tip == branch.base:
+                commits = commits_nowhere_else(self._git, branch.tip)
             else:
-                commits = commits_without(self._git, [one.tip], self._main.tip)
+                commits = commits_without(self._git, [branch.tip], self._main.tip)
             found += some([f"{commit.id[:12]} {commit.subject}" for commit in commits], _NAMED, " commits")
-        if one.saved and not self._saved_elsewhere(one):
+        if branch.saved and not self._saved_elsewhere(branch):
             found += [
-                f"{line} in {one.saved_name}" for line in some(self._saved_paths(one.saved), _NAMED, " paths")
+                f"{line} in {branch.saved_name}"
+                for line in some(self._saved_paths(branch.saved), _NAMED, " paths")
             ]
         return tuple(found)
 
-    def _saved_elsewhere(self, one: Branch) -> bool:
+    def _saved_elsewhere(self, branch: Branch) -> bool:
         """Return whether the main branch has all saved work, or the session's branch has the same files."""
-        facts = self._facts[one.saved_name or one.name]
+        facts = self._facts[branch.saved_name or branch.name]
         if facts.ahead == 0:
             return True
-        fact = self._known.get(one.saved or "")
+        fact = self._known.get(branch.saved or "")
         if fact is None or not fact.parents or self._is_staged(fact.parents):
             return False
-        own = self._known.get(one.tip)
-        same = own is not None and fact.parents[0] == one.tip and own.tree == fact.tree
+        own = self._known.get(branch.tip)
+        same = own is not None and fact.parents[0] == branch.tip and own.tree == fact.tree
         return bool(facts.merged) or same
 
     def _is_staged(self, parents: Sequence[str]) -> bool:
@@ -176,14 +177,14 @@ def _main(project: Project) -> MainBranch | None:
         return None
 
 
-def _of_saved(one: Branch) -> Branch:
+def _of_saved(branch: Branch) -> Branch:
     """Return the ``-wip`` branch of saved work as a separate branch."""
-    return one._replace(name=one.name + WIP, id=None, tip=one.saved or one.tip, saved=None)
+    return branch._replace(name=branch.name + WIP, id=None, tip=branch.saved or branch.tip, saved=None)
 
 
-def _ended(one: Branch) -> float:
+def _ended(branch: Branch) -> float:
     """Return the end of the session of a branch, in seconds since 1970; 0 if it is not known."""
     try:
-        return datetime.fromisoformat(str((one.record or {}).get("ended"))).timestamp()
+        return datetime.fromisoformat(str((branch.record or {}).get("ended"))).timestamp()
     except (ValueError, OverflowError, OSError):  # an agent may have changed the record
         return 0.0

@@ -170,73 +170,75 @@ def _tip(git: Git, target: LandingTarget) -> str:
     return tip
 
 
-def _left(one: Branch, target: LandingTarget, reason: str, hint: str = "") -> LandingResult:
+def _left(branch: Branch, target: LandingTarget, reason: str, hint: str = "") -> LandingResult:
     return LandingResult(
-        one.id, one.name, target.name, "left", saved=one.saved_name, reason=reason, hint=hint or None
+        branch.id, branch.name, target.name, "left", saved=branch.saved_name, reason=reason, hint=hint or None
     )
 
 
-def _before_trying(git: Git, one: Branch, target: LandingTarget, tip: str) -> LandingResult | None:
+def _before_trying(git: Git, branch: Branch, target: LandingTarget, tip: str) -> LandingResult | None:
     """Return the result of a branch that needs no trial, else ``None``."""
-    if one.verdict is not None:
-        ending = "stop" if one.verdict == "live" else "sweep"
-        more = f" {one.label}" if one.verdict == "live" else ""
-        return _left(one, target, f"its session is {one.verdict}", f"first: ralph-wrap {ending}{more}")
-    if one.only_saved:
-        return _left(one, target, "it is only saved work", f"ralph-wrap apply {one.label}")
-    if merging.is_ancestor(git, one.tip, tip):
-        return _nothing(one, target, tip)
-    if compare.merge_base(git, tip, one.tip) is None:
-        return _left(one, target, f"it has no common history with {target.name}")
+    if branch.verdict is not None:
+        ending = "stop" if branch.verdict == "live" else "sweep"
+        more = f" {branch.label}" if branch.verdict == "live" else ""
+        return _left(branch, target, f"its session is {branch.verdict}", f"first: ralph-wrap {ending}{more}")
+    if branch.only_saved:
+        return _left(branch, target, "it is only saved work", f"ralph-wrap apply {branch.label}")
+    if merging.is_ancestor(git, branch.tip, tip):
+        return _nothing(branch, target, tip)
+    if compare.merge_base(git, tip, branch.tip) is None:
+        return _left(branch, target, f"it has no common history with {target.name}")
     return None
 
 
-def _nothing(one: Branch, target: LandingTarget, tip: str) -> LandingResult:
+def _nothing(branch: Branch, target: LandingTarget, tip: str) -> LandingResult:
     return LandingResult(
-        one.id, one.name, target.name, "nothing to do", before=tip, after=tip, saved=one.saved_name
+        branch.id, branch.name, target.name, "nothing to do", before=tip, after=tip, saved=branch.saved_name
     )
 
 
-def _land(landing: _LandingContext, one: Branch) -> LandingResult:
+def _land(landing: _LandingContext, branch: Branch) -> LandingResult:
     if landing.cancel.requested:
-        return _left(one, landing.target, "a signal came before it was tried")
+        return _left(branch, landing.target, "a signal came before it was tried")
     try:
-        return _try(landing, one)
+        return _try(landing, branch)
     except StoppedError as error:
-        return _left(one, landing.target, error.message)
+        return _left(branch, landing.target, error.message)
     except RalphError as error:
-        return _left(one, landing.target, error.message, error.hint)
+        return _left(branch, landing.target, error.message, error.hint)
     except OSError as error:
-        return _left(one, landing.target, str(error), "it must be writable, on a disk with free space")
+        return _left(branch, landing.target, str(error), "it must be writable, on a disk with free space")
 
 
-def _try(landing: _LandingContext, one: Branch) -> LandingResult:
+def _try(landing: _LandingContext, branch: Branch) -> LandingResult:
     target = landing.target
     tip = _tip(landing.project.git, target)
-    if merging.is_ancestor(landing.project.git, one.tip, tip):  # it was part of a branch that has just landed
-        return _nothing(one, target, tip)
+    if merging.is_ancestor(
+        landing.project.git, branch.tip, tip
+    ):  # it was part of a branch that has just landed
+        return _nothing(branch, target, tip)
     checkouts = checkouts_of(landing.project.git, landing.repository, target)
     require_movable(landing.repository, target, checkouts)
-    made = attempt(landing.trial.git, one, target, tip, landing.how, landing.into_main)
+    made = attempt(landing.trial.git, branch, target, tip, landing.how, landing.into_main)
     if made.commit is None:
         reason = f"conflicts with {target.name} in {names(made.conflicts)}"
-        hint = f"to resolve them, on {target.name}: git merge {one.name}"
-        return _left(one, target, reason, hint)._replace(before=tip, after=tip, conflicts=made.conflicts)
+        hint = f"to resolve them, on {target.name}: git merge {branch.name}"
+        return _left(branch, target, reason, hint)._replace(before=tip, after=tip, conflicts=made.conflicts)
     if made.commit == tip:
-        return _nothing(one, target, tip)
+        return _nothing(branch, target, tip)
     changes = merging.moved(landing.project.git, tip, made.commit)
     for checkout in checkouts:
         require_room(target, checkout, changes)
-    status, in_time = _check(landing, one, tip) if landing.check else (None, True)
+    status, in_time = _check(landing, branch, tip) if landing.check else (None, True)
     if status:
         how = (
             f"failed with status {status}"
             if in_time
             else f"was still running after {landing.check_timeout:g} s"
         )
-        reason = f"check {how} on the merge of {one.name} into {target.name}"
+        reason = f"check {how} on the merge of {branch.name} into {target.name}"
         hint = f"see its output above; it is {'check' if in_time else 'check_timeout'} in .ralph/config.toml"
-        return _left(one, target, reason, hint)._replace(before=tip, after=tip, check=status)
+        return _left(branch, target, reason, hint)._replace(before=tip, after=tip, check=status)
     if landing.cancel.requested:
         raise StoppedError("a signal came before it could land; nothing has moved")
     # The check may have taken long, and only now we know which files change.
@@ -251,42 +253,44 @@ def _try(landing: _LandingContext, one: Branch) -> LandingResult:
         landing.trial,
         checkouts,
         TargetMove(target.ref, tip, made.commit),
-        f"ralph-wrap merge {one.name}: {made.way}",
+        f"ralph-wrap merge {branch.name}: {made.way}",
     )
     return LandingResult(
-        id=one.id,
-        branch=one.name,
+        id=branch.id,
+        branch=branch.name,
         target=target.name,
         outcome="landed",
         way=made.way,
         before=tip,
         after=made.commit,
-        commits=count_commits(landing.project.git, tip, one.tip),
+        commits=count_commits(landing.project.git, tip, branch.tip),
         check=status,
-        saved=one.saved_name,
+        saved=branch.saved_name,
     )
 
 
-def _check(landing: _LandingContext, one: Branch, tip: str) -> tuple[int, bool]:
+def _check(landing: _LandingContext, branch: Branch, tip: str) -> tuple[int, bool]:
     """Run the check, and return its exit status, and whether it ended in time."""
-    landing.log.event("check.started", f"check of {one.name}: {landing.check.strip().partition(chr(10))[0]}")
+    landing.log.event(
+        "check.started", f"check of {branch.name}: {landing.check.strip().partition(chr(10))[0]}"
+    )
     ended_with = run_check(
         landing.check,
         landing.trial.path,
         git_environment(landing.project.environ),
-        branch=one.name,
+        branch=branch.name,
         project=landing.project.root,
         timeout=landing.check_timeout,
         cancel=landing.cancel,
     )
     status = _TIMED_OUT if ended_with is None else ended_with
-    landing.log.event("check.ended", branch=one.name, status=status)
+    landing.log.event("check.ended", branch=branch.name, status=status)
     ended = datetime.now(UTC).isoformat(timespec="seconds")
     with contextlib.suppress(OSError):  # the result is only for review and the web page
         result = check_results.CheckResult(
             status, landing.target.name, tip, ended, trust.digest({"check": landing.check})
         )
-        check_results.keep(landing.home.directory, one.tip, result)
+        check_results.keep(landing.home.directory, branch.tip, result)
     return status, ended_with is not None
 
 

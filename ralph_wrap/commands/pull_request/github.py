@@ -34,7 +34,7 @@ class PullRequest(NamedTuple):
     head_owner: str
 
 
-def repository(here: Path, environ: Mapping[str, str]) -> GitHubRepository:
+def repository(directory: Path, environ: Mapping[str, str]) -> GitHubRepository:
     """Return the repository for pull requests of a checkout: ``GH_REPO``, else the default of gh.
 
     Raises:
@@ -43,7 +43,7 @@ def repository(here: Path, environ: Mapping[str, str]) -> GitHubRepository:
 
     """
     wanted = environ.get("GH_REPO")
-    answer = _asked(here, environ, "repo", "view", *([wanted] if wanted else []), "--json=url,owner")
+    answer = _asked(directory, environ, "repo", "view", *([wanted] if wanted else []), "--json=url,owner")
     try:
         return GitHubRepository(str(answer["url"]), str(answer["owner"]["login"]))
     except (TypeError, KeyError):
@@ -51,7 +51,7 @@ def repository(here: Path, environ: Mapping[str, str]) -> GitHubRepository:
 
 
 def open_pulls(
-    here: Path, environ: Mapping[str, str], home: GitHubRepository, branch: str, base: str
+    directory: Path, environ: Mapping[str, str], home: GitHubRepository, branch: str, base: str
 ) -> list[PullRequest]:
     """Return the open pull requests for all branches of a name, those of forks included.
 
@@ -64,7 +64,7 @@ def open_pulls(
 
     """
     about = (f"--repo={home.url}", f"--head={branch}", f"--base={base}", "--state=open")
-    answer = _asked(here, environ, "pr", "list", *about, "--json=url,headRepositoryOwner")
+    answer = _asked(directory, environ, "pr", "list", *about, "--json=url,headRepositoryOwner")
     try:
         return [PullRequest(str(one["url"]), str(one["headRepositoryOwner"]["login"])) for one in answer]
     except (TypeError, KeyError):
@@ -72,7 +72,7 @@ def open_pulls(
 
 
 def create_pull(
-    here: Path,
+    directory: Path,
     environ: Mapping[str, str],
     home: GitHubRepository,
     *,
@@ -93,25 +93,29 @@ def create_pull(
 
     """
     about = (f"--repo={home.url}", f"--head={head}", f"--base={base}", f"--title={title}")
-    done = _run(here, environ, "pr", "create", *about, "--body-file=-", stdin=body.encode())
+    done = _run(directory, environ, "pr", "create", *about, "--body-file=-", stdin=body.encode())
     url = decode(done.stdout).strip()
     if not re.fullmatch(r"https?://\S+", url):
         raise RalphError("gh pr create has printed no address", "gh pr list")
     return url
 
 
-def _asked(here: Path, environ: Mapping[str, str], *words: str) -> Any:
+def _asked(directory: Path, environ: Mapping[str, str], *words: str) -> Any:
     try:
-        return json.loads(_run(here, environ, *words).stdout)
+        return json.loads(_run(directory, environ, *words).stdout)
     except ValueError:
         raise RalphError(f"gh {' '.join(words[:2])} has printed no JSON") from None
 
 
-def _run(here: Path, environ: Mapping[str, str], *words: str, stdin: bytes | None = None) -> CompletedCommand:
+def _run(
+    directory: Path, environ: Mapping[str, str], *words: str, stdin: bytes | None = None
+) -> CompletedCommand:
     what = f"gh {' '.join(words[:2])}"
     env = _environment(environ)
     try:
-        with RunningCommand(("gh", *words), cwd=here, env=env, stdin=stdin, with_terminal=False) as running:
+        with RunningCommand(
+            ("gh", *words), cwd=directory, env=env, stdin=stdin, with_terminal=False
+        ) as running:
             done = running.wait(_PATIENCE)
     except FileNotFoundError:
         raise UsageError(

@@ -118,32 +118,34 @@ def open_pull_request(project: Project, name: str, log: Log) -> OpenedPullReques
         log.progress("")
 
 
-def _require_finished(one: Branch) -> None:
+def _require_finished(branch: Branch) -> None:
     """Check that no session will change a branch any more.
 
     Raises:
         ConflictError: its session is not finished, or it is only saved work.
 
     """
-    if one.only_saved:
-        raise ConflictError(f"{one.name} is only saved work", f"ralph-wrap apply {one.label}")
-    if one.verdict is not None:
-        ending = f"stop {one.label}" if one.verdict == "live" else "sweep"
-        raise ConflictError(f"{one.name}: its session is {one.verdict}", f"first: ralph-wrap {ending}")
+    if branch.only_saved:
+        raise ConflictError(f"{branch.name} is only saved work", f"ralph-wrap apply {branch.label}")
+    if branch.verdict is not None:
+        ending = f"stop {branch.label}" if branch.verdict == "live" else "sweep"
+        raise ConflictError(f"{branch.name}: its session is {branch.verdict}", f"first: ralph-wrap {ending}")
 
 
-def _require_unmerged(project: Project, one: Branch, main: MainBranch) -> None:
+def _require_unmerged(project: Project, branch: Branch, main: MainBranch) -> None:
     """Check that a branch has unmerged commits.
 
     Raises:
         ConflictError: it has none, or no common history with the main branch.
 
     """
-    facts = compare(project.git, repository_of(project), main, [one], pairs=False)[0][one.name]
+    facts = compare(project.git, repository_of(project), main, [branch], pairs=False)[0][branch.name]
     if facts.merged or not facts.ahead:
-        raise ConflictError(f"{main.name} has all of {one.name} already", f"ralph-wrap drop {one.label}")
+        raise ConflictError(
+            f"{main.name} has all of {branch.name} already", f"ralph-wrap drop {branch.label}"
+        )
     if facts.base is None:
-        raise ConflictError(f"{one.name} and {main.name} have no common history")
+        raise ConflictError(f"{branch.name} and {main.name} have no common history")
 
 
 def _remote(configured: str | None, there: Sequence[str]) -> str:
@@ -171,11 +173,11 @@ def _name_there(main: MainBranch, remotes: Sequence[str]) -> str:
     return min((*names, main.ref.removeprefix(HEADS)), key=len)
 
 
-def _warn_of_others(git: Git, one: Branch, main: MainBranch, there: str, own: int, log: Log) -> None:
+def _warn_of_others(git: Git, branch: Branch, main: MainBranch, there: str, own: int, log: Log) -> None:
     """Log a warning if the pull request would also have unpushed commits of the main branch."""
     ref = f"{_REMOTES}{there}"
     known = list_refs(git, ref).get(ref)
-    more = (count_commits(git, known, one.tip) or 0) - own if known else 0
+    more = (count_commits(git, known, branch.tip) or 0) - own if known else 0
     if more > 0:
         log.warning(
             "base.unpushed",
@@ -191,7 +193,7 @@ def _owner(git: Git, remote: str) -> str | None:
     return found[1].lower() if found else None
 
 
-def _push(git: Git, remote: str, one: Branch) -> None:
+def _push(git: Git, remote: str, branch: Branch) -> None:
     """Push a branch, only fast-forward.
 
     Raises:
@@ -199,25 +201,25 @@ def _push(git: Git, remote: str, one: Branch) -> None:
         RalphError: the push failed.
 
     """
-    by_hand = f"git push {remote} {one.name}"
-    with start_push(git, remote, one.tip, one.ref, replaced=None) as running:
+    by_hand = f"git push {remote} {branch.name}"
+    with start_push(git, remote, branch.tip, branch.ref, replaced=None) as running:
         try:
             pushed = running.wait(_PATIENCE)
         except TimeoutError:
             reason = f"still running after {_PATIENCE:.0f} s"
-            raise RalphError(f"{one.name} was not pushed to {remote}: {reason}", by_hand) from None
+            raise RalphError(f"{branch.name} was not pushed to {remote}: {reason}", by_hand) from None
     if pushed.status == 0:
         return
     reason = push_error(pushed)
     if reason.startswith("[rejected]"):
         raise ConflictError(
-            f"{one.name} was not pushed to {remote}, whose {one.name} has other commits: {reason}",
+            f"{branch.name} was not pushed to {remote}, whose {branch.name} has other commits: {reason}",
             f"to see them: git fetch {remote}; to replace them: {by_hand} --force-with-lease",
         )
-    raise RalphError(f"{one.name} was not pushed to {remote}: {reason}", by_hand)
+    raise RalphError(f"{branch.name} was not pushed to {remote}: {reason}", by_hand)
 
 
-def title_of(one: Branch, commits: Sequence[CommitSummary]) -> str:
+def title_of(branch: Branch, commits: Sequence[CommitSummary]) -> str:
     """Return the subject of the only commit, else the branch name and the number of commits.
 
     Arguments:
@@ -226,10 +228,10 @@ def title_of(one: Branch, commits: Sequence[CommitSummary]) -> str:
     """
     if len(commits) == 1 and (subject := _line(commits[0])):
         return subject
-    return f"{one.name}: {len(commits)} commit{'' if len(commits) == 1 else 's'}"
+    return f"{branch.name}: {len(commits)} commit{'' if len(commits) == 1 else 's'}"
 
 
-def body_of(one: Branch, commits: Sequence[CommitSummary]) -> str:
+def body_of(branch: Branch, commits: Sequence[CommitSummary]) -> str:
     """Return the description of a pull request: its commits, and the end of the session.
 
     Arguments:
@@ -238,8 +240,8 @@ def body_of(one: Branch, commits: Sequence[CommitSummary]) -> str:
     """
     rows = [f"    {commit.id[:_SHOWN]} {_line(commit)}".rstrip() for commit in commits[:_MOST]]
     more = "".join(f"… {line}." for line in and_more(len(commits), _MOST))
-    saved = f"Uncommitted work is on `{one.saved_name}`, not in this branch." if one.saved_name else ""
-    blocks = ("Commits, oldest first:", "\n".join(rows), more, _ended(one.record or {}), saved)
+    saved = f"Uncommitted work is on `{branch.saved_name}`, not in this branch." if branch.saved_name else ""
+    blocks = ("Commits, oldest first:", "\n".join(rows), more, _ended(branch.record or {}), saved)
     return "\n\n".join(filter(None, blocks)) + "\n"
 
 

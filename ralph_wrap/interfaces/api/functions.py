@@ -201,8 +201,8 @@ def remove(location: RepositoryLocation, path: Path, *, force: bool) -> None:
 
     home = Registry(location.project.root / RUN)
     home.prepare()
-    where = location.project.git._replace(cwd=tree.common_dir)  # the checkout may be the worktree to remove
-    remove_tree(tree, where, home.trash, new_name(), check=check)
+    git = location.project.git._replace(cwd=tree.common_dir)  # the checkout may be the worktree to remove
+    remove_tree(tree, git, home.trash, new_name(), check=check)
     if mark.configured:
         with repository_lock(tree.common_dir):
             tidy_hooks(tree.common_dir)

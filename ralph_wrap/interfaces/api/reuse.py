@@ -70,10 +70,10 @@ def _require_whole(location: RepositoryLocation, path: Path) -> None:
 
     """
     with contextlib.suppress(RalphError, OSError):
-        here = location.project.git._replace(cwd=path)
-        found = locate_repository(here)
+        git = location.project.git._replace(cwd=path)
+        found = locate_repository(git)
         if (found.root, found.common_dir) == (real(path), location.repository.common_dir):
-            answer = run_git(here, "rev-parse", "--absolute-git-dir").stdout
+            answer = run_git(git, "rev-parse", "--absolute-git-dir").stdout
             registration = real(Path(decode(answer).removesuffix("\n")))
             ours = registration in marked(location.repository.common_dir)
             if not ours or (registration / "index").exists():

@@ -133,12 +133,12 @@ def _show(landed: Sequence[LandingResult], log: Log, *, json: bool) -> None:
             raise error
 
 
-def words(one: LandingResult) -> Iterator[str]:
+def words(result: LandingResult) -> Iterator[str]:
     """Yield what became of a branch, as a row for people and pipes."""
-    yield one.branch
-    yield one.outcome
-    if one.outcome == "landed":
-        yield f"{one.target} {(one.before or '')[:_SHOWN]}..{(one.after or '')[:_SHOWN]}"
-        yield str(one.way)
-    elif one.reason:
-        yield one.reason
+    yield result.branch
+    yield result.outcome
+    if result.outcome == "landed":
+        yield f"{result.target} {(result.before or '')[:_SHOWN]}..{(result.after or '')[:_SHOWN]}"
+        yield str(result.way)
+    elif result.reason:
+        yield result.reason

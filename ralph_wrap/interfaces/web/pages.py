@@ -257,15 +257,15 @@ def main_of(context: PageContext) -> MainBranch | None:
         return None
 
 
-def _origin(context: PageContext, one: Branch, main: MainBranch | None) -> tuple[str, str]:
+def _origin(context: PageContext, branch: Branch, main: MainBranch | None) -> tuple[str, str]:
     """Return the commit from which a branch started, with words; without one the empty tree, and no words."""
-    if one.only_saved:
-        return _parent(context, one.tip), ""
-    there = main and compare.merge_base(context.git, main.tip, one.tip)
-    if main and there and there != one.tip:
+    if branch.only_saved:
+        return _parent(context, branch.tip), ""
+    there = main and compare.merge_base(context.git, main.tip, branch.tip)
+    if main and there and there != branch.tip:
         return there, f"since it left {main.name}"
-    if one.base and resolve_commit(context.git, one.base):
-        return one.base, f"since it began at {one.base[:12]}"
+    if branch.base and resolve_commit(context.git, branch.base):
+        return branch.base, f"since it began at {branch.base[:12]}"
     if there:
         return there, ""
     return compare.empty_tree(context.git), ""

@@ -88,21 +88,21 @@ def page(project: Project, found: Review, rows: Sequence[ReviewRow], log: Log) -
     ).encode()
 
 
-def _section(git: Git, one: Branch, row: ReviewRow, found: Review, lines: int) -> ReportSection:
+def _section(git: Git, branch: Branch, row: ReviewRow, found: Review, lines: int) -> ReportSection:
     """Return the section of a branch; an error in one branch must not hide the others."""
     try:
         commits: list[LogEntry] = []
         diff = saved = None
-        if not row.merged and not one.only_saved:
-            since = compare.merge_base(git, found.main.tip, one.tip) if found.main else one.base
+        if not row.merged and not branch.only_saved:
+            since = compare.merge_base(git, found.main.tip, branch.tip) if found.main else branch.base
             if since is not None and resolve_commit(git, since) is None:
                 since = None
-            commits = patch.history(git, one.tip, [since] if since else [], _COMMITS)
-            diff = diff_view.diff(git, since or compare.empty_tree(git), one.tip, lines=lines, whole=True)
-        if one.saved is not None:
-            [last] = patch.history(git, one.saved, (), 1)
+            commits = patch.history(git, branch.tip, [since] if since else [], _COMMITS)
+            diff = diff_view.diff(git, since or compare.empty_tree(git), branch.tip, lines=lines, whole=True)
+        if branch.saved is not None:
+            [last] = patch.history(git, branch.saved, (), 1)
             old = last.parents[0] if last.parents else compare.empty_tree(git)
-            saved = diff_view.diff(git, old, one.saved, lines=lines, whole=True)
+            saved = diff_view.diff(git, old, branch.saved, lines=lines, whole=True)
     except (GitError, ValueError):
         return ReportSection(row, [], None, None, omitted=True)
     return ReportSection(row, commits, diff, saved, omitted=False)

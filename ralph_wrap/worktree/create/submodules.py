@@ -136,17 +136,17 @@ class _SubmoduleCheckout:
                 self._done(top / path, place, own, f"{above}{path}/")
 
     def _cloned_from_own(
-        self, git: Git, path: str, section: str, commit: str, place: Path, own: Path | None, above: str
+        self, git: Git, path: str, section: str, commit: str, directory: Path, own: Path | None, above: str
     ) -> bool:
         if own is None or not _can_be_cloned(self._git, own, commit):
             return False
         local = ("-c", f"{section}.url={own}", "-c", "protocol.file.allow=always")
-        if self._update(git, path, place, above, local) is not None:
+        if self._update(git, path, directory, above, local) is not None:
             return False
         top = git.cwd / path
         if not (top / ".git").is_file():
             return False
-        _become_like(_inside(git, top, place), own)
+        _become_like(_inside(git, top, directory), own)
         return True
 
     def _done(self, top: Path, repository: Path, model: Path | None, above: str) -> None:
@@ -158,7 +158,9 @@ class _SubmoduleCheckout:
             "submodules.not_initialised", f"submodule {path} is not initialised: {reason}", _hint(top)
         )
 
-    def _update(self, git: Git, path: str, place: Path, above: str, config: tuple[str, ...]) -> str | None:
+    def _update(
+        self, git: Git, path: str, directory: Path, above: str, config: tuple[str, ...]
+    ) -> str | None:
         """Clone a submodule and check it out; after an error remove it, and return the reason."""
         if self._cancel.requested or time.monotonic() > self._deadline:
             raise _StoppedError("the time is over")
@@ -168,10 +170,10 @@ class _SubmoduleCheckout:
                 self._wait(running, f"{above}{path}")
                 finish_git(running, "submodule update")
         except GitError as error:
-            _take_back(git.cwd / path, place)
+            _take_back(git.cwd / path, directory)
             return error.message
         except BaseException:
-            _take_back(git.cwd / path, place)
+            _take_back(git.cwd / path, directory)
             raise
         return None
 
@@ -259,10 +261,10 @@ def _take_back(directory: Path, repository: Path) -> None:
                 break
 
 
-def is_repository(place: Path) -> bool:
+def is_repository(directory: Path) -> bool:
     """Return whether a directory is a repository, and no symlink leads to it."""
-    objects = place / "objects"
-    return (place / "HEAD").is_file() and objects.is_dir() and objects.resolve() == objects
+    objects = directory / "objects"
+    return (directory / "HEAD").is_file() and objects.is_dir() and objects.resolve() == objects
 
 
 def _record_cloned(git: Git, repository: Path) -> None:

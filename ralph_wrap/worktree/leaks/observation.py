@@ -136,13 +136,13 @@ class RunningObservation:
 
     """
 
-    def __init__(self, place: ObservedCheckout) -> None:
-        self._checkout = place
-        self._ours = _our_worktrees(place)
+    def __init__(self, checkout: ObservedCheckout) -> None:
+        self._checkout = checkout
+        self._ours = _our_worktrees(checkout)
         with contextlib.ExitStack() as stack:
-            self._status = stack.enter_context(start_entries(place.git))
+            self._status = stack.enter_context(start_entries(checkout.git))
             self._refs = stack.enter_context(
-                start_git(place.git, "for-each-ref", "--format=%(objectname)%(HEAD)%(refname)")
+                start_git(checkout.git, "for-each-ref", "--format=%(objectname)%(HEAD)%(refname)")
             )
             self._running = stack.pop_all()
 
@@ -165,21 +165,21 @@ class RunningObservation:
         """
         entries = parse_entries(finish_git(self._status, "status").stdout)
         listed = finish_git(self._refs, "for-each-ref").stdout
-        where = self._checkout.git
+        git = self._checkout.git
         # A worktree may have been added or removed meanwhile.
         ours = {**self._ours, **_our_worktrees(self._checkout)}
-        head = decode(_content(_git_dir(where) / "HEAD").partition(b" ")[2]).strip()
+        head = decode(_content(_git_dir(git) / "HEAD").partition(b" ")[2]).strip()
         refs, current = _parse_refs(listed)
         head = current or head.removeprefix("ref: ")
-        stash = refs.pop(_STASH, "").encode() + _content(_common_dir(where) / "logs" / _STASH)
+        stash = refs.pop(_STASH, "").encode() + _content(_common_dir(git) / "logs" / _STASH)
         return Observation(
-            entries=dict(_with_disk(where.cwd, entries, ours)),
-            ignore=_without_rule(_content(where.cwd / IGNORE)),
+            entries=dict(_with_disk(git.cwd, entries, ours)),
+            ignore=_without_rule(_content(git.cwd / IGNORE)),
             head=head,
             commit=refs.get(head, "" if head.startswith("refs/") else head),
             refs={name: oid for name, oid in refs.items() if not name.startswith(_FREE)},
             stash=stash,
-            kept=dict(_kept(where)),
+            kept=dict(_kept(git)),
             held=frozenset((*ours.values(), self._checkout.branch)),
         )
 
@@ -194,20 +194,20 @@ def _common_dir(git: Git) -> Path:
     return git.common_dir
 
 
-def _our_worktrees(place: ObservedCheckout) -> dict[Path, str]:
+def _our_worktrees(checkout: ObservedCheckout) -> dict[Path, str]:
     """Return directories and HEADs of the worktrees that ralph-wrap made, without the session's own.
 
     The agent chooses the branch of the session's worktree, which may be a branch of the user.
     """
     found = {}
-    for registration in _listed(_common_dir(place.git) / "worktrees"):
+    for registration in _listed(_common_dir(checkout.git) / "worktrees"):
         try:
             named = pointer.file_named_by(registration)
             head = decode(files.read(registration / "HEAD")).strip()
         except OSError:
             continue
         ours = any(f"/{part}" in os.fspath(named) for part in _OUR_FILES) or read_mark(registration)
-        if ours and named.parent.name != place.workspace.name:
+        if ours and named.parent.name != checkout.workspace.name:
             found[named.parent] = head.removeprefix("ref: ")
     return found
 

@@ -107,14 +107,14 @@ def tree_losses(tree: LinkedWorktree, git: Git, index: Path, inner: tuple[str, .
     )
 
 
-def tree_holds(tree: LinkedWorktree, git: Git, index: Path, place: Path, saved: SavedWork) -> bool:
+def tree_holds(tree: LinkedWorktree, git: Git, index: Path, directory: Path, saved: SavedWork) -> bool:
     """Tell whether a worktree and its commits are still as they were saved, without its submodules.
 
     Arguments:
         tree: saved without a problem.
         git: git at the repository.
         index: as it was given to the save.
-        place: where the worktree's directory is now.
+        directory: where the worktree's directory is now.
         saved: what the save returned.
 
     Raises:
@@ -122,7 +122,7 @@ def tree_holds(tree: LinkedWorktree, git: Git, index: Path, place: Path, saved: 
         OSError: the same.
 
     """
-    worktree_git = tree.git(git, place)
+    worktree_git = tree.git(git, directory)
     if unheld(tree.registration, worktree_git, []):
         return False  # a commit was made since, of which only the registration knows
     if index.exists():

@@ -42,26 +42,28 @@ class SubmoduleRepository(NamedTuple):
     nested: tuple[str, ...]
 
 
-def find(worktree: LinkedWorktree, git: Git, place: Path, problems: list[str]) -> list[SubmoduleRepository]:
+def find(
+    worktree: LinkedWorktree, git: Git, directory: Path, problems: list[str]
+) -> list[SubmoduleRepository]:
     """Return the submodules of a worktree, those in submodules included, by name.
 
     Arguments:
         worktree: which one.
         git: git at the repository.
-        place: where its directory is now.
+        directory: where its directory is now.
         problems: gets a line for what is no repository, or whose it cannot be told.
 
     Raises:
         OSError: it cannot be looked at.
 
     """
-    return sorted(_find(worktree, git, place, "", "", problems))
+    return sorted(_find(worktree, git, directory, "", "", problems))
 
 
 def _find(
-    above: LinkedWorktree, git: Git, place: Path | None, name: str, path: str, problems: list[str]
+    above: LinkedWorktree, git: Git, directory: Path | None, name: str, path: str, problems: list[str]
 ) -> Iterator[SubmoduleRepository]:
-    pointers = _pointers(above, git, place) if place else []
+    pointers = _pointers(above, git, directory) if directory else []
     modules = above.registration / "modules"
     for repository in _repositories(modules, problems):
         pointing = [(commit, at) for commit, at, pointed in pointers if pointed == repository]
@@ -79,7 +81,11 @@ def _find(
             config=above.config,
         )
         whole = f"{path}{at}" if at else ""
-        inside = [*_find(tree, git, place / at if place and at else None, f"{label}/", f"{whole}/", problems)]
+        inside = [
+            *_find(
+                tree, git, directory / at if directory and at else None, f"{label}/", f"{whole}/", problems
+            )
+        ]
         nested = tuple(one.path.removeprefix(f"{whole}/") for one in inside if one.path)
         yield SubmoduleRepository(label, whole, commit, tree, nested)
         yield from inside

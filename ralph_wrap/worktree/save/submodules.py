@@ -115,7 +115,7 @@ def save_submodules(
 
 
 def hold(
-    worktree: LinkedWorktree, git: Git, index: Path, place: Path, saved: tuple[SavedSubmodule, ...]
+    worktree: LinkedWorktree, git: Git, index: Path, directory: Path, saved: tuple[SavedSubmodule, ...]
 ) -> bool:
     """Tell whether the submodules of a worktree are as they were saved, and their commits held elsewhere.
 
@@ -123,7 +123,7 @@ def hold(
         worktree: saved without a problem.
         git: git at the repository.
         index: as it was given to :func:`save_submodules`.
-        place: where the worktree's directory is now.
+        directory: where the worktree's directory is now.
         saved: what that returned.
 
     Raises:
@@ -132,11 +132,11 @@ def hold(
 
     """
     problems: list[str] = []
-    found = find(worktree, git, place, problems)
+    found = find(worktree, git, directory, problems)
     if [(one.name, one.path) for one in found] != [(one.name, one.path) for one in saved]:
         return False
     for number, (sub, inner) in enumerate(zip(found, saved, strict=True)):
-        top = place / sub.path if sub.path else sub.tree.path
+        top = directory / sub.path if sub.path else sub.tree.path
         if _is_empty(sub, top):
             continue
         here, scratch = sub.tree.git(git, top), _scratch(index, number)

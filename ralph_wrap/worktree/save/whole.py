@@ -92,14 +92,14 @@ def save(
     )
 
 
-def holds(worktree: LinkedWorktree, git: Git, index: Path, place: Path, saved: SavedWork) -> bool:
+def holds(worktree: LinkedWorktree, git: Git, index: Path, directory: Path, saved: SavedWork) -> bool:
     """Tell whether everything in a worktree, and all its commits, are still as they were saved.
 
     Arguments:
         worktree: saved without a problem.
         git: git at the repository.
         index: as it was given to :func:`save`.
-        place: where the worktree's directory is now.
+        directory: where the worktree's directory is now.
         saved: what :func:`save` returned.
 
     Raises:
@@ -110,9 +110,9 @@ def holds(worktree: LinkedWorktree, git: Git, index: Path, place: Path, saved: S
     if saved.inner or has_submodules(worktree):
         from ralph_wrap.worktree.save.submodules import hold  # noqa: PLC0415 -- few have any
 
-        if not hold(worktree, git, index, place, saved.inner):
+        if not hold(worktree, git, index, directory, saved.inner):
             return False
-    return tree_holds(worktree, git, index, place, saved)
+    return tree_holds(worktree, git, index, directory, saved)
 
 
 def losses(worktree: LinkedWorktree, git: Git, index: Path) -> Losses:
