@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ralph_wrap.branches.sessions import BranchSession
-    from ralph_wrap.git import Git
     from ralph_wrap.state.project import Project
 
 HEADS = "refs/heads/"

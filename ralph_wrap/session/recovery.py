@@ -9,16 +9,14 @@ import contextlib
 import os
 from typing import TYPE_CHECKING
 
-from ralph_wrap.config import OnDirty, Settings
 from ralph_wrap.errors import RalphError, RefusedError
 from ralph_wrap.git import count_commits, list_refs
 from ralph_wrap.session.exit_report import with_outcome
 from ralph_wrap.session.preflight import committer
-from ralph_wrap.session.workspace import SessionContext
+from ralph_wrap.session.worktree_end import WorktreeEnd, WorktreePolicy
 from ralph_wrap.state import report
 from ralph_wrap.state.project import WORKTREES
 from ralph_wrap.system import files
-from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.process import OWN_COMMAND
 from ralph_wrap.worktree.recover import adopt, moved_or_replaced
 from ralph_wrap.worktree.remove import drop_branch_at
@@ -49,22 +47,8 @@ class SessionRecovery:
         self._record = record
         git = project.git
         own = {**committer(project), OWN_COMMAND: record.session}
-        self._context = SessionContext(
-            settings=Settings(
-                project=project.root,
-                command=(),
-                keep_worktree=record.keep_worktree,
-                on_dirty=OnDirty(record.on_dirty),
-                drop_empty=record.drop_empty,
-                background=record.background,
-            ),
-            project=project._replace(git=git._replace(env={**git.env, **own})),
-            base=record.base,
-            record=record,
-            log=log,
-            cancel=NEVER,
-            meanwhile=lambda: None,
-        )
+        project = project._replace(git=git._replace(env={**git.env, **own}))
+        self._end = WorktreeEnd(project, record, log, WorktreePolicy.of_record(record))
 
     @property
     def directory(self) -> Path:
@@ -102,11 +86,8 @@ class SessionRecovery:
             for_good: remove the worktree even if the session should have kept it.
 
         """
-        context = self._context
-        if for_good:
-            plain = Settings(project=self._project.root, command=())
-            context = context._replace(settings=plain)
-        return context.leave(tree, self._home.trash, survivors, unstarted=self._record.state == "starting")
+        end = self._end._replace(policy=WorktreePolicy()) if for_good else self._end
+        return end.leave(tree, self._home.trash, survivors, unstarted=self._record.state == "starting")
 
     def drop_unused_branch(self, tree: LinkedWorktree | None, outcome: WorktreeOutcome | None) -> None:
         """Delete the branch if the session left no work on it.
@@ -119,15 +100,15 @@ class SessionRecovery:
         record, repository = self._record, self._project.repository
         # An earlier sweep, which was killed, may have saved work already.
         if list_refs(
-            self._context.project.git,
+            self._end.project.git,
             f"refs/heads/ralph/{record.id}-wip",
             f"refs/ralph/snapshots/{record.id}/",
         ):
             return
         if tree is not None and outcome is not None:
-            self._context.drop_branch(tree, outcome)
+            self._end.drop_branch(tree, outcome)
         elif repository and record.branch == f"ralph/{record.id}" and record.base is not None:
-            drop_branch_at(self._context.project.git, repository.common_dir, record.branch, record.base)
+            drop_branch_at(self._end.project.git, repository.common_dir, record.branch, record.base)
 
     def write_report(self, outcome: WorktreeOutcome | None) -> None:
         """Write the report of a killed session, or complete the report that it began.
@@ -147,7 +128,7 @@ class SessionRecovery:
         commits = None
         if record.branch and record.base:
             with contextlib.suppress(RalphError, OSError):
-                commits = count_commits(self._context.project.git, record.base, f"refs/heads/{record.branch}")
+                commits = count_commits(self._end.project.git, record.base, f"refs/heads/{record.branch}")
         told = earlier or report.SessionReport.of(
             record, ended_by="killed", exit_status=_KILLED, commits=commits, iterations=record.iteration
         )

@@ -299,8 +299,9 @@ class Session:
     def _leave(self, tree: LinkedWorktree) -> None:
         self._note(state="ending")
         # If no agent ran, the worktree has no work to keep for later.
-        settings = self._settings._replace(background=self._settings.background and self._agent_started)
-        self._outcome = self._context._replace(settings=settings).leave(
+        end = self._context.end
+        policy = end.policy._replace(background=end.policy.background and self._agent_started)
+        self._outcome = end._replace(policy=policy).leave(
             tree, self._claim.registry.trash, self._survivors, cancel=self._signals.cancel
         )
 
@@ -319,7 +320,7 @@ class Session:
 
     def _drop_unused_branch(self, tree: LinkedWorktree) -> None:
         if self._outcome is not None and (self._settings.drop_empty or not self._agent_started):
-            self._context.drop_branch(tree, self._outcome)
+            self._context.end.drop_branch(tree, self._outcome)
 
     def _write_report(self) -> None:
         if isinstance(self._failure, RalphError):
@@ -397,7 +398,12 @@ def load_the_rest(log: Log) -> None:
     """Load what can wait for a worktree, but no later: while an agent works we may be installed anew."""
     from ralph_wrap.worktree.loading import load_all  # noqa: PLC0415 -- it, too
 
-    for name in ("ctypes", "ralph_wrap.loop", "ralph_wrap.system.output_relay"):
+    for name in (
+        "ctypes",
+        "ralph_wrap.loop",
+        "ralph_wrap.session.worktree_end",
+        "ralph_wrap.system.output_relay",
+    ):
         import_module(name)
     load_all()
     log.load()

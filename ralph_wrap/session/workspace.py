@@ -7,20 +7,19 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap.config import Isolation, OnDirty, Settings, SubmoduleMode
+from ralph_wrap.config import Isolation, SubmoduleMode
 from ralph_wrap.errors import (
     GitTooOldError,
     IsolationError,
     NotARepositoryError,
     PlainRootBusyError,
 )
-from ralph_wrap.git import environment_with_config, git_environment, list_refs
+from ralph_wrap.git import environment_with_config, git_environment
 from ralph_wrap.session.pool import SessionPool
 from ralph_wrap.state.ports import port_for
 from ralph_wrap.state.project import RUN, WORKTREES, registries
 from ralph_wrap.state.registry import SessionRecord
 from ralph_wrap.system import files
-from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.worktree.create.transaction import create
 from ralph_wrap.worktree.ignore import RULE, ensure_ignored
 from ralph_wrap.worktree.layout import EVERYTHING, environment_config
@@ -28,15 +27,16 @@ from ralph_wrap.worktree.leaks.monitor import LeakMonitor
 from ralph_wrap.worktree.ownership import SessionMark, WorktreeOwner, session_lock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
+    from ralph_wrap.config import Settings
     from ralph_wrap.git import Git, Repository
+    from ralph_wrap.session.worktree_end import WorktreeEnd
     from ralph_wrap.state.project import Project
     from ralph_wrap.system.cancel import CancelToken
     from ralph_wrap.system.log import Log
     from ralph_wrap.worktree.layout import WorktreeLayout
     from ralph_wrap.worktree.model import LinkedWorktree
-    from ralph_wrap.worktree.remove import WorktreeOutcome
     from ralph_wrap.worktree.warm import WarmWorktree
 
 _HOOKS_OFF = ("core.hooksPath", "/dev/null")
@@ -179,7 +179,7 @@ class SessionContext(NamedTuple):
             look()  # first: it takes git longer than the check of a warm worktree
             self.meanwhile()
 
-        one = self._supply.choose(repository, base, self._path.parent, self._branch, beside)
+        one = self._pool.choose(repository, base, self._path.parent, self._branch, beside)
         try:
             tree = self._create(repository, base, one, meanwhile)
         except IsolationError as error:
@@ -211,7 +211,15 @@ class SessionContext(NamedTuple):
         return tree
 
     @property
-    def _supply(self) -> SessionPool:
+    def end(self) -> WorktreeEnd:
+        """How the session's worktree ends."""
+        from ralph_wrap.session.worktree_end import WorktreeEnd, WorktreePolicy  # noqa: PLC0415 -- see load_the_rest
+
+        policy = WorktreePolicy.of_settings(self.settings)
+        return WorktreeEnd(self.project, self.record, self.log, policy, self._pool.reuse)
+
+    @property
+    def _pool(self) -> SessionPool:
         return SessionPool(self.settings, self.project, self.layout, self.record.session)
 
     @property
@@ -224,8 +232,10 @@ class SessionContext(NamedTuple):
 
     def _abandon(self, tree: LinkedWorktree) -> None:
         """Return a warm worktree that cannot be used; changes in it are saved."""
-        plain = self._replace(settings=Settings(project=self.project.root, command=()))
-        plain.leave(tree, self.project.root / RUN / "trash", (), unstarted=True)
+        from ralph_wrap.session.worktree_end import WorktreeEnd, WorktreePolicy  # noqa: PLC0415 -- seldom
+
+        end = WorktreeEnd(self.project, self.record, self.log, WorktreePolicy())
+        end.leave(tree, self.project.root / RUN / "trash", unstarted=True)
 
     def _create(
         self, repository: Repository, base: str, warm: WarmWorktree | None, meanwhile: Callable[[], object]
@@ -255,7 +265,7 @@ class SessionContext(NamedTuple):
             OSError: the process cannot be started.
 
         """
-        self._supply.refill()
+        self._pool.refill()
 
     def _add_ignore_rule(self, repository: Repository) -> None:
         changed = ensure_ignored(self.project.git, repository, self.settings.ignore)
@@ -293,80 +303,6 @@ class SessionContext(NamedTuple):
                     ):
                         return f"session {record.session}"
         return "another session"
-
-    def leave(
-        self,
-        tree: LinkedWorktree,
-        trash: Path,
-        survivors: Sequence[int],
-        *,
-        unstarted: bool = False,
-        cancel: CancelToken = NEVER,
-    ) -> WorktreeOutcome:
-        """Save and remove a session's worktree, and return the outcome.
-
-        Arguments:
-            trash: the directory to move the worktree to.
-            survivors: processes of the agent that could not be killed.
-            unstarted: no agent has run in the worktree.
-            hurry: called after the save; if it returns true, the next start removes the worktree.
-
-        """
-        settings = self.settings
-        keep = "it was asked for" if settings.keep_worktree else None
-        if survivors:
-            keep = f"processes of the agent still run: {', '.join(map(str, survivors))}"
-        from ralph_wrap.worktree.remove import finish  # noqa: PLC0415 -- see load_the_rest
-
-        outcome = finish(
-            tree,
-            self.project.git,
-            agent_id=self.record.id,
-            session=self.record.session,
-            trash=trash,
-            keep=keep,
-            keep_dirty=settings.on_dirty is OnDirty.KEEP,
-            keep_saved=f"until ralph-wrap rm {self.record.id}" if settings.background else None,
-            unstarted=unstarted,
-            cancel=cancel,
-            reuse=self._supply.reuse,
-        )
-        if survivors:
-            outcome = outcome._replace(asked=False)
-        path = os.fspath(tree.path)
-        if outcome.saved and outcome.saved.branch:
-            self.log.event("work.saved", branch=outcome.saved.branch, paths=list(outcome.saved.paths))
-        if outcome.saved and outcome.saved.snapshots:
-            self.log.event("commits.kept", refs=list(outcome.saved.snapshots))
-        for one in outcome.saved.inner if outcome.saved else ():
-            if one.refs:
-                self.log.event(
-                    "submodule.saved", path=one.path, repository=os.fspath(one.store), refs=one.refs
-                )
-        if outcome.later:
-            self.log.warning("worktree.left", f"worktree left: {path} ({outcome.kept})", path=path)
-        elif outcome.kept:
-            self.log.warning(
-                "worktree.kept",
-                f"worktree kept: {path} ({outcome.kept})",
-                f"to save what can be saved, and remove it: ralph-wrap rm {self.record.id}",
-                path=path,
-            )
-        else:
-            self.log.event("worktree.removed", path=path)
-        return outcome
-
-    def drop_branch(self, tree: LinkedWorktree, outcome: WorktreeOutcome) -> None:
-        """Delete a session's branch if it has no commits and no saved work, and log this.
-
-        A branch with snapshots of iterations stays: without the branch, `drop` would never delete them.
-        """
-        if list_refs(self.project.git, f"refs/ralph/snapshots/{self.record.id}/"):
-            return
-        from ralph_wrap.worktree.remove import drop_branch  # noqa: PLC0415 -- see load_the_rest
-
-        if drop_branch(tree, self.project.git, outcome):
-            self.log.event("branch.deleted", branch=tree.branch)
 
     def _live_ids(self) -> set[str]:
         """Return the ids of the sessions that are not finished, including ours."""

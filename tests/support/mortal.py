@@ -323,7 +323,7 @@ class Mortal:
         expected = self.leaving()
         if hurry and expected.removed:
             expected = expected._replace(removed=False, dropped=False)
-        outcome = self.context.leave(
+        outcome = self.context.end.leave(
             self.tree,
             self.claim.registry.trash,
             (),
@@ -331,7 +331,7 @@ class Mortal:
         )
         assert (bool(outcome.saved and outcome.saved.branch), outcome.kept is None) == expected[1:3], outcome
         if self.claim.record.drop_empty or not self.begun:
-            self.context.drop_branch(self.tree, outcome)
+            self.context.end.drop_branch(self.tree, outcome)
         return expected
 
     def end(self, how: str) -> Fate | None:

@@ -21,7 +21,7 @@ from ralph_wrap.state.project import repository_of
 from ralph_wrap.worktree.lock import repository_lock
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from ralph_wrap.branches import Branch
     from ralph_wrap.state.project import Project

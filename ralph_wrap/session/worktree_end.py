@@ -1,0 +1,150 @@
+"""The end of a session's worktree and branch: saved, then removed or kept, and logged."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from ralph_wrap.config import OnDirty
+from ralph_wrap.git import list_refs
+from ralph_wrap.system.cancel import NEVER
+from ralph_wrap.worktree.remove import drop_branch, finish
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+    from pathlib import Path
+
+    from ralph_wrap.config import Settings
+    from ralph_wrap.state.project import Project
+    from ralph_wrap.state.registry import SessionRecord
+    from ralph_wrap.system.cancel import CancelToken
+    from ralph_wrap.system.log import Log
+    from ralph_wrap.worktree.model import LinkedWorktree
+    from ralph_wrap.worktree.remove import WorktreeOutcome
+
+
+class WorktreePolicy(NamedTuple):
+    """What the user wants for a session's worktree and branch at the end; by default, both are tidied up.
+
+    Attributes:
+        keep: the worktree stays as it is, unsaved.
+        on_dirty: whether uncommitted work is saved, or keeps the worktree.
+        background: the worktree stays, saved, until ``ralph-wrap rm``.
+        drop_empty: a branch without any work is deleted.
+
+    """
+
+    keep: bool = False
+    on_dirty: OnDirty = OnDirty.WIP
+    background: bool = False
+    drop_empty: bool = False
+
+    @classmethod
+    def of_settings(cls, settings: Settings) -> WorktreePolicy:
+        """Return what the settings of a session say."""
+        return cls(settings.keep_worktree, settings.on_dirty, settings.background, settings.drop_empty)
+
+    @classmethod
+    def of_record(cls, record: SessionRecord) -> WorktreePolicy:
+        """Return what the record of a session says, which its settings wrote."""
+        return cls(record.keep_worktree, OnDirty(record.on_dirty), record.background, record.drop_empty)
+
+
+def _do_not_reuse(_directory: Path, _ignored: Collection[str]) -> None:
+    """Leave nothing to a later worktree."""
+
+
+class WorktreeEnd(NamedTuple):
+    """Saves and removes the worktree of one session.
+
+    Attributes:
+        project: the project, with git as the session's own.
+        record: of the session.
+        log: where the end is logged.
+        policy: what the user wants.
+        reuse: takes directories of the removed worktree for a later one; see ``worktree.finish``.
+
+    """
+
+    project: Project
+    record: SessionRecord
+    log: Log
+    policy: WorktreePolicy
+    reuse: Callable[[Path, Collection[str]], None] = _do_not_reuse
+
+    def leave(
+        self,
+        tree: LinkedWorktree,
+        trash: Path,
+        survivors: Sequence[int] = (),
+        *,
+        unstarted: bool = False,
+        cancel: CancelToken = NEVER,
+    ) -> WorktreeOutcome:
+        """Save and remove the worktree, and log what became of it.
+
+        Arguments:
+            tree: the worktree.
+            trash: the directory for removed worktrees.
+            survivors: processes of the agent that could not be ended; the worktree stays for them.
+            unstarted: no agent has worked in it.
+            cancel: looked at after the save; without time, the removal is left to the next start.
+
+        """
+        policy = self.policy
+        keep = "it was asked for" if policy.keep else None
+        if survivors:
+            keep = f"processes of the agent still run: {', '.join(map(str, survivors))}"
+        outcome = finish(
+            tree,
+            self.project.git,
+            agent_id=self.record.id,
+            session=self.record.session,
+            trash=trash,
+            keep=keep,
+            keep_dirty=policy.on_dirty is OnDirty.KEEP,
+            keep_saved=f"until ralph-wrap rm {self.record.id}" if policy.background else None,
+            unstarted=unstarted,
+            cancel=cancel,
+            reuse=self.reuse,
+        )
+        if survivors:
+            outcome = outcome._replace(asked=False)
+        self._log_outcome(os.fspath(tree.path), outcome)
+        return outcome
+
+    def _log_outcome(self, path: str, outcome: WorktreeOutcome) -> None:
+        saved = outcome.saved
+        if saved and saved.branch:
+            self.log.event("work.saved", branch=saved.branch, paths=list(saved.paths))
+        if saved and saved.snapshots:
+            self.log.event("commits.kept", refs=list(saved.snapshots))
+        for submodule in saved.inner if saved else ():
+            if submodule.refs:
+                self.log.event(
+                    "submodule.saved",
+                    path=submodule.path,
+                    repository=os.fspath(submodule.store),
+                    refs=submodule.refs,
+                )
+        if outcome.later:
+            self.log.warning("worktree.left", f"worktree left: {path} ({outcome.kept})", path=path)
+        elif outcome.kept:
+            self.log.warning(
+                "worktree.kept",
+                f"worktree kept: {path} ({outcome.kept})",
+                f"to save what can be saved, and remove it: ralph-wrap rm {self.record.id}",
+                path=path,
+            )
+        else:
+            self.log.event("worktree.removed", path=path)
+
+    def drop_branch(self, tree: LinkedWorktree, outcome: WorktreeOutcome) -> None:
+        """Delete a branch without any work, and log it.
+
+        A branch with snapshots of iterations stays: ``ralph-wrap drop`` finds them by the branch alone.
+        """
+        if list_refs(self.project.git, f"refs/ralph/snapshots/{self.record.id}/"):
+            return
+        if drop_branch(tree, self.project.git, outcome):
+            self.log.event("branch.deleted", branch=tree.branch)
