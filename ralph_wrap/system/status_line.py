@@ -1,8 +1,8 @@
 """The status line: it shows the progress on the last line of a terminal, below all other output.
 
 Several writers share one terminal, so one object tracks its cursor. Before a write, the writer prints the
-bytes of :meth:`StatusLine.taken_away`. After it, the writer passes its output to :meth:`StatusLine.wrote`. The
-line is drawn only if no other line is unfinished. It is never wider than the terminal, because a wrapped line
+bytes of :meth:`StatusLine.taken_away`. After it, the writer passes its output to :meth:`StatusLine.wrote`.
+The line is drawn only if no other line is unfinished. It is never wider than the terminal: a wrapped line
 cannot be removed. Nothing is drawn while another job or the shell has the terminal.
 """
 

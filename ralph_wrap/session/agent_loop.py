@@ -1,0 +1,130 @@
+"""The loop of a session: what it runs with, and the end of the processes that its agent leaves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ralph_wrap.session.ending import run_step, try_update
+from ralph_wrap.state import stop_request
+
+if TYPE_CHECKING:
+    import contextlib
+
+    from ralph_wrap.loop import IterationContext, LoopResult
+    from ralph_wrap.session.checkpoint import Checkpoint
+    from ralph_wrap.session.ending import SessionState
+    from ralph_wrap.session.workspace import SessionContext, Workspace
+    from ralph_wrap.state.registry import SessionClaim
+    from ralph_wrap.system.files import FileLock
+    from ralph_wrap.system.process_tree import ProcessTree
+    from ralph_wrap.system.signals import SignalHandlers
+
+
+class AgentLoop:
+    """Runs the loop of one session in its workspace.
+
+    Arguments:
+        context: of the session.
+        workspace: where the agent works.
+        claim: the session's record, and its lock.
+        process_tree: the agent's processes.
+        checkpoint: keeps the work of each iteration.
+        signals: entered; they end the loop.
+        state: notes what has happened.
+
+    """
+
+    def __init__(
+        self,
+        context: SessionContext,
+        workspace: Workspace,
+        claim: SessionClaim,
+        process_tree: ProcessTree,
+        checkpoint: Checkpoint,
+        signals: SignalHandlers,
+        state: SessionState,
+    ) -> None:
+        self._context = context
+        self._workspace = workspace
+        self._claim = claim
+        self._process_tree = process_tree
+        self._checkpoint = checkpoint
+        self._signals = signals
+        self._state = state
+        self._log = context.log
+
+    def run(self, stack: contextlib.ExitStack) -> LoopResult:
+        """Run the loop to its end.
+
+        Arguments:
+            stack: of the session; it ends the agent's processes before anything else.
+
+        Raises:
+            AgentError: the agent cannot be executed.
+            SetupError: the setup command failed.
+
+        """
+        from ralph_wrap.loop import Driver, OutputListener  # noqa: PLC0415 -- see load_the_rest
+        from ralph_wrap.system.output_relay import OutputRelay  # noqa: PLC0415
+
+        settings, log = self._context.settings, self._log
+        listener = self._state.listener = OutputListener(settings)
+        lock = self._claim.lock_for_agents()
+        stack.callback(lock.release, unlink=True)
+        relay = self._state.relay = OutputRelay(
+            self._claim.directory / "output.log", (1, 2), listener.hear, self._log_trouble
+        )
+        stack.callback(
+            run_step,
+            log,
+            "end the agent's processes",
+            lambda: self._end_processes(settings.grace, asked=False),
+        )
+        driver = Driver(settings, self._iteration_context(lock), relay, listener, self._signals, log)
+        self._state.result = driver.run()
+        return self._state.result
+
+    def _iteration_context(self, lock: FileLock) -> IterationContext:
+        from ralph_wrap.loop import IterationContext  # noqa: PLC0415 -- see load_the_rest
+        from ralph_wrap.worktree import fingerprints  # noqa: PLC0415
+
+        workspace, project = self._workspace, self._context.project
+        git = workspace.git(project.git) if project.repository is not None else None
+        return IterationContext(
+            directory=self._claim.directory,
+            inherited=lock.descriptor,
+            cwd=workspace.directory(project.prefix),
+            isolated=workspace.tree is not None,
+            environ=self._context.agent_environment(workspace),
+            fingerprint=lambda: fingerprints.fingerprint(git, workspace.path),
+            pristine=fingerprints.pristine(workspace.base) if workspace.base else "",
+            begin=lambda number: try_update(self._claim, self._log, iteration=number),
+            spawned=self._note_agent,
+            end_leftovers=lambda grace: self._end_processes(grace, asked=True),
+            process_tree=self._process_tree,
+            hand_over=self._checkpoint.after,
+            look_outside=workspace.look_outside,
+        )
+
+    def _note_agent(self) -> None:
+        self._state.agent_started = True
+
+    def _end_processes(self, grace: float, *, asked: bool) -> None:
+        def urgent() -> bool:
+            return self._signals.cancel.hurried or stop_request.is_urgent(self._claim.directory)
+
+        ended = self._process_tree.end(grace, urgent, asked=asked)
+        if ended.signalled:
+            self._log.event("processes.ended", count=ended.signalled)
+        self._state.survivors = ended.survivors
+        if ended.survivors:
+            pids = ", ".join(map(str, ended.survivors))
+            self._log.warning("processes.survived", f"processes that cannot be ended: {pids}")
+
+    def _log_trouble(self, what: str) -> None:
+        if what == "log":
+            self._log.warning(
+                "output_log.failed", "output.log cannot be written any more", "is the disk full?"
+            )
+        else:
+            self._log.event("reader.left", stream=what)

@@ -1,0 +1,199 @@
+"""The end of a session, step by step: worktree, branch, report, record, pool."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from typing import TYPE_CHECKING, Any
+
+from ralph_wrap.errors import GitError, RalphError
+from ralph_wrap.git import count_commits
+from ralph_wrap.session.exit_report import with_outcome
+from ralph_wrap.session.workspace import recorded
+from ralph_wrap.state.report import SessionReport, ending, how_it_ended, summary
+from ralph_wrap.system import files
+from ralph_wrap.system.log import traceback_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ralph_wrap.config import Settings
+    from ralph_wrap.loop import LoopResult, OutputListener
+    from ralph_wrap.session.workspace import SessionContext, Workspace
+    from ralph_wrap.state.project import Project
+    from ralph_wrap.state.registry import SessionClaim
+    from ralph_wrap.system.cancel import CancelToken
+    from ralph_wrap.system.log import Log
+    from ralph_wrap.system.output_relay import OutputRelay
+    from ralph_wrap.worktree.model import LinkedWorktree
+    from ralph_wrap.worktree.remove import WorktreeOutcome
+
+_READER_PATIENCE = 60.0  # seconds to wait at the end for the reader of our stdout
+
+
+class SessionState:
+    """What has happened in a session so far; its end reads it.
+
+    Attributes:
+        workspace: where the agent works; ``None`` before it was made.
+        agent_started: an agent has been executed at least once.
+        survivors: pids of the agent's processes that could not be killed.
+        result: how the loop ended.
+        failure: the exception that ended the session.
+        outcome: what became of the worktree.
+        relay: copies the agent's output.
+        listener: reads the agent's output.
+        report: the report, once it is written.
+
+    """
+
+    def __init__(self) -> None:
+        self.workspace: Workspace | None = None
+        self.agent_started = False
+        self.survivors: tuple[int, ...] = ()
+        self.result: LoopResult | None = None
+        self.failure: BaseException | None = None
+        self.outcome: WorktreeOutcome | None = None
+        self.relay: OutputRelay | None = None
+        self.listener: OutputListener | None = None
+        self.report: SessionReport | None = None
+
+
+class SessionEnd:
+    """The steps at the end of a session. Each one works whatever has happened before it.
+
+    Arguments:
+        settings: the settings of the session.
+        project: the project.
+        claim: the session's record, and its lock.
+        state: what has happened.
+        cancel: the signals so far.
+        log: logs each step.
+
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        project: Project,
+        claim: SessionClaim,
+        state: SessionState,
+        cancel: CancelToken,
+        log: Log,
+    ) -> None:
+        self._settings = settings
+        self._project = project
+        self._claim = claim
+        self._state = state
+        self._cancel = cancel
+        self._log = log
+
+    def leave(self, context: SessionContext, tree: LinkedWorktree) -> None:
+        """Save and remove the worktree."""
+        try_update(self._claim, self._log, state="ending")
+        # If no agent ran, the worktree has no work to keep for later.
+        end = context.end
+        policy = end.policy._replace(background=end.policy.background and self._state.agent_started)
+        self._state.outcome = end._replace(policy=policy).leave(
+            tree, self._claim.registry.trash, self._state.survivors, cancel=self._cancel
+        )
+
+    def drop_unused_branch(self, context: SessionContext, tree: LinkedWorktree) -> None:
+        """Delete the branch if it has no work, and the user wants that or no agent has run."""
+        outcome = self._state.outcome
+        if outcome is not None and (self._settings.drop_empty or not self._state.agent_started):
+            context.end.drop_branch(tree, outcome)
+
+    def write_report(self, context: SessionContext | None) -> None:
+        """Write the report, and log what made the session fail.
+
+        Raises:
+            OSError: it cannot be written.
+
+        """
+        failure = self._state.failure
+        if isinstance(failure, RalphError):
+            self._log.event("session.failed", reason=failure.message, hint=failure.hint)
+        elif failure is not None:
+            self._log.event("session.failed", traceback=traceback_of(failure))
+        report = self._state.report = self._make_report(context)
+        if self._claim.directory.is_symlink():
+            raise OSError(errno.ELOOP, "it was replaced by a symlink", str(self._claim.directory))
+        files.replace(self._claim.directory / "report.json", report.to_json())
+
+    def _make_report(self, context: SessionContext | None) -> SessionReport:
+        state = self._state
+        workspace = state.workspace
+        tree = workspace.tree if workspace else None
+        commits = None
+        if tree is not None and context is not None:
+            with contextlib.suppress(GitError, OSError):
+                commits = count_commits(context.project.git, tree.base, f"refs/heads/{tree.branch}")
+        result = (state.result.ended_by, state.result.status) if state.result else None
+        # The signals are read last: one may arrive until now.
+        ended_by, status = how_it_ended(
+            result, self._cancel.first, state.failure, agent_started=state.agent_started
+        )
+        report = SessionReport.of(
+            recorded(self._claim.record, workspace),
+            ended_by=ended_by,
+            exit_status=status,
+            commits=commits,
+            iterations=self._claim.record.iteration if state.agent_started else 0,
+            spent=state.listener.spent if state.listener else None,
+        )._replace(
+            error=str(state.failure) if state.failure else None,
+            kept="it could not be finished, see events.jsonl" if tree else None,
+            fallback=workspace.fallback if workspace else None,
+            leaks=workspace.leak_monitor.found if workspace and workspace.leak_monitor else None,
+        )
+        return with_outcome(report, state.outcome) if state.outcome else report
+
+    def release(self) -> None:
+        """Free the agent id, or leave the session to the next sweep if its worktree still has to go."""
+        if self._state.outcome is not None and self._state.outcome.later:
+            self._claim.leave()
+        else:
+            self._claim.release()
+
+    def print_end(self) -> None:
+        """Wait for the readers of the output, and print the summary of the report."""
+        if self._state.relay is not None:
+            self._give_readers_time(self._state.relay)
+        if (report := self._state.report) is not None:
+            text = summary(
+                report, self._project.root, self._claim.directory / "output.log", self._settings.typed
+            )
+            self._log.block("session.released", ending(report), text, **report.to_dict())
+        self._log.close()
+
+    def _give_readers_time(self, relay: OutputRelay) -> None:
+        if lost := relay.flush(_READER_PATIENCE, cancel=self._cancel):
+            self._log.warning("output.given_up", f"{lost} bytes of output were not read: see output.log")
+        relay.close()
+
+    def refill(self, context: SessionContext | None) -> None:
+        """Fill the pool in the background; after a TERM, no new process starts."""
+        if context is not None and self._state.workspace is not None and not self._cancel.terms:
+            context.refill()
+
+
+def try_update(claim: SessionClaim, log: Log, **changes: Any) -> None:
+    """Write to the record of a session; a full disk must not end the loop."""
+    try:
+        claim.update(**changes)
+    except OSError as error:
+        log.event("record.not_written", reason=str(error))
+
+
+def run_step(log: Log, name: str, step: Callable[[], None]) -> None:
+    """Run one step of the end; if it fails, the log names it, and the next steps run all the same."""
+    try:
+        step()
+    except Exception as error:  # noqa: BLE001 -- the next steps must run, whatever this one met
+        log.error(
+            "step.failed",
+            f"could not {name}: {error}",
+            "the work is where it was; see events.jsonl",
+            traceback=traceback_of(error),
+        )
