@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ralph_wrap.system.log import Log
+from tests.support.agent_script import TRUSTED
 from tests.support.processes import end_all
 from tests.support.repo import Repo, make_repo
+from tests.support.sessions import run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
+    from tests.support.sessions import Result
 
 SLOW = {("agents", "program"), ("web", "chromium")}
 """Folder and fixture of a real agent and of a browser."""
@@ -103,3 +107,20 @@ def script(tmp_path: Path) -> Callable[[str], str]:
         return os.fspath(path)
 
     return make
+
+
+@pytest.fixture
+def mine(repo: Repo, script: Callable[[str], str]) -> Callable[..., Result]:
+    """Return a function that runs a shell script as the agent ``mine``."""
+
+    def run_it(
+        body: str, *options: str, words: str = "", env: Mapping[str, str] = {}, **table: Any
+    ) -> Result:
+        lines = [f"{key} = {json.dumps(value)}" for key, value in {"output": "claude", **table}.items()]
+        lines += [f"env.{name} = {json.dumps(value)}" for name, value in env.items()]
+        argv = [script(body), *words.split()]
+        content = "\n".join(["[agents.mine]", f"command = {json.dumps(argv)}", *lines])
+        repo.write(".ralph/config.toml", content + "\n")
+        return run(repo.path, "-a", "mine", "-p", "do it", *options, env=TRUSTED)
+
+    return run_it

@@ -366,3 +366,18 @@ def test_a_second_copy_of_a_form_is_found(owner: str, code: str) -> None:
     """However it is quoted; prose about it is none."""
     assert any(re.search(FORMS[owner], text) for text in _texts(ast.parse(code)))
     assert _texts(ast.parse(f"def x():\n    {code.partition(' = ')[2]!r}")) == frozenset()
+
+
+TESTS = Path(__file__).parent
+
+
+def test_tests_stand_beside_what_they_test() -> None:
+    """Each folder of tests is a folder of the package, or one of the four that belong to no folder."""
+    folders = {path.name for path in TESTS.iterdir() if path.is_dir() and any(path.rglob("*.py"))}
+    assert folders == {*FOLDERS, "container", "crash", "support"}
+
+
+def test_a_module_of_tests_fits_into_a_head() -> None:
+    """Tests stay as short as modules."""
+    lines = {path: len(path.read_text().splitlines()) for path in TESTS.rglob("*.py")}
+    assert {path: count for path, count in lines.items() if count > LONGEST} == {}

@@ -207,14 +207,14 @@ def test_each_term_has_a_name_or_none() -> None:
 @pytest.mark.parametrize(
     ("check", "wrong", "right"),
     [
-        ("paths", "see `tests/test_absent.py`", "see `tests/test_config.py`"),
+        ("paths", "see `tests/test_absent.py`", "see `tests/config/test_config.py`"),
         ("paths", "see `absent.md`", "see `README.md`"),
         ("paths", "see `tests/absent/`", "see `tests/crash/`"),
         ("paths", "see `ralph_wrap/absent/NAME.py`", "see `ralph_wrap/agents/NAME.py`"),
         ("paths", "see `.ci/absent`", "see `.ci/run`"),
         (
             "paths",
-            "`tests/test_config.py::test_absent`",
+            "`tests/config/test_config.py::test_absent`",
             "`tests/test_documents.py::test_links_lead_somewhere`",
         ),
         ("names", "call `config.absent`", "call `config.load`"),

@@ -15,7 +15,7 @@ import pytest
 
 from tests.crash.points import chosen
 from tests.crash.world import Reference, World
-from tests.support.shim import deadly_filter, deadly_git
+from tests.support.git_shim import deadly_filter, deadly_git
 
 if TYPE_CHECKING:
     from pathlib import Path

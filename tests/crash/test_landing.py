@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from tests.crash.points import chosen
-from tests.support.landing import branch, files_of, project_with_files
+from tests.support.git_shim import deadly_filter, deadly_git
+from tests.support.merging import branch, files_of, project_with_files
 from tests.support.repo import Repo
 from tests.support.sessions import Result
-from tests.support.shim import deadly_filter, deadly_git
 from tests.support.wait import CAP
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.crash.world import STRANGERS
-from tests.support.listing import listing
+from tests.support.directory_listing import listing
 from tests.support.processes import left
 from tests.support.sessions import PROGRAM, command
 from tests.support.wait import eventually

@@ -9,7 +9,7 @@ import shutil
 import signal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tests.support.listing import listing
+from tests.support.directory_listing import listing
 from tests.support.processes import is_deleting, left
 from tests.support.repo import Repo, make_repo
 from tests.support.sessions import Result

@@ -1,4 +1,4 @@
-"""The program, loaded once and forked for each command, which may meet a fault (see ``faulty.py``).
+"""The program, loaded once and forked for each command, which may meet a fault (see ``fault_injection.py``).
 
 A start of Python with the imports of the program takes four fifths of the time that a short command takes. A
 fork has a pid, pipes, an environment and a working directory of its own, as a started program has. It has
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-FAULTY = os.fspath(Path(__file__).with_name("faulty.py"))
+FAULTY = os.fspath(Path(__file__).with_name("fault_injection.py"))
 """See there."""
 
 LARGEST = 1 << 17

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ralph_wrap.system import delete_tree
 
-STUBBORN = os.fspath(Path(__file__).with_name("stubborn.py"))
+STUBBORN = os.fspath(Path(__file__).with_name("stubborn_agent.py"))
 """See there; run by this Python."""
 
 

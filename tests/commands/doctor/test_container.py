@@ -1,0 +1,172 @@
+"""What would go wrong in a container; each check is seen to fail, and to pass."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ralph_wrap.commands.doctor import container
+from ralph_wrap.interfaces import init
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+from tests.commands.doctor.world import HOST, OWN, World
+
+# Python 3.12 warns of a fork beside threads, which the test runner has and the program has not.
+pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+
+UID, GID = 54321, 54322
+"""Somebody without a passwd entry."""
+
+INIT = ("/usr/bin/python3", "/usr/local/bin/ralph-wrap", "init")
+
+
+# PID 1
+
+
+def test_a_host_is_no_container(host: Path) -> None:
+    """Nothing there stops without a signal."""
+    check = container.first_process(host)
+    assert (check.verdict, check.found) == ("ok", "/sbin/init; this is not a container")
+
+
+@pytest.mark.parametrize(
+    ("namespace", "mark", "cgroup"),
+    [
+        (OWN, ".dockerenv", "0::/\n"),
+        (OWN, "run/.containerenv", "0::/\n"),
+        (OWN, "", "4:memory:/docker/0123\n0::/\n"),
+        (OWN, "", "4:memory:/kubepods/besteffort/pod0\n"),
+        (OWN, "", "0::/\n"),
+    ],
+)
+def test_a_container_has_to_have_our_init(tmp_path: Path, namespace: str, mark: str, cgroup: str) -> None:
+    """Whichever way it is known; with another PID 1 its sessions are killed without a word."""
+    world = World(tmp_path / "world", namespace, mark, cgroup)
+    world.process(1, 0, "sleep", "infinity")
+    check = container.first_process(world.root)
+    assert check.verdict == "FAIL"
+    assert check.found.startswith("sleep infinity; this is a container (")
+    assert "--entrypoint ralph-wrap IMAGE init" in check.fix
+    world.process(1, 0, *INIT)
+    assert container.first_process(world.root).verdict == "ok"
+
+
+@pytest.mark.parametrize(
+    ("words", "verdict"),
+    [
+        (INIT, "ok"),
+        ((*INIT, "--stop-timeout", "8"), "ok"),
+        ((*INIT, "--", "sleep", "infinity"), "ok"),
+        (("python3", "-P", "-m", "ralph_wrap", "init"), "ok"),
+        (("/opt/python3.12", "-X", "dev", "/opt/ralph-wrap", "init"), "ok"),
+        (("ralph-wrap", "init"), "ok"),
+        (("python3", "ralph_wrap", "init"), "FAIL"),
+        (("sh", "ralph-wrap", "init"), "FAIL"),
+        (("/usr/bin/python3", "/usr/local/bin/ralph-wrap", "run", "--", "init"), "FAIL"),
+        (("sh", "-c", "ralph-wrap init"), "FAIL"),
+        (("cat", "ralph-wrap", "initial"), "FAIL"),
+        (("/lib/systemd/systemd",), "FAIL"),
+        ((), "FAIL"),
+    ],
+)
+def test_our_init_is_known_by_its_command_line(box: World, words: tuple[str, ...], verdict: str) -> None:
+    """And by nothing that only looks like it."""
+    box.process(1, 0, *words)
+    assert container.first_process(box.root).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("first", "child", "verdict"),
+    [
+        ("/sbin/docker-init", INIT, "ok"),
+        ("/usr/bin/tini", INIT, "ok"),
+        ("/bin/sh", INIT, "FAIL"),
+        ("/sbin/docker-init", ("sleep", "infinity"), "FAIL"),
+    ],
+)
+def test_our_init_may_be_below_one_that_forwards(
+    box: World, first: str, child: tuple[str, ...], verdict: str
+) -> None:
+    """A shell does not, and what was started by ``docker exec`` is below nobody."""
+    box.process(1, 0, first, "--", *child)
+    box.process(7, 1, *child)
+    box.process(8, 0, *INIT)
+    assert container.first_process(box.root).verdict == verdict
+
+
+@needs_root
+@pytest.mark.parametrize(("uid", "verdict"), [(0, "ok"), (UID, "FAIL")])
+def test_our_init_has_to_be_allowed_to_tell(box: World, uid: int, verdict: str) -> None:
+    """Only root signals the processes of everybody."""
+    box.process(1, 0, *INIT)
+    os.chown(box.root / "proc/1", uid, GID)
+    check = container.first_process(box.root)
+    cannot = f"runs as user id {uid} and cannot signal sessions of user id 0"
+    assert (check.verdict, cannot in check.found) == (verdict, verdict == "FAIL")
+
+
+def test_a_machine_in_a_container(tmp_path: Path) -> None:
+    """Where systemd is PID 1 and no engine has left a mark, what goes down is told; elsewhere it is not."""
+    world = World(tmp_path / "world", OWN)
+    world.process(1, 0, "/lib/systemd/systemd", "--system")
+    assert container.first_process(world.root).verdict == "ok"
+    (world.root / ".dockerenv").touch()
+    assert container.first_process(world.root).verdict == "FAIL"
+
+
+def test_a_container_that_sees_the_host(tmp_path: Path) -> None:
+    """Its first process is not PID 1, which is somebody else's."""
+    check = container.first_process(World(tmp_path / "world", HOST, ".dockerenv").root)
+    assert (check.verdict, "/sbin/init, which is the host's" in check.found) == ("FAIL", True)
+
+
+def test_a_long_command_line_is_cut(box: World) -> None:
+    """It is one line of an answer."""
+    box.process(1, 0, "server", "--key", "x" * 1000)
+    assert len(container.first_process(box.root).found) < 120
+
+
+@pytest.mark.parametrize(
+    ("words", "environ", "verdict", "said"),
+    [
+        ((), {}, "ok", "init gives sessions 8 s"),
+        (("--stop-timeout", "5s"), {}, "ok", "init gives sessions 5 s"),
+        (
+            ("--stop-timeout=500ms", "--", "x"),
+            {"RALPH_WRAP_STOP_TIMEOUT": "9"},
+            "ok",
+            "init gives sessions 0.5 s",
+        ),
+        (("--", "x", "--stop-timeout=60"), {}, "ok", "init gives sessions 8 s"),
+        ((), {"RALPH_WRAP_STOP_TIMEOUT": "60s"}, "note", "init gives sessions 60 s"),
+        (("--stop-timeout", "1m"), {}, "note", "docker stop --time 62"),
+        (("--stop-timeout", "10"), {}, "note", "docker stop --time 12"),
+        (("--stop-timeout", "soon"), {}, "note", "'soon' is no duration"),
+    ],
+)
+def test_the_time_to_stop(
+    box: World, words: tuple[str, ...], environ: Mapping[str, str], verdict: str, said: str
+) -> None:
+    """It has to be shorter than docker's, which is 10 s unless somebody has said otherwise."""
+    box.process(1, 0, *INIT, *words, **environ)
+    check = container.stop_timeout(box.root)
+    assert (check.verdict, said in check.found) == (verdict, True), check.found
+
+
+def test_nobody_has_time_without_our_init(box: World, host: Path) -> None:
+    """That is what the check of PID 1 is about."""
+    for root in (box.root, host):
+        check = container.stop_timeout(root)
+        assert (check.verdict, check.found) == ("ok", "no ralph-wrap init is running here")
+
+
+def test_the_default_time_is_that_of_our_init(box: World) -> None:
+    """The two know nothing of each other."""
+    box.process(1, 0, *INIT)
+    assert f"{init.duration(init.STOP_TIMEOUT):g} s," in container.stop_timeout(box.root).found

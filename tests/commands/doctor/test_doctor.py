@@ -1,0 +1,156 @@
+"""``ralph-wrap doctor`` as a whole, and what it says of agents and Python."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from pathlib import Path
+
+import pytest
+
+from ralph_wrap.agents import NAMES, known
+from ralph_wrap.commands.doctor import examine
+from tests.commands.doctor.world import World, checked, failing, told, with_environ
+from tests.support.directory_listing import listing
+from tests.support.git_shim import path_without_git
+from tests.support.repo import Repo
+from tests.support.sessions import command
+
+# Python 3.12 warns of a fork beside threads, which the test runner has and the program has not.
+pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+
+IN_THE_REPOSITORY = [
+    *(
+        "git",
+        "repository",
+        "commit",
+        "owner",
+        ".ralph",
+        "configuration",
+        "trust",
+        "repository files",
+        "branch names",
+    ),
+    *("ignore rule", "committer", "disk"),
+]
+
+OF_THE_MACHINE = ["file events", "subreaper", "mounts", "PID 1", "stop time-out"]
+
+AGENTS = [f"agent {name}" for name in NAMES]
+
+
+# The whole
+
+
+def test_all_is_well(repo: Repo, host: Path) -> None:
+    """On a host, in a repository with a commit: every check is there, and none fails."""
+    found = examine(repo.path, os.environ, host)
+    assert [check.check for check in found.checks] == [
+        *IN_THE_REPOSITORY,
+        *("locks", "repository lock"),
+        *OF_THE_MACHINE,
+        *AGENTS,
+        "python",
+    ]
+    assert (failing(found), found.problem) == ([], None)
+
+
+def test_all_checks_say_why(repo: Repo, host: Path) -> None:
+    """And what has failed says what mends it, in one line each."""
+    repo.git("branch", "ralph")
+    found = examine(repo.path, os.environ, host)
+    assert failing(found) == ["branch names"]
+    assert all(check.why and (check.ok or check.fix) for check in found.checks)
+    assert "\n" not in "".join(text for check in found.checks for text in (check.why, check.found, check.fix))
+
+
+def test_what_fails_is_the_problem(repo: Repo, box: World) -> None:
+    """By name, with the status of what ralph-wrap itself cannot do."""
+    repo.git("branch", "ralph")
+    problem = examine(repo.path, os.environ, box.root).problem
+    assert problem is not None
+    number = len(IN_THE_REPOSITORY) + 2 + len(OF_THE_MACHINE) + len(AGENTS) + 1
+    assert (problem.message, problem.exit_code) == (
+        f"2 of {number} checks failed: branch names, PID 1",
+        125,
+    )
+
+
+def test_nothing_is_changed(repo: Repo, tmp_path: Path) -> None:
+    """Neither in the project, whether sessions were there or not, nor in HOME, nor among temporary files."""
+    for made in (".git/worktrees", ".ralph/run/agents"):
+        before = [listing(place) for place in (repo.path, tmp_path / "home")]
+        temporary = tmp_path / "temporary"
+        temporary.mkdir()
+        assert command("doctor", cwd=repo.path, env={"TMPDIR": str(temporary)}).stderr == ""
+        assert [listing(place) for place in (repo.path, tmp_path / "home")] == before
+        temporary.rmdir()
+        (repo.path / made).mkdir(parents=True)
+
+
+def test_the_answer_is_one_line_for_each_check(repo: Repo) -> None:
+    """A failing one has its reason and its cure below; nothing in it moves the cursor."""
+    repo.git("branch", "ralph")
+    repo.write(".ralph/config.toml", '"a\\u001b[2J" = 1')
+    result = command("doctor", cwd=repo.path)
+    lines = result.stdout.decode().splitlines()
+    assert (result.status, result.stderr) == (125, "")
+    place = lines.index("FAIL  branch names: branch ralph is in the way of ralph/<id>")
+    assert lines[place + 1 : place + 3] == [
+        "      why: a session creates its branch ralph/<id> and registers its worktree",
+        "      fix: git branch -m ralph ANOTHER-NAME",
+    ]
+    assert {line[:6] for line in lines} <= {"ok    ", "FAIL  ", "note  ", "      "}
+    assert len([line for line in lines if line[0] != " "]) == len(lines) - 2 * sum(
+        line.startswith("FAIL") for line in lines
+    )
+    assert "\x1b" not in result.stdout.decode()
+
+
+def test_json_is_the_envelope(repo: Repo) -> None:
+    """With the checks, and, if one failed, the error that belongs to the exit status."""
+    repo.git("branch", "ralph")
+    result = command("doctor", "--json", cwd=repo.path)
+    envelope = json.loads(result.stdout)
+    data, error = envelope.pop("data"), envelope.pop("error")
+    assert envelope == {"version": 1, "success": False, "tool": "doctor"}
+    assert (error["code"], result.status, result.stderr) == ("failed", 125, "")
+    assert all(row.keys() == {"check", "ok", "found", "why", "fix"} for row in data)
+    [row] = [row for row in data if row["check"] == "branch names"]
+    assert row == {
+        "check": "branch names",
+        "ok": False,
+        "found": "branch ralph is in the way of ralph/<id>",
+        "why": "a session creates its branch ralph/<id> and registers its worktree",
+        "fix": "git branch -m ralph ANOTHER-NAME",
+    }
+
+
+def test_a_directory_that_is_not_there_is_a_mistake(tmp_path: Path) -> None:
+    """There is nothing to look at."""
+    result = command("doctor", "-C", tmp_path / "absent", cwd=tmp_path)
+    assert (result.status, result.stdout) == (2, b"")
+
+
+# Agents and Python
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_agents_need_not_be_there(repo: Repo, host: Path, tmp_path: Path, name: str) -> None:
+    """Which ones are is told, with what installs the others: those that --agent takes, and no more."""
+    program = tmp_path / "bin" / name
+    path = path_without_git(tmp_path / "bin")
+    found = examine(repo.path, with_environ(PATH=path), host)
+    assert [check.check for check in found.checks if check.check.startswith("agent ")] == AGENTS
+    assert told(found, f"agent {name}") == ("note", "not installed")
+    assert checked(found, f"agent {name}").fix == known(name).install
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    found = examine(repo.path, with_environ(PATH=path), host)
+    assert told(found, f"agent {name}") == ("ok", str(program))
+
+
+def test_python_is_told(repo: Repo, host: Path) -> None:
+    """For whoever reads the answer elsewhere."""
+    assert told(examine(repo.path, os.environ, host), "python") == ("ok", platform.python_version())

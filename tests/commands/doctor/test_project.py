@@ -1,0 +1,278 @@
+"""What would go wrong with a repository; each check is seen to fail, and to pass."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ralph_wrap.commands.doctor import examine
+from tests.support.git_shim import path_without_git, shim_git
+from tests.support.repo import Repo, make_repo
+from tests.support.sessions import command
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+from tests.commands.doctor.world import checked, failing, told, with_environ
+
+# Python 3.12 warns of a fork beside threads, which the test runner has and the program has not.
+pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+
+UID, GID = 54321, 54322
+"""Somebody without a passwd entry."""
+
+
+@pytest.fixture
+def reachable() -> Iterator[Path]:
+    """Return a directory that everybody can reach, unlike those of pytest."""
+    path = Path(tempfile.mkdtemp(prefix="test-doctor-"))
+    path.chmod(0o755)
+    yield path
+    shutil.rmtree(path)
+
+
+# Git and the repository
+
+
+def test_git_is_there(repo: Repo, host: Path) -> None:
+    """With its version."""
+    version = repo.git("version").split()[2]
+    assert checked(examine(repo.path, os.environ, host), "git")[:3] == ("git", True, version)
+
+
+def test_no_git(repo: Repo, host: Path, tmp_path: Path) -> None:
+    """Then nothing is said about the repository."""
+    environ = with_environ(PATH=path_without_git(tmp_path / "bin"))
+    found = examine(repo.path, environ, host)
+    assert (told(found, "git"), failing(found)) == (("FAIL", "git is not installed"), ["git"])
+
+
+def test_git_that_is_too_old(repo: Repo, tmp_path: Path) -> None:
+    """It has an exit status of its own."""
+    path = shim_git(tmp_path / "shim", '*" version "*) echo git version 2.14.6; exit ;;')
+    result = command("doctor", "--json", cwd=repo.path, env={"PATH": path})
+    envelope = json.loads(result.stdout)
+    assert (envelope["error"]["code"], result.status) == ("git_too_old", 8)
+    assert [row["found"] for row in envelope["data"] if row["check"] == "git"] == [
+        "git 2.14.6 is older than 2.15"
+    ]
+
+
+@pytest.mark.parametrize(("version", "verdict"), [("2.15.0", "note"), ("2.30.9", "note"), ("2.31.0", "ok")])
+def test_git_that_cannot_switch_hooks_off(
+    repo: Repo, host: Path, tmp_path: Path, version: str, verdict: str
+) -> None:
+    """Worth a note, no failure."""
+    path = shim_git(tmp_path / "shim", f'*" version "*) echo git version {version}; exit ;;')
+    check = checked(examine(repo.path, with_environ(PATH=path), host), "git")
+    assert (check.verdict, check.found.startswith(version), "hooks" in check.found) == (
+        verdict,
+        True,
+        verdict == "note",
+    )
+
+
+def test_no_repository(tmp_path: Path) -> None:
+    """It has an exit status of its own, and what does not need a repository is checked all the same."""
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    result = command("doctor", "--json", cwd=plain)
+    envelope = json.loads(result.stdout)
+    assert (envelope["error"]["code"], result.status) == ("not_a_repository", 3)
+    rows = {row["check"]: row for row in envelope["data"]}
+    assert rows["repository"]["found"] == f"{plain} is not in a git repository"
+    assert [name for name in (".ralph", "locks", "repository lock") if name in rows] == [".ralph", "locks"]
+    assert list(plain.iterdir()) == []
+
+
+def test_a_repository_without_a_checkout(tmp_path: Path, host: Path) -> None:
+    """What keeps a session from a worktree fails, in the same words."""
+    bare = tmp_path / "bare"
+    make_repo(tmp_path / "source").git("clone", "-q", "--bare", ".", bare)
+    found = examine(bare, os.environ, host)
+    assert told(found, "repository") == (
+        "FAIL",
+        f"{bare} is a bare repository: it has no checkout to work in",
+    )
+    assert found.problem is not None
+    assert found.problem.exit_code == 125
+
+
+def test_no_commit_yet(tmp_path: Path, host: Path) -> None:
+    """There is nothing to branch from."""
+    empty = make_repo(tmp_path / "empty", empty=True)
+    found = examine(empty.path, os.environ, host)
+    assert (told(found, "commit"), failing(found)) == (
+        ("FAIL", "the repository has no commit yet"),
+        ["commit"],
+    )
+
+
+def test_a_commit_is_there(repo: Repo, host: Path) -> None:
+    """The one that sessions start from."""
+    assert told(examine(repo.path, os.environ, host), "commit") == ("ok", repo.head)
+
+
+def test_a_configuration_that_cannot_be_read(repo: Repo, host: Path) -> None:
+    """No session would start."""
+    repo.write(".ralph/config.toml", "max_iterations = ")
+    found = examine(repo.path, os.environ, host)
+    assert failing(found) == ["configuration"]
+    assert "is not valid TOML" in checked(found, "configuration").found
+    repo.write(".ralph/config.toml", "max_iterations = 3")
+    assert told(examine(repo.path, os.environ, host), "configuration") == ("ok", "can be read")
+
+
+def test_commands_that_nobody_has_approved(repo: Repo, host: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a terminal no session starts; approved, implied, or never run, they are in nobody's way."""
+    name = "trust"
+    assert told(examine(repo.path, os.environ, host), name) == ("ok", "the configuration has no commands")
+    repo.write(".ralph/config.toml", 'setup = "npm ci"\n')
+    found = examine(repo.path, os.environ, host)
+    assert told(found, name) == ("FAIL", "setup: configured, but not approved")
+    assert (failing(found), checked(found, name).fix) == ([name], "ralph-wrap trust")
+    repo.write(".ralph/config.toml", 'setup = "npm ci"\nisolation = "off"\n')
+    assert told(examine(repo.path, os.environ, host), name)[0] == "ok"
+    repo.write(".ralph/config.toml", 'setup = "npm ci"\n')
+    implied = examine(repo.path, with_environ(RALPH_TRUST="1"), host)
+    assert told(implied, name) == ("ok", "setup: approved by RALPH_TRUST=1")
+    assert command("trust", cwd=repo.path).status == 0
+    assert told(examine(repo.path, os.environ, host), name) == ("ok", "setup: approved")
+    monkeypatch.setenv("XDG_STATE_HOME", os.fspath(repo.path / "state"))
+    assert told(examine(repo.path, os.environ, host), name)[0] == "FAIL"
+
+
+def test_a_base_that_is_no_commit(repo: Repo, host: Path) -> None:
+    """Sessions look that up before they begin."""
+    found = examine(repo.path, with_environ(RALPH_WRAP_BASE="nothing"), host)
+    assert told(found, "base") == ("FAIL", "base 'nothing' names no commit")
+
+
+def test_who_commits(repo: Repo, host: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If git does not know, that is worth a note: somebody is found."""
+    assert told(examine(repo.path, os.environ, host), "committer") == ("ok", "git has an identity")
+    for role in ("AUTHOR", "COMMITTER"):
+        for part in ("NAME", "EMAIL"):
+            monkeypatch.delenv(f"GIT_{role}_{part}")
+    repo.git("config", "user.useConfigOnly", "true")
+    assert told(examine(repo.path, os.environ, host), "committer") == (
+        "note",
+        "git has no identity here: the committer is ralph-wrap",
+    )
+
+
+def test_a_repository_that_is_damaged(repo: Repo, host: Path) -> None:
+    """What cannot be looked at fails, in git's words; the rest is looked at all the same."""
+    (repo.path / ".git/index").write_bytes(b"garbage")
+    found = examine(repo.path, os.environ, host)
+    assert failing(found) == ["disk"]
+    assert "index file" in checked(found, "disk").found
+
+
+# Whose files these are
+
+AS_SOMEBODY = """
+import hashlib, json, os, sys, tempfile, tomllib
+from pathlib import Path
+from ralph_wrap.commands import doctor
+os.setresgid(*[int(sys.argv[3])] * 3)
+os.setresuid(*[int(sys.argv[2])] * 3)
+found = doctor.examine(Path(sys.argv[1]), os.environ)
+print(json.dumps({check.check: [check.verdict, check.found, check.fix] for check in found.checks}))
+"""
+
+
+def _as_somebody(
+    directory: Path, *under: str, uid: int = UID, environ: Mapping[str, str] | None = None
+) -> dict[str, list[str]]:
+    """Examine a directory as another user, who could not start this Python, and return what was found."""
+    done = subprocess.run(
+        (*under, sys.executable, "-c", AS_SOMEBODY, directory, str(uid), str(GID if uid else 0)),
+        env={**os.environ, "HOME": "/", **(environ or {})},
+        capture_output=True,
+        check=True,
+        cwd=directory,
+    )
+    loaded: dict[str, list[str]] = json.loads(done.stdout)
+    return loaded
+
+
+def _given(repo: Repo, uid: int = UID, gid: int = GID) -> Path:
+    subprocess.run(("chown", "-R", f"{uid}:{gid}", repo.path), check=True)
+    return repo.path
+
+
+def test_who_owns_the_project_runs_this(repo: Repo, host: Path) -> None:
+    """As it should be."""
+    found = f"user id {os.geteuid()} runs this and owns {repo.path}"
+    assert told(examine(repo.path, os.environ, host), "owner") == ("ok", found)
+
+
+@needs_root
+def test_root_becomes_the_owner(reachable: Path) -> None:
+    """As a session does; all checks are the owner's, with a Python that the owner could not read."""
+    path = _given(make_repo(reachable / "project"))
+    envelope = json.loads(command("doctor", "--json", "-C", path, cwd=reachable).stdout)
+    rows = {row["check"]: row for row in envelope["data"] if row["check"] != "PID 1"}
+    assert (
+        rows["owner"]["found"] == f"user id {UID} owns {path}; a session that root starts becomes this user"
+    )
+    assert [row for row in rows.values() if not row["ok"]] == []
+    assert {place.lstat().st_uid for place in path.rglob("*")} == {UID}
+
+
+@needs_root
+def test_root_that_cannot_become_the_owner(reachable: Path) -> None:
+    """A container without capabilities."""
+    path = _given(make_repo(reachable / "project"))
+    helpless = ("setpriv", "--bounding-set=-setuid,-setgid", "--inh-caps=-all")
+    verdict, said, fix = _as_somebody(path, *helpless, uid=0)["owner"]
+    assert (verdict, said) == (
+        "FAIL",
+        f"cannot become user id {UID}, the owner of {path}: Operation not permitted",
+    )
+    assert f"docker run --user {UID}:{GID}" in fix
+
+
+@needs_root
+def test_a_repository_of_somebody_else(reachable: Path) -> None:
+    """Git refuses it, unless it is told not to."""
+    path = make_repo(reachable / "project").path
+    found = _as_somebody(path)
+    assert found["owner"][:2] == [
+        "note",
+        f"user id {UID} runs this, {path} belongs to user id {os.geteuid()}",
+    ]
+    assert found["repository"][0] == "FAIL"
+    assert "dubious ownership" in found["repository"][1]
+    assert "safe.directory" in found["repository"][2]
+    safe = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}
+    found = _as_somebody(path, environ=safe)
+    assert found["repository"][0] == "ok"
+    assert found["repository files"][:2] == ["FAIL", f"{path}/.git cannot be written by user id {UID}"]
+    assert found[".ralph"][:2] == ["FAIL", f"{path} cannot be written by user id {UID}"]
+    assert found["ignore rule"][:2] == ["FAIL", f"{path}/.gitignore cannot be written"]
+    assert found["locks"][0] == "FAIL"
+
+
+@needs_root
+def test_what_root_has_left_in_the_repository(reachable: Path) -> None:
+    """A directory of branches that its owner cannot write."""
+    repo = make_repo(reachable / "project")
+    path = _given(repo)
+    (path / ".git/refs/heads/ralph").mkdir()
+    verdict, said, fix = _as_somebody(path)["repository files"]
+    assert (verdict, said, fix) == (
+        "FAIL",
+        f"{path}/.git/refs/heads/ralph cannot be written by user id {UID}",
+        f"sudo chown -R {UID}:{GID} {path}/.git",
+    )

@@ -1,0 +1,78 @@
+"""``ralph-wrap merge`` on the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ralph_wrap import config
+from tests.commands.merge.project import merge
+from tests.support.merging import AAAA, branch, state
+from tests.support.repo import Repo
+from tests.support.sessions import command
+
+
+def test_the_json_answer(repo: Repo) -> None:
+    """One entry a branch; what did not land makes the status, and stands in the error."""
+    branch(repo, "aaaa", AAAA)
+    branch(repo, "bbbb", {"file.txt": "bbbb\n"})
+    status, told = merge(repo, "aaaa", "ralph/bbbb", "aaaa")
+    assert (status, told["success"], told["tool"], told["error"]["code"]) == (6, False, "merge", "conflict")
+    assert [(one["id"], one["outcome"], one["conflicts"]) for one in told["data"]] == [
+        ("aaaa", "landed", []),
+        ("bbbb", "left", ["file.txt"]),
+    ]
+
+
+def test_the_answer_in_words(repo: Repo) -> None:
+    """One row a branch on stdout, control characters and all; why it ends on stderr."""
+    before, tip = repo.head, branch(repo, "aaaa", AAAA)
+    branch(repo, "bbbb", {"a\x1b[31mb": "theirs\n"})
+    repo.git("branch", "release")
+    ended = command("merge", "aaaa", "bbbb", cwd=repo.path)
+    assert (ended.status, ended.stdout.decode().splitlines()[0]) == (
+        0,
+        f"ralph/aaaa  landed  main {before[:12]}..{tip[:12]}  fast-forward",
+    )
+    repo.git("switch", "-q", "release")
+    repo.write("a\x1b[31mb", "mine\n")
+    repo.commit("mine")
+    ended = command("merge", "bbbb", "--into", "release", cwd=repo.path)
+    said = "ralph/bbbb  left  conflicts with release in a\\x1b[31mb\n"
+    assert (ended.status, ended.stdout.decode()) == (6, said)
+    assert "conflicts with release" in ended.stderr
+
+
+def test_an_unknown_id_stops_everything(repo: Repo) -> None:
+    """A slip of the finger is seen before anything moves."""
+    branch(repo, "aaaa", AAAA)
+    before = state(repo)
+    status, told = merge(repo, "aaaa", "ffff")
+    assert (status, told["error"]["code"]) == (4, "not_found")
+    assert state(repo) == before
+
+
+def test_two_ways_at_once_are_a_mistake(repo: Repo) -> None:
+    """Said before anything else is looked at."""
+    status, told = merge(repo, "aaaa", "--squash", "--rebase")
+    assert (status, told["error"]["code"]) == (2, "usage")
+
+
+def test_a_check_that_nobody_approved_is_not_run(repo: Repo, tmp_path: Path) -> None:
+    """An agent can write it; approved, it runs."""
+    branch(repo, "aaaa", AAAA)
+    repo.write(".ralph/config.toml", f'check = "touch {tmp_path}/ran"\n')
+    before = state(repo)
+    status, told = merge(repo, "aaaa")
+    assert (status, "commands that nobody has approved: check" in told["error"]["message"]) == (125, True)
+    assert (state(repo), (tmp_path / "ran").exists()) == (before, False)
+    assert command("trust", cwd=repo.path).status == 0
+    assert merge(repo, "aaaa")[0] == 0
+    assert (tmp_path / "ran").exists()
+
+
+def test_a_session_does_not_ask_for_a_check_that_it_does_not_run() -> None:
+    """Only one that lands does."""
+    settings = config.Settings(project=Path(), command=("x",), check="make test")
+    assert settings.commands == {"check": "make test"}
+    assert not settings.runs_commands
+    assert settings._replace(merge_on_complete="main").runs_commands

@@ -1,0 +1,393 @@
+"""A sweep that meets records, locks and registrations which somebody has damaged, or made to deceive it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.directory_listing import listing
+from tests.support.orphans import Orphan, orphan, sweep
+from tests.support.processes import end_all
+from tests.support.repo import make_repo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.support.repo import Repo
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+SOMEBODY, SOMEBODY_ELSE = 4321, 4322  # user ids
+
+
+@pytest.fixture(autouse=True)
+def _ended(_sealed: None, tmp_path: Path) -> Iterator[None]:
+    yield
+    end_all(tmp_path / "home")
+
+
+def _replace(path: Path, kind: str, elsewhere: Path) -> None:
+    """Put something else in the place of a file; what it held is *elsewhere*."""
+    content = path.read_bytes()
+    elsewhere.write_bytes(content)
+    path.unlink()
+    match kind:
+        case "truncated":
+            path.write_bytes(content[: len(content) // 2])
+        case "empty":
+            path.touch()
+        case "garbage":
+            path.write_bytes(b"\xff\0garbage\n" * 100)
+        case "symlink":
+            path.symlink_to(elsewhere)
+        case "dangling":
+            path.symlink_to(elsewhere.with_name("nowhere"))
+        case "directory":
+            path.mkdir()
+        case "fifo":
+            os.mkfifo(path)
+        case "absent":
+            pass
+
+
+KINDS = ("truncated", "empty", "garbage", "symlink", "dangling", "directory", "fifo")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_damaged_record_is_reported_and_not_touched(repo: Repo, tmp_path: Path, kind: str) -> None:
+    """Unknown: neither it nor the worktree that it once told of."""
+    left = orphan(repo)
+    _replace(left.record, kind, tmp_path / "good")
+    before = listing(repo.path)
+    swept = sweep(repo)
+    assert swept.status == 0
+    identity, verdict, action, note = swept.stdout.decode().rstrip("\n").split("  ")
+    assert (identity, verdict, action, bool(note)) == (left.id, "unknown", "left", True)
+    assert listing(repo.path) == before
+
+
+@pytest.mark.parametrize("kind", ["symlink", "dangling", "directory", "absent"])
+def test_a_damaged_lock_is_reported_and_not_touched(repo: Repo, tmp_path: Path, kind: str) -> None:
+    """Without the lock that its owner held, nobody is proved dead."""
+    left = orphan(repo)
+    _replace(left.lock, kind, tmp_path / "good")
+    before = listing(repo.path)
+    swept = sweep(repo)
+    assert (swept.status, swept.stdout.decode()) == (0, f"{left.session}  unknown  left\n")
+    assert listing(repo.path) == before
+
+
+@pytest.mark.parametrize("kind", ["fifo"])
+def test_a_lock_that_is_no_file_hangs_nobody(repo: Repo, tmp_path: Path, kind: str) -> None:
+    """Nobody waits for the other end of it."""
+    left = orphan(repo)
+    _replace(left.lock, kind, tmp_path / "good")
+    before = listing(repo.path)
+    assert sweep(repo).status in {0, 5}
+    assert listing(repo.path) == before
+
+
+def test_what_is_in_a_lock_does_not_matter(repo: Repo) -> None:
+    """Only who holds it does."""
+    left = orphan(repo)
+    left.lock.write_bytes(b"\xff\0garbage\n")
+    assert sweep(repo).status == 0
+    assert repo.show(f"{left.wip}:new") == b"new\n"
+
+
+@pytest.mark.parametrize("kind", ["truncated", "garbage"])
+def test_a_lock_that_was_replaced_is_not_touched(repo: Repo, tmp_path: Path, kind: str) -> None:
+    """Its owner may hold the one that was there before: foreign."""
+    left = orphan(repo)
+    kept = tmp_path / "kept"
+    kept.hardlink_to(left.lock)  # or its inode number would be given to the next file
+    _replace(left.lock, kind, tmp_path / "good")
+    before = listing(repo.path)
+    swept = sweep(repo)
+    assert (swept.status, swept.stdout.decode()) == (0, f"{left.session}  foreign  left\n")
+    assert listing(repo.path) == before
+
+
+@pytest.mark.parametrize("name", ["gitdir", "commondir", "HEAD", "index"])
+@pytest.mark.parametrize("kind", [*KINDS, "absent"])
+def test_a_damaged_registration_loses_no_work(repo: Repo, tmp_path: Path, name: str, kind: str) -> None:
+    """Either everything is saved, or the worktree is left as it is and the reason is told."""
+    left = orphan(repo, work="echo staged > staged; git add staged; echo new > new")
+    files = listing(left.worktree)
+    _replace(left.registration / name, kind, tmp_path / "good")
+    swept = sweep(repo)
+    assert "raceback" not in swept.stderr
+    if left.worktree.exists():
+        assert swept.status == 5
+        assert swept.stdout.decode().rstrip("\n").split("  ")[-1]
+        assert listing(left.worktree) == files
+        assert left.registration.exists()
+    else:
+        assert swept.status == 0
+        assert (repo.show(f"{left.wip}:staged"), repo.show(f"{left.wip}:new")) == (b"staged\n", b"new\n")
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "absent"])
+def test_a_damaged_git_file_loses_no_work(repo: Repo, tmp_path: Path, kind: str) -> None:
+    """The worktree does not say whose it is any more: kept."""
+    left = orphan(repo)
+    _replace(left.worktree / ".git", kind, tmp_path / "good")
+    before = listing(left.worktree)
+    swept = sweep(repo)
+    assert "raceback" not in swept.stderr
+    assert (swept.status, listing(left.worktree)) == (5, before)
+    assert "  kept  " in swept.stdout.decode()
+
+
+def test_a_worktree_that_was_deleted_is_told(repo: Repo) -> None:
+    """It cannot be known what was in it; the session is finished all the same, its branch kept."""
+    left = orphan(repo)
+    shutil.rmtree(left.worktree)
+    swept = sweep(repo)
+    assert (swept.status, "its worktree was moved or replaced" in swept.stdout.decode()) == (5, True)
+    assert left.branch in repo.branches()
+
+
+def test_a_directory_of_the_session_that_is_a_symlink_is_not_followed(repo: Repo, tmp_path: Path) -> None:
+    """Nothing is written where it leads."""
+    left = orphan(repo)
+    away = Path(shutil.move(left.directory, tmp_path / "away"))
+    left.directory.symlink_to(away)
+    before = listing(away), listing(left.worktree)
+    swept = sweep(repo)
+    assert swept.status == 5
+    assert "the session's directory was replaced" in swept.stdout.decode()
+    assert (listing(away), listing(left.worktree)) == before
+
+
+def test_a_trash_that_is_a_symlink_is_not_followed(repo: Repo, tmp_path: Path) -> None:
+    """Nothing is moved there, nothing is deleted there, and what was to go there stays."""
+    left = orphan(repo)
+    trash = repo.path / ".ralph" / "run" / "trash"
+    trash.rmdir()
+    away = tmp_path / "away"
+    (away / "20260102T030405Z-beef").mkdir(parents=True)
+    trash.symlink_to(away)
+    sweep(repo)
+    assert [*away.iterdir()] == [away / "20260102T030405Z-beef"]
+    assert (left.worktree / "new").read_bytes() == b"new\n"
+
+
+def test_a_symlinked_ralph_directory_is_not_followed(repo: Repo, tmp_path: Path) -> None:
+    """What is behind it belongs to somebody else."""
+    left = orphan(repo)
+    shutil.move(repo.path / ".ralph", tmp_path / "away")
+    (repo.path / ".ralph").symlink_to(tmp_path / "away")
+    before = listing(tmp_path / "away")
+    swept = sweep(repo)
+    assert (swept.status, swept.stdout) == (0, b"")
+    assert listing(tmp_path / "away") == before
+    assert left.branch in repo.branches()
+
+
+@pytest.fixture
+def given_away() -> Iterator[Callable[[str], Orphan]]:
+    """Yield a function that makes an orphan in a project of another user, one file of it of a third one."""
+    with tempfile.TemporaryDirectory() as place:
+        Path(place).chmod(0o755)
+
+        def make(which: str) -> Orphan:
+            repo = make_repo(Path(place, "project"))
+            left = orphan(repo)
+            for path in (repo.path, *repo.path.rglob("*")):
+                os.lchown(path, SOMEBODY, SOMEBODY)
+            file = {"record": left.record, "lock": left.lock, "work": left.worktree / "new"}[which]
+            os.chown(file, SOMEBODY_ELSE, SOMEBODY_ELSE)
+            file.chmod(0o600)
+            return left
+
+        yield make
+
+
+@needs_root
+def test_a_record_of_somebody_else_that_cannot_be_read_is_not_touched(
+    given_away: Callable[[str], Orphan],
+) -> None:
+    """Unknown, and said."""
+    left = given_away("record")
+    before = listing(left.repo.path / ".ralph")
+    swept = sweep(left.repo)
+    assert (swept.status, swept.stdout.decode()) == (0, f"{left.id}  unknown  left  Permission denied\n")
+    assert listing(left.repo.path / ".ralph") == before
+
+
+@needs_root
+def test_a_lock_of_somebody_else_that_cannot_be_opened_is_not_touched(
+    given_away: Callable[[str], Orphan],
+) -> None:
+    """The same of a lock."""
+    left = given_away("lock")
+    before = listing(left.repo.path / ".ralph")
+    swept = sweep(left.repo)
+    assert (swept.status, swept.stdout.decode()) == (0, f"{left.session}  unknown  left\n")
+    assert listing(left.repo.path / ".ralph") == before
+
+
+@needs_root
+def test_a_worktree_with_files_that_cannot_be_read_is_kept(given_away: Callable[[str], Orphan]) -> None:
+    """What is not readable cannot be saved."""
+    left = given_away("work")
+    swept = sweep(left.repo)
+    assert (swept.status, "  kept  " in swept.stdout.decode()) == (5, True)
+    assert (left.worktree / "new").read_bytes() == b"new\n"
+
+
+# Records that are whole, but lie
+
+LIES: dict[str, dict[str, object]] = {
+    "the branch of the user": {"branch": "main"},
+    "the branch of the user, as if new": {"branch": "main", "state": "starting"},
+    "a branch elsewhere": {"branch": "../x"},
+    "a branch that is an option": {"branch": "-x"},
+    "a branch that is a path": {"branch": "/etc/passwd"},
+    "a branch that is a pattern": {"branch": "*"},
+    "a branch that is a revision": {"branch": "ralph/x..main"},
+    "a branch with a newline": {"branch": "main\nmain"},
+    "an empty branch": {"branch": ""},
+    "a base that is an option": {"base": "--output=stolen"},
+    "a base that is a name": {"base": "main"},
+    "a base that is nothing": {"base": "0" * 40},
+    "a base with a newline": {"base": "main\n--output=stolen"},
+    "an empty base": {"base": ""},
+    "no branch": {"branch": None},
+    "no base": {"base": None},
+    "the user's checkout": {"workspace": "{project}"},
+    "somebody else's directory": {"workspace": "{victim}"},
+    "a workspace that climbs": {"workspace": "{project}/.ralph/worktrees/../../../victim"},
+    "no workspace": {"workspace": None},
+    "a state that is not known": {"state": "../x"},
+    "the pid of another process": {"pid": 1},
+    "a pid that is no pid": {"pid": -1},
+    "an agent that is long": {"agent": "x" * 100_000},
+    "a number of iterations that is long": {"iteration": 10**30},
+}
+
+
+@pytest.fixture
+def victim(tmp_path: Path) -> Path:
+    """Return a directory that has nothing to do with any of this."""
+    place = tmp_path / "victim"
+    place.mkdir()
+    (place / "precious").write_text("precious\n")
+    return place
+
+
+@pytest.fixture
+def deceived(repo: Repo, victim: Path) -> Callable[..., Orphan]:
+    """Return a function that makes an orphan whose record lies."""
+
+    def make(lie: dict[str, object]) -> Orphan:
+        left = orphan(repo)
+        names = {"project": repo.path, "victim": victim}
+        left.change(
+            **{key: value.format(**names) if isinstance(value, str) else value for key, value in lie.items()}
+        )
+        return left
+
+    return make
+
+
+def _outside(repo: Repo, victim: Path) -> dict[str, object]:
+    """Return everything that no record may lead us to."""
+    refs = repo.git("for-each-ref", "--format=%(refname) %(objectname)").splitlines()
+    return {
+        **repo.fingerprint(),
+        "refs": [ref for ref in refs if not ref.startswith(("refs/heads/ralph/", "refs/ralph/"))],
+        "victim": listing(victim),
+        "beside": sorted(path.name for path in repo.path.parent.iterdir()),
+        "files": {
+            path: entry
+            for path, entry in listing(repo.path).items()
+            if path.split("/")[0] not in {".git", ".ralph"}
+        },
+    }
+
+
+@pytest.mark.parametrize("lie", LIES.values(), ids=LIES.keys())
+def test_no_record_leads_out(
+    repo: Repo, victim: Path, deceived: Callable[..., Orphan], lie: dict[str, object]
+) -> None:
+    """No path leaves ``.ralph/``, no ref leaves ``ralph/``, no work is lost, whatever stands in a record."""
+    left = deceived(lie)
+    before = _outside(repo, victim)
+    swept = sweep(repo)
+    assert (swept.status in {0, 5}, "raceback" in swept.stderr) == (True, False), swept.stderr
+    assert _outside(repo, victim) == before
+    if left.worktree.exists():
+        assert (left.worktree / "new").read_bytes() == b"new\n"
+    else:
+        assert repo.show(f"{left.wip}:new") == b"new\n"
+    # And the next one says no more of it, or the same.
+    assert sweep(repo).status in {0, swept.status}
+    assert _outside(repo, victim) == before
+
+
+def test_a_record_of_another_name_finishes_nobody(repo: Repo) -> None:
+    """Copied under another id, with a lock that is free: it does not speak for that one."""
+    left = orphan(repo)
+    copy = left.record.with_name("beef.json")
+    shutil.copy(left.record, copy)
+    copy.with_suffix(".lock").touch()
+    left.move_owner_away()
+    before = listing(repo.path)
+    swept = sweep(repo)
+    assert swept.status == 0
+    assert {row.split("  ")[1] for row in swept.stdout.decode().splitlines()} == {"foreign", "unknown"}
+    assert listing(repo.path) == before
+
+
+def test_a_record_cannot_name_the_worktree_of_a_live_session(repo: Repo) -> None:
+    """Its own session id names the worktree, whose mark names the branch; a record leads nowhere else."""
+    left = orphan(repo)
+    other = left.worktree.with_name("20260102T030405Z-beef")
+    repo.git("worktree", "add", "-q", "-b", "other", other)
+    (other / "precious").write_text("precious\n")
+    left.change(workspace=os.fspath(other), branch="other")
+    before = listing(other), listing(left.worktree)
+    assert sweep(repo).status == 5
+    assert (listing(other), listing(left.worktree)) == before
+    assert "other" in repo.branches()
+
+
+def test_a_lie_about_the_state_does_not_pass_for_an_empty_checkout(repo: Repo) -> None:
+    """As if no agent had worked in it: what is there is saved all the same."""
+    left = orphan(repo, work="echo changed > file.txt; echo new > new; git rm -q --cached file.txt")
+    left.change(state="starting")
+    assert sweep(repo).status == 0
+    assert repo.show(f"{left.wip}:new") == b"new\n"
+    assert repo.show(f"{left.wip}:file.txt") == b"changed\n"
+
+
+def test_files_that_are_no_records_are_left_alone(repo: Repo) -> None:
+    """Whatever their names are."""
+    left = orphan(repo)
+    agents = left.record.parent
+    names = ("README", "beef.txt", ".json", "..json", "BEEF.json", "x.lock.d", "a b.json")
+    for name in names:
+        (agents / name).write_text(json.dumps({"version": 1}))
+    assert sweep(repo).status == 0
+    assert {*names} <= {path.name for path in agents.iterdir()}
+
+
+def test_locks_that_are_not_ours_are_left_alone(repo: Repo) -> None:
+    """Only a lock that bears an id can be one of ours."""
+    left = orphan(repo)
+    agents = left.record.parent
+    names = ("mine.lock", "*.lock", "BEEF.lock", "beef0.lock", "[a-f]*.lock")
+    for name in names:
+        (agents / name).write_text("mine\n")
+    empty = left.directory.with_name("20260102T030405Z-mine")
+    empty.mkdir()
+    assert sweep(repo).status == 0
+    assert {*names} <= {path.name for path in agents.iterdir()}
+    assert empty.is_dir()

@@ -1,0 +1,345 @@
+"""``ralph-wrap sweep``: whose work is finished."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ralph_wrap.system import liveness
+from tests.support.directory_listing import listing
+from tests.support.mounts import mounted, needs_mounts
+from tests.support.orphans import Orphan, orphan, orphans, sweep
+from tests.support.processes import end_all
+from tests.support.repo import Repo, make_repo
+from tests.support.sessions import PROGRAM, command, read_events
+from tests.support.wait import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+from tests.commands.sweep.project import state
+
+NESTED = "echo new > new; git init -q inner; git -C inner commit -q --allow-empty -m inner"
+"""Work that cannot be saved."""
+
+
+@pytest.fixture(autouse=True)
+def home(_sealed: None, tmp_path: Path) -> Iterator[Path]:
+    """Yield the ``HOME`` by which the processes of this test are known; they end with it."""
+    home = tmp_path / "home"
+    yield home
+    end_all(home)
+
+
+# Orphans
+
+
+def test_an_orphan_is_finished(repo: Repo) -> None:
+    """Its work is saved, its worktree removed, its branch kept, its record the session's own."""
+    left = orphan(repo, work="echo done > done; git add done; git commit -qm done; echo new > new")
+    swept = sweep(repo)
+    assert (swept.status, swept.stdout.decode()) == (0, f"{left.session}  orphan  finished  {left.wip}\n")
+    assert (repo.show(f"{left.branch}:done"), repo.show(f"{left.wip}:new")) == (b"done\n", b"new\n")
+    gone = (left.record, left.lock, left.worktree, left.registration)
+    assert [path for path in gone if path.exists()] == []
+    assert json.loads((left.directory / "record.json").read_text())["state"] == "finished"
+
+
+@needs_mounts
+def test_what_ran_on_the_host_is_left_to_the_host(repo: Repo) -> None:
+    """From inside a container nobody sees what an agent has left running there."""
+    if not liveness.is_of_host(liveness.pid_namespace()):
+        pytest.skip("this is a container itself")
+    left = orphan(repo, work="echo new > new")
+    inside = ("unshare", "--pid", "--fork", "--mount-proc", PROGRAM, "sweep")
+    swept = subprocess.run(inside, cwd=repo.path, capture_output=True, text=True, check=False)
+    assert (swept.returncode, "it ran on the host" in swept.stderr) == (5, True), swept.stderr
+    assert (left.worktree / "new").exists()
+    assert sweep(repo).status == 0
+    assert not left.worktree.exists()
+
+
+@needs_mounts
+def test_a_trash_on_another_file_system_is_no_obstacle(repo: Repo) -> None:
+    """What was set aside beside the worktrees, and let go by git, is deleted there."""
+    left = orphan(repo, work="echo new > new")
+    aside = left.worktree.with_name(f"{left.session}.leaving")
+    left.worktree.rename(aside)
+    shutil.rmtree(left.registration)
+    with mounted(repo.path / ".ralph" / "run" / "trash", "-t", "tmpfs", "tmpfs"):
+        assert sweep(repo).status == 0
+        eventually(lambda: not aside.exists(), "what was set aside to go")
+    assert not left.record.exists()
+
+
+def test_the_report_of_an_orphan_tells_that_it_was_killed(repo: Repo) -> None:
+    """And what became of its work."""
+    left = orphan(repo)
+    sweep(repo)
+    names = ("ended_by", "exit_status", "iterations", "commits", "branch", "saved", "saved_paths", "kept")
+    assert {name: left.report[name] for name in names} == {
+        "ended_by": "killed",
+        "exit_status": 137,
+        "iterations": 1,
+        "commits": 0,
+        "branch": left.branch,
+        "saved": left.wip,
+        "saved_paths": ["new"],
+        "kept": None,
+    }
+
+
+def test_a_sweep_is_told_in_the_sessions_event_log(repo: Repo) -> None:
+    """From the finding to the end, under the session's own id."""
+    left = orphan(repo)
+    before = len(read_events(left.directory))
+    sweep(repo)
+    events = read_events(left.directory)[before:]
+    assert [event["event"] for event in events] == [
+        "session.found_dead",
+        "work.saved",
+        "worktree.removed",
+        "session.swept",
+    ]
+    assert {event["session_id"] for event in events} == {left.session}
+
+
+def test_a_second_sweep_has_nothing_to_do(repo: Repo) -> None:
+    """It says nothing and changes nothing."""
+    orphan(repo)
+    sweep(repo)
+    trash = repo.path / ".ralph" / "run" / "trash"
+    eventually(lambda: not [*trash.iterdir()], "the trash to be emptied")
+    before = state(repo)
+    swept = sweep(repo)
+    assert (swept.status, swept.stdout, swept.stderr) == (0, b"", "")
+    assert state(repo) == before
+
+
+def test_the_main_checkout_is_left_alone(repo: Repo) -> None:
+    """Its files, its index, its stash and its configuration, whatever is going on there."""
+    orphan(repo)
+    repo.write("file.txt", "stashed\n")
+    repo.git("stash")
+    repo.write("file.txt", "changed\n")
+    repo.write("staged", "staged\n")
+    repo.git("add", "staged")
+    before = {**repo.fingerprint(), "status": repo.git("status", "--porcelain")}
+    assert sweep(repo).status == 0
+    assert {**repo.fingerprint(), "status": repo.git("status", "--porcelain")} == before
+
+
+def test_a_dry_run_touches_nothing(repo: Repo) -> None:
+    """It tells what a sweep would do."""
+    left = orphan(repo)
+    before = state(repo)
+    swept = sweep(repo, "--dry-run")
+    assert (swept.status, swept.stdout.decode()) == (0, f"{left.session}  orphan  would finish\n")
+    assert state(repo) == before
+
+
+def test_a_session_without_a_worktree_is_released(repo: Repo) -> None:
+    """What was done in the project itself stays there."""
+    left = orphan(repo, "--isolation", "off")
+    swept = sweep(repo)
+    assert (swept.status, swept.stdout.decode()) == (0, f"{left.session}  orphan  finished\n")
+    assert not left.record.exists()
+    assert (repo.path / "new").read_bytes() == b"new\n"
+    assert repo.branches() == ["main"]
+
+
+def test_a_project_without_git_is_swept(tmp_path: Path) -> None:
+    """There is nothing to save, only to release."""
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    left = orphan(Repo(plain))
+    assert sweep(Repo(plain)).status == 0
+    assert not left.record.exists()
+    assert (plain / "new").exists()
+
+
+# Settings of the dead session
+
+
+def test_keep_worktree_is_respected(repo: Repo) -> None:
+    """A worktree that was to be kept is, and that is no failure."""
+    left = orphan(repo, "--keep-worktree")
+    swept = sweep(repo)
+    row = f"{left.session}  orphan  finished  it was asked for\n"
+    assert (swept.status, swept.stdout.decode()) == (0, row)
+    assert (left.worktree / "new").read_bytes() == b"new\n"
+    assert left.worktree.name in " ".join(repo.worktrees())
+    assert not left.record.exists()
+
+
+def test_on_dirty_keep_is_respected(repo: Repo) -> None:
+    """What is uncommitted stays where it is, unsaved."""
+    left = orphan(repo, "--on-dirty", "keep")
+    swept = sweep(repo)
+    row = f"{left.session}  orphan  finished  1 uncommitted path\n"
+    assert (swept.status, swept.stdout.decode()) == (0, row)
+    assert (left.worktree / "new").read_bytes() == b"new\n"
+    assert left.wip not in repo.branches()
+
+
+def test_on_dirty_keep_removes_what_is_clean(repo: Repo) -> None:
+    """Negative control: with nothing uncommitted, the same setting keeps nothing."""
+    left = orphan(repo, "--on-dirty", "keep", work="true")
+    assert sweep(repo).status == 0
+    assert not left.worktree.exists()
+
+
+def test_drop_empty_is_respected(repo: Repo) -> None:
+    """The branch of a session that nothing came of goes."""
+    orphan(repo, "--drop-empty", work="true")
+    assert sweep(repo).status == 0
+    assert repo.branches() == ["main"]
+
+
+def test_without_drop_empty_an_empty_branch_stays(repo: Repo) -> None:
+    """Negative control."""
+    left = orphan(repo, work="true")
+    assert sweep(repo).status == 0
+    assert repo.branches() == ["main", left.branch]
+
+
+def test_somebody_elses_branch_is_never_dropped(repo: Repo) -> None:
+    """A branch that a session was told to continue is not its own, even if nothing came of it."""
+    repo.git("branch", "mine")
+    orphan(repo, "--branch", "mine", "--drop-empty", work="true")
+    assert sweep(repo).status == 0
+    assert repo.branches() == ["main", "mine"]
+
+
+# What cannot be saved
+
+
+def test_what_cannot_be_saved_is_kept(repo: Repo) -> None:
+    """Status 5; the answer and the error name session and reason; all of the work is where it was."""
+    left = orphan(repo, work=NESTED)
+    before = listing(left.worktree)
+    swept = sweep(repo)
+    reason = "nested repository inner cannot be saved"
+    row = f"{left.session}  orphan  kept  {left.wip}  {reason}\n"
+    assert (swept.status, swept.stdout.decode()) == (5, row)
+    error = swept.narration[-1]
+    assert (error["level"], error["code"]) == ("error", "refused")
+    assert error["message"] == f"{left.session}: {reason}"
+    assert error["hint"] == "nothing is lost: all unsaved work is still in the worktree"
+    assert listing(left.worktree) == before
+    assert left.report["kept"] == reason
+
+
+def test_what_is_kept_is_told_once(repo: Repo) -> None:
+    """Its session is finished: to remove the worktree is for a person."""
+    left = orphan(repo, work=NESTED)
+    assert sweep(repo).status == 5
+    again = sweep(repo)
+    assert (again.status, again.stdout) == (0, b"")
+    assert left.worktree.exists()
+
+
+def test_a_worktree_that_somebody_works_in_is_kept(repo: Repo) -> None:
+    """A shell in it is a reason; whose it is does not matter."""
+    left = orphan(repo)
+    with subprocess.Popen(("sleep", "1000"), cwd=left.worktree) as process:
+        try:
+            swept = sweep(repo)
+            assert swept.status == 5
+            assert f"processes work in it: sleep ({process.pid})" in swept.stdout.decode()
+            assert process.poll() is None
+        finally:
+            process.kill()
+    assert (left.worktree / "new").exists()
+
+
+def test_one_that_cannot_be_finished_stops_no_other(repo: Repo) -> None:
+    """All the others are finished all the same."""
+    stuck, good = orphans(repo, NESTED, "echo new > new")
+    swept = sweep(repo)
+    assert swept.status == 5
+    rows = {row.split("  ")[0]: row.split("  ")[2] for row in swept.stdout.decode().splitlines()}
+    assert rows == {stuck.session: "kept", good.session: "finished"}
+
+
+# JSON
+
+
+def test_json_is_the_envelope(repo: Repo) -> None:
+    """One object for each session that is not finished."""
+    left = orphan(repo)
+    swept = sweep(repo, "--json")
+    assert swept.status == 0
+    assert json.loads(swept.stdout) == {
+        "version": 1,
+        "success": True,
+        "tool": "sweep",
+        "data": [
+            {
+                "id": left.id,
+                "session": left.session,
+                "verdict": "orphan",
+                "action": "finished",
+                "saved": left.wip,
+                "note": None,
+                "hint": None,
+            }
+        ],
+    }
+
+
+def test_json_tells_what_was_kept(repo: Repo) -> None:
+    """The envelope of an error, and the answer beside it."""
+    left = orphan(repo, work=NESTED)
+    swept = sweep(repo, "--json")
+    answer = json.loads(swept.stdout)
+    assert (swept.status, answer["success"], answer["error"]["code"]) == (5, False, "refused")
+    assert [(entry["id"], entry["action"]) for entry in answer["data"]] == [(left.id, "kept")]
+
+
+# Other places
+
+
+def test_another_project_is_not_touched(repo: Repo, tmp_path: Path) -> None:
+    """A sweep is of one project."""
+    other = orphan(make_repo(tmp_path / "other"))
+    assert sweep(repo).status == 0
+    assert other.is_there()
+
+
+def test_a_project_can_be_named(repo: Repo, tmp_path: Path) -> None:
+    """From anywhere."""
+    left = orphan(repo)
+    assert command("sweep", "-C", repo.path, cwd=tmp_path).status == 0
+    assert not left.worktree.exists()
+
+
+def test_without_a_registry_there_is_nothing_to_sweep(repo: Repo) -> None:
+    """And none is made."""
+    before = listing(repo.path)
+    swept = sweep(repo)
+    assert (swept.status, swept.stdout, swept.stderr) == (0, b"", "")
+    assert listing(repo.path) == before
+
+
+def test_the_library_sweeps_too(repo: Repo) -> None:
+    """A session that was entered by a program that died is an orphan as any other."""
+    program = (
+        "import os, signal; from pathlib import Path; from ralph_wrap import Session, Settings\n"
+        f"with Session(Settings(project=Path({os.fspath(repo.path)!r}), command=('true',))) as session:\n"
+        "    (session.workspace.path / 'new').write_text('new\\n')\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    done = subprocess.run((sys.executable, "-c", program), check=False, capture_output=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    (record,) = (repo.path / ".ralph" / "run" / "agents").glob("*.json")
+    left = Orphan(repo, json.loads(record.read_text())["session"])
+    assert sweep(repo).status == 0
+    assert repo.show(f"{left.wip}:new") == b"new\n"

@@ -1,0 +1,337 @@
+"""``ralph-wrap apply``: saved work in a checkout, all of it or nothing, and no file overwritten."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ralph_wrap import branches
+from ralph_wrap.commands import apply as applying
+from ralph_wrap.errors import ConflictError, NotFoundError, RalphError
+from ralph_wrap.state import project
+from tests.support.git_shim import shim_git
+from tests.support.merging import branch, files_of, left, project_with_files, replaced
+from tests.support.repo import Repo, make_repo
+from tests.support.sessions import command, run
+
+if TYPE_CHECKING:
+    from ralph_wrap.commands.apply import AppliedChanges
+    from ralph_wrap.system.log import Log
+
+WORK = {"file.txt": "one\nsaved\n", "new/a": "new\n", "gone": None}
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    """Return a repository with a branch of one commit, and saved work on top of it."""
+    made = project_with_files(tmp_path / "project")
+    branch(made, "aaaa", {"committed": "yes\n"})
+    branch(made, "aaaa-wip", WORK, base="ralph/aaaa")
+    return made
+
+
+def apply(repo: Repo, log: Log, name: str = "aaaa", top: Path | None = None, **env: str) -> AppliedChanges:
+    """Put saved work into a checkout, as the command line does."""
+    environ = {**os.environ, **env}
+    place = project.find_project(repo.path, environ)
+    one = branches.named(branches.read(place), name)
+    return applying.apply(place, one, top=top or place.root, log=log)
+
+
+def state(repo: Repo) -> dict[str, object]:
+    """Return what may change, and what must not."""
+    return {
+        "files": files_of(repo.path),
+        "index": repo.git("ls-files", "--stage"),
+        "refs": repo.git("for-each-ref"),
+        "left": left(repo),
+    }
+
+
+def status(repo: Repo) -> str:
+    """Return what git says has changed."""
+    return repo.git("status", "--porcelain", "--untracked-files=all", "--", ":!.ralph")
+
+
+def test_saved_work_comes_to_the_disk_and_nothing_is_staged(repo: Repo, log: Log) -> None:
+    """What was committed does not come: that is for ``merge``."""
+    before = state(repo)
+    wip = "ralph/aaaa-wip"
+    there = os.fspath(repo.path)
+    assert apply(repo, log) == applying.AppliedChanges(
+        "aaaa", wip, there, ("file.txt", "gone", "new/a"), (), ()
+    )
+    assert status(repo) == " M file.txt\n D gone\n?? new/a"
+    assert ((repo.path / "file.txt").read_text(), (repo.path / "new/a").read_text()) == (
+        "one\nsaved\n",
+        "new\n",
+    )
+    assert {**state(repo), "files": None} == {**before, "files": None}
+
+
+def test_a_second_time_there_is_nothing_to_do(repo: Repo, log: Log) -> None:
+    """What is as it should be is in nobody's way."""
+    apply(repo, log)
+    before = state(repo)
+    applied = apply(repo, log)
+    assert (applied.files, applied.there) == ((), ("file.txt", "gone", "new/a"))
+    assert state(repo) == before
+
+
+def test_what_a_killed_apply_has_left_is_gone_on_with(repo: Repo, log: Log) -> None:
+    """Some files are as they should be, the others as they were."""
+    repo.write("file.txt", "one\nsaved\n")
+    applied = apply(repo, log)
+    assert (applied.files, applied.there) == (("gone", "new/a"), ("file.txt",))
+    assert status(repo) == " M file.txt\n D gone\n?? new/a"
+
+
+def test_it_fits_where_others_have_gone_on(repo: Repo, log: Log) -> None:
+    """Both are brought together in a file that both have changed, as far as they do not meet."""
+    rows = [f"{number}\n" for number in range(20)]
+    branch(repo, "bbbb", {"long": "".join(rows)})
+    branch(repo, "bbbb-wip", {"long": "".join([*rows[:-1], "saved\n"])}, base="ralph/bbbb")
+    repo.write("long", "".join(["mine\n", *rows[1:]]))
+    repo.commit("mine")
+    assert apply(repo, log, "bbbb").files == ("long",)
+    lines = (repo.path / "long").read_text().splitlines()
+    assert (lines[0], lines[-1]) == ("mine", "saved")
+
+
+def test_other_work_in_the_checkout_stays_as_it_is(repo: Repo, log: Log) -> None:
+    """Changed, staged, untracked: as long as it is somewhere else."""
+    repo.write("run.sh", "staged\n")
+    repo.git("add", "run.sh")
+    repo.write("run.sh", "staged, and changed\n")
+    repo.write("mine", "mine\n")
+    repo.write("new/mine", "mine\n")
+    index = repo.git("ls-files", "--stage")
+    apply(repo, log)
+    assert status(repo) == " M file.txt\n D gone\nMM run.sh\n?? mine\n?? new/a\n?? new/mine"
+    assert repo.git("ls-files", "--stage") == index
+
+
+IN_THE_WAY = {
+    "changed": ("echo mine >>file.txt", "file.txt"),
+    "staged": ("echo mine >>file.txt; git add file.txt", "file.txt"),
+    "deleted": ("rm file.txt", "file.txt"),
+    "executable": ("chmod +x file.txt", "file.txt"),
+    "hidden": ("git update-index --assume-unchanged file.txt; echo mine >>file.txt", "file.txt"),
+    "untracked": ("mkdir new; echo mine >new/a", "new/a"),
+    "ignored": ("mkdir new; echo '*' >new/.gitignore; echo mine >new/a", "new/a"),
+    "a file above": ("echo mine >new", "new"),
+    "a link above": ("mkdir x; ln -s x new", "new"),
+    "a directory": ("mkdir -p new/a; echo mine >new/a/mine", "new/a/mine"),
+    "changed where it is to go": ("echo mine >>gone", "gone"),
+}
+
+
+@pytest.mark.parametrize("kind", IN_THE_WAY)
+def test_nothing_is_overwritten(repo: Repo, log: Log, kind: str) -> None:
+    """One file in the way, and none changes; it is named."""
+    body, named = IN_THE_WAY[kind]
+    subprocess.run(("sh", "-c", body), cwd=repo.path, check=True)
+    before = state(repo)
+    with pytest.raises(ConflictError, match=f"would be overwritten: {named}$"):
+        apply(repo, log)
+    assert state(repo) == before
+
+
+def test_what_conflicts_with_commits_is_named(repo: Repo, log: Log) -> None:
+    """And nothing changes, not even what would fit."""
+    repo.write("file.txt", "one\nmine\n")
+    repo.commit("mine")
+    before = state(repo)
+    with pytest.raises(ConflictError, match=r"conflicts with what is checked out in .*: file.txt$"):
+        apply(repo, log)
+    assert state(repo) == before
+
+
+def test_a_checkout_with_conflicts_is_refused(repo: Repo, log: Log) -> None:
+    """Its index cannot be told from."""
+    branch(repo, "bbbb", {"run.sh": "theirs\n"})
+    repo.write("run.sh", "mine\n")
+    repo.commit("mine")
+    repo.git("merge", "-q", "ralph/bbbb", check=False)
+    before = state(repo)
+    with pytest.raises(ConflictError, match=r"has conflicts: run.sh"):
+        apply(repo, log)
+    assert state(repo) == before
+
+
+def test_a_linked_worktree_takes_it(repo: Repo, log: Log, tmp_path: Path) -> None:
+    """And the main checkout stays as it is."""
+    linked = Repo(tmp_path / "linked")
+    repo.git("worktree", "add", "-q", "-b", "other", linked.path)
+    before = state(repo)
+    apply(repo, log, top=linked.path)
+    assert linked.git("status", "--porcelain", "--untracked-files=all") == " M file.txt\n D gone\n?? new/a"
+    assert state(repo) == before | {"left": ["linked"]}
+
+
+def test_a_checkout_of_another_repository_is_refused(repo: Repo, log: Log, tmp_path: Path) -> None:
+    """Whatever its files are called."""
+    other = make_repo(tmp_path / "other")
+    with pytest.raises(ConflictError, match="belongs to another repository"):
+        apply(repo, log, top=other.path)
+
+
+def test_a_sparse_checkout_gets_what_it_leaves_out(repo: Repo, log: Log) -> None:
+    """Work is not lost because nobody looked there."""
+    repo.git("sparse-checkout", "set", "--cone", "none")
+    branch(repo, "aaaa-wip", {"one/two/three": "saved\n", "out/new": "new\n"})
+    apply(repo, log)
+    assert (repo.path / "one" / "two" / "three").read_text() == "saved\n"
+    assert (repo.path / "out" / "new").read_text() == "new\n"
+
+
+def test_every_kind_of_change_comes(repo: Repo, log: Log) -> None:
+    """Executable files, symlinks, a directory instead of a file and the reverse, names in any script."""
+    repo.git("switch", "-q", "-c", "ralph/bbbb")
+    repo.git("switch", "-q", "-c", "ralph/bbbb-wip")
+    (repo.path / "run.sh").chmod(0o755)
+    (repo.path / "link").symlink_to("file.txt")
+    (repo.path / "gone").unlink()
+    repo.write("gone/inside", "a directory now\n")
+    repo.git("rm", "-q", "-r", "one")
+    repo.write("one", "a file now\n")
+    repo.write('größe/日本 語\n"quoted"\t.txt', "any\n")
+    repo.write(os.fsdecode(b"not-\xff-utf8"), "any\n")
+    wanted = files_of(repo.path)
+    repo.commit("kinds")
+    repo.git("switch", "-q", "main")
+    apply(repo, log, "bbbb")
+    assert files_of(repo.path) == wanted
+
+
+def test_what_a_real_session_has_saved_comes(repo: Repo, log: Log) -> None:
+    """With an index that differs from the files, which makes a merge commit of it."""
+    work = "echo a >a; git add a; git commit -qm a; echo b >b; git add b; echo c >b; echo d >>file.txt"
+    assert run(repo.path, "-n", "1", "--", "sh", "-c", work).report["saved"]
+    repo.git("checkout", "-q", "--", ".")
+    (name,) = [
+        name.removesuffix("-wip") for name in repo.branches() if name.endswith("-wip") and "aaaa" not in name
+    ]
+    assert apply(repo, log, name).files == ("b", "file.txt")
+    assert ((repo.path / "b").read_text(), (repo.path / "a").exists()) == ("c\n", False)
+
+
+def test_commits_that_only_saved_work_holds_come_with_it(repo: Repo, log: Log) -> None:
+    """An agent left its branch: nobody else has them."""
+    branch(repo, "bbbb", {"b": "b\n"})
+    branch(repo, "bbbb-wip", {"c": "c\n"}, base="ralph/bbbb")
+    branch(repo, "bbbb-wip", {"d": "d\n"})
+    assert apply(repo, log, "bbbb").files == ("c", "d")
+
+
+def test_saved_work_alone_is_applied(repo: Repo, log: Log) -> None:
+    """Its branch was deleted."""
+    repo.git("branch", "-q", "-D", "ralph/aaaa")
+    assert apply(repo, log).files == ("file.txt", "gone", "new/a")
+
+
+def test_a_submodule_is_left_and_named(repo: Repo, log: Log) -> None:
+    """Its commits are in a repository of its own."""
+    blob = repo.git("rev-parse", "ralph/aaaa-wip")
+    repo.git("update-index", "--add", "--cacheinfo", f"160000,{blob},inner")
+    tip = repo.git("commit-tree", "-p", "main", "-m", "wip", repo.git("write-tree"))
+    repo.git("reset", "-q")
+    repo.git("branch", "ralph/bbbb-wip", tip)
+    applied = apply(repo, log, "bbbb")
+    assert (applied.files, applied.submodules) == ((), ("inner",))
+
+
+def test_nothing_saved_is_not_found(repo: Repo, log: Log) -> None:
+    """Said by name."""
+    branch(repo, "bbbb", {"b": "b\n"})
+    with pytest.raises(NotFoundError, match="ralph/bbbb has no saved work"):
+        apply(repo, log, "bbbb")
+
+
+def test_nobody_has_to_be_known_for_it(repo: Repo, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is committed that anybody will see."""
+    repo.git("config", "--global", "user.useConfigOnly", "true")
+    for name in ("AUTHOR_NAME", "AUTHOR_EMAIL", "COMMITTER_NAME", "COMMITTER_EMAIL"):
+        monkeypatch.delenv(f"GIT_{name}")
+    assert apply(repo, log).files
+
+
+def test_what_git_could_not_write_goes_back(repo: Repo, log: Log, tmp_path: Path) -> None:
+    """All of it or nothing, also where the disk is full in the middle."""
+    before = state(repo)
+    half = "rm gone; mkdir new; printf n >new/a; printf 'one\\ns' >file.txt"
+    cases = f"""*" read-tree -m -u "*) (cd {repo.path} && {half}); exit 128 ;;"""
+    with pytest.raises(RalphError):
+        apply(repo, log, PATH=shim_git(tmp_path / "bin", cases))
+    assert state(repo) == before
+
+
+def test_a_file_that_changes_meanwhile_is_not_overwritten(repo: Repo, log: Log, tmp_path: Path) -> None:
+    """Git looks once more when it writes."""
+    cases = f"""*" read-tree -m -u "*) echo mine >{repo.path}/file.txt ;;"""
+    with pytest.raises(RalphError):
+        apply(repo, log, PATH=shim_git(tmp_path / "bin", cases))
+    assert ((repo.path / "file.txt").read_text(), status(repo)) == ("mine\n", " M file.txt")
+
+
+def test_what_was_there_stays_where_git_refuses(repo: Repo, log: Log) -> None:
+    """Somebody has written the very same; it is theirs, and does not go back with the rest."""
+    repo.write("new/a", "new\n")
+    repo.write("file.txt", "staged\n")
+    repo.git("add", "file.txt")
+    repo.write("file.txt", "one\n")
+    before = state(repo)
+    with pytest.raises(RalphError):
+        apply(repo, log)
+    assert state(repo) == before
+
+
+@pytest.mark.parametrize("mode", ["100644", "120000"])
+def test_a_submodule_is_not_replaced_with_all_that_it_holds(repo: Repo, log: Log, mode: str) -> None:
+    """Git deletes it, changes, untracked files, repository and all."""
+    inner = make_repo(repo.path / "inner")
+    repo.git("add", "inner")
+    repo.git("commit", "-q", "-m", "a submodule")
+    repo.git("branch", "-f", "ralph/aaaa")
+    repo.git("branch", "-D", "ralph/aaaa-wip")
+    replaced(repo, "inner", {"inner": (mode, "one")}, "ralph/aaaa-wip")
+    inner.write("mine", "mine\n")
+    before = state(repo)
+    with pytest.raises(ConflictError, match="would be overwritten: inner"):
+        apply(repo, log)
+    assert state(repo) == before
+
+
+def answered(cwd: Path, *arguments: str) -> tuple[int, Any]:
+    """Run ``ralph-wrap apply --json``; return its status and the envelope."""
+    ended = command("apply", *arguments, "--json", cwd=cwd)
+    return ended.status, json.loads(ended.stdout)
+
+
+def test_the_json_answer(repo: Repo) -> None:
+    """From a directory of the project, to its main checkout."""
+    ended, told = answered(repo.path / "one", "aaaa")
+    assert (ended, told["success"], told["tool"]) == (0, True, "apply")
+    assert told["data"] == {
+        "id": "aaaa",
+        "branch": "ralph/aaaa-wip",
+        "checkout": os.fspath(repo.path),
+        "files": ["file.txt", "gone", "new/a"],
+        "there": [],
+        "submodules": [],
+    }
+
+
+def test_another_checkout_is_named_by_a_directory_in_it(repo: Repo, tmp_path: Path) -> None:
+    """From wherever: the project is found by it."""
+    linked = tmp_path / "linked"
+    repo.git("worktree", "add", "-q", "-b", "other", linked)
+    ended, told = answered(tmp_path, "aaaa", "-C", os.fspath(linked / "one"))
+    assert (ended, told["data"]["checkout"]) == (0, os.fspath(linked))
+    ended, told = answered(repo.path, "ffff")
+    assert (ended, told["error"]["code"]) == (4, "not_found")

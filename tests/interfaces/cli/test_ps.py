@@ -1,0 +1,294 @@
+"""``ralph-wrap ps``: what a person reads."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ralph_wrap.state import project
+from ralph_wrap.system.liveness import myself
+from tests.support.directory_listing import listing
+from tests.support.processes import end_all
+from tests.support.sessions import PROGRAM, Session, command
+from tests.support.terminal import Terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.support.repo import Repo
+from tests.interfaces.cli.project import DEAD, Yard
+
+HEADER = "ID  VERDICT  AGENT  ITERATION  AGE  CPU  MEM  BRANCH  AHEAD  WORKSPACE\n"
+
+HEADER_OF_ALL = HEADER.replace("WORKSPACE", "ENDED BY  STATUS  SAVED  WORKSPACE  KEPT")
+
+NOT_JSON = "not a record of this version: Expecting value: line 1 column 1 (char 0)"
+
+OTHER_CONTAINER = {"pid_namespace": "pid:[1]", "host": "0f1e2d3c4b5a"}
+
+
+# The listing
+
+SHOWN = f"""\
+ID    VERDICT  AGENT           ITERATION  AGE  BRANCH      AHEAD  WORKSPACE
+dead  unknown  -               -          -    -           -      {NOT_JSON}
+0b0b  orphan   claude          1          2d   ralph/0b0b  -      /w/0b0b
+a3f2  live     claude          12         3h   ralph/a3f2  2      /w/a3f2
+f0f0  foreign  sh -c 'a??[2J'  0          5m   -           -      -
+"""
+
+UNFINISHED = "-         -       -             "
+
+SHOWN_WITH_FINISHED = "".join(
+    f"{known}  {ended}  {workspace:{len(NOT_JSON)}}  {kept}\n"
+    for known, ended, workspace, kept in (
+        (
+            "ID    VERDICT   AGENT           ITERATION  AGE  BRANCH      AHEAD",
+            "ENDED BY  STATUS  SAVED         ",
+            "WORKSPACE",
+            "KEPT",
+        ),
+        ("dead  unknown   -               -          -    -           -    ", UNFINISHED, NOT_JSON, "-"),
+        ("0b0b  orphan    claude          1          2d   ralph/0b0b  -    ", UNFINISHED, "/w/0b0b", "-"),
+        (
+            "e0e0  finished  claude          3          2d   main        0    ",
+            "signal    143     ralph/e0e0-wip",
+            "/w/e0e0",
+            "a file cannot?be read",
+        ),
+        ("a3f2  live      claude          12         3h   ralph/a3f2  2    ", UNFINISHED, "/w/a3f2", "-"),
+        ("f0f0  foreign   sh -c 'a??[2J'  0          5m   -           -    ", UNFINISHED, "-", "-"),
+    )
+)
+
+
+def _without_usage(table: bytes) -> str:
+    """Return a table without CPU and MEM, which only the live session has."""
+    lines = table.decode().splitlines()
+    begin, end = lines[0].index("CPU"), lines[0].index("BRANCH")
+    for line in lines[1:]:
+        form = r"\d+%\s+\d+M\s+" if line.split()[1] == "live" else r"-\s+-\s+"
+        assert re.fullmatch(form, line[begin:end]), line
+    return "".join(f"{line[:begin]}{line[end:]}\n" for line in lines)
+
+
+def test_ps_shows_what_is_not_finished(full: Repo) -> None:
+    """One row each, oldest first; nothing that could move a terminal's cursor."""
+    result = command("ps", cwd=full.path)
+    assert (result.status, _without_usage(result.stdout), result.stderr) == (0, SHOWN, "")
+
+
+def test_ps_all_shows_finished_sessions_too(full: Repo) -> None:
+    """In their place by age."""
+    result = command("ps", "--all", cwd=full.path)
+    assert (result.status, _without_usage(result.stdout), result.stderr) == (0, SHOWN_WITH_FINISHED, "")
+
+
+def test_ps_fits_into_a_terminal(full: Repo) -> None:
+    """What is run gives way first, by what its letters take, then the end of a line."""
+    with Terminal(PROGRAM, "ps", cwd=full.path, size=(24, 62)) as terminal:
+        assert terminal.finish() == 0
+        lines = terminal.words.splitlines()
+    assert [line[: lines[0].index("CPU")].rstrip() for line in lines] == [
+        "ID    VERDICT  AGENT         ITERATION  AGE",
+        "dead  unknown  -             -          -",
+        "0b0b  orphan   claude        1          2d",
+        "a3f2  live     claude        12         3h",
+        "f0f0  foreign  sh -c 'a??[…  0          5m",
+    ]
+    assert {(len(line), line[-1]) for line in lines} == {(62, "…")}
+
+
+def test_ps_cuts_nothing_in_a_pipe(full: Repo) -> None:
+    """Whatever the terminal of whoever started it is like."""
+    result = command("ps", cwd=full.path, env={"COLUMNS": "20"})
+    assert _without_usage(result.stdout) == SHOWN
+
+
+@pytest.mark.parametrize(
+    ("arguments", "remark"),
+    [
+        (("ps",), "no sessions that are not finished: --all lists the others"),
+        (("ps", "--all"), "no sessions"),
+        (("ps", "--json"), None),
+        (("sweep",), "no dead sessions"),
+        (("sweep", "--json"), None),
+    ],
+)
+def test_a_person_is_told_that_there_is_nothing(
+    repo: Repo, tmp_path: Path, arguments: tuple[str, ...], remark: str | None
+) -> None:
+    """On a terminal, by stderr; what a program reads is as it was."""
+    out = tmp_path / "out"
+    with Terminal("sh", "-c", f'"$@" > {out}', "sh", PROGRAM, *arguments, cwd=repo.path) as terminal:
+        assert terminal.finish() == 0
+    assert terminal.words == (f"ralph-wrap: {remark}\n" if remark else "")
+    silent = command(*arguments, cwd=repo.path)
+    assert (silent.stdout, silent.stderr) == (out.read_bytes(), "")
+
+
+def test_ps_does_not_guess_what_a_session_of_another_container_uses(
+    repo: Repo, yard: Callable[[Path], Yard]
+) -> None:
+    """It lives, but its pid means another process here."""
+    yard(repo.path).live("a3f2", "5m", **OTHER_CONTAINER)
+    (row,) = json.loads(command("ps", "--json", cwd=repo.path).stdout)["data"]
+    assert (row["verdict"], row["cpu_seconds"], row["memory_bytes"]) == ("live", None, None)
+
+
+@pytest.mark.parametrize("lives", [False, True])
+def test_psutil_is_loaded_for_live_sessions_only(
+    repo: Repo, yard: Callable[[Path], Yard], lives: bool
+) -> None:
+    """Nothing else here needs it."""
+    sessions = yard(repo.path)
+    sessions.finished("e0e0", "2d")
+    if lives:
+        sessions.live("a3f2", "5m")
+    code = (
+        "import atexit, sys; from ralph_wrap.__main__ import main; sys.argv = ['ralph-wrap', 'ps', '--all']\n"
+        "atexit.register(lambda: print('psutil' in sys.modules))\nmain()"
+    )
+    done = subprocess.run(
+        (sys.executable, "-c", code), cwd=repo.path, check=True, capture_output=True, text=True
+    )
+    assert done.stdout.splitlines()[-1] == str(lives)
+
+
+def test_ps_changes_nothing(full: Repo) -> None:
+    """Neither records and locks, nor the repository."""
+    before = listing(full.path)
+    command("ps", "--all", cwd=full.path)
+    assert listing(full.path) == before
+
+
+def test_ps_outside_of_a_repository(tmp_path: Path, yard: Callable[[Path], Yard]) -> None:
+    """Sessions work there too, without a branch; where there are none, nothing is made."""
+    plain, empty = tmp_path / "plain", tmp_path / "empty"
+    plain.mkdir()
+    empty.mkdir()
+    yard(plain).live("a3f2", "2d", workspace="/w")
+    result = command("ps", cwd=plain)
+    table = (
+        "ID    VERDICT  AGENT   ITERATION  AGE  BRANCH  AHEAD  WORKSPACE\n"
+        "a3f2  live     claude  0          2d   -       -      /w\n"
+    )
+    assert (result.status, _without_usage(result.stdout), result.stderr) == (0, table, "")
+    result = command("ps", "--all", cwd=empty)
+    assert (result.status, result.stdout.decode(), result.stderr) == (0, HEADER_OF_ALL, "")
+    assert list(empty.iterdir()) == []
+
+
+def test_ps_knows_the_place_for_projects_that_cannot_be_written(repo: Repo) -> None:
+    """Sessions that had to register in the user's own directory belong to the project all the same."""
+    place = project.find_project(repo.path, os.environ)
+    sessions = Yard([*project.registries(place)][1])
+    sessions.home.prepare()
+    sessions.left("a3f2", "2d", DEAD)
+    result = command("ps", cwd=repo.path / ".git" / "..")
+    assert result.stdout.decode().splitlines()[1].split() == [
+        "a3f2",
+        "orphan",
+        "claude",
+        "0",
+        "2d",
+        *"-----",
+    ]
+
+
+def test_a_record_that_was_only_not_moved_is_finished(repo: Repo, yard: Callable[[Path], Yard]) -> None:
+    """Its owner was killed between the last two steps: nothing of it is left to be done for people."""
+    yard(repo.path).left("a3f2", "2d", myself(), state="finished")
+    assert command("ps", cwd=repo.path).stdout.decode() == HEADER
+    shown = command("ps", "--all", cwd=repo.path).stdout.decode().splitlines()
+    assert shown[1].split()[:2] == ["a3f2", "finished"]
+
+
+def test_a_record_without_its_lock_is_unknown(repo: Repo, yard: Callable[[Path], Yard]) -> None:
+    """Somebody has deleted the lock: the owner may well be alive."""
+    sessions = yard(repo.path)
+    sessions.live("a3f2", "2d")
+    (sessions.home.agents / "a3f2.lock").unlink()
+    shown = command("ps", cwd=repo.path).stdout.decode().splitlines()
+    assert shown[1].split(maxsplit=9)[::9] == ["a3f2", "its lock cannot be read: no such file"]
+
+
+@pytest.mark.parametrize("kind", ["directory", "link"])
+def test_what_an_agent_made_of_a_record_breaks_nothing(
+    repo: Repo, yard: Callable[[Path], Yard], kind: str
+) -> None:
+    """The other sessions are shown."""
+    sessions = yard(repo.path)
+    sessions.live("a3f2", "2d")
+    odd = sessions.home.agents / "0000.json"
+    odd.mkdir() if kind == "directory" else odd.symlink_to("nowhere")
+    shown = command("ps", cwd=repo.path).stdout.decode().splitlines()
+    assert [row.split()[:2] for row in shown[1:]] == [["0000", "unknown"], ["a3f2", "live"]]
+
+
+# Errors
+
+
+def test_a_project_that_is_not_there_is_told(tmp_path: Path) -> None:
+    """On stderr, which is no terminal here; stdout stays empty."""
+    result = command("ps", "-C", tmp_path / "absent", cwd=tmp_path)
+    told = json.loads(result.stderr)
+    assert (result.status, result.stdout) == (2, b"")
+    assert (told["level"], told["event"], told["message"], told["hint"]) == (
+        "error",
+        "error.raised",
+        f"project {tmp_path / 'absent'}: No such file or directory",
+        "name a directory that is there",
+    )
+
+
+def test_a_program_is_told_in_the_envelope(tmp_path: Path) -> None:
+    """On stdout alone."""
+    result = command("ps", "--json", "-C", tmp_path / "absent", cwd=tmp_path)
+    error = {
+        "code": "usage",
+        "message": f"project {tmp_path / 'absent'}: No such file or directory",
+        "hint": "name a directory that is there",
+    }
+    envelope = {"version": 1, "success": False, "tool": "ps", "error": error}
+    assert (json.loads(result.stdout), result.status, result.stderr) == (envelope, 2, "")
+
+
+# A real session
+
+
+def test_a_session_is_live_until_it_is_killed(
+    repo: Repo, tmp_path: Path, script: Callable[[str], str]
+) -> None:
+    """Then it is an orphan: its lock is free, and its worktree is there."""
+
+    def row() -> list[str]:
+        shown = command("ps", cwd=repo.path).stdout.decode().splitlines()
+        assert len(shown) == 2
+        return shown[1].split()
+
+    try:
+        with Session(repo.path, "--", script("exec sleep 600")) as session:
+            session.wait_for("agent.started")
+            agent_id = session.directory.name.rpartition("-")[2]
+            live = row()
+            session.send(signal.SIGKILL)
+            session.process.wait()
+            orphan = row()
+            workspace = str(repo.path / ".ralph" / "worktrees" / session.directory.name)
+    finally:
+        end_all(tmp_path / "home")
+    assert live[6].endswith("M")
+    assert orphan[5:7] == ["-", "-"]
+    assert [live[0], live[1], live[3], *live[7:]] == [
+        *[agent_id, "live", "1", f"ralph/{agent_id}", "0", workspace]
+    ]
+    assert [orphan[0], orphan[1], *orphan[7:]] == [agent_id, "orphan", f"ralph/{agent_id}", "0", workspace]

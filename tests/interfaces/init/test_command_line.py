@@ -1,0 +1,110 @@
+"""The command line of PID 1, and command lines of sessions."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ralph_wrap import config
+from ralph_wrap.interfaces import init
+from ralph_wrap.interfaces.init.processes import runs_session
+from tests.support.sessions import command
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("", (8.0, ())),
+        ("--", (8.0, ())),
+        ("sh -c true", (8.0, ("sh", "-c", "true"))),
+        ("-- sh -c true", (8.0, ("sh", "-c", "true"))),
+        ("-- -x", (8.0, ("-x",))),
+        ("--stop-timeout 55s", (55.0, ())),
+        ("--stop-timeout=1.5m sh --stop-timeout 3", (90.0, ("sh", "--stop-timeout", "3"))),
+        ("--stop-timeout 3 -- --", (3.0, ("--",))),
+        ("--stop-timeout", None),
+        ("--stop-timeout soon", None),
+        ("--stop-timeout -1s", None),
+        ("--help", None),
+        ("-h sh", None),
+        ("--stop", None),
+    ],
+)
+def test_command_line(words: str, expected: tuple[float, tuple[str, ...]] | None) -> None:
+    """The command begins with the first word that is no option of ours; a mistake is left to Typer."""
+    assert init.read(words.split(), {}) == expected
+
+
+def test_time_out_from_the_environment() -> None:
+    """As every option; what is typed is stronger."""
+    environ = {"RALPH_WRAP_STOP_TIMEOUT": "55s"}
+    assert init.read([], environ) == (55.0, ())
+    assert init.read(["--stop-timeout=3"], environ) == (3.0, ())
+    assert init.read([], {"RALPH_WRAP_STOP_TIMEOUT": "soon"}) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["8", "90s", "1.5m", "2h", "1d", "10ms", "", "s", "-1", "1e3", "inf", "٣", "8 "]
+)
+def test_durations_are_those_of_every_option(text: str) -> None:
+    """Written twice, read the same."""
+
+    def read(reader: Callable[[str], float]) -> float | str:
+        try:
+            return reader(text)
+        except ValueError as error:
+            return str(error)
+
+    assert read(init.duration) == read(config.duration)
+
+
+def test_help(project: Path) -> None:
+    """It is Typer's, and names the option."""
+    result = command("init", "--help", cwd=project)
+    assert (result.status, result.stderr) == (0, "")
+    assert b"--stop-timeout" in result.stdout
+
+
+def test_mistake(project: Path) -> None:
+    """Status 2, and nothing is run."""
+    result = command("init", "--stop-timeout", "soon", "touch", "here", cwd=project)
+    assert result.status == 2
+    assert "'soon' is no duration" in result.stderr
+    assert [*project.iterdir()] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("/opt/v/bin/python3 /usr/local/bin/ralph-wrap run", True),
+        ("python3.12 -P -X dev -m ralph_wrap spawn -- sh", True),
+        ("python -Im ralph_wrap run", True),
+        ("ralph-wrap run --agent claude", True),
+        ("python ralph-wrap ps run", False),
+        ("python ralph-wrap init -- ralph-wrap run", False),
+        ("python -m ralph_wrap sweep", False),
+        ("python ralph_wrap run", False),
+        ("python -X -m ralph_wrap run", False),
+        ("python script.py ralph-wrap run", False),
+        ("vim ralph-wrap run", False),
+        ("timeout 1h ralph-wrap run", False),
+        ("ralph-wrap runner", False),
+        ("ralph-wrap", False),
+    ],
+)
+def test_command_lines_of_sessions(words: str, expected: bool) -> None:
+    """Python or the program itself, and the command right behind it."""
+    assert runs_session(words.replace(" ", "\0").encode() + b"\0") is expected
+
+
+def test_a_command_line_cannot_hang_pid_1() -> None:
+    """Whoever chooses the longest row of options is told apart at once."""
+    begun = time.monotonic()
+    assert not runs_session(b"python\0" + b"-X\0" * 2000)
+    assert time.monotonic() - begun < 1

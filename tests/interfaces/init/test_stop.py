@@ -1,0 +1,203 @@
+"""PID 1 stops the sessions: which processes get a signal, and for how long it waits."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.pid1 import Container, heard_by
+from tests.support.processes import status_of
+from tests.support.wait import eventually, never
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a pid namespace needs root")
+
+
+# -- who is told --
+
+
+@needs_root
+@pytest.mark.parametrize(
+    "more", [(), ('record={"session": "20260102T030405Z-abcd"}',)], ids=["", "registered"]
+)
+@pytest.mark.parametrize("program", ["listener", "ralph-wrap"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT])
+def test_everybody_is_told(
+    inside: Container, more: tuple[str, ...], program: str, number: signal.Signals
+) -> None:
+    """A session, registered or not, and what is none, gets TERM once; the container ends with 0 after it."""
+    inside.listen("one", 1, *more, program=program)
+    inside.listen("two")
+    inside.send(number)
+    assert (inside.wait(), inside.heard("one"), inside.heard("two")) == (0, ["SIGTERM"], ["SIGTERM"])
+    told = [re.sub(r"(: )\d+ |\d\.\d", r"\1", line) for line in inside.log]
+    session = " (session 20260102T030405Z-abcd)" if more else ""
+    assert told[0] == f"{number.name}: stopping all sessions and processes"
+    assert sorted(told[1:]) == sorted(
+        [
+            f"asked to end: python{session}",
+            "asked to end: python",
+            f"finished: python{session}, after  s",
+            "finished: python, after  s",
+        ]
+    )
+
+
+_OBEYED_AT_ONCE = """
+import select, signal
+
+send = signal.pidfd_send_signal
+
+def send_and_wait(pidfd, number):
+    send(pidfd, number)
+    if number == signal.SIGTERM:
+        poll = select.poll()
+        poll.register(pidfd, select.POLLIN)
+        poll.poll()
+
+signal.pidfd_send_signal = send_and_wait
+"""
+
+
+@needs_root
+def test_who_is_quick_to_obey_was_told(project: Path, tmp_path: Path) -> None:
+    """Also who has ended before the CONT that comes with TERM."""
+    (tmp_path / "sitecustomize.py").write_text(_OBEYED_AT_ONCE)
+    with Container(project, env={"PYTHONPATH": os.fspath(tmp_path)}) as container:
+        container.rest()
+        container.listen("one")
+        container.send(signal.SIGTERM)
+        assert (container.wait(), container.heard("one")) == (0, ["SIGTERM"])
+        assert [line.split(":")[0] for line in container.log] == ["SIGTERM", "asked to end", "finished"]
+
+
+@needs_root
+@pytest.mark.parametrize(
+    ("more", "program"),
+    [(("record={}",), "listener"), ((), "ralph-wrap")],
+    ids=["registered", "command line"],
+)
+def test_what_a_session_has_started_is_not_told(
+    inside: Container, more: tuple[str, ...], program: str
+) -> None:
+    """It is the session's own business: TERM in the middle of its ``git add`` would hurt the save."""
+    inside.listen("session", 2, "child=git", *more, program=program)
+    inside.send(signal.SIGTERM)
+    eventually(lambda: inside.heard("session"), "the session to be told")
+    never(lambda: heard_by(inside.project, "git"), "its child was told")
+    inside.send(signal.SIGTERM)
+    assert (inside.wait(), heard_by(inside.project, "git")) == (0, [])
+
+
+@needs_root
+def test_what_others_have_started_is_told(inside: Container) -> None:
+    """Only sessions end what is below them; so the test above can fail."""
+    inside.listen("server", 2, "child=worker")  # which kills it at its own end
+    inside.send(signal.SIGTERM)
+    assert eventually(lambda: inside.heard("worker"), "the worker to be told") == ["SIGTERM"]
+    inside.send(signal.SIGTERM)
+    assert inside.wait() == 0
+
+
+@needs_root
+def test_what_a_killed_session_leaves_is_told(project: Path) -> None:
+    """Nobody else is there to end it."""
+    with Container(project, "--stop-timeout=60s") as container:
+        container.rest()
+        session = container.listen("session", 2, "child=git", program="ralph-wrap")
+        container.send(signal.SIGTERM)
+        eventually(lambda: container.heard("session"), "the session to be told")
+        os.kill(session, signal.SIGKILL)
+        eventually(lambda: container.heard("git"), "its child to be told")
+
+
+@needs_root
+def test_who_comes_late_is_told(project: Path) -> None:
+    """Though nobody has ended in the meantime."""
+    with Container(project, "--stop-timeout=60s") as container:
+        container.rest()
+        container.listen("slow", 2)
+        container.send(signal.SIGTERM)
+        eventually(lambda: container.heard("slow"), "it to be told")
+        container.listen("late")
+        eventually(lambda: container.heard("late"), "the other one to be told")
+        assert container.heard("slow") == ["SIGTERM"]
+
+
+@needs_root
+def test_who_is_stopped_is_woken(inside: Container) -> None:
+    """A session that was suspended (Ctrl-Z) would not see TERM, nor save."""
+    suspended = inside.listen("suspended")
+    outer = status_of(suspended, "PPid")
+    os.kill(suspended, signal.SIGSTOP)
+    inside.send(signal.SIGTERM)
+    eventually(lambda: inside.heard("suspended") == ["SIGTERM"], "it to be told")
+    os.kill(outer, signal.SIGCONT)  # nsenter stops with its child, which nobody else can reap
+    assert inside.wait() == 0
+
+
+@needs_root
+def test_who_ignores_term_is_hung_up(inside: Container) -> None:
+    """So a shell of ``docker exec -it`` that is still open does not hold up the end."""
+    inside.listen("shell", 1, "deaf=1")
+    inside.send(signal.SIGTERM)
+    assert (inside.wait(), inside.heard("shell")) == (0, ["SIGHUP"])
+
+
+@needs_root
+def test_who_may_not_be_told(project: Path) -> None:
+    """The init of a user says that a session of root is not its to tell, and gives it the time there is."""
+    under = ("setpriv", "--reuid=1000", "--regid=1000", "--clear-groups")
+    with Container(project, "--stop-timeout=0.5s", under=under) as container:
+        container.listen("root", program="ralph-wrap")
+        container.send(signal.SIGTERM)
+        assert (container.wait(), container.heard("root")) == (0, [])
+        pid = (project / "root.pid").read_text().strip()
+        assert f"cannot signal {pid} python: Operation not permitted" in container.log
+        assert f"not finished: {pid} python, killed" in container.log
+
+
+# -- for how long --
+
+
+@needs_root
+def test_hold_outs_are_told_again(project: Path) -> None:
+    """After a part of the time: to a session it means that there is none left for the agent."""
+    with Container(project, "--stop-timeout=2s") as container:
+        container.rest()
+        container.listen("session", 2, program="ralph-wrap")
+        begun = time.monotonic()
+        container.send(signal.SIGTERM)
+        assert (container.wait(), container.heard("session")) == (0, ["SIGTERM", "SIGTERM"])
+        assert 0.7 < time.monotonic() - begun < 2
+
+
+@needs_root
+def test_a_second_signal_is_passed_on(project: Path) -> None:
+    """Whoever is in a hurry need not wait for that part."""
+    with Container(project, "--stop-timeout=60s") as container:
+        container.rest()
+        container.listen("session", 2, program="ralph-wrap")
+        container.send(signal.SIGTERM)
+        eventually(lambda: container.heard("session"), "it to be told")
+        container.send(signal.SIGTERM)
+        assert (container.wait(), container.heard("session")) == (0, ["SIGTERM", "SIGTERM"])
+
+
+@needs_root
+def test_it_gives_up(project: Path) -> None:
+    """It ends before docker kills it, and says who did not."""
+    with Container(project, "--stop-timeout=1s") as container:
+        container.rest()
+        container.listen("deaf", 0)
+        begun = time.monotonic()
+        container.send(signal.SIGTERM)
+        assert container.wait() == 0
+        assert 1 <= time.monotonic() - begun < 2
+        pid = (project / "deaf.pid").read_text().strip()
+        assert container.heard("deaf") == ["SIGTERM", "SIGTERM"]
+        assert container.log[-1] == f"not finished: {pid} python, killed"

@@ -1,0 +1,250 @@
+"""The pages in a real browser: what runs there, and what does not."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from playwright.sync_api import Page, expect
+
+from tests.interfaces.web.serving import serving, work_on
+from tests.interfaces.web.test_pages import EVIL
+from tests.support.sessions import Session, command
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import pytest
+    from playwright.sync_api import BrowserContext
+
+    from tests.support.repo import Repo
+
+
+@contextmanager
+def _watched(browser: BrowserContext) -> Iterator[Page]:
+    """Yield a page, in which nothing may be said, asked, refused or loaded from elsewhere."""
+    page = browser.new_page()
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("dialog", lambda dialog: said.append(f"dialog {dialog.message}"))
+    page.on("request", lambda request: asked.add(request.url.split("/")[2]))
+    asked: set[str] = set()
+    yield page
+    assert said == []
+    assert len(asked) == 1
+
+
+def test_from_the_address_to_a_merge_by_the_keyboard(repo: Repo, browser: BrowserContext) -> None:
+    """Every step without a mouse: select a branch in the table, merge it, see that it has landed."""
+    work_on(repo, "ralph/a3f2", {"new.py": "def f(): pass\n"})
+    with serving(repo.path) as served, _watched(browser) as page:
+        page.goto(served.url)
+        assert "token" not in page.url
+        page.get_by_label("Select ralph/a3f2").wait_for()
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
+        passed = []
+        while page.evaluate("document.activeElement.type") != "checkbox":
+            page.keyboard.press("Tab")
+            passed.append(page.evaluate("getComputedStyle(document.activeElement).outlineStyle"))
+        assert set(passed) == {"solid"}
+        page.keyboard.press("Space")
+        while page.evaluate("document.activeElement.textContent") != "Merge into main":
+            page.keyboard.press("Tab")
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("status")).to_contain_text("ralph/a3f2 has landed on main")
+        expect(page.get_by_role("row", name="ralph/a3f2")).to_contain_text("merged")
+    assert (repo.path / "new.py").exists()
+
+
+def test_everything_has_a_name(repo: Repo, browser: BrowserContext) -> None:
+    """For those who hear a page: each control, region and picture says what it is."""
+    work_on(repo, "ralph/aaaa", {"file.txt": "a\n"})
+    work_on(repo, "ralph/bbbb", {"file.txt": "b\n"})
+    nameless = """() => [...document.querySelectorAll(
+        'a, button, input:not([type=hidden]), select, [role=region], [role=img], svg:not([aria-hidden])')]
+        .filter(e => !(e.textContent.trim() || e.getAttribute('aria-label') || e.labels?.length))
+        .map(e => e.outerHTML)"""
+    with serving(repo.path) as served, _watched(browser) as page:
+        page.goto(served.url)
+        page.get_by_role("img", name="Conflicts between branches").wait_for()
+        for address in ("", "branch?name=aaaa"):
+            page.goto(page.url.split("?")[0].rstrip("/").rsplit("/branch", 1)[0] + "/" + address)
+            assert page.evaluate(nameless) == []
+            assert page.locator("h1").count() == 1
+            assert page.evaluate("document.documentElement.lang") == "en"
+
+
+def test_nothing_hostile_runs(repo: Repo, browser: BrowserContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever agents have written: no dialog, no request, no attempt that the policy has to stop."""
+    name = "ralph/<img-src=x-onerror=alert(1)>"
+    monkeypatch.setenv("GIT_AUTHOR_NAME", EVIL)
+    script = "<script>alert(1)</script>\n" + EVIL
+    files: dict[str, str | bytes] = {"<script>alert(1)<script>.html": script, "a.svg": script}
+    commit = work_on(repo, name, files, script)
+    with serving(repo.path) as served, _watched(browser) as page:
+        page.goto(served.url)
+        root = page.url
+        for address in ("", f"branch?name={quote(name)}", f"commit?id={commit}", f"?find={quote(script)}"):
+            page.goto(root + address)
+            page.locator("main").wait_for()
+
+
+def test_the_policy_would_stop_a_script(repo: Repo, browser: BrowserContext) -> None:
+    """The control of the test above: were one let through by mistake, it would not run."""
+    with serving(repo.path) as served:
+        page = browser.new_page()
+        said: list[str] = []
+        page.on("console", lambda message: said.append(message.text))
+        page.goto(served.url)
+        page.evaluate("""() => { document.body.insertAdjacentHTML('beforeend',
+            '<img src=x onerror="document.title=`run`"><iframe srcdoc="x"></iframe>');
+            const made = document.createElement('script'); made.textContent = 'document.title="run"';
+            document.body.append(made); }""")
+        page.wait_for_timeout(100)
+        assert "run" not in page.title()
+        assert any("Content Security Policy" in message for message in said)
+
+
+class _Attacker(BaseHTTPRequestHandler):
+    """Another server on this host, as an agent can start one, and that knows more than it can know."""
+
+    page = b""
+    cookies: list[str | None] = []  # noqa: RUF012 -- one list for all requests, on purpose
+
+    def do_GET(self) -> None:
+        """Answer with the page, whatever is asked for."""
+        self.cookies.append(self.headers["cookie"])
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(self.page)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def test_another_server_on_this_host_can_do_nothing(repo: Repo, browser: BrowserContext) -> None:
+    """It does not get the cookie; and if it knew every address, its forms and frames would be refused."""
+    work_on(repo, "ralph/a3f2", {"new.txt": "new\n"})
+    before = repo.git("for-each-ref")
+    with serving(repo.path) as served, HTTPServer(("127.0.0.1", 0), _Attacker) as attacker:
+        thread = threading.Thread(target=attacker.serve_forever, daemon=True)
+        thread.start()
+        try:
+            page = browser.new_page()
+            page.goto(served.url)
+            root = page.url
+            _Attacker.page = (
+                f'<form method="post" action="{root}drop"><input name="name" value="a3f2">'
+                f'<input name="force" value="1"></form><iframe src="{root}"></iframe>'
+            ).encode()
+            page.goto(f"http://127.0.0.1:{attacker.server_port}/")
+            framed = page.frames[1]
+            assert "ralph/a3f2" not in framed.content()
+            with page.expect_navigation() as answered:
+                page.evaluate("document.forms[0].submit()")
+            answer = answered.value
+            assert answer is not None
+            assert (answer.url, answer.status) == (f"{root}drop", 403)
+        finally:
+            attacker.shutdown()
+            thread.join()
+    assert set(_Attacker.cookies) == {None}
+    assert repo.git("for-each-ref") == before
+
+
+def test_output_comes_by_itself(repo: Repo, browser: BrowserContext, script: Callable[[str], str]) -> None:
+    """Without a new page, and without taking the focus away; so does the end of the session."""
+    agent = script(
+        "echo one; while [ ! -e ../../../go ]; do sleep 0.01; done\n"
+        "echo two; while [ ! -e ../../../end ]; do sleep 0.01; done"
+    )
+    with Session(repo.path, "-n", "1", "--", agent) as session, serving(repo.path) as served:
+        session.wait_for("agent.started")
+        with _watched(browser) as page:
+            page.goto(served.url)
+            page.evaluate("window.same = true")
+            expect(page.locator("pre.output")).to_have_text("one")
+            page.get_by_role("button", name="Stop", exact=True).focus()
+            repo.write("go")
+            expect(page.locator("pre.output")).to_have_text("one\ntwo")
+            assert page.evaluate("document.activeElement.textContent") == "Stop"
+            repo.write("end")
+            expect(page.locator("#live")).to_have_text("No session is running.")
+            assert page.evaluate("window.same") is True
+        session.finish()
+
+
+def test_big_files_are_loaded_when_they_are_opened(repo: Repo, browser: BrowserContext) -> None:
+    """And in parts; the page itself stays small."""
+    work_on(repo, "ralph/a3f2", {"big.py": "".join(f"line_{n} = {n}\n" for n in range(1500))})
+    with serving(repo.path) as served, _watched(browser) as page:
+        page.goto(served.url)
+        page.goto(f"{page.url}branch?name=a3f2")
+        assert page.locator(".diff").count() == 0
+        page.locator("summary").press("Enter")
+        expect(page.locator(".diff tbody tr")).to_have_count(600)
+        page.get_by_role("link", name="More of this file").press("Enter")
+        expect(page.locator(".diff tbody tr")).to_have_count(1200)
+        page.get_by_role("link", name="More of this file").press("Enter")
+        expect(page.locator(".diff tbody tr")).to_have_count(1501)
+        assert page.get_by_role("link", name="More of this file").count() == 0
+        assert page.get_by_text("line_1499").count() == 1
+
+
+def test_without_javascript(repo: Repo, scriptless: BrowserContext) -> None:
+    """Every page and button works all the same."""
+    work_on(repo, "ralph/a3f2", {"big.py": "".join(f"line_{n} = {n}\n" for n in range(1500))})
+    with serving(repo.path) as served, _watched(scriptless) as page:
+        page.goto(served.url)
+        page.get_by_role("link", name="ralph/a3f2").click()
+        page.locator("summary").click()
+        page.get_by_role("link", name="show them").click()
+        page.get_by_role("link", name="More of this file").click()
+        expect(page.locator(".diff tbody tr")).to_have_count(600)
+        page.go_back()
+        page.go_back()
+        page.get_by_role("button", name="Drop").click()
+        expect(page.get_by_role("status")).to_contain_text("ralph/a3f2 kept")
+        page.get_by_role("button", name="Drop it anyway").click()
+        expect(page.get_by_role("status")).to_contain_text("ralph/a3f2 dropped")
+    assert repo.branches() == ["main"]
+
+
+def test_a_narrow_window(repo: Repo, browser: BrowserContext) -> None:
+    """Nothing but tables and pictures, each in a frame of its own, is wider than the window."""
+    work_on(
+        repo, "ralph/aaaa", {"file.txt": "a" * 500 + "\n", f"{'d' * 100}/{'e' * 100}.txt": "x\n"}, "w" * 300
+    )
+    work_on(repo, "ralph/bbbb", {"file.txt": "b\n"})
+    with serving(repo.path) as served, _watched(browser) as page:
+        page.set_viewport_size({"width": 360, "height": 700})
+        page.goto(served.url)
+        root = page.url
+        page.get_by_role("img", name="Conflicts between branches").wait_for()
+        for address in ("", "branch?name=aaaa"):
+            page.goto(root + address)
+            assert page.evaluate("document.documentElement.scrollWidth") == 360, address
+
+
+def test_a_file_of_its_own(repo: Repo, browser: BrowserContext) -> None:
+    """The page of ``review --html`` is shown whole from a disk, with its style, and asks for nothing else."""
+    work_on(repo, "ralph/aaaa", {"file.txt": "a\n"})
+    work_on(repo, "ralph/bbbb", {"file.txt": "b\n"})
+    target = repo.path.parent / "page.html"
+    assert command("review", "--html", target, cwd=repo.path).status == 0
+    page = browser.new_page()
+    said: list[str] = []
+    asked: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(target.as_uri())
+    assert page.locator(".matrix .conflict").count() == 2
+    assert page.locator(".diff tbody tr:not(.hunk)").count() == 2
+    assert page.evaluate("getComputedStyle(document.querySelector('.diff')).tableLayout") == "fixed"
+    assert (said, asked) == ([], [target.as_uri()])

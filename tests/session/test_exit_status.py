@@ -1,0 +1,206 @@
+"""The exit status of ``run``, and what an agent that cannot be run leaves."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.directory_listing import listing
+from tests.support.git_shim import path_without_git
+from tests.support.sessions import run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.repo import Repo
+
+SH = ("--", "sh", "-c")
+
+
+@pytest.mark.parametrize(
+    ("agent", "status"),
+    [
+        ("exit 0", 0),
+        ("exit 1", 1),
+        ("exit 42", 42),
+        ("exit 255", 255),
+        ("kill -TERM $$", 143),
+        ("kill -KILL $$", 137),
+        ("ulimit -c 0; kill -SEGV $$", 139),
+        ("exit 124", 124),
+        ("exit 127", 127),
+    ],
+)
+def test_the_last_iterations_status_is_handed_on(repo: Repo, agent: str, status: int) -> None:
+    """A signal that killed the agent is 128+n, as in a shell."""
+    result = run(repo.path, "-n", "1", *SH, agent)
+    assert result.status == status
+    assert (result.report["exit_status"], result.report["ended_by"]) == (status, "max-iterations")
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "error", "hint"),
+    [
+        (
+            "no-such-agent",
+            127,
+            "was not found",
+            "install it, or name its path: ralph-wrap run -- /path/to/no-such-agent",
+        ),
+        ("{tmp}/no-such-agent", 127, "was not found", "name a file that is there"),
+        ("{tmp}/no-such-directory/agent", 127, "was not found", "name a file that is there"),
+        ("{tmp}/plain", 126, "cannot be run: not an executable file", "chmod +x {tmp}/plain"),
+        ("{tmp}/directory", 126, "cannot be run: not an executable file", "name a file"),
+        ("plain", 126, "cannot be run: not an executable file", "chmod +x {tmp}/plain"),
+    ],
+)
+def test_an_agent_that_is_seen_not_to_run_leaves_no_trace(
+    repo: Repo, tmp_path: Path, command: str, status: int, error: str, hint: str
+) -> None:
+    """Bare names and absolute paths are looked up before anything is made."""
+    (tmp_path / "plain").write_text("#!/bin/sh\n")
+    (tmp_path / "directory").mkdir()
+    before = listing(repo.path)
+    command = command.format(tmp=tmp_path)
+    path = f"{os.environ['PATH']}:{tmp_path}"
+    result = run(repo.path, "--", command, env={"PATH": path} if command == "plain" else {})
+    (told,) = result.narration
+    assert (told["level"], told["message"]) == ("error", f"agent command {command} {error}")
+    assert told["hint"] == hint.format(tmp=tmp_path)
+    assert result.status == status
+    assert listing(repo.path) == before
+    assert not (tmp_path / "home" / "state").exists()
+
+
+def test_a_known_agent_that_is_missing_is_told_with_what_installs_it(repo: Repo, tmp_path: Path) -> None:
+    """Or with how it is run from elsewhere."""
+    path = path_without_git(tmp_path / "bin")
+    result = run(repo.path, "-a", "claude", "-p", "x", env={"PATH": path})
+    (told,) = result.warnings
+    assert (result.status, told["message"]) == (127, "agent command claude was not found")
+    assert told["hint"] == ("npm install -g @anthropic-ai/claude-code, or add its directory to PATH")
+
+
+NEEDS_AN_INTERPRETER = "its first line must name an interpreter: #!/bin/sh"
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "message", "hint"),
+    [
+        (
+            "./absent.sh",
+            127,
+            "was not found in ",
+            "the worktree has only committed files: git add ./absent.sh && git commit",
+        ),
+        (
+            "./a b.sh",
+            127,
+            "was not found in ",
+            "the worktree has only committed files: git add './a b.sh' && git commit",
+        ),
+        (
+            "./plain.sh",
+            126,
+            "cannot be run: Permission denied",
+            "chmod +x ./plain.sh && git commit ./plain.sh",
+        ),
+        ("./directory", 126, "cannot be run: Permission denied", None),
+        ("./no-interpreter", 126, "cannot be run: Exec format error", NEEDS_AN_INTERPRETER),
+        ("{tmp}/no-interpreter", 126, "cannot be run: Exec format error", NEEDS_AN_INTERPRETER),
+        (
+            "./lost-interpreter",
+            127,
+            "was not found in ",
+            "the file exists, but the interpreter in its first line does not",
+        ),
+    ],
+)
+def test_an_agent_that_only_turns_out_not_to_run_leaves_its_report_alone(
+    repo: Repo, tmp_path: Path, command: str, status: int, message: str, hint: str | None
+) -> None:
+    """A relative path is looked up in the workspace; there is no branch and no worktree afterwards."""
+    repo.write("plain.sh", "#!/bin/sh\n")
+    repo.write("no-interpreter", "exit 0\n", executable=True)
+    repo.write("lost-interpreter", "#!/no/such/interpreter\n", executable=True)
+    repo.write("directory/file", "")
+    repo.commit("agents")
+    (tmp_path / "no-interpreter").write_text("exit 0\n")
+    (tmp_path / "no-interpreter").chmod(0o755)
+    before = repo.fingerprint()
+    result = run(repo.path, "--", command.format(tmp=tmp_path))
+    assert result.status == status
+    (told,) = result.warnings
+    assert told["message"].startswith(f"agent command {command.format(tmp=tmp_path)} {message}")
+    assert told.get("hint") == hint
+    report = result.report
+    assert (report["ended_by"], report["exit_status"], report["branch"]) == ("not-started", status, None)
+    assert repo.branches() == ["main"]
+    assert repo.worktrees() == []
+    assert list((repo.path / ".ralph" / "worktrees").iterdir()) == []
+    assert repo.fingerprint() == before
+
+
+@pytest.mark.parametrize("isolation", ["require", "off"])
+@pytest.mark.parametrize("elsewhere", [True, False])
+def test_the_hint_for_an_agent_that_may_not_run_works_as_typed(
+    repo: Repo, tmp_path: Path, isolation: str, *, elsewhere: bool
+) -> None:
+    """Where the mistake was made; a commit is only needed where a commit is worked on."""
+    repo.write("sub dir/my agent.sh", "#!/bin/sh\n")
+    repo.commit("an agent")
+    here = tmp_path if elsewhere else repo.path / "sub dir"
+    project = ("-C", repo.path / "sub dir") if elsewhere else ()
+    asked = (*project, "-n", "1", "--isolation", isolation, "--", "./my agent.sh")
+    refused = run(repo.path, *asked, cwd=here)
+    assert refused.status == 126
+    (told,) = refused.warnings
+    assert ("git commit" in told["hint"]) == (isolation == "require")
+    env = {**os.environ, "GIT_EDITOR": "echo x >"}
+    subprocess.run(("sh", "-c", told["hint"]), check=True, cwd=here, env=env)
+    assert run(repo.path, *asked, cwd=here).status == 0
+
+
+def test_the_hint_for_an_agent_that_is_not_committed_works_as_typed(repo: Repo) -> None:
+    """The second time, the session finds it."""
+    repo.write("agent.sh", "#!/bin/sh\n", executable=True)
+    asked = ("-n", "1", "--", "./agent.sh")
+    (told,) = run(repo.path, *asked).warnings
+    typed = told["hint"].removeprefix("the worktree has only committed files: ")
+    env = {**os.environ, "GIT_EDITOR": "echo x >"}
+    subprocess.run(("sh", "-c", typed), check=True, cwd=repo.path, env=env)
+    assert run(repo.path, *asked).status == 0
+
+
+def test_an_agent_that_is_missing_in_the_plain_root_is_not_to_be_committed(repo: Repo) -> None:
+    """Nobody works on a commit there."""
+    (told,) = run(repo.path, "--isolation", "off", "--", "./absent.sh").warnings
+    assert told["message"] == f"agent command ./absent.sh was not found in {repo.path}"
+    assert told["hint"] == "name a file that is there"
+
+
+def test_an_agent_that_is_gone_after_its_first_iteration_keeps_its_branch(repo: Repo) -> None:
+    """What it did before is work like any other."""
+    repo.write("agent.sh", '#!/bin/sh\nrm agent.sh\ngit commit -qam "removed myself"\n', executable=True)
+    repo.commit("agent")
+    result = run(repo.path, "-n", "2", "--", "./agent.sh")
+    assert result.status == 127
+    report = result.report
+    assert (report["ended_by"], report["iterations"], report["commits"]) == ("error", 2, 1)
+    assert report["branch"] in repo.branches()
+
+
+def test_isolation_that_is_required_and_cannot_be_had_is_125(tmp_path: Path) -> None:
+    """The agent does not run, and nothing but the session's records is left."""
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    result = run(plain, "--isolation", "require", "--", "touch", "ran")
+    assert result.status == 125
+    messages = [told["message"] for told in result.warnings]
+    assert messages == [f"isolation is required: {plain} is not in a git repository"]
+    assert result.report["exit_status"] == 125
+    assert result.report["ended_by"] == "not-started"
+    assert [*plain.glob("*"), *plain.glob(".ralph/*")] == [plain / ".ralph", plain / ".ralph" / "run"]

@@ -1,0 +1,199 @@
+"""Where no worktree can be had, a session says so and works in the plain directory."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support.git_shim import path_without_git, shim_git
+from tests.support.mounts import mounted, needs_mounts, read_only
+from tests.support.repo import Repo, make_repo
+from tests.support.sessions import Result, Session, run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def _fell_back(result: Result, root: Path) -> dict[str, Any]:
+    """Return the one warning of a session that worked in the plain root."""
+    assert result.status == 0, result.stderr
+    assert result.stdout == os.fsencode(f"{root}\n")
+    [warning] = result.warnings
+    assert warning["event"] == "isolation.fell_back"
+    assert warning["hint"]
+    return warning
+
+
+def _no_trace(repo: Repo) -> None:
+    assert repo.worktrees() == []
+    assert [name for name in repo.branches() if name.startswith("ralph/")] == []
+    assert not list(repo.path.glob(".ralph/worktrees/*"))
+
+
+def test_not_a_repository(tmp_path: Path, script: Callable[[str], str]) -> None:
+    """A plain directory is worked in as it is."""
+    project = tmp_path / "project"
+    project.mkdir()
+    result = run(project, "-n", "1", "--", script("pwd"))
+    warning = _fell_back(result, project)
+    assert warning["message"] == (
+        f"no isolation: {project} is not in a git repository; working in {project} itself"
+    )
+    assert result.report["fallback"] == f"{project} is not in a git repository"
+    assert result.report["branch"] is None
+
+
+def test_no_git(repo: Repo, tmp_path: Path, script: Callable[[str], str]) -> None:
+    """A machine without git runs the loop all the same."""
+    result = run(repo.path, "-n", "1", "--", script("pwd"), env={"PATH": path_without_git(tmp_path / "bin")})
+    assert "git is not installed" in _fell_back(result, repo.path)["message"]
+    _no_trace(repo)
+
+
+def test_old_git(repo: Repo, tmp_path: Path, script: Callable[[str], str]) -> None:
+    """Git before 2.15 is not tried."""
+    path = shim_git(tmp_path / "shim", '*" version "*) echo git version 2.14.6; exit ;;')
+    result = run(repo.path, "-n", "1", "--", script("pwd"), env={"PATH": path})
+    assert "git 2.14.6 is older than 2.15" in _fell_back(result, repo.path)["message"]
+    _no_trace(repo)
+
+
+def test_bare_repository(tmp_path: Path, script: Callable[[str], str]) -> None:
+    """A bare repository has no checkout to isolate from."""
+    bare = Repo(tmp_path / "bare")
+    bare.path.mkdir()
+    bare.git("init", "-q", "--bare")
+    result = run(bare.path, "-n", "1", "--", script("pwd"))
+    assert "is a bare repository" in _fell_back(result, bare.path)["message"]
+
+
+def test_no_commit_yet(tmp_path: Path, script: Callable[[str], str]) -> None:
+    """There is nothing to branch from."""
+    repo = make_repo(tmp_path / "project", empty=True)
+    result = run(repo.path, "-n", "1", "--", script("pwd"))
+    assert "the repository has no commit yet" in _fell_back(result, repo.path)["message"]
+    _no_trace(repo)
+
+
+def test_a_branch_named_ralph(repo: Repo, script: Callable[[str], str]) -> None:
+    """It leaves no room for ralph/<id>."""
+    repo.git("branch", "ralph")
+    warning = _fell_back(run(repo.path, "-n", "1", "--", script("pwd")), repo.path)
+    assert "branch ralph is in the way" in warning["hint"]
+    _no_trace(repo)
+
+
+@needs_mounts
+@pytest.mark.parametrize("part", [".git", "."])
+def test_read_only(repo: Repo, script: Callable[[str], str], part: str, tmp_path: Path) -> None:
+    """A read-only .git or project: told so, nothing half-made."""
+    repo.write(".gitignore", ".ralph/worktrees/\n")
+    repo.commit("ignored already")
+    key = tmp_path / "home" / "state" / "ralph-wrap"
+    with read_only(repo.path / part):
+        result = run(repo.path, "-n", "1", "--", script("pwd"))
+    warning = _fell_back(result, repo.path)
+    assert "read-only" in warning["message"].lower() + warning["hint"]
+    assert key.exists() == (part == ".")
+    _no_trace(repo)
+
+
+@needs_mounts
+def test_disk_full_half_way(tmp_path: Path, script: Callable[[str], str]) -> None:
+    """The checkout fills the disk: all of it is taken back, and the loop runs."""
+    with mounted(tmp_path / "small", "-t", "tmpfs", "-o", "size=8m", "none") as small:
+        repo = make_repo(small / "project")
+        for number in range(3):
+            repo.write(f"large-{number}", os.urandom(1 << 20))
+        repo.commit("large")
+        (small / "filler").write_bytes(bytes(1 << 19))
+        free = os.statvfs(small).f_bavail
+        result = run(repo.path, "-n", "1", "--", script("pwd"))
+        warning = _fell_back(result, repo.path)
+        assert "is full: free some space" in warning["hint"]
+        _no_trace(repo)
+        assert os.statvfs(small).f_bavail >= free - 64
+        assert repo.git("fsck", "--no-dangling") == ""
+
+
+def _file(directory: Path, _outside: Path) -> None:
+    directory.write_text("not a directory\n")
+
+
+def _link_inside(directory: Path, _outside: Path) -> None:
+    (directory.parent / "inside").mkdir()
+    directory.symlink_to("inside")
+
+
+def _link_out(directory: Path, outside: Path) -> None:
+    outside.mkdir()
+    directory.symlink_to(outside)
+
+
+def _inner_link_out(directory: Path, outside: Path) -> None:
+    outside.mkdir()
+    directory.mkdir()
+    (directory / "worktrees").symlink_to(outside)
+
+
+def _dangling_link_out(directory: Path, outside: Path) -> None:
+    directory.symlink_to(outside)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [_file, _link_inside, _link_out, _inner_link_out, _dangling_link_out],
+    ids=lambda spoil: spoil.__name__.strip("_"),
+)
+def test_an_unusable_ralph_directory(
+    repo: Repo, tmp_path: Path, script: Callable[[str], str], spoil: Callable[[Path, Path], None]
+) -> None:
+    """A file or a symlink in its place is neither used nor touched."""
+    outside = tmp_path / "outside"
+    spoil(repo.path / ".ralph", outside)
+    result = run(repo.path, "-n", "1", "--", script("pwd"))
+    assert ".ralph" in _fell_back(result, repo.path)["message"]
+    assert not outside.exists() or not list(outside.iterdir())
+    _no_trace(repo)
+
+
+def test_a_gitignore_symlink_is_refused(repo: Repo, tmp_path: Path, script: Callable[[str], str]) -> None:
+    """Git does not follow it, and we do not write through it."""
+    outside = tmp_path / "outside"
+    outside.write_text("precious\n")
+    (repo.path / ".gitignore").symlink_to(outside)
+    warning = _fell_back(run(repo.path, "-n", "1", "--", script("pwd")), repo.path)
+    assert "--ignore exclude" in warning["hint"]
+    assert outside.read_text() == "precious\n"
+    assert run(repo.path, "-n", "1", "--ignore", "exclude", "--", script("pwd")).warnings == []
+    assert outside.read_text() == "precious\n"
+
+
+def test_a_second_session_in_the_plain_root_is_refused(tmp_path: Path, script: Callable[[str], str]) -> None:
+    """Its error names the first; --isolation off shares the directory on purpose."""
+    project = tmp_path / "project"
+    project.mkdir()
+    with Session(project, "-n", "1", "--", script("exec cat"), stdin=subprocess.PIPE) as first:
+        first.wait_for("agent.started")
+        second = run(project, "-n", "1", "--", script("pwd"))
+        assert second.status == 125
+        refusal = second.warnings[-1]
+        assert refusal["message"] == f"session {first.directory.name} works in {project} already"
+        third = run(project, "-n", "1", "--isolation", "off", "--", script("pwd"))
+        assert third.status == 0
+        assert [warning["event"] for warning in third.warnings] == ["plain_root.shared"]
+        assert first.process.stdin is not None
+        assert first.finish().status == 0
+    assert run(project, "-n", "1", "--", script("pwd")).status == 0
+
+
+def test_isolation_off(repo: Repo, script: Callable[[str], str]) -> None:
+    """No worktree, no branch, no rule, no warning."""
+    result = run(repo.path, "-n", "1", "--isolation", "off", "--", script("pwd"))
+    assert (result.status, result.stdout, result.warnings) == (0, os.fsencode(f"{repo.path}\n"), [])
+    assert not (repo.path / ".gitignore").exists()
+    _no_trace(repo)

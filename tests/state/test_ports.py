@@ -1,0 +1,68 @@
+"""Each session has ports of its own."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ralph_wrap.state.ports import port_for
+from tests.support.sessions import Session, run
+from tests.support.wait import eventually
+
+if TYPE_CHECKING:
+    from tests.support.repo import Repo
+
+
+pytestmark = pytest.mark.usefixtures("ended")
+
+
+SH = ("-n", "1", "--", "sh", "-c")
+
+
+# Ports
+
+
+def test_the_agent_has_ports_of_its_own(repo: Repo) -> None:
+    """Ten, the same in each iteration, and those of its id where nobody else has them."""
+    ended = run(repo.path, "-n", "2", "--", "sh", "-c", "echo $RALPH_PORT")
+    first, second = map(int, ended.stdout.split())
+    assert first == second == port_for(ended.report["id"], [])
+
+
+def test_sessions_beside_each_other_have_other_ports(repo: Repo) -> None:
+    """A session looks at the records of those that live."""
+    agent = "echo $RALPH_PORT > $RALPH_PROJECT/../port-$RALPH_AGENT_ID; sleep 600"
+    with Session(repo.path, *SH, agent) as session:
+        [port] = eventually(lambda: [*repo.path.parent.glob("port-????")], "the first port")
+        held = int(eventually(port.read_text, "what is in it"))
+        beside = run(repo.path, *SH, "echo $RALPH_PORT")
+        others = [session.wait_for("session.registered")["agent_id"]]
+        assert int(beside.stdout) == port_for(beside.report["id"], others) != held
+
+
+def test_a_port_is_one_that_can_be_used(repo: Repo) -> None:
+    """Of every id: 20000 to 59990, in steps of ten."""
+    assert repo.path.is_dir()
+    ports = {port_for(f"{number:04x}", []) for number in range(1 << 16)}
+    assert ports == {*range(20_000, 60_000, 10)}
+
+
+@pytest.mark.slow
+def test_two_ids_never_share_a_port() -> None:
+    """Whichever of the two was first, and whether or not it has ended in between."""
+    by_port = defaultdict(list)
+    for number in range(1 << 16):
+        by_port[port_for(f"{number:04x}", [])].append(f"{number:04x}")
+    for ids in by_port.values():
+        for one, other in combinations(ids, 2):
+            alone = port_for(one, [])
+            assert port_for(other, [one, other]) != alone
+            assert port_for(one, [other, one]) != alone
+
+
+def test_names_that_are_no_ids_are_passed_over() -> None:
+    """An agent can write into the directory of records."""
+    assert port_for("a3f2", ["", "zzzz", "a3f2x", "\udcff", "A3F2"]) == port_for("a3f2", [])

@@ -1,0 +1,218 @@
+"""Run ralph-wrap, and have something happen to it at a chosen point of its life.
+
+A point is: right before each change of the file system and each start of a process (Python's audit events,
+https://docs.python.org/3/library/audit_events.html), right after each of our own commands, and right before
+and after each logged event. Where an operation is to fail, only what can fail counts, and each write to a
+file and each ``fsync`` as well; where git is to be killed, each start of git. Counted from 1.
+
+Usage: ``fault_injection.py FILE FAULT N ARGUMENT…`` or ``fault_injection.py serve``. Each point is appended
+to FILE by name. At N the process is killed (``kill``), the operation fails (``ENOSPC``, ``EIO``, …), git is
+told by its environment what to meet (``git-…``, see ``git_shim.deadly_git``), or nothing happens (``count``).
+
+``serve`` loads the program once and forks for each command, see ``fork_server.py``. Its stdin is a socket.
+Each packet is a JSON object (arguments, cwd, environ, fault) with three pipes: stdout, stderr, and one for
+pid and status.
+"""
+
+from __future__ import annotations
+
+import atexit
+import errno
+import functools
+import gc
+import json
+import os
+import signal
+import socket
+import stat
+import sys
+import time
+from contextlib import suppress
+from importlib import import_module
+from pkgutil import walk_packages
+from typing import Any, NoReturn
+
+import typer.main
+
+import ralph_wrap
+from ralph_wrap.__main__ import main
+from ralph_wrap.system import process
+from ralph_wrap.system.log import Log
+
+_CHANGES = {
+    *("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate"),
+    *("os.chmod", "os.chown", "os.utime", "fcntl.flock", "subprocess.Popen", "shutil.rmtree"),
+}
+_NOT_FORKED = ("ralph_wrap.__main__", "ralph_wrap.interfaces.mcp", "ralph_wrap.interfaces.web")
+_WARMING = (("sweep", "--dry-run"), ("run", "--no-such-option"))  # change nothing, and load what others load
+_LARGEST = 1 << 18  # bytes of a request
+_write, _fsync = os.write, os.fsync
+
+
+class Points:
+    """Counts points, and does what was asked for at one of them."""
+
+    def __init__(self, path: str, fault: str, number: int) -> None:
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        self._fault = fault
+        self._number = number
+        self._count = 0
+        self.fails = fault in errno.errorcode.values()
+        self.of_git = fault.startswith("git-")
+
+    def reach(self, name: str, *, can_fail: bool) -> None:
+        """Be at a point."""
+        if self.of_git or (self.fails and not can_fail):
+            return
+        if not self._is_chosen(name):
+            return
+        if self._fault == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.fails:
+            number = getattr(errno, self._fault)
+            raise OSError(number, os.strerror(number), name)
+
+    def start_git(self, words: str) -> dict[str, str]:
+        """Be at a start of git, and return what is added to its environment."""
+        return {"DEADLY": self._fault} if self.of_git and self._is_chosen(words) else {}
+
+    def _is_chosen(self, name: str) -> bool:
+        self._count += 1
+        _write(self._descriptor, f"{name}\n".encode(errors="replace"))
+        return self._count == self._number
+
+    def audit(self, event: str, arguments: tuple[Any, ...]) -> None:
+        """Be told of everything that Python does."""
+        if event == "open":
+            path, _, flags = arguments
+            if (
+                isinstance(path, str)
+                and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+                and path != os.devnull
+            ):
+                self.reach(f"open {path}", can_fail=True)
+        elif event == "subprocess.Popen":
+            words = [os.fsdecode(word) for word in arguments[1]]
+            self.reach(f"start {' '.join(words[-6:])}", can_fail=False)
+        elif event in _CHANGES:
+            self.reach(f"{event} {arguments[0]}", can_fail=event != "fcntl.flock")
+
+
+def inject(points: Points) -> None:
+    """Have every point of this process go through *points*."""
+    tell, wait, start = Log._tell, process.RunningCommand.wait, process.RunningCommand.__init__  # noqa: SLF001
+
+    def telling(self: Log, level: str, event: str, text: str, /, **facts: Any) -> None:
+        points.reach(f"before {event}", can_fail=False)
+        tell(self, level, event, text, **facts)
+        points.reach(f"after {event}", can_fail=False)
+
+    def waiting(self: process.RunningCommand, timeout: float | None = None) -> process.CompletedCommand:
+        completed = wait(self, timeout)
+        points.reach("a command has ended", can_fail=False)
+        return completed
+
+    def starting(self: process.RunningCommand, argv: Any, *, env: Any, **options: Any) -> None:
+        # What comes before the sub-command is the same for all of them, but for pairs of -c.
+        words = " ".join(map(os.fsdecode, argv))
+        start(self, argv, env={**env, **points.start_git(words)}, **options)
+
+    def writing(descriptor: int, content: Any, /) -> int:
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            points.reach("write", can_fail=True)
+        return _write(descriptor, content)
+
+    def syncing(descriptor: int) -> None:
+        points.reach("fsync", can_fail=True)
+        _fsync(descriptor)
+
+    Log._tell = telling  # type: ignore[method-assign]  # noqa: SLF001
+    process.RunningCommand.wait = waiting  # type: ignore[method-assign]
+    process.RunningCommand.__init__ = starting  # type: ignore[method-assign]
+    if points.fails:
+        os.write = writing
+        os.fsync = syncing  # type: ignore[assignment]
+    sys.addaudithook(points.audit)
+
+
+def _serve() -> None:
+    """Fork twice for each command: the first fork tells pid and status of the second, the command."""
+    for module in walk_packages(ralph_wrap.__path__, "ralph_wrap."):
+        if not module.name.startswith(_NOT_FORKED):
+            import_module(module.name)
+    _warm_up()
+    gc.freeze()  # or each fork copies what it only looks through
+    with socket.socket(fileno=0) as connection:
+        while True:
+            request, descriptors, *_ = socket.recv_fds(connection, _LARGEST, 3)
+            with suppress(ChildProcessError):
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
+            if not request:
+                os._exit(0)
+            if not os.fork():
+                break
+            for descriptor in descriptors:
+                os.close(descriptor)
+    stdout, stderr, told = descriptors
+    if child := os.fork():
+        os.close(stdout)
+        os.close(stderr)
+        os.write(told, b"%d\n" % child)
+        os.write(told, b"%d\n" % os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        os._exit(0)
+    _become(json.loads(request), stdout, stderr)
+    os.close(told)
+
+
+def _become(asked: dict[str, Any], stdout: int, stderr: int) -> None:
+    """Have what a started command would have."""
+    assert os.open(os.devnull, os.O_RDONLY) == 0  # the connection was there
+    os.set_inheritable(0, True)
+    for descriptor, number in ((stdout, 1), (stderr, 2)):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    os.chdir(asked["cwd"])
+    os.environ.clear()
+    os.environ.update(asked["environ"])
+    time.tzset()
+    sys.argv = ["ralph-wrap", *asked["arguments"]]
+    if asked["fault"]:
+        points, fault, number = asked["fault"]
+        inject(Points(points, fault, int(number)))
+
+
+def _warm_up() -> None:
+    typer.main.get_command = functools.cache(typer.main.get_command)  # they are the same for each command
+    kept = os.dup(1), os.dup(2)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    os.dup2(1, 2)
+    for arguments in _WARMING:
+        sys.argv = ["ralph-wrap", *arguments]
+        with suppress(SystemExit):
+            main()
+    sys.stdout.flush()
+    for number, descriptor in enumerate(kept, 1):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+
+
+def _end(how: SystemExit) -> NoReturn:
+    """End a fork as the interpreter would, but for taking everything apart, which is half of the time."""
+    atexit._run_exitfuncs()  # noqa: SLF001
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(how.code if isinstance(how.code, int) else 0 if how.code is None else 1)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] != ["serve"]:
+        where, what, at, *words = sys.argv[1:]
+        sys.argv = ["ralph-wrap", *words]
+        inject(Points(where, what, int(at)))
+        main()
+    _serve()
+    try:
+        main()
+    except SystemExit as how:
+        _end(how)

@@ -1,0 +1,250 @@
+"""Changes outside a session's worktree are reported in neutral words."""
+
+from __future__ import annotations
+
+import pytest
+
+from ralph_wrap.state import report as reports
+from tests.support.repo import Repo
+from tests.support.sessions import PROGRAM, command, run
+from tests.worktree.leaks.sessions import leaks, session
+
+pytestmark = pytest.mark.usefixtures("ended")
+
+
+OUT = 'cd "$RALPH_PROJECT" && '
+
+IN = 'cd "$RALPH_WORKSPACE" && '
+
+EDIT = "echo more >> file.txt"
+
+# As somebody would in another terminal: nothing of the session is in the environment.
+ELSEWHERE = f'cd "$RALPH_PROJECT" && env -u RALPH_SESSION_ID -u RALPH_AGENT_ID {PROGRAM}'
+
+FILES = {
+    "a tracked file": ("", EDIT, ["file.txt (modified)"]),
+    "by absolute path": ("", 'echo x > "$RALPH_PROJECT/file.txt"', ["file.txt (modified)"]),
+    "as long as before": ("", "printf 'eno\\n' > file.txt", ["file.txt (modified)"]),
+    "time set back": (
+        "",
+        "cp -p file.txt ../old; printf 'eno\\n' > file.txt; touch -r ../old file.txt",
+        ["file.txt (modified)"],
+    ),
+    "mode": ("", "chmod +x file.txt", ["file.txt (modified)"]),
+    "a symlink instead": ("", "ln -sf /etc/passwd file.txt", ["file.txt (modified)"]),
+    "a new file": ("", "mkdir d; echo x > d/new", ["d/new (new)"]),
+    "a new file beside others": ("mkdir d; echo x > d/one", "echo x > d/two", ["d/two (new)"]),
+    "a name with everything": ("", "echo x > ' a\tb -> c'", [" a\tb -> c (new)"]),
+    "deleted": ("", "rm file.txt", ["file.txt (deleted)"]),
+    "an untracked file deleted": ("echo x > new", "rm new", ["new (gone)"]),
+    "further": (EDIT, EDIT, ["file.txt (modified)"]),
+    "further, as long as before": (
+        "printf 'two\\n' > file.txt",
+        "cp -p file.txt ../old; printf 'owt\\n' > file.txt; touch -r ../old file.txt",
+        ["file.txt (modified)"],
+    ),
+    "an untracked file further": ("echo x > new", "echo y > new", ["new (modified)"]),
+    "restored": (EDIT, "git checkout -q -- file.txt", ["file.txt (restored)"]),
+    "staged": (EDIT, "git add file.txt", ["file.txt (staged)"]),
+    "a new file staged": ("", "echo x > new; git add new", ["new (new, staged)"]),
+    "unstaged": (f"{EDIT}; git add .", "git reset -q", ["file.txt (unstaged)"]),
+    "out of the index alone": ("", "git rm -q --cached file.txt", ["file.txt (staged)"]),
+    "the configuration of ralph-wrap": ("", "echo > .ralph/config.toml", [".ralph/config.toml (new)"]),
+    "the ignore file": ("", "echo x >> .gitignore", [".gitignore (modified)"]),
+}
+
+REFS = {
+    "a commit": (EDIT, "git commit -qam x", ["branch main moved from ID to ID"]),
+    "a branch checked out": (
+        "",
+        "git switch -q -c side",
+        ["HEAD moved from main to side", "branch side created at ID"],
+    ),
+    "no branch checked out": ("", "git switch -q --detach", ["HEAD moved from main to ID"]),
+    "a branch created": ("", "git branch side", ["branch side created at ID"]),
+    "a branch created from inside": ("", f"{IN}git branch side", ["branch side created at ID"]),
+    "another branch inside": ("", f"{IN}git switch -q -c side", ["branch side created at ID"]),
+    "a branch moved": ("git branch side", "git branch -f side HEAD~", ["branch side moved from ID to ID"]),
+    "a branch deleted": ("git branch side", "git branch -D side", ["branch side deleted, was at ID"]),
+    "a tag created": ("", "git tag v1", ["tag v1 created at ID"]),
+    "a tag deleted": ("git tag v1", "git tag -d v1", ["tag v1 deleted, was at ID"]),
+    "a note": ("", "git notes add -m x", ["refs/notes/commits created at ID"]),
+    "stashed": (EDIT, "git stash -q", ["the stash changed", "file.txt (restored)"]),
+    "stashed inside": ("", f"{IN}{EDIT}; git stash -q", ["the stash changed"]),
+    "an older stash dropped": (
+        f"{EDIT}; git stash -q; {EDIT}; {EDIT}; git stash -q",
+        "git stash drop -q stash@{1}",
+        ["the stash changed"],
+    ),
+}
+
+REPOSITORY = {
+    "configuration": ("", "git config user.name x", [".git/config changed: user.name"]),
+    "configuration from inside": ("", f"{IN}git config user.name x", [".git/config changed: user.name"]),
+    "bare": ("", "git config core.bare true", [".git/config changed: core.bare"]),
+    "bare, and a file": (
+        "",
+        f"git config core.bare true; {EDIT}",
+        [".git/config changed: core.bare", "file.txt (modified)"],
+    ),
+    "another work tree": (
+        "",
+        f"git config core.worktree /; {EDIT}",
+        [".git/config changed: core.worktree", "file.txt (modified)"],
+    ),
+    "configuration that is none": (
+        "",
+        "echo '[' > .git/config.worktree",
+        [".git/config.worktree changed: git cannot read it"],
+    ),
+    "a hook": ("", "mkdir -p .git/hooks; echo > .git/hooks/pre-commit", [".git/hooks/pre-commit created"]),
+    "a hook rewritten": (
+        "mkdir -p .git/hooks; echo a > .git/hooks/pre-commit",
+        "echo b > .git/hooks/pre-commit",
+        [".git/hooks/pre-commit changed"],
+    ),
+    "a hook switched on": (
+        "mkdir -p .git/hooks; echo a > .git/hooks/pre-commit",
+        "chmod +x .git/hooks/pre-commit",
+        [".git/hooks/pre-commit changed"],
+    ),
+    "a hook that blocks its reader": (
+        "",
+        "mkdir -p .git/hooks; mkfifo .git/hooks/pre-commit",
+        [".git/hooks/pre-commit created"],
+    ),
+    "excluded": (
+        "mkdir -p .git/info; touch .git/info/exclude",
+        "echo x >> .git/info/exclude",
+        [".git/info/exclude changed"],
+    ),
+    "attributes": ("", "mkdir -p .git/info; echo > .git/info/attributes", [".git/info/attributes created"]),
+}
+
+
+@pytest.mark.parametrize(
+    ("prepared", "agent", "found"),
+    [*FILES.values(), *REFS.values(), *REPOSITORY.values()],
+    ids=[*FILES, *REFS, *REPOSITORY],
+)
+def test_a_change_is_told(repo: Repo, prepared: str, agent: str, found: list[str]) -> None:
+    """Each kind of change, and nothing but that."""
+    assert leaks(session(repo, f"{OUT}{agent}", prepared=prepared)) == found
+
+
+UPSTREAM = (
+    "git init -q --bare ../origin && git remote add origin $PWD/../origin && git push -q origin main"
+    " && git -C ../origin update-ref refs/heads/news main"
+)
+
+COMMIT = "git commit -q --allow-empty -m x"
+
+UNTIL_MOVED = 'until [ "$(git rev-parse topic)" != "$(git rev-parse main)" ]; do sleep 0.01; done'
+
+INNOCENT = {
+    "nothing": ("", "true"),
+    "work inside": ("", f"{IN}{EDIT}; git commit -qam x; echo y > new; git add new"),
+    "another state of the index": ("", "touch file.txt; git status"),
+    "an ignored file": ("", "echo x > .file.txt.swp"),
+    "the same again": ("", "cp file.txt ../old; cat ../old > file.txt"),
+    "what was dirty before": (
+        f"{EDIT}; echo x > new; git stash -q; {EDIT}; echo x > .git/info/attributes",
+        "true",
+    ),
+    "refs packed": ("git branch side", "git pack-refs --all; git gc -q --prune=now; git update-server-info"),
+    "a fetch": (UPSTREAM, "git fetch -q origin"),
+    "its own branch pushed": (UPSTREAM, f"{IN}git push -q -u origin HEAD"),
+    "another session": (
+        "",
+        f"{ELSEWHERE} run -n 2 -- sh -c 'echo $$ > new; git add .; git commit -qm x; echo > y'",
+    ),
+    "another session on a branch of its own": (
+        "git branch topic",
+        f"{ELSEWHERE} spawn --branch topic -- sh -c '{COMMIT}; mkfifo f; cat f' > ../id; {UNTIL_MOVED}",
+    ),
+    "another session in the background, and its end": (
+        "",
+        f'{ELSEWHERE} spawn -n 1 -- sh -c "echo > new" > ../id; {PROGRAM} rm $(cat ../id)',
+    ),
+    "a worktree for another program": ("", f'{ELSEWHERE} worktree create "fix the bug" > ../answer'),
+    "a worktree elsewhere": ("", f'{ELSEWHERE} worktree create "fix the bug" --path trees/one > ../answer'),
+    "a worktree and its end": (
+        "",
+        f"{ELSEWHERE} worktree create fix --path ../t; {PROGRAM} worktree cleanup ../t --keep-branch=false",
+    ),
+    "the end of a worktree": (
+        f'{PROGRAM} worktree create "fix it" --path ../tree > ../answer',
+        f"{ELSEWHERE} worktree cleanup ../tree --keep-branch=false",
+    ),
+    "a sweep": ("", f"{ELSEWHERE} sweep"),
+    "warm worktrees": ("echo 'pool = 1' > .ralph/config.toml", f"{ELSEWHERE} pool --fill"),
+}
+
+
+@pytest.mark.parametrize(("prepared", "agent"), INNOCENT.values(), ids=INNOCENT)
+def test_what_does_not_count(repo: Repo, prepared: str, agent: str) -> None:
+    """What sessions and our other commands do, and what takes no work from anybody."""
+    (repo.path / ".ralph").mkdir()
+    (repo.path / ".git" / "info").mkdir(exist_ok=True)
+    result = session(repo, f"{OUT}{{ {agent}; }} >&2", prepared=prepared)
+    if "spawn" in agent:
+        command("stop", "--all", cwd=repo.path)
+    told = [told for told in result.events if told["event"].startswith("leak.")]
+    assert (leaks(result), told) == ([], [])
+
+
+def test_the_rule_of_another_session_does_not_count(repo: Repo) -> None:
+    """It is added where somebody has taken it out: that counts, the other session's start does not."""
+    take_out = f"{OUT}: > .gitignore; {ELSEWHERE} run -n 1 -- true >&2"
+    result = run(repo.path, "-n", "2", "--", "sh", "-c", take_out)
+    assert result.report["leaks"] == []
+    assert (repo.path / ".gitignore").read_text() == ".ralph/worktrees/\n"
+
+
+def test_the_words_accuse_nobody(repo: Repo) -> None:
+    """One line and a hint: what has changed, when, and where to look; the exit report names it."""
+    result = session(repo, f"{OUT}{EDIT}; git branch side")
+    (told,) = result.warnings
+    created = f"branch side created at {repo.head[:7]}"
+    assert (told["event"], told["message"], told["hint"]) == (
+        "leak.found",
+        f"changed outside the worktree during iteration 1: {created}, file.txt (modified)",
+        f"made by the agent or another program: git -C {repo.path} status; git -C {repo.path} diff HEAD",
+    )
+    assert result.directory is not None
+    report = reports.read(result.directory / "report.json")
+    assert report is not None
+    rows = reports.summary(report, repo.path, result.directory / "output.log").splitlines()
+    assert [row.split(maxsplit=1)[1] for row in rows if row.startswith("  outside")] == [
+        f"during iteration 1: {created}",
+        "during iteration 1: file.txt (modified)",
+    ]
+
+
+def test_many_changes_are_counted(repo: Repo) -> None:
+    """Ten are named, wherever they are told."""
+    result = session(repo, f"{OUT}for n in $(seq 10 30); do echo > new-$n; done")
+    named = [f"new-{number} (new)" for number in range(10, 20)]
+    assert leaks(result) == [*named, "and 11 more"]
+    assert result.warnings[0]["message"].endswith(": " + ", ".join([*named, "and 11 more"]))
+
+
+def test_no_value_of_the_configuration_is_told(repo: Repo) -> None:
+    """Nor an address in a key: there may be passwords in both."""
+    agent = (
+        f"{OUT}git config http.https://a:secret@x.invalid/.extraHeader secret;"
+        " git config url.https://secret@x.invalid/.insteadOf x:; git config remote.origin.url secret"
+    )
+    result = session(repo, agent)
+    assert leaks(result) == [
+        ".git/config changed: http.….extraheader, remote.origin.url, url.….insteadof",
+    ]
+    assert not any("secret" in str(told) for told in result.warnings)
+
+
+def test_each_iteration_has_its_own(repo: Repo) -> None:
+    """What one has changed is not told of the next one; with report, the default, the loop goes on."""
+    agent = f'{OUT}[ "$RALPH_ITERATION" = 2 ] || echo "$RALPH_ITERATION" >> file.txt'
+    result = session(repo, agent, "-n", "3")
+    assert result.ending == ("max-iterations", 3, 0)
+    assert result.report["leaks"] == [f"during iteration {n}: file.txt (modified)" for n in (1, 3)]

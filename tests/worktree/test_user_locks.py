@@ -1,0 +1,166 @@
+"""A worktree that its user has locked stays, and those of earlier versions are known."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support.directory_listing import listing
+from tests.support.git_shim import shim_git
+from tests.support.orphans import Orphan, orphan, orphans, sweep
+from tests.support.processes import end_all
+from tests.support.sessions import command, run
+from tests.support.user_worktrees import KINDS, stranger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.support.repo import Repo
+from tests.worktree.sessions import moved_away
+
+MARK = "ralph-wrap-session"  # the file in a registration
+
+
+@pytest.fixture(autouse=True)
+def _ended(_sealed: None, tmp_path: Path) -> Iterator[None]:
+    yield
+    end_all(tmp_path / "home")
+
+
+# -- a lock of the user's --
+
+
+def lock(left: Orphan, reason: str = "mine") -> None:
+    """Take a registration over as a user does."""
+    left.repo.git("worktree", "unlock", left.worktree)
+    left.repo.git("worktree", "lock", "--reason", reason, left.worktree)
+
+
+@pytest.mark.parametrize("reason", ["mine", "", "ralph-wrap session of another one"])
+def test_a_worktree_that_its_user_has_locked_is_saved_and_stays(repo: Repo, reason: str) -> None:
+    """The sweep says so, and finishes the session."""
+    left = orphan(repo)
+    lock(left, reason)
+    swept = sweep(repo)
+    assert swept.status == 0
+    assert f"its user has locked it: {reason or 'no reason given'}" in swept.stdout.decode()
+    assert repo.show(f"{left.wip}:new") == b"new\n"
+    assert (left.worktree / "new").read_text() == "new\n"
+    assert (left.registration / "locked").read_text().strip() == reason
+    assert not left.record.exists()
+
+
+def test_rm_removes_a_worktree_that_its_user_has_unlocked_again(repo: Repo) -> None:
+    """Until then it refuses."""
+    left = orphan(repo)
+    lock(left)
+    sweep(repo)
+    refused = command("rm", left.id, cwd=repo.path)
+    assert (refused.status, "its user has locked it: mine" in refused.stderr) == (5, True)
+    assert left.worktree.exists()
+    repo.git("worktree", "unlock", left.worktree)
+    assert command("rm", left.id, cwd=repo.path).status == 0
+    assert not left.worktree.exists()
+
+
+def test_a_session_leaves_a_worktree_that_was_locked_meanwhile(
+    repo: Repo, script: Callable[[str], str]
+) -> None:
+    """By its user, while the agent worked: saved, kept, and told in the report."""
+    unlock = 'git worktree unlock "$RALPH_WORKSPACE"'
+    agent = script(f'echo new > new; {unlock} && git worktree lock --reason mine "$RALPH_WORKSPACE"')
+    ended = run(repo.path, "-n", "1", "--", agent)
+    assert ended.status == 0
+    assert "its user has locked it: mine" in ended.report["kept"]
+    assert repo.show(f"{ended.report['saved']}:new") == b"new\n"
+    assert repo.worktrees() == [ended.report["workspace"]]
+
+
+def test_a_lock_that_comes_during_the_removal_brings_the_worktree_back(
+    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the save, while the directory is aside for the last look."""
+    left = orphan(repo)
+    aside = repo.path / ".ralph/run/trash" / f"{left.session}.leaving"
+    locks = f'[ ! -e {aside} ] || echo mine > {left.registration}/locked; exec "$REAL" "$@"'
+    monkeypatch.setenv("PATH", shim_git(tmp_path / "shim", f"*) {locks} ;;"))
+    swept = sweep(repo)
+    assert "its user has locked it: mine" in swept.stdout.decode()
+    assert (left.worktree / "new").read_text() == "new\n"
+    assert repo.worktrees() == [str(left.worktree)]
+
+
+# -- sessions of an earlier version --
+
+
+def made_earlier(left: Orphan) -> None:
+    """Have an orphan be as an earlier version has left it, which wrote no mark."""
+    (left.registration / MARK).unlink(missing_ok=True)
+    record: dict[str, Any] = json.loads(left.record.read_text())
+    record.pop("marked", None)
+    left.record.write_text(json.dumps(record))
+
+
+@pytest.mark.parametrize("work", ["true", "git checkout -q -b other", "git checkout -q --detach"])
+def test_an_orphan_of_an_earlier_version_is_saved_and_removed(repo: Repo, work: str) -> None:
+    """Its lock names the session, whatever its agent has checked out."""
+    left = orphan(repo, work=f"{work}; echo new > new")
+    made_earlier(left)
+    assert sweep(repo).status == 0
+    assert repo.show(f"{left.wip}:new") == b"new\n"
+    assert not left.worktree.exists()
+    assert repo.worktrees() == []
+
+
+def test_an_orphan_of_an_earlier_version_that_was_locked_anew_is_saved_and_stays(repo: Repo) -> None:
+    """Its branch says that it is the session's still."""
+    left = orphan(repo)
+    made_earlier(left)
+    lock(left)
+    swept = sweep(repo)
+    assert (swept.status, "its user has locked it: mine" in swept.stdout.decode()) == (0, True)
+    assert repo.show(f"{left.wip}:new") == b"new\n"
+    assert left.worktree.exists()
+
+
+def test_an_orphan_of_an_earlier_version_that_was_unlocked_is_saved_and_stays(repo: Repo) -> None:
+    """Without mark and lock, nothing says that it may go."""
+    left = orphan(repo)
+    made_earlier(left)
+    repo.git("worktree", "unlock", left.worktree)
+    swept = sweep(repo)
+    assert (swept.status, "its registration was unlocked" in swept.stdout.decode()) == (0, True)
+    assert repo.show(f"{left.wip}:new") == b"new\n"
+    assert left.worktree.exists()
+
+
+def test_an_orphan_of_an_earlier_version_in_whose_place_is_a_worktree_of_the_user(
+    repo: Repo, tmp_path: Path
+) -> None:
+    """Neither saved nor removed."""
+    left = orphan(repo)
+    made_earlier(left)
+    found = stranger(KINDS[0], repo, tmp_path / "theirs")
+    with moved_away(left, tmp_path / "away", "as it was", found, "git worktree move"):
+        before = found.contents(left.worktree)
+        assert sweep(repo).status == 5
+        assert found.contents(left.worktree) == before
+        assert left.wip not in repo.branches()
+
+
+# -- several at once --
+
+
+def test_each_of_two_dead_sessions_has_the_worktree_of_the_other(repo: Repo, tmp_path: Path) -> None:
+    """Exchanged by hand: neither is saved under the wrong name."""
+    one, other = orphans(repo, "echo one > one", "echo other > other")
+    one.worktree.rename(tmp_path / "aside")
+    other.worktree.rename(one.worktree)
+    (tmp_path / "aside").rename(other.worktree)
+    before = listing(one.worktree), listing(other.worktree)
+    assert sweep(repo).status == 5
+    assert (listing(one.worktree), listing(other.worktree)) == before
+    assert not {one.wip, other.wip} & {*repo.branches()}
