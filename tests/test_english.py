@@ -57,26 +57,12 @@ NOT_YET: frozenset[str] = frozenset(
 NOT_YET_PARAMETERS: frozenset[str] = frozenset(
     {
         "ralph_wrap/branches",
-        "ralph_wrap/commands",
-        "ralph_wrap/commands/doctor",
-        "ralph_wrap/commands/drop",
         "ralph_wrap/commands/merge",
-        "ralph_wrap/commands/pull_request",
-        "ralph_wrap/commands/worktree",
         "ralph_wrap/config",
         "ralph_wrap/git",
-        "ralph_wrap/interfaces/api",
-        "ralph_wrap/interfaces/cli",
-        "ralph_wrap/interfaces/mcp",
         "ralph_wrap/interfaces/web",
-        "ralph_wrap/loop",
-        "ralph_wrap/session",
-        "ralph_wrap/state",
         "ralph_wrap/worktree",
-        "ralph_wrap/worktree/create",
         "ralph_wrap/worktree/leaks",
-        "ralph_wrap/worktree/managed",
-        "ralph_wrap/worktree/pool",
         "ralph_wrap/worktree/save",
     }
 )
