@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from collections import defaultdict
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -112,6 +113,7 @@ class Module(NamedTuple):
         ours: the modules of this package among them, by path.
         lines: how many it has.
         attributes: the names that stand behind a dot in it.
+        classes: the names of its public classes.
         texts: its literals, those of bytes too, without docstrings.
 
     """
@@ -121,6 +123,7 @@ class Module(NamedTuple):
     ours: frozenset[str]
     lines: int
     attributes: frozenset[str]
+    classes: frozenset[str]
     texts: frozenset[str]
 
     @property
@@ -146,7 +149,7 @@ def _modules(package: Path = PACKAGE) -> tuple[Module, ...]:
 def _read(path: Path, package: Path, paths: dict[str, Path]) -> Module:
     text = path.read_text()
     tree = ast.parse(text)
-    imports, attributes = set(), set()
+    imports, attributes, classes = set(), set(), set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             imports |= {alias.name for alias in node.names}
@@ -157,11 +160,14 @@ def _read(path: Path, package: Path, paths: dict[str, Path]) -> Module:
             imports.add(node.value)
         elif isinstance(node, ast.Attribute):
             attributes.add(node.attr)
+        elif isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            classes.add(node.name)
     found = (paths.get(name) or paths.get(name.rpartition(".")[0]) for name in imports)
     ours = frozenset(one.relative_to(package).as_posix() for one in found if one)
-    place = path.relative_to(package).as_posix()
-    lines = len(text.splitlines())
-    return Module(place, frozenset(imports), ours, lines, frozenset(attributes), _texts(tree))
+    name, size = path.relative_to(package).as_posix(), len(text.splitlines())
+    return Module(
+        name, frozenset(imports), ours, size, frozenset(attributes), frozenset(classes), _texts(tree)
+    )
 
 
 def _texts(tree: ast.Module) -> frozenset[str]:
@@ -329,6 +335,15 @@ def test_pid_1_stands_alone() -> None:
 def test_a_module_fits_into_a_head() -> None:
     """Modules stay short."""
     assert {module.path: module.lines for module in _modules() if module.lines > LONGEST} == {}
+
+
+def test_a_class_name_means_one_thing() -> None:
+    """A name in a message, a log or a discussion leads to one class."""
+    homes = defaultdict(list)
+    for module in _modules():
+        for name in module.classes:
+            homes[name].append(module.path)
+    assert {name: paths for name, paths in homes.items() if len(paths) > 1} == {}
 
 
 def test_no_module_changes_directory() -> None:

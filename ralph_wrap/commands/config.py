@@ -22,7 +22,7 @@ DEFAULT = "default"
 """The source of a setting that is given nowhere."""
 
 
-class InForce(NamedTuple):
+class EffectiveSetting(NamedTuple):
     """A setting as a session that starts now would have it.
 
     Attributes:
@@ -43,7 +43,7 @@ class InForce(NamedTuple):
     approved: bool | None
 
 
-def show(project: Project, cwd: Path) -> list[InForce]:
+def show(project: Project, cwd: Path) -> list[EffectiveSetting]:
     """Return all settings in the order of the table.
 
     Arguments:
@@ -59,7 +59,7 @@ def show(project: Project, cwd: Path) -> list[InForce]:
     approved = bool(settings.commands) and _is_approved(project, settings.commands)
     text = (project.root / config.CONFIG).read_text(encoding="utf-8") if KEY in sources.values() else ""
     found = [
-        InForce(
+        EffectiveSetting(
             row.name,
             row.group,
             as_json(getattr(settings, row.name), row.kind),
@@ -73,11 +73,11 @@ def show(project: Project, cwd: Path) -> list[InForce]:
     return [*found, *_agents(settings, text, approved=approved)]
 
 
-def _agents(settings: Settings, text: str, *, approved: bool) -> Iterator[InForce]:
+def _agents(settings: Settings, text: str, *, approved: bool) -> Iterator[EffectiveSetting]:
     group = config.ROWS["agents"].group
     for name, table in settings.agents:
         place = _line(text, ("agents", name))
-        yield InForce(f"agents.{name}", group, table.stated(), KEY, place, approved)
+        yield EffectiveSetting(f"agents.{name}", group, table.stated(), KEY, place, approved)
 
 
 def _is_approved(project: Project, commands: Mapping[str, Any]) -> bool:

@@ -98,7 +98,7 @@ def _places(value: str) -> tuple[str, ...]:
 _Choice = TypeVar("_Choice", bound=Enum)
 
 
-class Kind:
+class ValueKind:
     """What the value of an option can be.
 
     Attributes:
@@ -125,7 +125,7 @@ class Kind:
         self.choices, self.several = choices, several
 
 
-def choice(kind: type[_Choice]) -> Kind:
+def choice(kind: type[_Choice]) -> ValueKind:
     """Return the kind of an option that takes one of several words."""
     choices = tuple(member.value for member in kind)
 
@@ -135,7 +135,7 @@ def choice(kind: type[_Choice]) -> Kind:
         except ValueError:
             raise ValueError(f"{value!r} is none of {', '.join(choices)}") from None
 
-    return Kind("choice", read, "|".join(choices), choices=choices)
+    return ValueKind("choice", read, "|".join(choices), choices=choices)
 
 
 def nearest(name: str, known: Sequence[str]) -> str | None:
@@ -151,7 +151,7 @@ def did_you_mean(name: str, known: Sequence[str]) -> str:
     return f'; did you mean "{near}"?' if near else ""
 
 
-def written(value: Any, kind: Kind) -> str | None:
+def written(value: Any, kind: ValueKind) -> str | None:
     """Return the text that is read as a value; ``None`` if no text is.
 
     A list has one entry a line, as in the environment.
@@ -179,15 +179,15 @@ def _number(value: float) -> str:
     return f"{value:.6f}".rstrip("0").rstrip(".")  # without an exponent, which is not read
 
 
-TEXT = Kind("text", _text, "TEXT")
-FILE = Kind("file", Path, "FILE")
-COUNT = Kind("count", _count, "N")
-DURATION = Kind("duration", duration, "DURATION")
-DOLLARS = Kind("dollars", _dollars, "USD")
-FLAG = Kind("flag", _flag, "off|on", choices=("off", "on"))
-PATHS = Kind("paths", _paths, "PATH", several=True)
-PLACES = Kind("places", _places, "DIR", several=True)
-COMMAND = Kind("command", _command, "COMMAND")
-BRANCH = Kind("branch", _branch, "BRANCH")
-AGENTS = Kind("agents", _text, "TABLE")
+TEXT = ValueKind("text", _text, "TEXT")
+FILE = ValueKind("file", Path, "FILE")
+COUNT = ValueKind("count", _count, "N")
+DURATION = ValueKind("duration", duration, "DURATION")
+DOLLARS = ValueKind("dollars", _dollars, "USD")
+FLAG = ValueKind("flag", _flag, "off|on", choices=("off", "on"))
+PATHS = ValueKind("paths", _paths, "PATH", several=True)
+PLACES = ValueKind("places", _places, "DIR", several=True)
+COMMAND = ValueKind("command", _command, "COMMAND")
+BRANCH = ValueKind("branch", _branch, "BRANCH")
+AGENTS = ValueKind("agents", _text, "TABLE")
 """Tables, which only the file has: ``agent_tables`` reads them."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.config import agent_tables
 from ralph_wrap.config.options import Settings
-from ralph_wrap.config.parsers import DURATION, FLAG_WORDS, Kind, written
+from ralph_wrap.config.parsers import DURATION, FLAG_WORDS, ValueKind, written
 from ralph_wrap.config.table import KEY, Option
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def schema() -> dict[str, Any]:
     }
 
 
-def as_json(value: Any, kind: Kind) -> Any:
+def as_json(value: Any, kind: ValueKind) -> Any:
     """Return a value as the configuration file may have it, ``None`` where it would have no key."""
     if isinstance(value, tuple):
         return {name: table.stated() for name, table in value} if kind.name == "agents" else [*value]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self, TypeVar, dataclass_transform
 
-from ralph_wrap.config.parsers import FLAG, Kind, written
+from ralph_wrap.config.parsers import FLAG, ValueKind, written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +48,7 @@ class Option:
     def __init__(
         self,
         default: Any,
-        kind: Kind,
+        kind: ValueKind,
         group: str,
         help: str,  # noqa: A002 -- the name of that column
         *,
@@ -98,7 +98,7 @@ class Option:
         return f"{self.help} (default: {self.default_text})" if self.default_text else self.help
 
 
-def option(*, default: _Default, kind: Kind, group: str, help: str, **more: Any) -> _Default:  # noqa: A002 -- as above
+def option(*, default: _Default, kind: ValueKind, group: str, help: str, **more: Any) -> _Default:  # noqa: A002 -- as above
     """Declare a field of a :class:`Table` as an option; more arguments are those of :class:`Option`."""
     row: Any = Option(default, kind, group, help, **more)
     return row  # type: ignore[no-any-return]  # the class has the default in its place

@@ -52,8 +52,8 @@ class SessionEntry(NamedTuple):
         exit_status: of ``ralph-wrap run``.
         saved: the branch that holds what was uncommitted.
         kept: why its worktree is still there.
-        cpu_seconds: as the next three of :class:`ralph_wrap.system.process_table.Usage`; ``None`` unless the
-            session is live and its processes are seen from here.
+        cpu_seconds: as the next three, of :class:`ralph_wrap.system.process_table.ResourceUsage`. ``None``
+            unless the session is live and its processes are visible here.
         cpu_percent: the average since the session began.
         memory_bytes: what its processes hold.
         processes: how many it has.

@@ -178,7 +178,7 @@ def _is_written(info: Path) -> bool:
     return bool(int(flags.split()[1], 8) & _WRITING)
 
 
-class Usage(NamedTuple):
+class ResourceUsage(NamedTuple):
     """What the processes of a session use together.
 
     Attributes:
@@ -195,7 +195,7 @@ class Usage(NamedTuple):
     memory_bytes: int
 
 
-def usage(owners: Mapping[str, int]) -> dict[str, Usage]:
+def usage(owners: Mapping[str, int]) -> dict[str, ResourceUsage]:
     """Measure what sessions use: the owner, everything below it, and orphans that carry the session's id.
 
     Arguments:
@@ -214,7 +214,7 @@ def usage(owners: Mapping[str, int]) -> dict[str, Usage]:
     return {session: found for session, found in measured.items() if found}
 
 
-def _measure(owner: int, carriers: set[int]) -> Usage | None:
+def _measure(owner: int, carriers: set[int]) -> ResourceUsage | None:
     import psutil  # noqa: PLC0415 -- see above
 
     try:
@@ -228,7 +228,9 @@ def _measure(owner: int, carriers: set[int]) -> Usage | None:
     except psutil.Error:
         return None
     cpu = sum(one[0] for one in found)
-    return Usage(len(found), round(cpu, 2), round(100 * cpu / seconds, 1), sum(one[1] for one in found))
+    return ResourceUsage(
+        len(found), round(cpu, 2), round(100 * cpu / seconds, 1), sum(one[1] for one in found)
+    )
 
 
 def _cost(pid: int) -> tuple[float, int] | None:

@@ -15,7 +15,7 @@ from ralph_wrap.interfaces.cli.options import Directory
 from ralph_wrap.system.log import on_stderr
 
 if TYPE_CHECKING:
-    from ralph_wrap.commands.config import InForce
+    from ralph_wrap.commands.config import EffectiveSetting
 
 
 def show(
@@ -45,7 +45,7 @@ def schema() -> None:
         typer.echo(dumps(made(), indent=2))
 
 
-def _value(setting: InForce) -> str:
+def _value(setting: EffectiveSetting) -> str:
     value = setting.value
     if value in (None, "", [], {}):
         return "-"
@@ -54,7 +54,7 @@ def _value(setting: InForce) -> str:
     return _printable(value if isinstance(value, str) else dumps(value, ensure_ascii=False))
 
 
-def _source(setting: InForce) -> str:
+def _source(setting: EffectiveSetting) -> str:
     verdict = {True: ", approved", False: ", not approved: it does not run", None: ""}[setting.approved]
     return _printable(setting.place or setting.source) + verdict
 

@@ -90,7 +90,7 @@ def test_a_finished_session_uses_nothing_that_is_known(repo: Repo) -> None:
     """Its processes are gone, and the report has none of it."""
     run(repo.path, "-n", "1", "--", "true")
     row = _row(repo, "--all")
-    assert [row[name] for name in process_table.Usage._fields] == [None] * 4
+    assert [row[name] for name in process_table.ResourceUsage._fields] == [None] * 4
 
 
 def test_an_orphan_is_known_by_its_environment() -> None:
