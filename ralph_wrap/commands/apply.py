@@ -82,7 +82,7 @@ def apply(
     Arguments:
         branch: the branch with the saved work.
         top: top level of a checkout of the same repository.
-        stopped: returns whether a signal has come.
+        cancel: whether a signal has come.
 
     Raises:
         NotFoundError: the branch has no saved work.

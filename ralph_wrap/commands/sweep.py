@@ -85,7 +85,7 @@ def sweep(
     Arguments:
         dry_run: touch nothing, and return what a sweep would do.
         adopted: agent ids of foreign sessions that are dead, as the user states.
-        stopped: returns whether a signal has come; then the next sweep does the rest.
+        cancel: after a signal, the rest is left to the next sweep.
 
     Raises:
         NotFoundError: no unfinished session has an id of *adopted*.

@@ -102,7 +102,7 @@ class SessionContext(NamedTuple):
         project: the project.
         base: the commit to start from; ``None`` if there is none.
         record: of the session.
-        stopped: returns whether the session must end.
+        cancel: whether the session must end.
         meanwhile: called once while git checks the files out.
         layout: the files of the repository that the worktree contains.
         hidden: git already ignores the directory of the worktrees.

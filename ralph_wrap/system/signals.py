@@ -26,7 +26,8 @@ class SignalHandlers:
     Enter it in the main thread: the only one in which Python lets handlers be set.
 
     Attributes:
-        stop: the signals that have arrived so far.
+        cancel: the signals that have arrived so far.
+        suspended: the user has typed Ctrl-Z, and the session has not stopped yet.
         wakeup: a descriptor that becomes readable with every signal, children's ends included; -1 while
             the context is not entered.
 

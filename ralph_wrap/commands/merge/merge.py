@@ -111,7 +111,7 @@ def land(
         check: the approved command that must succeed on each merge; empty for none.
         check_timeout: the limit of the check in seconds; 0 is no limit.
         main: short name of the main branch.
-        stopped: returns whether a signal has come; then no further branch lands.
+        cancel: after a signal, no further branch lands.
 
     Raises:
         RalphError: no trial is possible; nothing has moved.

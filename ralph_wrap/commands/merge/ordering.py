@@ -34,7 +34,7 @@ def best(
     Arguments:
         trial: the temporary worktree for the trials.
         tip: the target's tip.
-        stopped: returns whether a signal has come; pairs that are not tried count as free of conflicts.
+        cancel: after a signal, the pairs that were not tried count as free of conflicts.
 
     """
     clash = _clashes(trial, repository, [tip, *(one.tip for one in wanted)], cancel)

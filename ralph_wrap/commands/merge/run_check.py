@@ -41,7 +41,7 @@ def run_check(
         environ: our environment; the command gets only those ``RALPH_…`` variables that this function sets.
         branch: the branch to land.
         timeout: the limit in seconds; 0 is no limit.
-        stopped: returns whether a signal has come.
+        cancel: whether a signal has come.
 
     Returns:
         Its exit status; ``None`` after the time-out.

@@ -89,7 +89,7 @@ def create(
         links: directories to share with the project by symlink.
         ignore: the place of the ignore rule.
         copy: patterns of ignored files to copy into it.
-        stopped: returns whether a signal has come.
+        cancel: whether a signal has come.
 
     Raises:
         UsageError: the prefix or the path is invalid.

@@ -45,7 +45,7 @@ class PageContext(NamedTuple):
         facts: the compared branches.
         notes: the results of buttons.
         read_only: there are no buttons.
-        stopped: returns whether a signal has come.
+        cancel: whether a signal has come.
 
     """
 

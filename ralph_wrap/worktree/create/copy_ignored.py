@@ -78,7 +78,7 @@ def copy_ignored(
         tree: the new worktree, in which no process works yet.
         checkout: the top level of the project's checkout.
         patterns: patterns as in ``.gitignore``; they override those of ``.worktreeinclude``.
-        stopped: returns whether the session must end, which interrupts the copying.
+        cancel: a signal interrupts the copying.
         progress: called with a progress message.
 
     Returns:
@@ -273,7 +273,7 @@ def copy_file(source: Path, target: Path, cancel: CancelToken) -> None:
     Arguments:
         source: the file.
         target: a path that does not exist.
-        stopped: returns whether to interrupt the copy.
+        cancel: a signal interrupts the copy.
 
     Raises:
         StoppedError: *stopped* returned true.

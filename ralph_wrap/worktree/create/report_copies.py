@@ -32,7 +32,7 @@ def provide(
         tree: the new worktree, in which no process works yet.
         checkout: the top level of the project's checkout.
         patterns: the patterns of the settings.
-        stopped: returns whether to interrupt the copying.
+        cancel: a signal interrupts the copying.
 
     """
     try:

@@ -61,7 +61,7 @@ def init_submodules(
 
     Arguments:
         tree: the new worktree, in which no process works yet.
-        stopped: returns whether a signal has come; then further submodules are left out.
+        cancel: after a signal, further submodules are left out.
         limit: seconds for all submodules.
 
     """

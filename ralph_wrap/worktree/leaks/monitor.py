@@ -42,7 +42,7 @@ class LeakMonitor:
         root: the project root, which it observes.
         workspace: the session's worktree, which may not exist yet.
         branch: short name of its branch.
-        stopped: returns whether the session must end.
+        cancel: whether the session must end.
 
     """
 

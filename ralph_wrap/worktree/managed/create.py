@@ -44,7 +44,7 @@ def make(
         continued: check out the branch if it exists.
         hooks_off: switch off git hooks in it.
         layout: the part of the repository that it holds.
-        stopped: returns whether a signal has come, which interrupts the checkout.
+        cancel: a signal interrupts the checkout.
         progress: called with the progress of a checkout that takes a second or more.
 
     Raises:
