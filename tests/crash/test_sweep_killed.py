@@ -52,17 +52,22 @@ def test_a_sweep_killed_at_any_point_leaves_the_rest_to_the_next_one(
     expected = ended.work() if world.agent_started else {}
     aside = world.put_aside()
     assert world.sweep().status == 0
-    points = world.reached
-    for number in chosen(len(points), shard, SHARDS, each=5):
+    points, kills = world.reached, 0
+    numbers = [*chosen(len(points), shard, SHARDS, each=5)]
+    for number in numbers:
         at = f"point {number}: {points[number - 1]}"
         world.remains()  # waits for what is deleted in the background
         world.bring_back(aside)
-        assert world.sweep("kill", number).status == -signal.SIGKILL, at
+        killed = world.sweep("kill", number).status == -signal.SIGKILL
+        # A sweep that waits for a lock reaches more points than one that does not.
+        assert killed or len(world.reached) < number, at
+        kills += killed
         swept = world.sweep()
         assert swept.status == 0, f"{at}\n{swept.stdout!r} {swept.stderr}"
         assert world.remains() == {}, at
         assert world.repo.fingerprint() == untouched, at
         assert world.work() == expected, at
+    assert 2 * kills > len(numbers)
 
 
 @pytest.mark.parametrize("moment", MOMENTS)

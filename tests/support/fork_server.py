@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 FAULTY = os.fspath(Path(__file__).with_name("fault_injection.py"))
 """See there."""
 
+_COMPLETION = ("_RALPH_WRAP_COMPLETE", "_TYPER_COMPLETE_ARGS")
+
 LARGEST = 1 << 17
 """Bytes of a request."""
 
@@ -54,9 +56,15 @@ class ForkServer:
             self._process = subprocess.Popen(words, stdin=theirs.fileno(), env=environ, cwd="/")
 
     def can_run(self, arguments: Sequence[str], environ: Mapping[str, str]) -> bool:
-        """Tell whether a fork does what the program does: it is not PID 1, and Python starts the same way."""
+        """Return whether a fork does what the program does.
+
+        It is not PID 1, Python starts the same way, and no shell asks for completions: Typer takes the name
+        of the program from the command line of the process.
+        """
+        if [*arguments[:1]] == ["init"] or any(name in environ for name in _COMPLETION):
+            return False
         size = len(json.dumps([arguments, dict(environ)]))
-        return arguments[0] != "init" and _fixed_at_the_start(environ) == self._fixed and size < LARGEST
+        return _fixed_at_the_start(environ) == self._fixed and size < LARGEST
 
     def run(
         self,

@@ -263,7 +263,7 @@ def test_none_is_touched_by_the_time_limit(project: Project, capfd: pytest.Captu
     tree = make_tree(project.repo)
     where = git.Git(project.repo.path, git.git_environment(os.environ))
     init_submodules(tree.linked, where, log=on_stderr(os.environ), limit=-1.0)
-    assert "submodules left out: there was no time" in capfd.readouterr().err
+    assert "submodules left out: the time is over" in capfd.readouterr().err
     assert list((tree.path / SUB).iterdir()) == []
 
 

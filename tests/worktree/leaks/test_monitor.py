@@ -21,13 +21,17 @@ EDIT = "echo more >> file.txt"
 # As somebody would in another terminal: nothing of the session is in the environment.
 ELSEWHERE = f'cd "$RALPH_PROJECT" && env -u RALPH_SESSION_ID -u RALPH_AGENT_ID {PROGRAM}'
 
+# Git compares times of whole seconds. It misses a change in the second of the file's last change, if the
+# time of the file is set back (README).
+NEXT_SECOND = 'while [ "$(stat -c %Z file.txt)" -eq "$(date +%s)" ]; do sleep 0.05; done; '
+
 FILES = {
     "a tracked file": ("", EDIT, ["file.txt (modified)"]),
     "by absolute path": ("", 'echo x > "$RALPH_PROJECT/file.txt"', ["file.txt (modified)"]),
     "as long as before": ("", "printf 'eno\\n' > file.txt", ["file.txt (modified)"]),
     "time set back": (
         "",
-        "cp -p file.txt ../old; printf 'eno\\n' > file.txt; touch -r ../old file.txt",
+        f"{NEXT_SECOND}cp -p file.txt ../old; printf 'eno\\n' > file.txt; touch -r ../old file.txt",
         ["file.txt (modified)"],
     ),
     "mode": ("", "chmod +x file.txt", ["file.txt (modified)"]),
@@ -40,7 +44,7 @@ FILES = {
     "further": (EDIT, EDIT, ["file.txt (modified)"]),
     "further, as long as before": (
         "printf 'two\\n' > file.txt",
-        "cp -p file.txt ../old; printf 'owt\\n' > file.txt; touch -r ../old file.txt",
+        f"{NEXT_SECOND}cp -p file.txt ../old; printf 'owt\\n' > file.txt; touch -r ../old file.txt",
         ["file.txt (modified)"],
     ),
     "an untracked file further": ("echo x > new", "echo y > new", ["new (modified)"]),
