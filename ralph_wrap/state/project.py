@@ -38,6 +38,8 @@ class Project(NamedTuple):
         prefix: path of the user's directory below *checkout*.
         repository: of *checkout*; ``None`` if there is none.
         obstacle: reason why no worktree can be created.
+        environ: the environment of the process that works on the project.
+        git: git at the top level of the checkout.
 
     """
 
@@ -48,10 +50,6 @@ class Project(NamedTuple):
     obstacle: RalphError | None
     environ: Mapping[str, str]
     git: Git
-
-    def with_environ(self, environ: Mapping[str, str]) -> Project:
-        """Return the same project in another environment."""
-        return self._replace(environ=environ, git=Git(self.checkout, git_environment(environ)))
 
 
 def find_project(

@@ -98,7 +98,7 @@ def answer(tool: McpTool, caller: ToolCaller, given: Mapping[str, Any]) -> dict[
 
     """
     try:
-        project = tool.call(caller, find_project(caller.directory, caller.environ), **_checked(tool, given))
+        found = tool.call(caller, find_project(caller.directory, caller.environ), **_checked(tool, given))
     except RalphError as error:
         for typed, called in _IN_WORDS.items():
             error.hint = error.hint.replace(typed, called)
@@ -106,7 +106,7 @@ def answer(tool: McpTool, caller: ToolCaller, given: Mapping[str, Any]) -> dict[
     return {
         # File names are bytes, which may not be UTF-8.
         name: value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
-        for name, value in project.items()
+        for name, value in found.items()
     }
 
 
