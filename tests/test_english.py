@@ -42,8 +42,6 @@ BANNED_PARAMETERS = frozenset({"here", "one", "place", "told", "where"})
 
 NOT_YET: frozenset[str] = frozenset(
     {
-        "ralph_wrap/config",
-        "ralph_wrap/interfaces/cli",
         "ralph_wrap/state",
         "ralph_wrap/system",
         "ralph_wrap/worktree",
@@ -57,10 +55,7 @@ NOT_YET: frozenset[str] = frozenset(
 NOT_YET_PARAMETERS: frozenset[str] = frozenset(
     {
         "ralph_wrap/branches",
-        "ralph_wrap/commands/merge",
-        "ralph_wrap/config",
         "ralph_wrap/git",
-        "ralph_wrap/interfaces/web",
         "ralph_wrap/worktree",
         "ralph_wrap/worktree/leaks",
         "ralph_wrap/worktree/save",

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 TESTS = Path(__file__).parent
 README = (Path(__file__).parent.parent / "README.md").read_text()
-TYPED_ROWS = [row for row in Settings.options if TYPED in row.where]
+TYPED_ROWS = [row for row in Settings.options if TYPED in row.sources]
 
 
 def _rows(heading: str) -> list[list[str]]:
@@ -86,7 +86,7 @@ def test_the_help_shows_each_default(repo: Repo) -> None:
     shown = command("run", "--help", cwd=repo.path, env={"COLUMNS": "250"}).stdout.decode()
     lines = dict(re.findall(r"^\W+--([a-z-]+)(.*)$", shown, re.MULTILINE))
     told = {row: _default_told(lines[row.word.removeprefix("--")]) for row in TYPED_ROWS}
-    described = {"prompt_file": "PROMPT.md if there", "branch": "ralph/<id>"}
+    described = {"prompt_file": "PROMPT.md if it exists", "branch": "ralph/<id>"}
     nothing = {None, "", 0, ()}
     for row, text in told.items():
         if row.is_switch or (row.default in nothing and row.kind is not FLAG):

@@ -1,4 +1,8 @@
-"""Settings of a session: flags beat the environment beats ``.ralph/config.toml`` beats the defaults."""
+"""The settings of a session.
+
+A typed option wins over the environment, the environment over ``.ralph/config.toml``, and the file over the
+default.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ if TYPE_CHECKING:
 PROMPT = Path("PROMPT.md")
 """The default prompt file, below the project root."""
 
-_OWN = "OWN_COMMAND"  # set for git commands of ours, and so for whatever those start
+_OWN = "OWN_COMMAND"  # set for git commands that ralph-wrap runs, and so for their children
 
 
 def load(
@@ -33,15 +37,14 @@ def load(
     """Put the settings of a session together.
 
     Arguments:
-        project: the directory that was named.
-        root: the project root, where the configuration file is.
-        cwd: what relative paths in flags and environment are relative to.
-        flags: options from the command line as they were typed; ``None`` if they were not.
-        environ: our environment.
-        command: what was typed behind ``--``.
+        project: the directory that the user names.
+        root: the project root, which has the configuration file.
+        cwd: relative paths in flags and environment start here.
+        flags: options from the command line, as the user typed them; ``None`` for the others.
+        command: the words after ``--``.
 
     Raises:
-        UsageError: a value is wrong; the message names where it stands.
+        UsageError: a value is wrong; the message names its source.
 
     """
     values, _ = merge(root, cwd, flags, environ, command)
@@ -57,7 +60,7 @@ def merge(
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the settings that any source gives, and for each the source that it comes from.
 
-    Arguments and errors are those of :func:`load`. A source is a place of the table, or ``job FILE``.
+    Arguments and errors are those of :func:`load`. A source is one of the table's, or ``job FILE``.
     """
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
@@ -68,8 +71,9 @@ def merge(
     }.items():
         of_job = _read_job(given, directory)
         if command and source != TYPED:
-            given.pop("agent", None)  # a command that was typed beats an agent that was not
-        # The two ways to give a prompt are one choice: a stronger source replaces both.
+            # The typed command replaces an agent of a weaker source.
+            given.pop("agent", None)
+        # A prompt and a prompt file exclude each other. Each of them replaces both of a weaker source.
         if given.keys() & {"prompt", "prompt_file"}:
             for name in ("prompt", "prompt_file"):
                 values.pop(name, None)
@@ -88,7 +92,7 @@ def merge(
 
 
 def of_project(root: Path) -> Settings:
-    """Return what the configuration file says, for those who start no agent.
+    """Return the settings of the configuration file, for commands that start no agent.
 
     Arguments:
         root: the project root.
@@ -101,10 +105,10 @@ def of_project(root: Path) -> Settings:
 
 
 def _read_job(given: dict[str, Any], directory: Path) -> dict[str, str]:
-    """Add what stands in the job that options name, if they name one; what stands beside it beats it.
+    """Add the settings of the job that an option names; a setting given beside the job wins over the job.
 
     Returns:
-        The source of each setting that was added.
+        The source of each added setting.
 
     """
     if (path := given.pop("job", None)) is None:
@@ -125,7 +129,7 @@ def _check_readable(path: Path) -> None:
         path.open("rb").close()
     except OSError as error:
         raise UsageError(
-            f"prompt file {path} cannot be read: {error.strerror}", "name a file that is there"
+            f"prompt file {path} cannot be read: {error.strerror}", "name a file that exists"
         ) from None
 
 
@@ -136,12 +140,7 @@ def _from_flags(flags: Mapping[str, str | None]) -> dict[str, Any]:
 
 
 def unknown_variables(environ: Mapping[str, str]) -> dict[str, str | None]:
-    """Return the variables that look like ours and that nothing of ours reads, each with the nearest that is.
-
-    Arguments:
-        environ: our environment.
-
-    """
+    """Return the unknown variables that begin with ``RALPH_WRAP_``, each with the nearest known name."""
     known = [variable.removeprefix(PREFIX) for row in ROWS.values() for variable in row.variables]
     ours = {name.removeprefix(PREFIX) for name, value in environ.items() if value and name.startswith(PREFIX)}
     near = {name: nearest(name, known) for name in sorted(ours - {*known, _OWN})}
@@ -157,11 +156,11 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _read(row: Option, value: str, place: str) -> Any:
+def _read(row: Option, value: str, source: str) -> Any:
     try:
         return row.kind.read(value)
     except ValueError as error:
-        raise UsageError(f"{place}: {error}", "see ralph-wrap run --help") from None
+        raise UsageError(f"{source}: {error}", "see ralph-wrap run --help") from None
 
 
 __all__ = [

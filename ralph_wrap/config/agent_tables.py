@@ -1,4 +1,4 @@
-"""``[agents.NAME]`` in the configuration file: agents that are added, or changed, without code."""
+"""``[agents.NAME]`` in the configuration file: it adds or changes an agent without code."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ PROMPTS = ("stdin", "argument", "file")
 """How an agent can take its prompt."""
 
 OUTPUTS = ("text", "claude", "codex", "opencode", "gemini")
-"""What the output of an agent can be."""
+"""The known formats of an agent's output."""
 
 NAME = "[A-Za-z0-9][A-Za-z0-9_-]*"
-"""A regular expression: what an agent can be called."""
+"""A regular expression: the possible names of an agent."""
 
 OURS = "RALPH_|GIT_(?!AUTHOR_|COMMITTER_)"
-"""A regular expression: how variables begin that lead git elsewhere, or that name a session."""
+"""A regular expression: the beginnings of variables that redirect git or name a session."""
 
 PLACES = {"argument": "{prompt}", "file": "{prompt_file}"}
-"""What stands for the prompt in a command, by how the agent takes it."""
+"""The placeholder of the prompt in a command, for each way to take the prompt."""
 
 
 class WrongTableError(ValueError):
-    """Something under ``agents`` is not as it should be.
+    """A table under ``agents`` has a mistake.
 
     Attributes:
-        keys: the names of the tables around it, and its own.
-        hint: what mends it.
+        keys: the full name of the wrong key.
+        hint: how to correct it.
 
     """
 
@@ -43,10 +43,10 @@ def _wrong(keys: tuple[str, ...], reason: str, *below: str) -> WrongTableError:
 
 
 def read(tables: Any) -> tuple[tuple[str, AgentTable], ...]:
-    """Read what stands under ``agents``.
+    """Read the tables under ``agents``.
 
     Raises:
-        WrongTableError: it is not as it should be; says what and where.
+        WrongTableError: a table has a mistake; the message names the key.
 
     """
     if not isinstance(tables, dict):
@@ -57,7 +57,7 @@ def read(tables: Any) -> tuple[tuple[str, AgentTable], ...]:
 def _table(name: str, table: Any) -> AgentTable:
     keys = ("agents", name)
     if not re.fullmatch(NAME, name):
-        raise _wrong(keys[:1], f"{name!r} is no name: letters, digits, - and _ are")
+        raise _wrong(keys[:1], f"{name!r} is no valid name: use letters, digits, - and _")
     if not isinstance(table, dict):
         raise _wrong(keys, f"a table is expected: [{'.'.join(keys)}]")
     if unknown := [key for key in table if key not in AgentTable._fields]:

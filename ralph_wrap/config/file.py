@@ -1,4 +1,4 @@
-"""``.ralph/config.toml``: its keys by the table of options, and where a mistake in it stands."""
+"""``.ralph/config.toml``: read its keys by the table of options, and find the line of a mistake."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 CONFIG = Path(".ralph/config.toml")
 """The configuration file, below the project root."""
 
-KEYS = tuple(row.name for row in ROWS.values() if KEY in row.where)
-"""Everything that can stand in the configuration file."""
+KEYS = tuple(row.name for row in ROWS.values() if KEY in row.sources)
+"""All keys of the configuration file."""
 
 
 def read(root: Path) -> dict[str, Any]:
@@ -38,12 +38,12 @@ def read(root: Path) -> dict[str, Any]:
         return {}
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", "chmod or remove it") from None
-    import tomllib  # noqa: PLC0415 -- few projects have the file, and every start would wait for it
+    import tomllib  # noqa: PLC0415 -- few projects have the file; a load at the top would delay every start
 
     try:
         text = content.decode()
         table = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # not UTF-8, or not TOML, which names line and column
+    except (ValueError, RecursionError) as error:  # not UTF-8, or not TOML: that error names line and column
         raise UsageError(f"{path} is not valid TOML: {error}", "see https://toml.io") from None
     return {key: _value(key, value, path, text) for key, value in table.items()}
 
@@ -53,10 +53,10 @@ def line_of(text: str, keys: tuple[str, ...]) -> int:
 
     Arguments:
         text: valid TOML.
-        keys: the names of the tables, then that of the key.
+        keys: the names of the tables, then the name of the key.
 
     """
-    from ralph_wrap.config import toml_lines  # noqa: PLC0415 -- for mistakes, and for config show
+    from ralph_wrap.config import toml_lines  # noqa: PLC0415 -- only mistakes and config show need it
 
     lines = toml_lines.of_keys(text)
     return next((lines[keys[:end]] for end in range(len(keys), 0, -1) if keys[:end] in lines), 1)
@@ -64,7 +64,7 @@ def line_of(text: str, keys: tuple[str, ...]) -> int:
 
 def _value(key: str, value: Any, path: Path, text: str) -> Any:
     row = ROWS.get(key)
-    if row is None or KEY not in row.where:
+    if row is None or KEY not in row.sources:
         reason = f'unknown key "{key}"{did_you_mean(key, KEYS)}'
         raise UsageError(f"{path}:{line_of(text, (key,))}: {reason}", f"known: {', '.join(KEYS)}")
     if row.kind is AGENTS:
@@ -76,13 +76,13 @@ def _value(key: str, value: Any, path: Path, text: str) -> Any:
 
 
 def _as_text(row: Option, value: Any) -> str:
-    """Return a value of the file as it would stand in the environment."""
+    """Return a value of the file as the text that the environment would have."""
     if row.kind.several and isinstance(value, list) and all(isinstance(entry, str) for entry in value):
         return "\n".join(value)
     if row.kind is COMMAND and isinstance(value, int | float | list):
         raise ValueError(f'a command is one text: {row.name} = "npm ci", which sh runs')
     if not isinstance(value, str | int | float):
-        raise ValueError("a single value is expected")  # noqa: TRY004 -- as all wrong values
+        raise ValueError("a single value is expected")  # noqa: TRY004 -- all wrong values raise this error
     return str(value)
 
 
@@ -96,4 +96,4 @@ def _agents(tables: Any, path: Path, text: str) -> tuple[tuple[str, AgentTable],
 
 
 def _help(row: Option) -> str:
-    return "see ralph-wrap run --help" if TYPED in row.where else f"see the README for {row.name}"
+    return "see ralph-wrap run --help" if TYPED in row.sources else f"see the README for {row.name}"

@@ -1,4 +1,4 @@
-"""A job: what a session is to do, as one JSON document of another program."""
+"""A job: another program describes a session in one JSON document."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _ISOLATION = {"worktree": "prefer", "none": "off"}
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Return what a job says, under the names that options have.
+    """Return the settings of a job, under the names of the options.
 
     Arguments:
         path: the file; ``-`` is standard input.
 
     Raises:
-        UsageError: it cannot be read, or a key of it is wrong; the message names the key.
+        UsageError: the job cannot be read, or a key is wrong; the message names the key.
 
     """
     name = "standard input" if str(path) == "-" else str(path)
@@ -31,46 +31,44 @@ def read(path: Path) -> dict[str, Any]:
         content = sys.stdin.buffer.read(_LARGEST) if str(path) == "-" else path.read_bytes()
         job = json.loads(content)
     except OSError as error:
-        raise UsageError(
-            f"job {name} cannot be read: {error.strerror}", "name a file that is there"
-        ) from None
+        raise UsageError(f"job {name} cannot be read: {error.strerror}", "name a file that exists") from None
     except (ValueError, RecursionError) as error:
         raise UsageError(f"job {name} is not valid JSON: {error}", f"the shape is {_SHAPE}") from None
-    where = f"job {name}: "
-    _check_keys(where, job, {"prompt", "isolation", "worktree"})
+    prefix = f"job {name}: "
+    _check_keys(prefix, job, {"prompt", "isolation", "worktree"})
     worktree = job.get("worktree", {})
-    _check_keys(f"{where}worktree.", worktree, {"base_ref", "sparse_paths", "symlink_directories"})
-    values: dict[str, Any] = {"prompt": _text(f"{where}prompt", job.get("prompt"))}
+    _check_keys(f"{prefix}worktree.", worktree, {"base_ref", "sparse_paths", "symlink_directories"})
+    values: dict[str, Any] = {"prompt": _text(f"{prefix}prompt", job.get("prompt"))}
     if "isolation" in job:
-        isolation = _text(f"{where}isolation", job["isolation"])
+        isolation = _text(f"{prefix}isolation", job["isolation"])
         if isolation not in _ISOLATION:
-            raise UsageError(f"{where}isolation: {isolation!r} is none of worktree, none", _SHAPE)
+            raise UsageError(f"{prefix}isolation: {isolation!r} is none of worktree, none", _SHAPE)
         values["isolation"] = _ISOLATION[isolation]
     if "base_ref" in worktree:
-        values["base"] = _text(f"{where}worktree.base_ref", worktree["base_ref"])
+        values["base"] = _text(f"{prefix}worktree.base_ref", worktree["base_ref"])
     for key, option in {"sparse_paths": "sparse", "symlink_directories": "link"}.items():
         if key in worktree:
-            values[option] = "\n".join(_texts(f"{where}worktree.{key}", worktree[key]))
+            values[option] = "\n".join(_texts(f"{prefix}worktree.{key}", worktree[key]))
     return values
 
 
-def _check_keys(where: str, given: Any, known: set[str]) -> None:
+def _check_keys(prefix: str, given: Any, known: set[str]) -> None:
     if not isinstance(given, dict):
-        raise UsageError(f"{where.rstrip('. :')}: an object is expected", f"the shape is {_SHAPE}")
+        raise UsageError(f"{prefix.rstrip('. :')}: an object is expected", f"the shape is {_SHAPE}")
     if unknown := sorted(given.keys() - known):
-        raise UsageError(f"{where}{unknown[0]}: unknown key", f"known: {', '.join(sorted(known))}")
+        raise UsageError(f"{prefix}{unknown[0]}: unknown key", f"known: {', '.join(sorted(known))}")
 
 
-def _text(where: str, value: Any) -> str:
+def _text(key: str, value: Any) -> str:
     if not isinstance(value, str) or not value:
-        raise UsageError(f"{where}: a text is expected", f"the shape is {_SHAPE}")
+        raise UsageError(f"{key}: a text is expected", f"the shape is {_SHAPE}")
     return value
 
 
-def _texts(where: str, value: Any) -> list[str]:
+def _texts(key: str, value: Any) -> list[str]:
     if not isinstance(value, list):
-        raise UsageError(f"{where}: a list of texts is expected", f"the shape is {_SHAPE}")
+        raise UsageError(f"{key}: a list of texts is expected", f"the shape is {_SHAPE}")
     for number, text in enumerate(value):
-        if "\n" in _text(f"{where}[{number}]", text):
-            raise UsageError(f"{where}[{number}]: a path of one line is expected", "")
+        if "\n" in _text(f"{key}[{number}]", text):
+            raise UsageError(f"{key}[{number}]: a path of one line is expected", "")
     return value

@@ -1,7 +1,7 @@
-"""The table of options: every setting once, with its type, default, kind, help, and where it may stand.
+"""The table of options: each setting once, with its type, default, kind, help and possible sources.
 
-Made from it are the command line (Typer's and the fast parser's), the variables, the keys of
-``.ralph/config.toml``, their JSON schema, the completion in a shell, and what ``config show`` prints.
+Other modules make from it: the command line, the variables and the keys of ``.ralph/config.toml``. Their JSON
+schema, the completion in a shell and the output of ``config show`` come from it, too.
 """
 
 from __future__ import annotations
@@ -40,15 +40,14 @@ _FILE_ONLY = (KEY,)
 
 
 class Settings(Table):
-    """Everything that decides how a session runs; times are seconds, 0 or ``None`` is no limit.
+    """Everything that decides how a session runs. Times are seconds; 0 or ``None`` means no limit.
 
     Attributes:
         project: the directory that the session is for.
         command: the agent's command; ``command[0]`` as in ``execvp(3)``.
-        invocation: how the agent is dealt with.
-        typed: how the session was asked for: options and command, without the project and where its branch
-            begins.
-        background: the session has no terminal; its worktree stays, saved, until ``ralph-wrap rm``.
+        invocation: how the session calls the agent.
+        typed: the options and the command that the user typed, without the project, branch and base.
+        background: the session has no terminal; its saved worktree stays until ``ralph-wrap rm``.
 
     """
 
@@ -58,7 +57,7 @@ class Settings(Table):
         default="",
         kind=TEXT,
         group=_AGENT,
-        help="aider, claude, codex, gemini, opencode, or a configured one.",
+        help="aider, claude, codex, gemini, opencode, or an agent of the configuration.",
         short="-a",
         metavar="NAME",
     )
@@ -66,19 +65,19 @@ class Settings(Table):
         default=None,
         kind=TEXT,
         group=_AGENT,
-        help="What each iteration is given on stdin.",
+        help="The prompt, which the agent gets in each iteration.",
         short="-p",
     )
     prompt_file: Path | None = option(
         default=None,
         kind=FILE,
         group=_AGENT,
-        help="The same, read anew each time.",
+        help="A file with the prompt, read again in each iteration.",
         short="-f",
-        unset="PROMPT.md if there",
+        unset="PROMPT.md if it exists",
     )
     max_iterations: int = option(
-        default=100, kind=COUNT, group=_LOOP, help="End after N; 0: no limit.", short="-n"
+        default=100, kind=COUNT, group=_LOOP, help="End after N iterations; 0: no limit.", short="-n"
     )
     max_failures: int = option(
         default=5, kind=COUNT, group=_LOOP, help="Give up after N failing iterations in a row."
@@ -87,54 +86,57 @@ class Settings(Table):
         default=5, kind=COUNT, group=_LOOP, help="Give up after N iterations in a row that changed nothing."
     )
     max_time: float | None = option(
-        default=None, kind=DURATION, group=_LOOP, help="End the loop after this (90s, 15m, 2h)."
+        default=None, kind=DURATION, group=_LOOP, help="End the loop after this time (90s, 15m, 2h)."
     )
     max_tokens: int = option(
         default=0, kind=COUNT, group=_LOOP, help="End after the agent has reported N tokens; 0: no limit."
     )
     max_cost: float = option(
-        default=0.0, kind=DOLLARS, group=_LOOP, help="End after it has reported this cost; 0: no limit."
+        default=0.0,
+        kind=DOLLARS,
+        group=_LOOP,
+        help="End after the agent has reported this cost; 0: no limit.",
     )
     iteration_timeout: float | None = option(
-        default=None, kind=DURATION, group=_LOOP, help="Cut an iteration short after this."
+        default=None, kind=DURATION, group=_LOOP, help="End an iteration after this time."
     )
     idle_timeout: float | None = option(
         default=None,
         kind=DURATION,
         group=_LOOP,
-        help="Cut an iteration short after this time without output.",
+        help="End an iteration after this time without output.",
     )
-    delay: float = option(default=0.0, kind=DURATION, group=_LOOP, help="Wait between iterations.")
+    delay: float = option(default=0.0, kind=DURATION, group=_LOOP, help="Wait this long between iterations.")
     grace: float = option(
-        default=5.0, kind=DURATION, group=_LOOP, help="Between asking the agent to end and killing it."
+        default=5.0, kind=DURATION, group=_LOOP, help="Time that the agent has to end before it is killed."
     )
     until: str = option(
         default="<promise>COMPLETE</promise>",
         kind=TEXT,
         group=_LOOP,
-        help="A line of the agent's answer that ends the loop.",
+        help="The loop ends when a line of the agent's final answer is this text.",
     )
     preamble: bool = option(
-        default=False, kind=FLAG, group=_AGENT, help="Tell the agent where it works, before the prompt."
+        default=False, kind=FLAG, group=_AGENT, help="Explain the workspace to the agent, before the prompt."
     )
     raw: bool = option(
         default=False,
         kind=FLAG,
         group=_AGENT,
-        help="Print the agent's machine-readable stream as it comes.",
+        help="Print the agent's machine-readable stream unchanged.",
         is_switch=True,
     )
     isolation: Isolation = option(
         default=Isolation.PREFER,
         kind=choice(Isolation),
         group=_WORKTREE,
-        help="Whether to work in a worktree.",
+        help="Whether the agent works in a worktree of its own.",
     )
     base: str = option(
         default="head",
         kind=TEXT,
         group=_WORKTREE,
-        help="Where the branch starts: head, any revision, or fresh (head, near-empty).",
+        help="Where the branch starts: head, any revision, or fresh (head with only its top-level files).",
         metavar="REF",
         needs_worktree=True,
     )
@@ -142,7 +144,7 @@ class Settings(Table):
         default=None,
         kind=TEXT,
         group=_WORKTREE,
-        help="Make or continue this branch.",
+        help="Create this branch, or continue it.",
         metavar="NAME",
         unset="ralph/<id>",
         needs_worktree=True,
@@ -151,14 +153,14 @@ class Settings(Table):
         default=(),
         kind=PATHS,
         group=_WORKTREE,
-        help="Check out this directory only; may be given several times.",
+        help="Check out only this directory; can be repeated.",
         needs_worktree=True,
     )
     link: tuple[str, ...] = option(
         default=(),
         kind=PATHS,
         group=_WORKTREE,
-        help="Share this directory by symlink; may be given several times.",
+        help="Share this directory with the project by symlink; can be repeated.",
         metavar="DIR",
         needs_worktree=True,
     )
@@ -169,21 +171,21 @@ class Settings(Table):
         default=OnLeak.REPORT,
         kind=choice(OnLeak),
         group=_WORKTREE,
-        help="When an iteration changed something outside the worktree.",
+        help="What to do when something outside the worktree changed during an iteration.",
         needs_worktree=True,
     )
     on_dirty: OnDirty = option(
         default=OnDirty.WIP,
         kind=choice(OnDirty),
         group=_WORKTREE,
-        help="Save uncommitted work, or leave the worktree.",
+        help="Save uncommitted work and remove the worktree, or keep the worktree.",
         needs_worktree=True,
     )
     keep_worktree: bool = option(
         default=False,
         kind=FLAG,
         group=_WORKTREE,
-        help="Leave the worktree.",
+        help="Keep the worktree.",
         is_switch=True,
         needs_worktree=True,
         variable="RALPH_KEEP_WORKTREES",
@@ -192,7 +194,7 @@ class Settings(Table):
         default=False,
         kind=FLAG,
         group=_WORKTREE,
-        help="Delete the branch if nothing came of the session.",
+        help="Delete the branch if the session has no commits and no saved work.",
         is_switch=True,
         needs_worktree=True,
     )
@@ -200,50 +202,50 @@ class Settings(Table):
         default=IgnoreLocation.GITIGNORE,
         kind=choice(IgnoreLocation),
         group=_WORKTREE,
-        help="Where the rule .ralph/worktrees/ goes.",
+        help="Where to write the ignore rule .ralph/worktrees/.",
         needs_worktree=True,
     )
     orphans: OnOrphans = option(
         default=OnOrphans.SWEEP,
         kind=choice(OnOrphans),
         group=_WORKTREE,
-        help="What a start does with dead sessions: finish them, or only name them.",
-        where=_FILE_ONLY,
+        help="What a start does with dead sessions: finish them, or only report them.",
+        sources=_FILE_ONLY,
     )
     copy: tuple[str, ...] = option(
         default=(),
         kind=PATHS,
         group=_WORKTREE,
-        help="Patterns of ignored files that the worktree gets a copy of.",
-        where=_FILE_ONLY,
+        help="Patterns of ignored files to copy into the worktree.",
+        sources=_FILE_ONLY,
     )
     submodules: SubmoduleMode = option(
         default=SubmoduleMode.OFF,
         kind=choice(SubmoduleMode),
         group=_WORKTREE,
-        help="Whether submodules are initialised in the worktree.",
-        where=_FILE_ONLY,
+        help="Whether to initialise submodules in the worktree.",
+        sources=_FILE_ONLY,
     )
     pool: int = option(
         default=0,
         kind=COUNT,
         group=_POOL,
-        help="Keep N worktrees checked out beforehand.",
-        where=_FILE_ONLY,
+        help="Keep N worktrees checked out in advance.",
+        sources=_FILE_ONLY,
     )
     pool_keep: tuple[str, ...] = option(
         default=(),
         kind=PLACES,
         group=_POOL,
-        help="Ignored directories that a later worktree gets from an earlier one.",
-        where=_FILE_ONLY,
+        help="Ignored directories to move from a finished worktree to a warm one.",
+        sources=_FILE_ONLY,
     )
     commit_each: bool = option(
         default=False,
         kind=FLAG,
         group=_LOOP,
-        help="Commit what an iteration leaves uncommitted.",
-        where=_FILE_ONLY,
+        help="Commit after each iteration what the agent left uncommitted.",
+        sources=_FILE_ONLY,
     )
     push: str | None = option(
         default=None,
@@ -251,72 +253,72 @@ class Settings(Table):
         group=_LOOP,
         help="Push the branch to this remote after each iteration.",
         metavar="REMOTE",
-        where=_FILE_ONLY,
+        sources=_FILE_ONLY,
     )
     setup: str = option(
         default="",
         kind=COMMAND,
         group=_WORKTREE,
         help="Run this once in the worktree, by sh -c, before the first iteration.",
-        where=_FILE_ONLY,
+        sources=_FILE_ONLY,
     )
     setup_timeout: float | None = option(
         default=600.0,
         kind=DURATION,
         group=_WORKTREE,
-        help="Give up the setup after this; 0: no limit.",
-        where=_FILE_ONLY,
+        help="End the setup command after this time; 0: no limit.",
+        sources=_FILE_ONLY,
     )
     check: str = option(
         default="",
         kind=COMMAND,
         group=_LANDING,
         help="Run this, by sh -c, on the merged files before a branch lands.",
-        where=_FILE_ONLY,
+        sources=_FILE_ONLY,
     )
     check_timeout: float = option(
         default=3600.0,
         kind=DURATION,
         group=_LANDING,
-        help="Let the check fail after this; 0: no limit.",
-        where=_FILE_ONLY,
+        help="The check fails after this time; 0: no limit.",
+        sources=_FILE_ONLY,
     )
     merge_on_complete: str = option(
         default="",
         kind=BRANCH,
         group=_LANDING,
-        help="Land on this branch once the agent has kept its promise.",
-        where=_FILE_ONLY,
+        help="Merge the session's branch into this one after the agent has kept its promise.",
+        sources=_FILE_ONLY,
     )
     main: str = option(
         default="",
         kind=TEXT,
         group=_LANDING,
-        help="The branch that others are compared with.",
+        help="The branch that the other branches are compared with.",
         metavar="BRANCH",
-        unset="what the main checkout is on",
-        where=_FILE_ONLY,
+        unset="the branch of the main checkout",
+        sources=_FILE_ONLY,
     )
     keep_dropped: float = option(
         default=30 * 86400.0,
         kind=DURATION,
         group=_LANDING,
-        help="How long a dropped branch can be restored.",
-        where=_FILE_ONLY,
+        help="How long ralph-wrap restore can bring back a dropped branch.",
+        sources=_FILE_ONLY,
     )
     resume: bool = option(
         default=False,
         kind=FLAG,
         group=_AGENT,
-        help="Go on with the agent's own session of the iteration before.",
-        where=_FILE_ONLY,
+        help="Continue the agent's own session of the previous iteration.",
+        sources=_FILE_ONLY,
     )
     agents: tuple[tuple[str, AgentTable], ...] = option(
         default=(),
         kind=AGENTS,
         group=_AGENT,
-        help="Agents that are added, or changed, by name.",
-        where=_FILE_ONLY,
+        help="Agents that the configuration adds or changes, by name.",
+        sources=_FILE_ONLY,
     )
     invocation: AgentInvocation = AgentInvocation()
     typed: tuple[str, ...] | None = None
@@ -324,13 +326,13 @@ class Settings(Table):
 
     @property
     def commands(self) -> dict[str, Any]:
-        """What of it is a command of the configuration file, by key: what is approved, or not (``trust``)."""
+        """The commands of the configuration file, by key; ``trust`` knows whether they are approved."""
         given = {key: value for key in COMMANDS if (value := getattr(self, key))}
         return given | {f"agents.{name}": table.stated() for name, table in self.agents}
 
     @property
     def runs_commands(self) -> bool:
-        """Whether one of them may be run; without isolation there is no worktree to set up."""
+        """Whether the session can run one of the commands; without isolation it runs no setup."""
         without = {*COMMANDS} if self.isolation is Isolation.OFF else set()
         if not self.merge_on_complete:
             without.add("check")
@@ -342,25 +344,27 @@ PROJECT = Option(
     None,
     FILE,
     "",
-    "The project.",
+    "The directory of the project.",
     name="project",
-    where=(TYPED, ENVIRONMENT),
+    sources=(TYPED, ENVIRONMENT),
     short="-C",
     metavar="DIR",
 )
-JOB = Option(None, FILE, "", "A JSON job; - is standard input.", name="job", where=(TYPED, ENVIRONMENT))
+JOB = Option(
+    None, FILE, "", "A file with a JSON job; - is standard input.", name="job", sources=(TYPED, ENVIRONMENT)
+)
 STOP_TIMEOUT = Option(
     None,
     DURATION,
     "",
-    "Wait so long for the sessions to end; less than docker waits.",
+    "Time that the sessions have to end; must be shorter than docker's.",
     name="stop_timeout",
-    where=(ENVIRONMENT,),
+    sources=(ENVIRONMENT,),
 )
-"""Of ``ralph-wrap init``, which reads it itself."""
+"""An option of ``ralph-wrap init``, which reads it without this table."""
 
 ROWS = {row.name: row for row in (PROJECT, *Settings.options, JOB, STOP_TIMEOUT)}
-"""The whole table, by name; what is no setting stands for several, or decides where those are."""
+"""The whole table, by name. A job stands for several settings, and the project decides where they are."""
 
 COMMANDS = tuple(row.name for row in Settings.options if row.kind is COMMAND)
-"""The keys of the file that are commands, and run only if their user has approved them."""
+"""The keys of the file that are commands; they run only after the user has approved them."""

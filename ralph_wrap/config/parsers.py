@@ -1,4 +1,4 @@
-"""The kinds of values that options have, and how each is read from text: the same in every source."""
+"""The kinds of values that options have; each has one reader of text, for every source."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def duration(value: str) -> float:
         Seconds.
 
     Raises:
-        ValueError: it is none of these.
+        ValueError: the text has another form.
 
     """
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|)", value)
@@ -52,7 +52,7 @@ FLAG_WORDS = {
     "no": False,
     "off": False,
 }
-"""What on and off can be called."""
+"""The words for on and off."""
 
 
 def _flag(value: str) -> bool:
@@ -66,8 +66,8 @@ def _text(value: str) -> str:
 
 
 def _branch(value: str) -> str:
-    if value in {"True", "False"}:  # as TOML has them
-        raise ValueError(f'{value.lower()} is no branch: "main" may be one')
+    if value in {"True", "False"}:  # the booleans of TOML, as text
+        raise ValueError(f'{value.lower()} is no branch; a branch is a text, such as "main"')
     return value
 
 
@@ -99,14 +99,14 @@ _Choice = TypeVar("_Choice", bound=Enum)
 
 
 class ValueKind:
-    """What the value of an option can be.
+    """The possible values of an option.
 
     Attributes:
-        name: what the schema calls it.
-        read: makes a value of text; raises :class:`ValueError` for a wrong one.
+        name: the name in the schema.
+        read: makes a value from text; it raises :class:`ValueError` for a wrong text.
         metavar: stands for a value in the help.
-        choices: the words to choose from; empty if there are others.
-        several: the value is a list, which text has on a line each.
+        choices: the possible words; empty if other texts are possible.
+        several: the value is a list; its text has one entry per line.
 
     """
 
@@ -139,22 +139,22 @@ def choice(kind: type[_Choice]) -> ValueKind:
 
 
 def nearest(name: str, known: Sequence[str]) -> str | None:
-    """Return the known name that a misspelt one is nearest to, ``None`` if none is near."""
-    import difflib  # noqa: PLC0415 -- for mistakes alone, and every start would wait for it
+    """Return the known name nearest to a misspelt one; ``None`` if no name is near."""
+    import difflib  # noqa: PLC0415 -- only mistakes need it; a load at the top would delay every start
 
     return next(iter(difflib.get_close_matches(name, known, 1)), None)
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:
-    """Return the question whether a known name is meant, as the end of a message; empty if none is near."""
+    """Return the end of a message that proposes the nearest known name; empty if no name is near."""
     near = nearest(name, known)
     return f'; did you mean "{near}"?' if near else ""
 
 
 def written(value: Any, kind: ValueKind) -> str | None:
-    """Return the text that is read as a value; ``None`` if no text is.
+    """Return the text from which the reader makes a value; ``None`` if no text gives it.
 
-    A list has one entry a line, as in the environment.
+    A list has one entry per line, as in the environment.
     """
     if value is None:
         return None
@@ -176,7 +176,7 @@ def _span(seconds: float) -> str:
 
 
 def _number(value: float) -> str:
-    return f"{value:.6f}".rstrip("0").rstrip(".")  # without an exponent, which is not read
+    return f"{value:.6f}".rstrip("0").rstrip(".")  # without an exponent, which the reader refuses
 
 
 TEXT = ValueKind("text", _text, "TEXT")
@@ -190,4 +190,4 @@ PLACES = ValueKind("places", _places, "DIR", several=True)
 COMMAND = ValueKind("command", _command, "COMMAND")
 BRANCH = ValueKind("branch", _branch, "BRANCH")
 AGENTS = ValueKind("agents", _text, "TABLE")
-"""Tables, which only the file has: ``agent_tables`` reads them."""
+"""Tables, which only the file can have; ``agent_tables`` reads them."""

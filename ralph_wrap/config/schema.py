@@ -27,7 +27,7 @@ _NO_NUL = r"^[^\u0000]*$"
 
 def schema() -> dict[str, Any]:
     """Return the schema (https://json-schema.org/draft/2020-12)."""
-    rows = [row for row in Settings.options if KEY in row.where]
+    rows = [row for row in Settings.options if KEY in row.sources]
     return {
         "$schema": _DRAFT,
         "title": "The configuration of ralph-wrap: .ralph/config.toml",
@@ -39,7 +39,7 @@ def schema() -> dict[str, Any]:
 
 
 def as_json(value: Any, kind: ValueKind) -> Any:
-    """Return a value as the configuration file may have it, ``None`` where it would have no key."""
+    """Return a value in the form of the configuration file; ``None`` if the file would lack the key."""
     if isinstance(value, tuple):
         return {name: table.stated() for name, table in value} if kind.name == "agents" else [*value]
     if kind is DURATION or isinstance(value, Enum | Path):
@@ -54,7 +54,7 @@ def _property(row: Option) -> dict[str, Any]:
 
 
 def _any_case(word: str) -> str:
-    """Return the pattern of a word in small or capital letters: a schema has no flag for that."""
+    """Return the pattern of a word in small or capital letters; a schema has no flag to ignore case."""
     return "".join(f"[{c}{c.upper()}]" if c.isalpha() else c for c in word)
 
 
@@ -64,7 +64,7 @@ def _number(pattern: str, **limits: Any) -> dict[str, Any]:
 
 
 def _list(**entry: Any) -> dict[str, Any]:
-    """Return the form of a list, which one text may be, too."""
+    """Return the form of a list; a single text is a list of one entry."""
     return {"anyOf": [{"type": "array", "items": {"type": "string", **entry}}, {"type": _SCALAR, **entry}]}
 
 
@@ -81,10 +81,10 @@ def _agent_table() -> dict[str, Any]:
                 "items": words,
                 "minItems": 1,
             },
-            "prompt": {"description": "How it takes the prompt.", "enum": [*agent_tables.PROMPTS]},
-            "output": {"description": "The format of what it prints.", "enum": [*agent_tables.OUTPUTS]},
+            "prompt": {"description": "How the agent takes the prompt.", "enum": [*agent_tables.PROMPTS]},
+            "output": {"description": "The format of the agent's output.", "enum": [*agent_tables.OUTPUTS]},
             "env": {
-                "description": "Variables that it gets besides.",
+                "description": "Additional environment variables of the agent.",
                 "type": "object",
                 "propertyNames": {"pattern": name},
                 "additionalProperties": words,
@@ -96,7 +96,7 @@ def _agent_table() -> dict[str, Any]:
 
 
 def _needs(prompt: str, word: str) -> dict[str, Any]:
-    """Return the rule that a command has the word that stands for the prompt."""
+    """Return the rule that a command has the placeholder of the prompt."""
     taken = {"properties": {"prompt": {"const": prompt}}, "required": ["prompt", "command"]}
     pattern = word.replace("{", r"\{").replace("}", r"\}")
     return {"if": taken, "then": {"properties": {"command": {"contains": {"pattern": pattern}}}}}

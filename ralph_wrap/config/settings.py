@@ -44,22 +44,22 @@ class OnOrphans(Enum):
 
 
 class SubmoduleMode(Enum):
-    """What becomes of a worktree's submodules."""
+    """What a session does with the submodules of its worktree."""
 
     OFF = "off"
     INIT = "init"
 
 
 class AgentInvocation(NamedTuple):
-    """How an agent is dealt with.
+    """How a session calls an agent.
 
     Attributes:
-        prompt: how it takes the prompt: ``stdin``, or ``argument`` or ``file``, where its command has
-            ``{prompt}`` or ``{prompt_file}``.
-        output: the format of what it prints; ``text`` is none.
-        env: environment variables that it gets besides.
-        budget: more words for its command that cap what it may spend, ``{left}`` being US dollars.
-        resume: more words for its command that take up an earlier session of its own, ``{session}``.
+        prompt: how the agent takes the prompt: ``stdin``; ``argument``, by ``{prompt}`` in its command; or
+            ``file``, by ``{prompt_file}``.
+        output: the format of the agent's output; ``text`` has no format.
+        env: additional environment variables.
+        budget: additional words of the command that limit its cost; ``{left}`` is an amount in US dollars.
+        resume: additional words of the command that continue the agent's own session ``{session}``.
 
     """
 
@@ -71,13 +71,13 @@ class AgentInvocation(NamedTuple):
 
 
 class AgentTable(NamedTuple):
-    """What ``[agents.NAME]`` in the configuration file says; ``None`` is what it does not say.
+    """The table ``[agents.NAME]`` of the configuration file; a key that it lacks is ``None``.
 
     Attributes:
         command: the agent's command.
         prompt: see :class:`AgentInvocation`.
-        output: the same.
-        env: the same.
+        output: see :class:`AgentInvocation`.
+        env: see :class:`AgentInvocation`.
 
     """
 
@@ -87,6 +87,6 @@ class AgentTable(NamedTuple):
     env: tuple[tuple[str, str], ...] | None = None
 
     def stated(self) -> dict[str, Any]:
-        """Return what it says, as JSON has it; all is approved: a variable can be as good as a command."""
+        """Return its keys for JSON. The user approves all of them: a variable can do as much as a command."""
         said = {key: value for key, value in self._asdict().items() if value is not None}
         return said | ({"env": dict(self.env)} if self.env is not None else {})

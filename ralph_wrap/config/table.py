@@ -1,4 +1,4 @@
-"""What a row of the table of options is, and a value whose fields are the rows."""
+"""A row of the table of options, and a class of values whose fields are the rows."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ TYPED = "flags"
 ENVIRONMENT = "environment"
 KEY = "file"
 EVERYWHERE = (TYPED, ENVIRONMENT, KEY)
-"""The places where an option can stand."""
+"""The sources that can give an option."""
 
 PREFIX = "RALPH_WRAP_"
-"""How the variables of options begin."""
+"""The beginning of each variable of an option."""
 
 _Default = TypeVar("_Default")
 
 
 class Option:
-    """A row of the table: everything there is to say about an option.
+    """A row of the table: all facts of an option.
 
     Attributes:
-        name: as Python has it; a key of the configuration file.
-        default: its value if it is given nowhere.
-        kind: what its value can be.
-        group: the options that it belongs to.
-        help: what it does, in a sentence or two.
-        where: the places where it can stand.
+        name: the name in Python and in the configuration file.
+        default: the value if no source gives one.
+        kind: the possible values.
+        group: the heading of the option in the help.
+        help: what the option does, in a sentence or two.
+        sources: the sources that can give it.
         short: a second, short spelling on the command line.
         metavar: stands for a value in the help.
-        unset: what happens by default, in words; empty if the default says it.
-        is_switch: takes no value on the command line.
-        needs_worktree: changes nothing in a session without a worktree.
-        variables: the environment variables that give it.
+        unset: the default in words; empty if the value itself is clear.
+        is_switch: the option takes no value on the command line.
+        needs_worktree: the option has no effect in a session without a worktree.
+        variables: the environment variables of the option.
 
     """
 
     __slots__ = (
         *("default", "group", "help", "is_switch", "kind", "metavar", "name"),
-        *("needs_worktree", "short", "unset", "variables", "where"),
+        *("needs_worktree", "short", "sources", "unset", "variables"),
     )
 
     def __init__(
@@ -50,10 +50,10 @@ class Option:
         default: Any,
         kind: ValueKind,
         group: str,
-        help: str,  # noqa: A002 -- the name of that column
+        help: str,  # noqa: A002 -- the name of the column
         *,
         name: str = "",
-        where: tuple[str, ...] = EVERYWHERE,
+        sources: tuple[str, ...] = EVERYWHERE,
         short: str = "",
         metavar: str = "",
         unset: str = "",
@@ -61,31 +61,31 @@ class Option:
         needs_worktree: bool = False,
         variable: str = "",
     ) -> None:
-        self.default, self.kind, self.group, self.help, self.where = default, kind, group, help, where
+        self.default, self.kind, self.group, self.help, self.sources = default, kind, group, help, sources
         self.short, self.metavar, self.unset = short, metavar or kind.metavar, unset
         self.is_switch, self.needs_worktree = is_switch, needs_worktree
         self.variables: tuple[str, ...] = (variable,) if variable else ()
         self.named(name)
 
     def named(self, name: str) -> None:
-        """Give the option its name, and the variable that follows from it."""
+        """Give the option its name, and its variable."""
         self.name = name
-        if name and ENVIRONMENT in self.where:
+        if name and ENVIRONMENT in self.sources:
             self.variables = (PREFIX + name.upper(), *self.variables)
 
     @property
     def word(self) -> str:
-        """How it is spelt on the command line."""
+        """The long spelling on the command line."""
         return f"--{self.name.replace('_', '-')}"
 
     @property
     def words(self) -> tuple[str, ...]:
-        """All its spellings on the command line."""
+        """All spellings on the command line."""
         return (self.word, self.short) if self.short else (self.word,)
 
     @property
     def default_text(self) -> str:
-        """What people read of the default: empty if it is that nothing happens."""
+        """The default as the help shows it; empty if nothing happens by default."""
         if self.unset:
             return self.unset
         if self.is_switch or (self.default in {None, "", 0, ()} and self.kind is not FLAG):
@@ -94,21 +94,21 @@ class Option:
 
     @property
     def full_help(self) -> str:
-        """What it does, and its default."""
+        """The help text with the default."""
         return f"{self.help} (default: {self.default_text})" if self.default_text else self.help
 
 
 def option(*, default: _Default, kind: ValueKind, group: str, help: str, **more: Any) -> _Default:  # noqa: A002 -- as above
     """Declare a field of a :class:`Table` as an option; more arguments are those of :class:`Option`."""
     row: Any = Option(default, kind, group, help, **more)
-    return row  # type: ignore[no-any-return]  # the class has the default in its place
+    return row  # type: ignore[no-any-return]  # the class replaces the row with its default
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(option,))
 class Table:
-    """An immutable value whose class declares its fields, each with type and default, as options or plainly.
+    """An immutable value whose class declares its fields with type and default, as options or plain fields.
 
-    It has the interface of a named tuple. That would compile the annotation of each field at every start.
+    It has the interface of a named tuple, but no compiled annotations: those delay every start.
     """
 
     _fields: ClassVar[tuple[str, ...]]
@@ -116,7 +116,7 @@ class Table:
     options: ClassVar[tuple[Option, ...]]
 
     def __init_subclass__(cls) -> None:
-        """Give each option its name, and put its default where instances find it."""
+        """Give each option its name, and set its default as an attribute of the class."""
         cls._fields = tuple(cls.__annotations__)
         declared = {name: vars(cls)[name] for name in cls._fields if name in vars(cls)}
         rows = {name: row for name, row in declared.items() if isinstance(row, Option)}

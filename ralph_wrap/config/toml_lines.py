@@ -1,7 +1,7 @@
-"""The line of each key in a TOML document, which ``tomllib`` does not tell.
+"""The line of each key in a TOML document; ``tomllib`` does not return it.
 
-The document is known to be valid, so that a few tokens are enough to find its keys: what stands in strings,
-comments and values is passed over (https://toml.io/en/v1.0.0).
+The document is valid, so a few kinds of tokens are enough to find its keys (https://toml.io/en/v1.0.0). The
+scanner skips strings, comments and values.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class _Token(NamedTuple):
 
 
 def of_keys(text: str) -> dict[tuple[str, ...], int]:
-    """Return the line of each key and table by its full name; of one that stands there often, the first.
+    """Return the line of each key and table by its full name; a repeated name has its first line.
 
     Arguments:
         text: a valid document.
@@ -71,7 +71,7 @@ class _Scanner:
         self._value(key)
 
     def _key(self, table: tuple[str, ...]) -> tuple[str, ...]:
-        """Read a key, dotted or not, and note its line and that of each table in it."""
+        """Read a key, dotted or not, and note the line of the key and of each table in it."""
         while True:
             token = self._rest.pop()
             table = (*table, _name(token))
@@ -81,11 +81,13 @@ class _Scanner:
             self._rest.pop()
 
     def _value(self, key: tuple[str, ...]) -> None:
-        """Pass over a value, and note the keys of inline tables in it.
+        """Skip a value, and note the keys of inline tables in it.
 
-        A loop, since it must not be the depth of a valid document that ends us.
+        This is a loop: recursion would fail in a valid document that is nested deeply.
         """
-        around: list[tuple[str, tuple[str, ...]]] = []  # what ends each open bracket, and whose value it is
+        around: list[
+            tuple[str, tuple[str, ...]]
+        ] = []  # the closing bracket of each open one, and the key of the value
         while True:
             if self._is_sign("[") or self._is_sign("{"):
                 around.append(({"[": "]", "{": "}"}[self._rest.pop().text], key))
@@ -125,7 +127,7 @@ def _tokens(text: str) -> list[_Token]:
 
 
 def _name(token: _Token) -> str:
-    """Return the name that a key spells, which may be quoted."""
+    """Return the name of a key, without its quotes."""
     if token.kind != "text":
         return token.text
     return str(tomllib.loads(f"name = {token.text}")["name"])

@@ -1,17 +1,16 @@
-"""Which commands of a project's configuration its user has approved.
+"""Which commands of a project's configuration the user has approved.
 
-An agent can write the configuration: its commands run only if the user has approved that very text, for that
-very project. An approval is a hash, in a directory of the user's own that only they can write:
-``$XDG_STATE_HOME/ralph-wrap/trust/<project>.json``. It is believed only if all of this holds, and nobody is
-asked to repair anything:
+An agent can write the configuration. So its commands run only if the user has approved exactly this text for
+exactly this project. An approval is a hash in ``$XDG_STATE_HOME/ralph-wrap/trust/<project>.json``, which only
+the user can write. An approval counts only if all of these are true; if not, ralph-wrap repairs nothing:
 
-1. the directory is outside the project, where no agent is meant to write;
-2. directory and file belong to the user, nobody else can write them, and neither is a symlink;
-3. the file names the project root, and the hash is that of the text which is about to run: whoever asks
-   hands over what was already read, so that nothing can change between the question and the answer.
+1. The directory is outside the project, because agents write in the project.
+2. Directory and file belong to the user, no other user can write them, and neither is a symlink.
+3. The file names the project root, and its hash is the hash of the text that is about to run. The caller
+   passes the text that it has read. So the text cannot change between question and answer.
 
-What is approved is the text. What it runs is not looked at: ``./setup.sh`` is whatever the commit has. And it
-keeps nobody out who acts with the user's own rights: they can write the approval themselves.
+The user approves the text, not the programs that it runs: ``./setup.sh`` comes from the commit.
+A program with the user's rights is not stopped: it can write the approval itself.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 VERSION = 1
-"""Of the file."""
+"""The version of the file's format."""
 
 _DIRECTORY = Path("ralph-wrap/trust")
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
@@ -40,37 +39,31 @@ _LONGEST = 1 << 16  # bytes of the file
 
 
 def implied(environ: Mapping[str, str]) -> str | None:
-    """Return why commands need no approval here, ``None`` if they do.
-
-    Arguments:
-        environ: our environment.
-
-    """
+    """Return why commands need no approval in this process; ``None`` if they need one."""
     if environ.get("RALPH_TRUST") == "1":
         return "RALPH_TRUST=1"
     return "PID 1 is ralph-wrap init" if container.is_of_init() else None
 
 
 def digest(commands: Mapping[str, Any]) -> str:
-    """Return what tells one text of all commands from another.
+    """Return a hash that differs if the text of any command differs.
 
     Arguments:
-        commands: by key; values as they stand in the configuration.
+        commands: by key, with the values of the configuration.
 
     """
     return hashlib.sha256(json.dumps(commands, sort_keys=True).encode()).hexdigest()
 
 
 def is_approved(root: Path, commands: Mapping[str, Any], environ: Mapping[str, str]) -> bool:
-    """Tell whether the user has approved these commands of this project, and none else.
+    """Return whether the user has approved exactly these commands of this project.
 
     Arguments:
         root: the project root, resolved.
         commands: by key.
-        environ: our environment.
 
     Raises:
-        RalphError: approvals would be kept inside the project.
+        RalphError: the directory of approvals is inside the project.
 
     """
     path = _file(root, environ)
@@ -85,15 +78,14 @@ def is_approved(root: Path, commands: Mapping[str, Any], environ: Mapping[str, s
 
 
 def approve(root: Path, commands: Mapping[str, Any], environ: Mapping[str, str]) -> None:
-    """Approve the commands of a project, instead of those that were approved before.
+    """Approve the commands of a project; this replaces an earlier approval.
 
     Arguments:
         root: the project root, resolved.
         commands: by key.
-        environ: our environment.
 
     Raises:
-        RalphError: the approval cannot be kept.
+        RalphError: the approval cannot be written.
 
     """
     path = _file(root, environ)
@@ -111,7 +103,7 @@ def approve(root: Path, commands: Mapping[str, Any], environ: Mapping[str, str])
                 f"{path.parent} cannot keep approvals: it is a symlink, or others can write it",
                 f"make it a directory of user id {os.geteuid()} alone: chmod 700",
             )
-        with contextlib.suppress(FileNotFoundError):  # its mode would be taken over
+        with contextlib.suppress(FileNotFoundError):  # a replaced file would pass on its mode
             if not _is_ours(path, stat.S_ISREG):
                 path.unlink()
         files.replace(path, json.dumps(approval, indent=1).encode() + b"\n", mode=0o600)
@@ -120,14 +112,13 @@ def approve(root: Path, commands: Mapping[str, Any], environ: Mapping[str, str])
 
 
 def revoke(root: Path, environ: Mapping[str, str]) -> bool:
-    """Forget what was approved for a project, and tell whether there was anything.
+    """Delete the approval of a project, and return whether there was one.
 
     Arguments:
         root: the project root, resolved.
-        environ: our environment.
 
     Raises:
-        RalphError: it cannot be forgotten.
+        RalphError: the approval cannot be deleted.
 
     """
     path = _file(root, environ)
@@ -143,13 +134,13 @@ def revoke(root: Path, environ: Mapping[str, str]) -> bool:
 
 def _file(root: Path, environ: Mapping[str, str]) -> Path:
     given = Path(environ.get("XDG_STATE_HOME") or "")
-    if not given.is_absolute():  # the XDG base directory specification: then it is to be ignored
+    if not given.is_absolute():  # the XDG base directory specification says: ignore a relative path
         given = Path(environ.get("HOME") or "/", ".local/state")
     path = given / _DIRECTORY / f"{hashlib.sha256(os.fsencode(root)).hexdigest()[:32]}.json"
     if Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root)):
         raise RalphError(
             f"{path.parent} is inside the project, where agents could approve commands themselves",
-            "set XDG_STATE_HOME to a directory outside of it",
+            "set XDG_STATE_HOME to a directory outside the project",
         )
     return path
 
@@ -166,5 +157,5 @@ def _is_ours(path: Path, is_kind: Any) -> bool:
 def _unwritable(path: Path, error: OSError) -> RalphError:
     return RalphError(
         f"{path} cannot be written: {error.strerror}",
-        "set XDG_STATE_HOME to a writable directory outside the project, or RALPH_TRUST=1 for this once",
+        "set XDG_STATE_HOME to a writable directory outside the project, or RALPH_TRUST=1 for this run",
     )

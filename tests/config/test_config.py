@@ -17,7 +17,7 @@ from ralph_wrap.errors import UsageError
 from ralph_wrap.system.process import OWN_COMMAND
 from tests.config.place import Place
 
-OPTIONS = [row.name for row in Settings.options if TYPED in row.where]
+OPTIONS = [row.name for row in Settings.options if TYPED in row.sources]
 """What can be typed, except a job, which stands for several, and the project."""
 
 VALUES: dict[str, tuple[str, Any, str, Any]] = {
@@ -299,7 +299,7 @@ def test_a_prompt_file_must_be_readable(place: Place, name: str, reason: str) ->
     error = place.refused({"prompt_file": name})
     assert (error.message, error.hint) == (
         f"prompt file {place.cwd / name} cannot be read: {reason}",
-        "name a file that is there",
+        "name a file that exists",
     )
 
 

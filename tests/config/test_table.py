@@ -20,7 +20,7 @@ class Sizes(Table):
     name: str
     size: int = option(default=3, kind=COUNT, group="first", help="How large.", short="-s")
     is_deep: bool = option(
-        default=False, kind=FLAG, group="first", help="Deep.", where=(KEY,), is_switch=True
+        default=False, kind=FLAG, group="first", help="Deep.", sources=(KEY,), is_switch=True
     )
     note: str = "plain"
 
@@ -69,7 +69,7 @@ def test_a_row_is_complete(row: Any) -> None:
     """It has a group, a help in sentences, and stands where people can give it."""
     assert row.group in {"agent", "loop", "worktree", "pool", "landing"}
     assert re.fullmatch(r"[A-Za-z].*\.", row.help)
-    assert row.where in {(TYPED, ENVIRONMENT, KEY), (KEY,)}
+    assert row.sources in {(TYPED, ENVIRONMENT, KEY), (KEY,)}
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_a_default_is_read_as_it_is_written(row: Any) -> None:
 
 def test_no_two_options_have_one_name() -> None:
     """As they are typed, and in the environment."""
-    words = [word for row in ROWS.values() if TYPED in row.where for word in row.words]
+    words = [word for row in ROWS.values() if TYPED in row.sources for word in row.words]
     variables = [variable for row in ROWS.values() for variable in row.variables]
     assert (len(words), len(variables)) == (len({*words}), len({*variables}))
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tests.support.repo import Repo
 from tests.config.approvals import SETUP, SH, answered, refused, session
 
-QUESTION = "approve them as they stand, for all sessions of this project? [y/N]"
+QUESTION = "approve these commands for all sessions of this project? [y/N]"
 
 
 # On a terminal
@@ -70,7 +70,7 @@ def test_an_agent_of_the_configuration_is_a_command(repo: Repo, isolation: str) 
     words = ("run", "-n", "1", "--isolation", isolation)
     ended = command(*words, "-p", "task", "--agent", "mine", cwd=repo.path)
     assert (ended.status, ended.stdout) == (125, b"")
-    assert "commands that nobody has approved: agents.mine" in ended.stderr
+    assert "commands that you have not approved: agents.mine" in ended.stderr
     assert command(*words, "--", "true", cwd=repo.path).status == 0
     assert [*answered(repo.path)["commands"]] == ["agents.mine"]
     ended = command(*words, "-p", "task", "--agent", "mine", cwd=repo.path)

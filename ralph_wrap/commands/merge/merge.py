@@ -131,7 +131,7 @@ def land(
         asked = [one.name for one in wanted]
         early = {one.name: _before_trying(git, one, target, tip) for one in wanted}
         left = [one for one in wanted if early[one.name] is None]
-        landed = [told_early for one in wanted if (told_early := early[one.name])]
+        landed = [result for one in wanted if (result := early[one.name])]
         if left:
             opened = stack.enter_context(temporary.opened(git, repository, home, tip, whole=bool(check)))
             if best_order:
@@ -151,7 +151,7 @@ def land(
             )
             landed += [_land(landing, one) for one in left]
     # With best_order the results keep the order of the trials.
-    return landed if best_order else sorted(landed, key=lambda one: asked.index(one.branch))
+    return landed if best_order else sorted(landed, key=lambda result: asked.index(result.branch))
 
 
 def _home(project: Project) -> Registry:

@@ -37,18 +37,22 @@ def best(
         cancel: after a signal, the pairs that were not tried count as free of conflicts.
 
     """
-    clash = _clashes(trial, repository, [tip, *(one.tip for one in wanted)], cancel)
-    hopeless = [one for one in wanted if frozenset((tip, one.tip)) in clash]
-    left = [one for one in wanted if one not in hopeless]
+    clash = _clashes(trial, repository, [tip, *(branch.tip for branch in wanted)], cancel)
+    hopeless = [branch for branch in wanted if frozenset((tip, branch.tip)) in clash]
+    left = [branch for branch in wanted if branch not in hopeless]
     chosen: list[Branch] = []
     after: list[Branch] = []
     while left:
-        following = min(left, key=lambda one: sum(frozenset((one.tip, other.tip)) in clash for other in left))
-        beaten = [one for one in left if frozenset((one.tip, following.tip)) in clash]
+        following = min(left, key=lambda branch: _number_of_clashes(branch, left, clash))
+        beaten = [branch for branch in left if frozenset((branch.tip, following.tip)) in clash]
         chosen.append(following)
         after += beaten
-        left = [one for one in left if one not in beaten and one != following]
+        left = [branch for branch in left if branch not in beaten and branch != following]
     return [*chosen, *after, *hopeless]
+
+
+def _number_of_clashes(branch: Branch, others: Sequence[Branch], clash: set[frozenset[str]]) -> int:
+    return sum(frozenset((branch.tip, other.tip)) in clash for other in others)
 
 
 def _clashes(
@@ -64,11 +68,11 @@ def _clashes(
     return {frozenset(pair) for pair in pairs if not cancel.requested and _conflict(trial.git, *pair)}
 
 
-def _conflict(git: Git, one: str, other: str) -> bool:
-    if merging.is_ancestor(git, one, other) or merging.is_ancestor(git, other, one):
+def _conflict(git: Git, tip: str, other: str) -> bool:
+    if merging.is_ancestor(git, tip, other) or merging.is_ancestor(git, other, tip):
         return False
     try:
-        merging.start_over(git, one)
+        merging.start_over(git, tip)
         return merging.clashes(git, other)
     except GitError:  # unrelated histories
         return True

@@ -52,14 +52,16 @@ def run_check(
 
     """
     name = f"check-{os.urandom(4).hex()}"
-    told: dict[str, str | Path] = {
+    variables: dict[str, str | Path] = {
         "BRANCH": branch,
         "PROJECT": project,
         "WORKSPACE": directory,
         "SESSION_ID": name,
     }
     env = {key: value for key, value in environ.items() if not key.startswith(("RALPH_", "GIT_INDEX"))}
-    env |= {f"RALPH_{key}": os.fspath(value) for key, value in told.items()} | {"PWD": os.fspath(directory)}
+    env |= {f"RALPH_{key}": os.fspath(value) for key, value in variables.items()} | {
+        "PWD": os.fspath(directory)
+    }
     nothing = os.open(os.devnull, os.O_RDONLY)
     try:
         group = process.ProcessGroup(

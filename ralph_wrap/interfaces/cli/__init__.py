@@ -18,10 +18,10 @@ _NAME = "ralph-wrap"
 
 
 def main(signals: SignalHandlers | None) -> NoReturn:
-    """Run the command line of this process, which ends with it."""
+    """Run the command line of this process, then end the process."""
     typed = fast_parser.read(sys.argv[1:], os.environ)
     if typed is not None:
-        from ralph_wrap.interfaces.cli.start import spawn, start  # noqa: PLC0415 -- what other commands do not need
+        from ralph_wrap.interfaces.cli.start import spawn, start  # noqa: PLC0415 -- other commands do not need it
 
         if typed.verb == "spawn":
             sys.exit(spawn(typed.project, typed.flags, typed.command))
@@ -34,27 +34,27 @@ def main(signals: SignalHandlers | None) -> NoReturn:
     try:
         status = app(obj=signals, prog_name=_NAME, standalone_mode=False)
     except mistake as error:
-        if len(sys.argv) == 1:  # the help was asked for, and shown
+        if len(sys.argv) == 1:  # Typer has shown the help
             sys.exit(UsageError.exit_code)
         if tool := _asked_for_json(typer.main.get_command(app), sys.argv[1:]):
-            from ralph_wrap.interfaces.cli.boundary import refuse  # noqa: PLC0415 -- not for those that work
+            from ralph_wrap.interfaces.cli.boundary import refuse  # noqa: PLC0415 -- only a mistake needs it
 
             message = " ".join(error.format_message().split())
             refuse(tool, UsageError(message, f"see {_NAME} {tool} --help"))
             sys.exit(UsageError.exit_code)
-        if not sys.stderr.isatty():  # boxes are for people
+        if not sys.stderr.isatty():  # only people need the box that Typer draws
             error.show()
             sys.exit(error.exit_code)
-        app(obj=signals, prog_name=_NAME)  # reads it once more, to say the same in words
+        app(obj=signals, prog_name=_NAME)  # Typer parses again and prints the mistake
     sys.exit(status)
 
 
 def _asked_for_json(command: Any, arguments: Sequence[str]) -> str:
-    """Return which command was asked for JSON, empty if none was, or one that has none.
+    """Return the name of the command that should print JSON; empty if there is none.
 
     Arguments:
-        command: all of them, as Typer made it.
-        arguments: without the program's name; not all of Typer's errors know the command.
+        command: Typer's group of all commands.
+        arguments: without the program's name. Not all of Typer's errors name the command, so this reads it.
 
     """
     ours = [*arguments][: [*arguments, "--"].index("--")]

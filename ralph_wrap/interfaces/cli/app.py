@@ -34,7 +34,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-# The command begins with the first word that is no option of ours: its own options are not for us.
+# The agent's command begins with the first word that is no option; later options belong to the agent.
 app.command(rich_help_panel="Loops", context_settings={"allow_interspersed_args": False})(run)
 app.command(rich_help_panel="Loops", context_settings={"allow_interspersed_args": False})(spawn)
 app.command(rich_help_panel="Loops")(ps)

@@ -13,19 +13,22 @@ from ralph_wrap.system.log import on_stderr, one_line
 
 
 def apply(
-    name: Annotated[str, typer.Argument(metavar="ID", help="Agent id, or name of a branch.")],
+    name: Annotated[str, typer.Argument(metavar="ID", help="An agent id, or the name of a branch.")],
     checkout: Annotated[
         Path | None,
         typer.Option(
-            "--checkout", "-C", metavar="CHECKOUT", help="Where to. (default: the project's main one)"
+            "--checkout", "-C", metavar="CHECKOUT", help="The checkout to change. (default: the main one)"
         ),
     ] = None,
     directory: Annotated[
-        Path, typer.Option("--project", metavar="DIR", envvar="RALPH_WRAP_PROJECT", help="The project.")
+        Path,
+        typer.Option(
+            "--project", metavar="DIR", envvar="RALPH_WRAP_PROJECT", help="The directory of the project."
+        ),
     ] = Path(),
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Put saved work into a checkout, all of it or nothing; no file is overwritten, nothing is staged."""
+    """Put saved work into a checkout, all of it or nothing. Overwrites no file and stages nothing."""
     from ralph_wrap import branches  # noqa: PLC0415
     from ralph_wrap.commands import apply as use_case  # noqa: PLC0415 -- not for --help
     from ralph_wrap.state import project as places  # noqa: PLC0415
@@ -50,6 +53,6 @@ def apply(
         for path in applied.files:
             typer.echo(one_line(path))
         for path in applied.submodules:
-            log.warning("submodule.left", f"submodule {path} is left at its commit")
+            log.warning("submodule.left", f"submodule {path} stays at its commit")
         if not applied.files:
-            remark(f"nothing to do: {applied.checkout} has it already")
+            remark(f"nothing to do: {applied.checkout} has this work already")

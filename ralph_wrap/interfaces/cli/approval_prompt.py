@@ -1,4 +1,4 @@
-"""Ask a person whether the commands of a project's configuration may run."""
+"""Ask the user whether the commands of a project's configuration may run."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
     from ralph_wrap.system.log import Log
     from ralph_wrap.system.signals import SignalHandlers
 
-_ANSWER = 1024  # bytes; a terminal gives a line at a time
+_ANSWER = 1024  # bytes; a terminal returns one line per read
 
 
 def require(project: Project, settings: Settings, signals: SignalHandlers | None, log: Log) -> None:
-    """See that the commands of a session were approved; if not, ask on the terminal.
+    """Check that the user has approved the commands of a session; if not, ask on the terminal.
 
     Arguments:
         project: the project.
-        settings: of the session; what is approved is the text in them, which is not read again.
+        settings: of the session. The user approves the text in them; it is not read again.
         signals: entered handlers.
-        log: of who has approved.
+        log: records the approval.
 
     Raises:
-        UntrustedError: nobody has, and nobody does.
-        RalphError: the approval cannot be kept.
+        UntrustedError: the user has not approved them, and does not now.
+        RalphError: the approval cannot be written.
 
     """
     commands = settings.commands
@@ -47,8 +47,8 @@ def require(project: Project, settings: Settings, signals: SignalHandlers | None
     if by is None:
         if not can_ask():
             raise UntrustedError(
-                f".ralph/config.toml has commands that nobody has approved: {', '.join(commands)}",
-                f"see and approve them: ralph-wrap trust -C {shlex.quote(os.fspath(project.root))}",
+                f".ralph/config.toml has commands that you have not approved: {', '.join(commands)}",
+                f"to see and approve them: ralph-wrap trust -C {shlex.quote(os.fspath(project.root))}",
             )
         ask(project, commands, signals)
         by = "answer"
@@ -56,7 +56,7 @@ def require(project: Project, settings: Settings, signals: SignalHandlers | None
 
 
 def approve(project: Project, commands: Mapping[str, Any], signals: SignalHandlers | None) -> None:
-    """Approve commands: on a terminal once they were shown, without one because that was asked for.
+    """Approve commands: on a terminal after the user's answer, elsewhere by the call alone.
 
     Arguments:
         project: the project.
@@ -64,8 +64,8 @@ def approve(project: Project, commands: Mapping[str, Any], signals: SignalHandle
         signals: entered handlers.
 
     Raises:
-        UntrustedError: the answer was no, or an agent asks for it.
-        RalphError: the approval cannot be kept.
+        UntrustedError: the user answered no, or the caller is inside a session.
+        RalphError: the approval cannot be written.
 
     """
     if can_ask():
@@ -74,16 +74,16 @@ def approve(project: Project, commands: Mapping[str, Any], signals: SignalHandle
     if session := project.environ.get("RALPH_SESSION_ID"):
         raise UntrustedError(
             f"commands cannot be approved inside session {session}, without a terminal",
-            f"a person can: ralph-wrap trust -C {shlex.quote(os.fspath(project.root))}",
+            f"run this outside the session: ralph-wrap trust -C {shlex.quote(os.fspath(project.root))}",
         )
     trust.approve(project.root, commands, privileges.ensure_home(project.environ))
 
 
 def can_ask() -> bool:
-    """Tell whether somebody sits at our stdin and stderr, who would see a question and could answer it."""
+    """Return whether stdin and stderr are a terminal where the user can see a question and answer it."""
     try:
         return os.isatty(0) and os.isatty(2) and os.tcgetpgrp(0) == os.getpgrp()
-    except OSError:  # a terminal, but not our controlling one
+    except OSError:  # it is not the controlling terminal of this process
         return False
 
 
@@ -91,16 +91,16 @@ def ask(project: Project, commands: Mapping[str, Any], signals: SignalHandlers |
     """Show commands on the terminal and approve them if the answer is yes.
 
     Raises:
-        UntrustedError: it was no.
-        RalphError: the approval cannot be kept.
+        UntrustedError: the answer is no.
+        RalphError: the approval cannot be written.
 
     """
     rows = [
         f"ralph-wrap: commands of {one_line(os.fspath(project.root / '.ralph/config.toml'))}",
         *shown(commands),
-        "approve them as they stand, for all sessions of this project? [y/N] ",
+        "approve these commands for all sessions of this project? [y/N] ",
     ]
-    termios.tcflush(0, termios.TCIFLUSH)  # what was typed before was no answer to this
+    termios.tcflush(0, termios.TCIFLUSH)  # words typed before the question are no answer
     os.write(2, "\n".join(rows).encode(errors="backslashreplace"))
     if _answer(signals).strip().lower() not in {b"y", b"yes"}:
         raise UntrustedError("the commands were not approved", "nothing was run; ralph-wrap trust asks again")
@@ -108,7 +108,7 @@ def ask(project: Project, commands: Mapping[str, Any], signals: SignalHandlers |
 
 
 def shown(commands: Mapping[str, Any]) -> Iterator[str]:
-    """Yield commands as lines that do nothing to a terminal, and that cannot be taken for words of ours."""
+    """Yield commands as lines without terminal controls; an indent marks them as quoted text."""
     for key, value in commands.items():
         first, *more = (value if isinstance(value, str) else json.dumps(value)).split("\n")
         if not more:
@@ -119,10 +119,10 @@ def shown(commands: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _answer(signals: SignalHandlers | None) -> bytes:
-    """Return a line from the terminal, empty at its end."""
+    """Return a line from the terminal; empty at end of input."""
     if signals is None:
         return os.read(0, _ANSWER)
-    poll = select.poll()  # our handlers only count: reading goes on whatever was typed
+    poll = select.poll()  # the handlers only count, so a signal does not interrupt a read
     poll.register(0, select.POLLIN)
     poll.register(signals.wakeup, select.POLLIN)
     while signals.cancel.first is None:

@@ -1,4 +1,4 @@
-"""The one place where an error becomes words and an exit status."""
+"""Turn each error into a message and an exit status; no other module does."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 VERSION = 1
-"""Of the JSON envelope."""
+"""The version of the JSON envelope."""
 
-_READER_LEFT = 141  # as a shell counts a program that SIGPIPE has ended, which Python ignores
+_READER_LEFT = 141  # 128 + SIGPIPE, as in a shell; Python ignores this signal
 
 
 @contextmanager
@@ -30,7 +30,7 @@ def boundary(tool: str, *, json: bool) -> Iterator[None]:
 
     Arguments:
         tool: the command, for the envelope.
-        json: whether its answer is JSON.
+        json: whether the command prints JSON.
 
     """
     try:
@@ -43,9 +43,9 @@ def boundary(tool: str, *, json: bool) -> Iterator[None]:
             else:
                 complain(error)
         raise SystemExit(error.exit_code) from None
-    except Exception as error:  # noqa: BLE001 -- a bug: its status must not look like an agent's
+    except Exception as error:  # noqa: BLE001 -- a bug must not end with a status that looks like an agent's
         complain(RalphError(f"ralph-wrap failed: {error!r}", "please report this, with the traceback below"))
-        import traceback  # noqa: PLC0415 -- not for those that work
+        import traceback  # noqa: PLC0415 -- only a bug needs it
 
         traceback.print_exc()
         raise SystemExit(RalphError.exit_code) from None
@@ -53,19 +53,19 @@ def boundary(tool: str, *, json: bool) -> Iterator[None]:
 
 @contextmanager
 def _stdout_written() -> Iterator[None]:
-    """See to it that what was printed is written; who stops reading it ends us, and that is no error."""
+    """Write all output at the end. If the reader of stdout has gone, end without an error message."""
     try:
         try:
             yield
         finally:
-            if sys.stdout is not None:  # closed by whoever started us
+            if sys.stdout is not None:  # a parent may start ralph-wrap with stdout closed
                 sys.stdout.flush()
     except BrokenPipeError:
         stdout = select.poll()
         stdout.register(1, 0)
-        if not stdout.poll(0):  # it is another pipe that has broken
+        if not stdout.poll(0):  # another pipe is broken, not stdout
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python flushes it once more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python flushes stdout again at exit
         raise SystemExit(_READER_LEFT) from None
 
 
@@ -91,17 +91,17 @@ _SELDOM_USED = (
 
 
 def become_owner(project: Path, log: Log, *later: str) -> dict[str, str]:
-    """Give up root if the project is somebody else's, and return the environment to go on with.
+    """Give up root if another user owns the project, and return the environment to use from here on.
 
-    What is otherwise loaded when it is needed is loaded before: Python may stand where only root can read.
+    All modules are loaded before that: Python may be installed where only root can read.
 
     Arguments:
-        project: the directory that was named.
-        log: what its narration needs is loaded, too.
-        later: modules that this command alone loads afterwards.
+        project: the directory that the user names.
+        log: its modules are loaded, too.
+        later: further modules that this command needs.
 
     Raises:
-        RalphError: the change was refused.
+        RalphError: the kernel refuses the change of user.
 
     """
 
@@ -132,8 +132,8 @@ def refuse(tool: str, error: RalphError, **answered: Any) -> None:
 
     Arguments:
         tool: the command.
-        error: why it does not end with 0.
-        answered: ``data``, where there is an answer all the same.
+        error: why the command does not end with 0.
+        answered: ``data``, if the command also has an answer.
 
     """
     failure = {"code": error.code, "message": error.message, "hint": error.hint}
@@ -141,7 +141,7 @@ def refuse(tool: str, error: RalphError, **answered: Any) -> None:
 
 
 def remark(message: str) -> None:
-    """Say to a person what an empty answer means; programs see that it is empty."""
+    """Explain an empty answer to people on a terminal; a program sees that the answer is empty."""
     if os.isatty(2):
         on_stderr(os.environ).event("answer.empty", message)
 
@@ -151,5 +151,5 @@ def _print(envelope: dict[str, Any]) -> None:
 
 
 def complain(error: RalphError) -> None:
-    """Say to a person what is wrong, and what mends it."""
+    """Print an error and its hint on stderr."""
     on_stderr(os.environ).error("error.raised", error.message, error.hint, code=error.code)

@@ -22,7 +22,7 @@ def show(
     project: Directory = Path(),
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Print each setting that a session here would have, and where it comes from. Runs nothing."""
+    """Print each setting that a session would have, and its source. Runs nothing."""
     from ralph_wrap.commands.config import show as use_case  # noqa: PLC0415
     from ralph_wrap.state.project import find_project  # noqa: PLC0415 -- not for --help
 
@@ -63,6 +63,6 @@ def _printable(text: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
-config = typer.Typer(help="The settings, and where they come from.")
+config = typer.Typer(help="Show the settings and their sources.")
 config.command()(show)
 config.command()(schema)

@@ -13,24 +13,30 @@ from ralph_wrap.interfaces.cli.boundary import become_owner, boundary
 from ralph_wrap.interfaces.cli.options import Directory
 from ralph_wrap.system.log import on_stderr
 
-_SHOWING = ("GIT_PAGER", "GIT_EXTERNAL_DIFF", "GIT_DIFF_OPTS")  # git(1): how the user wants to see it
+_SHOWING = (
+    "GIT_PAGER",
+    "GIT_EXTERNAL_DIFF",
+    "GIT_DIFF_OPTS",
+)  # git(1): variables by which the user chooses the output
 
 
 def diff(
     branch: Annotated[str, typer.Argument(metavar="ID", help="An agent id, or the name of a branch.")],
     other: Annotated[
-        str | None, typer.Argument(metavar="ID2", help="Another one to hold it against.")
+        str | None, typer.Argument(metavar="ID2", help="Another branch to compare it with.")
     ] = None,
     directory: Directory = Path(),
-    stat: Annotated[bool, typer.Option("--stat", help="Only which files, and how much.")] = False,
-    saved: Annotated[bool, typer.Option("--saved", help="With saved work.")] = False,
+    stat: Annotated[
+        bool, typer.Option("--stat", help="Print only the files and the number of changed lines.")
+    ] = False,
+    saved: Annotated[bool, typer.Option("--saved", help="Include saved work.")] = False,
     iteration: Annotated[
-        int | None, typer.Option(metavar="N", help="Only what this iteration has done.")
+        int | None, typer.Option(metavar="N", help="Only the changes of this iteration.")
     ] = None,
 ) -> None:
-    """Show what a branch has changed since it began, or what leads from one branch to another.
+    """Show the changes of a branch since it began, or the difference between two branches.
 
-    It is git diff that shows it, with its pager and whatever else is configured for it.
+    Runs git diff with your pager and your git settings.
     """
     from ralph_wrap.commands import diff as use_case  # noqa: PLC0415 -- not for --help
     from ralph_wrap.git import git_environment  # noqa: PLC0415

@@ -19,9 +19,9 @@ def doctor(
     project: Directory = Path(),
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Check what would go wrong here, and say what mends it.
+    """Check what would go wrong for a session here, and how to correct it.
 
-    The exit status says whether a session here would be isolated and would survive docker stop.
+    The exit status is 0 if a session here would be isolated, and docker stop would not lose its work.
     """
     from ralph_wrap.commands.doctor import examine  # noqa: PLC0415 -- --help does not need it
 

@@ -25,20 +25,28 @@ def drop(
         list[str] | None, typer.Argument(metavar="ID…", help="Agent ids, or names of branches.")
     ] = None,
     directory: Directory = Path(),
-    merged: Annotated[bool, typer.Option("--merged", help="All that the main branch has.")] = False,
-    empty: Annotated[bool, typer.Option("--empty", help="All with neither commits nor saved work.")] = False,
+    merged: Annotated[
+        bool, typer.Option("--merged", help="All branches that are merged into the main branch.")
+    ] = False,
+    empty: Annotated[
+        bool, typer.Option("--empty", help="All branches with neither commits nor saved work.")
+    ] = False,
     older_than: Annotated[
         str | None,
-        typer.Option(metavar="DURATION", help="Of these, those untouched for so long: 14d. Alone: of all."),
+        typer.Option(
+            metavar="DURATION",
+            help="Only branches unchanged for this time (14d); used alone, it selects from all branches.",
+        ),
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Also where work would be lost; restore has it.")
+        bool,
+        typer.Option("--force", help="Drop a branch even if work would be lost; restore can bring it back."),
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Delete branches that are merged, with their saved work; restore brings them back for 30 days.
+    """Delete merged branches with their saved work; restore brings them back for 30 days.
 
-    What is not merged is refused, and so is saved work that is nowhere else: the message lists both.
+    Refuses branches that are not merged, and saved work that exists nowhere else. The message lists both.
     """
     from ralph_wrap.commands import drop as use_case  # noqa: PLC0415 -- not for --help
     from ralph_wrap.config import of_project  # noqa: PLC0415
@@ -50,14 +58,14 @@ def drop(
         environ = become_owner(directory, log)
         project = places.find_project(directory, environ)
         for name in use_case.expire(project, of_project(project.root).keep_dropped, time.time()):
-            log.event("branch.expired", f"{name}, dropped before, cannot be brought back any more")
+            log.event("branch.expired", f"{name}, which was dropped earlier, can no longer be restored")
         rows, failures = use_case.drop(project, wanted, time.time())
         data = [row._asdict() for row in rows]
         if not json:
             for line in filter(None, map(_line, rows)):
                 typer.echo(line)
             if not rows:
-                remark("no such branches")
+                remark("no branches match")
         if json and failures:
             message = "; ".join(failure.message for failure in failures)
             refuse("drop", type(failures[0])(message, failures[0].hint), data=data)
@@ -87,7 +95,9 @@ def _seconds(text: str | None) -> float | None:
 
 
 def restore(
-    name: Annotated[str, typer.Argument(metavar="ID", help="The id, or the name, that it had.")],
+    name: Annotated[
+        str, typer.Argument(metavar="ID", help="The agent id, or the name, of the dropped branch.")
+    ],
     project: Directory = Path(),
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:

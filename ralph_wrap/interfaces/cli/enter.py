@@ -14,19 +14,24 @@ from ralph_wrap.interfaces.cli.options import Directory
 from ralph_wrap.system.log import on_stderr
 
 Session = Annotated[
-    str, typer.Option(metavar="NAME", envvar="RALPH_SESSION_ID", help="Who enters and exits: any name.")
+    str,
+    typer.Option(
+        metavar="NAME", envvar="RALPH_SESSION_ID", help="The session that enters and exits; any name."
+    ),
 ]
 
 
 def enter(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="Of the worktree, and of its branch ralph/NAME.")
+        str, typer.Argument(metavar="NAME", help="The name of the worktree; its branch is ralph/NAME.")
     ],
-    tmux: Annotated[bool, typer.Option("--tmux", help="Start a detached tmux session in it.")] = False,
+    tmux: Annotated[
+        bool, typer.Option("--tmux", help="Start a detached tmux session in the worktree.")
+    ] = False,
     session: Session = "",
     directory: Directory = Path(),
 ) -> None:
-    """Make a worktree and enter it, until "exit". Prints JSON."""
+    """Make a worktree for the session, and enter it until "exit". Prints JSON."""
     from ralph_wrap.commands.worktree import enter as use_case  # noqa: PLC0415
     from ralph_wrap.config import load  # noqa: PLC0415
     from ralph_wrap.state import project as places  # noqa: PLC0415 -- not for --help
@@ -50,14 +55,14 @@ def enter(
 
 
 def leave(
-    action: Annotated[str, typer.Option(metavar="keep|remove", help="What becomes of the worktree.")],
+    action: Annotated[str, typer.Option(metavar="keep|remove", help="Keep the worktree, or remove it.")],
     discard_changes: Annotated[
-        bool, typer.Option("--discard-changes", help="Remove it whatever would be lost.")
+        bool, typer.Option("--discard-changes", help="Remove the worktree even if work would be lost.")
     ] = False,
     session: Session = "",
     directory: Directory = Path(),
 ) -> None:
-    """Exit the worktree that was entered in this session. Prints JSON."""
+    """Exit the worktree that this session has entered. Prints JSON."""
     from ralph_wrap.commands.worktree import enter as use_case  # noqa: PLC0415
     from ralph_wrap.state import project as places  # noqa: PLC0415 -- not for --help
 
@@ -76,6 +81,6 @@ def leave(
 def _required(session: str) -> str:
     if not session:
         raise UsageError(
-            "neither RALPH_SESSION_ID nor --session says whose worktree it is", "--session ANY-NAME"
+            "the session is not named: neither RALPH_SESSION_ID nor --session is given", "--session ANY-NAME"
         )
     return session

@@ -1,6 +1,6 @@
-"""Read the usual command line of ``run`` and ``spawn`` without Typer, which is slower to load than all else.
+"""Read the usual command line of ``run`` and ``spawn`` without Typer, which takes long to load.
 
-Anything unusual, a mistake or a question for help, is left to Typer.
+Typer reads everything unusual, such as a mistake or ``--help``.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from ralph_wrap.config.table import TYPED
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_BY_WORD = {word: row for row in ROWS.values() if TYPED in row.where for word in row.words}
+_BY_WORD = {word: row for row in ROWS.values() if TYPED in row.sources for word in row.words}
 
 
 class CommandLine(NamedTuple):
-    """What was typed: ``run`` or ``spawn``, the project directory, the options, the agent's command."""
+    """A typed command line: ``run`` or ``spawn``, the project directory, the options, the agent's command."""
 
     verb: str
     project: Path
@@ -27,7 +27,7 @@ class CommandLine(NamedTuple):
 
 
 def read(arguments: Sequence[str], environ: Mapping[str, str]) -> CommandLine | None:
-    """Read a command line; ``None`` if Typer has to.
+    """Read a command line; ``None`` if Typer must read it.
 
     Arguments:
         arguments: without the program's name.

@@ -1,4 +1,4 @@
-"""``ralph-wrap init``, for those who ask for help or make a mistake; the rest does not come here."""
+"""``ralph-wrap init`` for ``--help`` and for mistakes; a correct call starts PID 1 without this module."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from ralph_wrap.interfaces import init as pid1
 
 def init(
     command: Annotated[
-        list[str] | None, typer.Argument(metavar="[--] COMMAND…", help="Run this, and end with its status.")
+        list[str] | None,
+        typer.Argument(metavar="[--] COMMAND…", help="A command to run; init ends with its exit status."),
     ] = None,
     stop_timeout: Annotated[
         str,
@@ -21,7 +22,7 @@ def init(
 ) -> None:
     """Be PID 1 of a container: reap zombies, and end every session before the container ends.
 
-    TERM and INT end it; HUP has it look for dead sessions again.
+    TERM and INT end it. On HUP it looks for dead sessions again.
     """
     try:
         seconds = pid1.duration(stop_timeout)

@@ -17,12 +17,14 @@ def logs(
     session: Annotated[str, typer.Argument(metavar="ID", help="An agent id or a session id.")],
     directory: Directory = Path(),
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on until the session has ended.")
+        bool, typer.Option("--follow", "-f", help="Print new output until the session ends.")
     ] = False,
-    events: Annotated[bool, typer.Option("--events", help="The event log, a line of JSON each.")] = False,
-    raw: Annotated[bool, typer.Option("--raw", help="The agent's stream as it came, byte for byte.")] = False,
+    events: Annotated[
+        bool, typer.Option("--events", help="Print the event log: one JSON object per line.")
+    ] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="Print the agent's stream byte for byte.")] = False,
 ) -> None:
-    """Print the agent's output, or the event log, of a session."""
+    """Print the agent's output, or the event log of a session."""
     from ralph_wrap.commands import logs as use_case  # noqa: PLC0415 -- not for --help
     from ralph_wrap.state import project as places  # noqa: PLC0415
 

@@ -20,7 +20,7 @@ def mcp(
         typer.Option(
             metavar="NAME",
             envvar="RALPH_SESSION_ID",
-            help="Who enters and exits: any name. (default: a new one, until the server ends)",
+            help="The session that enters and exits; any name. (default: a new name for each server)",
         ),
     ] = "",
     project: Directory = Path(),
@@ -32,7 +32,8 @@ def mcp(
             from ralph_wrap.interfaces.mcp.tools import ToolCaller  # noqa: PLC0415 -- not for --help
         except ImportError as error:
             raise RalphError(
-                f"mcp: the extra is not installed, or too old ({error})", "pip install 'ralph-wrap[mcp]'"
+                f"mcp: the optional dependencies are not installed, or too old ({error})",
+                "pip install 'ralph-wrap[mcp]'",
             ) from error
         server.load()
         log = on_stderr(os.environ)

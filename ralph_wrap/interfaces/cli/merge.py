@@ -28,23 +28,23 @@ def merge(
     ids: Annotated[list[str], typer.Argument(metavar="ID…", help="Agent ids, or names of branches.")],
     directory: Directory = Path(),
     into: Annotated[
-        str | None, typer.Option(metavar="BRANCH", help="Where they land. (default: the main branch)")
+        str | None, typer.Option(metavar="BRANCH", help="The target branch. (default: the main branch)")
     ] = None,
-    squash: Annotated[bool, typer.Option("--squash", help="One commit of each branch.")] = False,
-    rebase: Annotated[bool, typer.Option("--rebase", help="Each commit anew, with its author.")] = False,
-    no_ff: Annotated[
-        bool, typer.Option("--no-ff", help="A merge commit, also where none is needed.")
+    squash: Annotated[bool, typer.Option("--squash", help="Make one commit of each branch.")] = False,
+    rebase: Annotated[
+        bool, typer.Option("--rebase", help="Repeat each commit on the target, with its author.")
     ] = False,
+    no_ff: Annotated[bool, typer.Option("--no-ff", help="Always make a merge commit.")] = False,
     best_order: Annotated[
         bool,
-        typer.Option("--best-order", help="Those with the fewest conflicts first, not as they are given."),
+        typer.Option("--best-order", help="Merge the branches with the fewest conflicts first."),
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Land branches of sessions, or leave everything as it is and say why.
+    """Merge branches of sessions into a target branch, or change nothing and say why.
 
-    Each is merged in a temporary worktree first, where the configured check has to be satisfied, too. The
-    target moves with its checkout, which must be clean. Git hooks do not run; landed branches stay.
+    Each branch is merged in a temporary worktree first, where the configured check must succeed, too. The
+    target moves together with its checkout, which must be clean. Git hooks do not run; merged branches stay.
     """
     from ralph_wrap import branches  # noqa: PLC0415 -- not for --help
     from ralph_wrap.commands import merge  # noqa: PLC0415 -- not for --help
@@ -61,7 +61,7 @@ def merge(
         project = places.find_project(directory, environ)
         settings = of_project(project.root)
         known = branches.read(project)
-        wanted = list({one.name: one for one in (_named(known, name) for name in ids)}.values())
+        wanted = list({branch.name: branch for branch in (_named(known, name) for name in ids)}.values())
         target = merge.target_of(project, into, settings.main)
         main = None if into else target.name
         if into:
@@ -91,12 +91,12 @@ def merge(
 def _named(known: list[Branch], name: str) -> Branch:
     from ralph_wrap.branches import named  # noqa: PLC0415 -- not for --help
 
-    one = named(known, name)
-    if name == one.saved_name and not one.only_saved:
+    branch = named(known, name)
+    if name == branch.saved_name and not branch.only_saved:
         raise UsageError(
-            f"{one.saved_name} is saved work, which does not land", f"ralph-wrap apply {one.label}"
+            f"{branch.saved_name} is saved work, which cannot be merged", f"ralph-wrap apply {branch.label}"
         )
-    return one
+    return branch
 
 
 def _how(*, squash: bool, rebase: bool, no_ff: bool) -> MergeMethod:
@@ -112,7 +112,7 @@ def _how(*, squash: bool, rebase: bool, no_ff: bool) -> MergeMethod:
 def _show(landed: Sequence[LandingResult], log: Log, *, json: bool) -> None:
     from ralph_wrap.commands.merge import problem  # noqa: PLC0415 -- not for --help
 
-    data = [one._asdict() for one in landed]
+    data = [result._asdict() for result in landed]
     error = problem(landed)
     if json and error is None:
         answer("merge", data)
@@ -120,21 +120,21 @@ def _show(landed: Sequence[LandingResult], log: Log, *, json: bool) -> None:
         refuse("merge", error, data=data)
         raise SystemExit(error.exit_code)
     else:
-        for one in landed:
-            typer.echo("  ".join(map(one_line, words(one))))
-        for one in landed:
-            if one.saved and one.outcome != "left":
+        for result in landed:
+            typer.echo("  ".join(map(one_line, words(result))))
+        for result in landed:
+            if result.saved and result.outcome != "left":
                 log.event(
                     "saved.not_landed",
-                    f"{one.saved} holds work that has not landed",
-                    hint=f"ralph-wrap apply {one.id or one.branch}",
+                    f"{result.saved} holds work that has not landed",
+                    hint=f"ralph-wrap apply {result.id or result.branch}",
                 )
         if error is not None:
             raise error
 
 
 def words(result: LandingResult) -> Iterator[str]:
-    """Yield what became of a branch, as a row for people and pipes."""
+    """Yield the cells of the row that shows the result of a branch."""
     yield result.branch
     yield result.outcome
     if result.outcome == "landed":

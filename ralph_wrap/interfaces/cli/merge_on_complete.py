@@ -1,4 +1,4 @@
-"""Land a session that has kept its promise (``merge_on_complete``)."""
+"""Merge the branch of a session that has kept its promise (``merge_on_complete``)."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def land(
     report: SessionReport,
     signals: SignalHandlers | None,
 ) -> None:
-    """Land the branch of a session that has ended, or tell why not and what to run; its status stays.
+    """Merge the branch of an ended session, or log why not and which command to run.
 
-    It is told on stderr, and in the session's event log.
+    The session's exit status stays. The log goes to stderr and to the session's event log.
 
     Arguments:
         project: the project.
-        settings: of the session; its check was approved before it began, and is not read again.
+        settings: of the session. The user approved its check before the start, and it is not read again.
         report: of the session.
-        signals: entered handlers; after a signal nothing lands.
+        signals: entered handlers; after a signal nothing is merged.
 
     """
     if report.branch is None:
@@ -49,7 +49,7 @@ def land(
     except (RalphError, OSError) as error:
         _warn(log, report.branch, settings.merge_on_complete, str(error))
     else:
-        _tell(log, landed, settings.merge_on_complete)
+        _log_result(log, landed, settings.merge_on_complete)
     finally:
         log.close()
 
@@ -80,13 +80,15 @@ def _land(
     return landed
 
 
-def _tell(log: Log, landed: LandingResult, target: str) -> None:
+def _log_result(log: Log, landed: LandingResult, target: str) -> None:
     if landed.outcome == "left":
         _warn(log, landed.branch, target, landed.reason or "", landed)
     elif landed.outcome == "landed":
         log.event("branch.landed", f"{landed.branch} has landed on {target} ({landed.way})", **_facts(landed))
     else:
-        log.event("branch.landed", f"{landed.branch}: {target} has everything of it", **_facts(landed))
+        log.event(
+            "branch.landed", f"{landed.branch}: {target} has all of its changes already", **_facts(landed)
+        )
     if landed.saved and landed.outcome != "left":
         log.event(
             "saved.not_landed", f"{landed.saved} holds work that has not landed: ralph-wrap apply {landed.id}"
@@ -104,5 +106,7 @@ def _warn(log: Log, branch: str, target: str, reason: str, landed: LandingResult
 
 
 def _facts(landed: LandingResult) -> dict[str, object]:
-    told = landed._asdict()
-    return {name: told[name] for name in ("branch", "target", "way", "before", "after", "conflicts", "check")}
+    facts = landed._asdict()
+    return {
+        name: facts[name] for name in ("branch", "target", "way", "before", "after", "conflicts", "check")
+    }

@@ -1,7 +1,7 @@
-"""The table of options as Typer's: a signature, with a type for each kind of value.
+"""The table of options for Typer: a signature with a type for each kind of value.
 
-A value stays the text that was typed: ``config.load`` reads the text of every source. A type here checks it
-by the same reader, shows its form in the help, and completes it in a shell.
+A value stays the typed text: ``config.load`` reads the text of every source. A type here checks the text by
+the same reader, shows its form in the help, and completes it in a shell.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def declared(row: Option, panel: str | None = None) -> Any:
-    """Return what Typer needs to know of an option, and the panel of the help that shows it."""
+    """Return an option as Typer declares it, in a panel of the help."""
     complete = _agents if row.name == "agent" else _choices(row.kind.choices) if row.kind.choices else None
     return typer.Option(
         *row.words,
@@ -48,11 +48,11 @@ Directory = Annotated[
 def with_options(function: Callable[..., None]) -> Callable[..., None]:
     """Give a function, which takes ``**given``, a parameter for each option that can be typed."""
     signature = inspect.signature(function, eval_str=True)
-    own = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
-    rows = (row for row in ROWS.values() if TYPED in row.where and row is not PROJECT)
+    own = [its for its in signature.parameters.values() if its.kind is not its.VAR_KEYWORD]
+    rows = (row for row in ROWS.values() if TYPED in row.sources and row is not PROJECT)
     signature = signature.replace(parameters=[*own, *map(_parameter, rows)])
     function.__signature__ = signature  # type: ignore[attr-defined]
-    function.__annotations__ = {one.name: one.annotation for one in signature.parameters.values()}
+    function.__annotations__ = {its.name: its.annotation for its in signature.parameters.values()}
     return function
 
 
@@ -90,14 +90,14 @@ def _choices(words: tuple[str, ...]) -> Callable[[str], list[str]]:
 
 
 def _agents(incomplete: str) -> list[str]:
-    """Return the names of agents, known ones and those of the configuration."""
+    """Return the names of the known agents and of the configuration's agents."""
     return [name for name in sorted({*agents.NAMES, *_configured()}) if name.startswith(incomplete)]
 
 
 def _configured() -> Iterator[str]:
     from ralph_wrap.config import of_project  # noqa: PLC0415
-    from ralph_wrap.state.project import find_project  # noqa: PLC0415 -- for completion alone
+    from ralph_wrap.state.project import find_project  # noqa: PLC0415 -- only completion needs it
 
-    with suppress(RalphError, OSError):  # a shell that waits for words has no use for an error
+    with suppress(RalphError, OSError):  # completion shows no errors
         root = find_project(Path(), os.environ).root
         yield from dict(of_project(root).agents)

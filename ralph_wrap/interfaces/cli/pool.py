@@ -15,10 +15,10 @@ from ralph_wrap.system.log import on_stderr
 
 def pool(
     directory: Directory = Path(),
-    fill: Annotated[bool, typer.Option("--fill", help="Fill it now.")] = False,
+    fill: Annotated[bool, typer.Option("--fill", help="Fill the pool now.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """List the warm worktrees that sessions start in; pool = N in .ralph/config.toml keeps N."""
+    """List the warm worktrees in which sessions start. With pool = N in .ralph/config.toml there are N."""
     from ralph_wrap.commands.pool import ProjectPool  # noqa: PLC0415
     from ralph_wrap.config import of_project  # noqa: PLC0415 -- not for --help
     from ralph_wrap.state.project import find_project  # noqa: PLC0415
@@ -30,7 +30,7 @@ def pool(
         found = ProjectPool.of(project, of_project(project.root), log)
         if fill and not found.fill():
             log.warning(
-                "pool.busy", "somebody else is filling the pool", "ralph-wrap pool shows how far it is"
+                "pool.busy", "another process is filling the pool", "to see its progress: ralph-wrap pool"
             )
         entries = found.entries()
         if json:

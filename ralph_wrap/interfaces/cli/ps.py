@@ -24,25 +24,25 @@ if TYPE_CHECKING:
 _CLEAR = "\x1b[H\x1b[2J"  # ECMA-48: CUP, ED
 _EVERY = 2.0  # seconds
 _UNSTEADY: dict[str, Any] = dict.fromkeys(("age", "cpu_seconds", "cpu_percent", "memory_bytes", "processes"))
-"""What always changes, so that a change of it is none."""
+"""Fields that always change; a change of them alone prints nothing."""
 _LATER = ("psutil", "ralph_wrap.system.inotify")
-"""Modules that are loaded once sessions are looked at."""
+"""Modules that this command loads later."""
 _ENDED = ("ENDED BY", "STATUS", "SAVED", "KEPT")
 
 
 def ps(
     project: Directory = Path(),
-    every: Annotated[bool, typer.Option("--all", help="Finished sessions too.")] = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Go on until Ctrl-C.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="List finished sessions, too.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Repeat the list until Ctrl-C.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List the sessions of a project.
 
     AHEAD counts the commits on the branch since the session began.
 
-    CPU and MEM are what the processes of a live session use together. CPU is the average since the session
-    began, with --watch the use since the last look; 100% is one processor. MEM counts memory that processes
-    share once on Linux. Both are unknown for a session of another container or user.
+    CPU and MEM are the use of all processes of a live session together. CPU is the average since the session
+    began, or with --watch the use since the last update; 100% is one processor. On Linux, MEM counts memory
+    that processes share once. Both are unknown for a session of another container or user.
     """
     from ralph_wrap.state import inventory  # noqa: PLC0415 -- not for --help
     from ralph_wrap.state.project import find_project  # noqa: PLC0415
@@ -50,13 +50,13 @@ def ps(
     with boundary("ps", json=json):
         environ = become_owner(project, on_stderr(os.environ), *_LATER)
 
-        def look() -> list[SessionEntry]:
+        def read() -> list[SessionEntry]:
             return inventory.sessions(find_project(project, environ), datetime.now(UTC), finished=every)
 
         if watch:
-            _watch(look, json=json, ended=every)
+            _watch(read, json=json, ended=every)
         else:
-            _show(found := look(), json=json, ended=every)
+            _show(found := read(), json=json, ended=every)
             if not found and not json:
                 remark(
                     "no sessions" if every else "no sessions that are not finished: --all lists the others"
@@ -70,18 +70,18 @@ def _show(entries: list[SessionEntry], *, json: bool, ended: bool, before: str =
         typer.echo(before + table(entries, ended=ended, width=tables.of_terminal()))
 
 
-def _watch(look: Callable[[], list[SessionEntry]], *, json: bool, ended: bool) -> None:
-    """Show the sessions again and again: a table on a terminal in place, else when something has changed.
+def _watch(read: Callable[[], list[SessionEntry]], *, json: bool, ended: bool) -> None:
+    """Print the sessions repeatedly: on a terminal in place, elsewhere after each change.
 
-    Ctrl-C ends it, which Typer makes 130, and so does the end of whoever reads.
+    Ctrl-C ends it (Typer makes the exit status 130), and so does the end of the reader of stdout.
     """
-    from ralph_wrap.system.inotify import DirectoryWatch  # noqa: PLC0415 -- not for one look
+    from ralph_wrap.system.inotify import DirectoryWatch  # noqa: PLC0415 -- a single list does not need it
 
     in_place, shown = sys.stdout.isatty() and not json, None
     spent: dict[str | None, tuple[float, float]] = {}
     with DirectoryWatch(events=0) as clock:
         while True:
-            entries = look()
+            entries = read()
             steady = [entry._replace(**_UNSTEADY) for entry in entries]
             if in_place or steady != shown:
                 shown = steady
@@ -95,17 +95,17 @@ def _watch(look: Callable[[], list[SessionEntry]], *, json: bool, ended: bool) -
 
 
 def _since(before: tuple[float, float] | None, entry: SessionEntry) -> SessionEntry:
-    """Return a session with the processor time that it has used since the last look, not on average.
+    """Return a session with its use of the processor since the last update, not on average.
 
     Arguments:
-        before: the time of that look, and the processor seconds of then; ``None`` if it was not seen.
-        entry: of the session.
+        before: time and processor seconds of the last update; ``None`` for a new session.
+        entry: the session.
 
     """
     if before is None or entry.cpu_seconds is None:
         return entry
     at, seconds = before
-    # Less than before is what an ended process has used that nobody waited for.
+    # The sum shrinks when a process ends that its parent did not wait for.
     used = max(0.0, entry.cpu_seconds - seconds) / (time.monotonic() - at)
     return entry._replace(cpu_percent=round(100 * used, 1))
 
@@ -115,8 +115,8 @@ def table(entries: list[SessionEntry], *, ended: bool = False, width: int | None
 
     Arguments:
         entries: the sessions.
-        ended: with how they have ended.
-        width: columns of the terminal, in which commands and what comes last give way; ``None`` for no limit.
+        ended: show how the sessions have ended, too.
+        width: columns of the terminal; commands and long lines are cut to it; ``None`` cuts nothing.
 
     """
     names = [name for name in _CELLS if ended or name not in _ENDED]

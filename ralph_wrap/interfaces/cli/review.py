@@ -30,22 +30,23 @@ def review(
     sort: Annotated[
         str | None,
         typer.Option(
-            metavar="FIELD", help="ahead, files, ended, …; -FIELD downwards. (default: newest first)"
+            metavar="FIELD", help="ahead, files, ended, …; -FIELD sorts downwards. (default: newest first)"
         ),
     ] = None,
     only: Annotated[
-        str | None, typer.Option(metavar="live|unmerged|conflicting", help="Only such branches.")
+        str | None, typer.Option(metavar="live|unmerged|conflicting", help="List only these branches.")
     ] = None,
     html: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write a page with all differences, which needs nothing else."),
+        typer.Option(metavar="FILE", help="Write one self-contained page with all differences."),
     ] = None,
     pr: Annotated[
-        str | None, typer.Option("--pr", metavar="ID", help="Push it and open a pull request, with gh.")
+        str | None,
+        typer.Option("--pr", metavar="ID", help="Push this branch and open a pull request with gh."),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """List the branches of sessions: what they change, what is merged, what conflicts with what.
+    """List the branches of sessions: their changes, whether they are merged, and their conflicts.
 
     AHEAD counts the commits that the main branch lacks.
     """
@@ -56,10 +57,10 @@ def review(
     with boundary("review", json=json):
         log = on_stderr(os.environ)
         if pr is not None and (sort or only or html):
-            raise UsageError("--pr is about one branch", "leave out --sort, --only and --html")
+            raise UsageError("--pr takes a single branch", "leave out --sort, --only and --html")
         write = _writer() if html else None
         environ = become_owner(directory, log)
-        use_case.ordered(use_case.limited([], only), sort)  # a mistake is told before the work
+        use_case.ordered(use_case.limited([], only), sort)  # report a mistake before the work begins
         project = places.find_project(directory, environ)
         if pr is not None:
             _show(pull_request.open_pull_request(project, pr, log), json=json)
@@ -86,21 +87,22 @@ def _show(opened: OpenedPullRequest, *, json: bool) -> None:
         return
     typer.echo(one_line(opened.url))
     if not opened.created:
-        remark("it was open already")
+        remark("the pull request was open already")
 
 
 def _writer() -> Callable[..., None]:
-    """Return what writes a page.
+    """Return the function that writes a page.
 
     Raises:
-        RalphError: the extra is not installed.
+        RalphError: the optional dependencies are not installed.
 
     """
     try:
         from ralph_wrap.interfaces.web import static_report, templates  # noqa: PLC0415 -- it may not be installed, and is slow
     except ImportError as error:
         raise RalphError(
-            f"--html: the extra is not installed, or too old ({error})", "pip install 'ralph-wrap[web]'"
+            f"--html: the optional dependencies are not installed, or too old ({error})",
+            "pip install 'ralph-wrap[web]'",
         ) from error
     templates.load()
     return static_report.write
@@ -117,8 +119,8 @@ def table(rows: Sequence[ReviewRow], now: datetime, *, width: int | None = None,
     Arguments:
         rows: the branches.
         now: for their ages.
-        width: columns of the terminal, in which commands and lists give way; ``None`` for no limit.
-        colour: mark what is merged and what conflicts.
+        width: columns of the terminal; commands and lists are cut to it; ``None`` cuts nothing.
+        colour: mark merged branches and branches with conflicts.
 
     """
     names = [name for name in _CELLS if name not in _SELDOM or any(map(_SELDOM[name], rows))]

@@ -18,7 +18,7 @@ def rm(
     directory: Directory = Path(),
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """End background sessions, save what they hold, remove their worktrees; branches stay."""
+    """End background sessions, save their work and remove their worktrees. Branches stay."""
     from ralph_wrap.commands import rm as use_case  # noqa: PLC0415
     from ralph_wrap.commands import sweep as sweeping  # noqa: PLC0415
     from ralph_wrap.commands.stop import stop  # noqa: PLC0415
@@ -30,17 +30,17 @@ def rm(
         environ = become_owner(directory, log)
         project = places.find_project(directory, environ)
         stopped, problem = stop(project, ids, StopMode.SOON, log)
-        orphans = any(one.outcome == "orphan" for one in stopped)
+        orphans = any(ended.outcome == "orphan" for ended in stopped)
         unfinished = sweeping.kept(sweeping.sweep(project)) if orphans else None
-        names = [one.session or one.id for one in stopped if one.outcome != "unknown"]
+        names = [ended.session or ended.id for ended in stopped if ended.outcome != "unknown"]
         removed, kept = use_case.remove_all(project, names)
-        data = [one._asdict() for one in removed]
+        data = [session._asdict() for session in removed]
         if not json:
-            for one in removed:
+            for session in removed:
                 typer.echo(
                     "  ".join(
                         word
-                        for word in (one.session, "removed" if one.removed else "gone", one.saved)
+                        for word in (session.session, "removed" if session.removed else "gone", session.saved)
                         if word
                     )
                 )

@@ -10,7 +10,8 @@ import typer
 from ralph_wrap.interfaces.cli.options import Directory, flags, with_options
 
 _Command = Annotated[
-    list[str] | None, typer.Argument(metavar="[--] COMMAND…", help="The agent, if it has no known name.")
+    list[str] | None,
+    typer.Argument(metavar="[--] COMMAND…", help="The agent's command, if --agent is not given."),
 ]
 
 
@@ -20,8 +21,8 @@ def run(
 ) -> None:
     """Run an agent in a loop, in a worktree of its own.
 
-    Every option is also RALPH_WRAP_<OPTION> in the environment and, but for project and job,
-    a key in .ralph/config.toml.
+    Every option is also a variable RALPH_WRAP_<OPTION> and, except project and job, a key in
+    .ralph/config.toml.
     """
     from ralph_wrap.interfaces.cli.start import start  # noqa: PLC0415 -- --help does not need it
 
@@ -32,7 +33,7 @@ def run(
 def spawn(command: _Command = None, *, project: Directory = Path(), **given: Any) -> None:
     """Run an agent in a loop in the background, and print the session's id.
 
-    ralph-wrap logs -f ID follows it. Its worktree stays, with everything in it saved, until ralph-wrap rm ID.
+    ralph-wrap logs -f ID follows its output. Its worktree stays, with its work saved, until ralph-wrap rm ID.
     """
     from ralph_wrap.interfaces.cli.start import spawn as start_in_background  # noqa: PLC0415 -- as above
 

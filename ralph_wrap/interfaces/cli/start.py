@@ -1,4 +1,4 @@
-"""Run a session as it was asked for on the command line."""
+"""Run the session that a command line describes."""
 
 from __future__ import annotations
 
@@ -29,12 +29,14 @@ if TYPE_CHECKING:
     from ralph_wrap.system.log import Log
 
 _BEGUN = ("agent.started", "iteration.ended", "limit.waiting")
-"""Events after which it is known whether the agent could be started; the second one without a prompt, the
-last one if that will be hours later."""
+"""Events that show whether the agent could start.
+
+The second one serves a session without a prompt, the last one a start that waits for hours.
+"""
 
 
 def _sweep(project: Project, settings: Settings, signals: SignalHandlers | None, log: Log) -> None:
-    """Finish what dead sessions have left, if there are any: what cannot be finished stops no new one."""
+    """Finish dead sessions, if there are any. A session that cannot be finished does not stop the new one."""
     if not has_ownerless(project) and not has_trash(project):
         return
     from ralph_wrap.commands.sweep import kept, resume_deletions, sweep  # noqa: PLC0415 -- seldom needed
@@ -49,23 +51,23 @@ def _sweep(project: Project, settings: Settings, signals: SignalHandlers | None,
     for entry in swept:
         if entry.action == "would finish":
             log.warning(
-                "session.left", f"session {entry.session} is dead, and was left as it is", "ralph-wrap sweep"
+                "session.left", f"session {entry.session} is dead and was not finished", "ralph-wrap sweep"
             )
         if entry.verdict in {"foreign", "unknown"} and entry.action == "left":
             log.warning(
                 "session.left",
-                f"session {entry.session or entry.id} is {entry.verdict}, and not touched",
-                f"if it is foreign and known to be dead: ralph-wrap sweep --adopt {entry.id}",
+                f"session {entry.session or entry.id} is {entry.verdict} and was not touched",
+                f"if it is foreign and you know that it is dead: ralph-wrap sweep --adopt {entry.id}",
             )
     if error := kept(swept):
         log.warning("sweep.incomplete", error.message, error.hint)
 
 
 def _warn(settings: Settings, flags: Mapping[str, str | None], environ: Mapping[str, str], log: Log) -> None:
-    """Tell what was given and changes nothing."""
+    """Warn about variables and options without effect."""
     for name, near in config.unknown_variables(environ).items():
         nearest = f"the nearest known name is {near}" if near else "ralph-wrap run --help lists the options"
-        log.warning("variable.ignored", f"{name} is unknown and changes nothing; {nearest}")
+        log.warning("variable.ignored", f"{name} is unknown and has no effect; {nearest}")
     if settings.preamble and settings.prompt is None and settings.prompt_file is None:
         log.warning("option.ignored", "--preamble: no effect without a prompt")
     if settings.isolation is Isolation.OFF:
@@ -91,14 +93,14 @@ def start(
 
     Arguments:
         signals: entered handlers.
-        directory: the project that was named.
-        flags: options as they were typed; ``None`` if they were not.
-        command: what was typed behind the options.
-        background: nobody waits for the session.
+        directory: the project that the user names.
+        flags: options as the user typed them; ``None`` for the others.
+        command: the words after the options.
+        background: no terminal and no caller waits for the session.
 
     """
-    # structlog loads rich for tracebacks that are not shown here, and ssl through asyncio: together a quarter
-    # of an idle session's memory.
+    # structlog loads rich for tracebacks that a session does not print, and ssl through asyncio. These two
+    # take a quarter of an idle session's memory.
     log = on_stderr(os.environ, spared=("rich", "ssl"), also=_BEGUN if background else ())
 
     with boundary("run", json=False):
@@ -113,8 +115,8 @@ def start(
         _warn(settings, flags, environ, log)
         from ralph_wrap.session.session import Session  # noqa: PLC0415 -- see _load_session
 
-        if settings.merge_on_complete:  # loaded before an agent works, as by session.load_the_rest
-            from ralph_wrap.interfaces.cli.merge_on_complete import land  # noqa: PLC0415 -- few ask for that
+        if settings.merge_on_complete:  # before an agent works, as in session.load_the_rest
+            from ralph_wrap.interfaces.cli.merge_on_complete import land  # noqa: PLC0415 -- few projects use it
         session = Session(
             settings._replace(background=background, typed=_typed(flags, command)),
             environ=environ,
@@ -131,13 +133,13 @@ def start(
 
 
 def _load_session() -> None:
-    """Load what is needed only once git has answered."""
-    with suppress(OSError):  # it is tried once more where it is needed
+    """Load the session's modules while git runs."""
+    with suppress(OSError):  # a later import tries again, and reports the error
         import ralph_wrap.session.session  # noqa: F401, PLC0415
 
 
 def _typed(flags: Mapping[str, str | None], command: Sequence[str]) -> tuple[str, ...]:
-    """Return what can be typed once more to have the same session on a branch that is there."""
+    """Return the words that start the same session again on an existing branch."""
     words: list[str] = []
     for name, value in flags.items():
         row = config.ROWS[name]
@@ -151,12 +153,12 @@ def _typed(flags: Mapping[str, str | None], command: Sequence[str]) -> tuple[str
 def spawn(directory: Path, flags: Mapping[str, str | None], command: tuple[str, ...]) -> int:
     """Run a session in the background, print its id once its agent runs, and return the exit status.
 
-    A session that ends before that was started for nothing: its errors and its exit status are ours.
+    If the session ends before that, this command has the session's errors and exit status.
 
     Arguments:
-        directory: the project that was named.
-        flags: options as they were typed; ``None`` if they were not.
-        command: what was typed behind the options.
+        directory: the project that the user names.
+        flags: options as the user typed them; ``None`` for the others.
+        command: the words after the options.
 
     """
     stdin = _job_typed_in() if "-" in {flags.get("job"), os.environ.get("RALPH_WRAP_JOB")} else None
@@ -181,7 +183,7 @@ def spawn(directory: Path, flags: Mapping[str, str | None], command: tuple[str, 
 
 
 def _job_typed_in() -> int:
-    """Return a descriptor of what is on our standard input, which nobody in the background can wait for."""
+    """Return a descriptor with a copy of standard input, which ends before the background session starts."""
     descriptor = anonymous_file()
     write_all(descriptor, sys.stdin.buffer.read())
     os.lseek(descriptor, 0, os.SEEK_SET)
@@ -191,7 +193,7 @@ def _job_typed_in() -> int:
 def _be_in_background(
     stdin: int | None, stderr: int, directory: Path, flags: Mapping[str, str | None], command: tuple[str, ...]
 ) -> NoReturn:
-    """Be the session, in a kernel session of its own, so that no terminal's end reaches it (setsid(2))."""
+    """Run the session in a kernel session of its own: the end of a terminal does not reach it (setsid(2))."""
     status: Any = RalphError.exit_code
     try:
         os.setsid()
@@ -205,11 +207,11 @@ def _be_in_background(
     except SystemExit as ended:
         status = ended.code
     finally:
-        os._exit(status)  # what is left of the stack is the parent's
+        os._exit(status)  # the rest of the stack belongs to the parent
 
 
 def _relay_until_begun(reading: int, log: Log) -> tuple[str | None, bool]:
-    """Tell again what a session tells; return its id, and whether its agent was started before it ended."""
+    """Log the events of a session again; return its id, and whether its agent started before its end."""
     agent_id = None
     with os.fdopen(reading, "rb") as lines:
         for line in lines:
@@ -217,8 +219,10 @@ def _relay_until_begun(reading: int, log: Log) -> tuple[str | None, bool]:
                 event = json.loads(line)
                 if event["event"] in _BEGUN[:2] and agent_id:
                     return agent_id, True
-                tell = {"warning": log.warning, "error": log.error}.get(event["level"], log.event)
-                tell(event["event"], event["message"], **{"hint": event["hint"]} if "hint" in event else {})
+                log_event = {"warning": log.warning, "error": log.error}.get(event["level"], log.event)
+                log_event(
+                    event["event"], event["message"], **{"hint": event["hint"]} if "hint" in event else {}
+                )
                 if event["event"] in _BEGUN and agent_id:
                     return agent_id, True
                 if event["event"] == "session.started":

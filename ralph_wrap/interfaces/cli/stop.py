@@ -26,10 +26,12 @@ def stop(
     after_iteration: Annotated[
         bool, typer.Option("--after-iteration", help="Let the running iteration end by itself.")
     ] = False,
-    now: Annotated[bool, typer.Option("--now", help="Kill the agent at once; its work is saved.")] = False,
+    now: Annotated[
+        bool, typer.Option("--now", help="Kill the agent at once; the session still saves its work.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Ask sessions to end, wherever they run, and wait until they have."""
+    """Ask sessions to end, in any container or on the host, and wait until they have ended."""
     from ralph_wrap.commands import stop as use_case  # noqa: PLC0415
     from ralph_wrap.state import project as places  # noqa: PLC0415 -- not for --help
     from ralph_wrap.state.stop_request import StopMode  # noqa: PLC0415
@@ -52,10 +54,10 @@ def _check(ids: list[str], *, every: bool, both: bool) -> None:
 
 
 def _show(stopped: list[StoppedSession], problem: RalphError | None, *, json: bool) -> None:
-    data = [one._asdict() for one in stopped]
+    data = [session._asdict() for session in stopped]
     if not json:
-        for one in stopped:
-            typer.echo(f"{one.session or one.id}  {one.outcome}")
+        for session in stopped:
+            typer.echo(f"{session.session or session.id}  {session.outcome}")
         if problem is not None:
             raise problem
     elif problem is None:

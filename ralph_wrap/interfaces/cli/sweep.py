@@ -15,14 +15,14 @@ from ralph_wrap.system.log import on_stderr
 
 def sweep(
     directory: Directory = Path(),
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be done.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what a sweep would do.")] = False,
     adopt: Annotated[
         list[str] | None,
-        typer.Option(metavar="ID", help="A foreign session that is known to be dead. May be repeated."),
+        typer.Option(metavar="ID", help="A foreign session that you know is dead; can be repeated."),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Finish what dead sessions have left: save, remove, release."""
+    """Finish dead sessions: save their work, remove their worktrees, release their ids."""
     from ralph_wrap.commands import sweep as use_case  # noqa: PLC0415 -- not for --help
     from ralph_wrap.commands.merge import undo_killed  # noqa: PLC0415
     from ralph_wrap.commands.pool import ProjectPool  # noqa: PLC0415

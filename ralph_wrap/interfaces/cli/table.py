@@ -1,4 +1,4 @@
-"""Text in aligned columns, some of which give way where the terminal is narrower."""
+"""Text in aligned columns; some of them are cut on a narrow terminal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _GAP = "  "
 
 
 def of_terminal() -> int | None:
-    """Return how many columns our terminal has, ``None`` without one."""
+    """Return the width of the terminal in columns; ``None`` without a terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
@@ -30,9 +30,9 @@ def aligned(
     Arguments:
         names: of the columns.
         rows: their cells, printable.
-        width: of the terminal; ``None`` for no limit, and nothing is cut.
-        giving_way: the columns that are cut where a line would be too long, in this order, and how narrow
-            each may become. Where that is not enough, lines are cut.
+        width: of the terminal; ``None`` cuts nothing.
+        giving_way: the columns to cut, in this order, if a line is too long, each with its least width. If
+            that is not enough, lines are cut.
 
     """
     widths = [max(map(cells, column)) for column in zip(names, *rows, strict=True)]

@@ -17,14 +17,14 @@ from ralph_wrap.system.log import on_stderr
 def trust(
     directory: Directory = Path(),
     show: Annotated[
-        bool, typer.Option("--show", help="Only show them, and whether they are approved.")
+        bool, typer.Option("--show", help="Only print the commands, and whether they are approved.")
     ] = False,
-    revoke: Annotated[bool, typer.Option("--revoke", help="Forget what was approved.")] = False,
+    revoke: Annotated[bool, typer.Option("--revoke", help="Delete the approval.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Approve the commands in .ralph/config.toml as they stand; a changed text asks again.
+    """Approve the commands in .ralph/config.toml. A changed command needs a new approval.
 
-    On a terminal they are shown first, and the answer counts. Kept outside the project, for this user.
+    On a terminal you see the commands first and answer y or n. The approval is stored outside the project.
     """
     from ralph_wrap.config import of_project  # noqa: PLC0415
     from ralph_wrap.config import trust as approvals  # noqa: PLC0415
@@ -34,7 +34,7 @@ def trust(
 
     with boundary("trust", json=json), SignalHandlers() as signals:
         if show and revoke:
-            raise UsageError("--show and --revoke are two commands", "give one of them")
+            raise UsageError("--show and --revoke exclude each other", "give one of them")
         environ = become_owner(directory, on_stderr(os.environ))
         project = places.find_project(directory, environ)
         commands = of_project(project.root).commands

@@ -17,13 +17,13 @@ from ralph_wrap.system.log import on_stderr
 def web(
     directory: Directory = Path(),
     port: Annotated[
-        int, typer.Option(min=0, max=65535, metavar="N", help="The port; 0 takes one that is free.")
+        int, typer.Option(min=0, max=65535, metavar="N", help="The port; 0 takes a free one.")
     ] = 0,
     read_only: Annotated[
-        bool, typer.Option("--read-only", help="Without buttons: nothing can be changed.")
+        bool, typer.Option("--read-only", help="Show no buttons; the page can change nothing.")
     ] = False,
 ) -> None:
-    """Review, merge, drop and stop in a browser on this machine; prints the address, until Ctrl-C."""
+    """Review, merge, drop and stop in a browser on this machine. Prints the address; runs until Ctrl-C."""
     from ralph_wrap.state.project import find_project  # noqa: PLC0415 -- not for --help
 
     log = on_stderr(os.environ)
@@ -32,7 +32,8 @@ def web(
             from ralph_wrap.interfaces.web import server  # noqa: PLC0415 -- it may not be installed, and is slow
         except ImportError as error:
             raise RalphError(
-                f"web: the extra is not installed, or too old ({error})", "pip install 'ralph-wrap[web]'"
+                f"web: the optional dependencies are not installed, or too old ({error})",
+                "pip install 'ralph-wrap[web]'",
             ) from error
         server.load()
         environ = become_owner(directory, log)

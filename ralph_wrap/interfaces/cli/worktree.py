@@ -1,4 +1,4 @@
-"""``ralph-wrap worktree``: every answer is JSON, and so is every mistake."""
+"""``ralph-wrap worktree``: it prints JSON for every answer and every error."""
 
 from __future__ import annotations
 
@@ -49,25 +49,25 @@ class _Group(TyperGroup):
 
 class _Cleanup(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read ``--keep-branch=false`` as documented: a switch of Typer's takes no value."""
+        """Read ``--keep-branch=false`` as documented; a switch of Typer takes no value."""
         end = [*args, "--"].index("--")
         return super().parse_args(ctx, [_MEANT.get(word, word) for word in args[:end]] + args[end:])
 
 
 def create(
-    task: Annotated[str, typer.Argument(metavar="TASK", help="What is to be done; names the branch.")],
+    task: Annotated[str, typer.Argument(metavar="TASK", help="The task; the branch is named after it.")],
     prefix: Annotated[
-        str, typer.Option(metavar="P", help="What the branch's name begins with.")
+        str, typer.Option(metavar="P", help="The beginning of the branch's name.")
     ] = "quick-build",
     base: Annotated[
-        str | None, typer.Option(metavar="REF", help="Where the branch begins. (default: HEAD)")
+        str | None, typer.Option(metavar="REF", help="The commit where the branch starts. (default: HEAD)")
     ] = None,
     path: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="The new directory. (default: .ralph/worktrees/<branch>)"),
     ] = None,
     hooks: Annotated[
-        Literal["off", "on"], typer.Option(metavar="off|on", help="Git hooks in the worktree.")
+        Literal["off", "on"], typer.Option(metavar="off|on", help="Run git hooks in the worktree.")
     ] = "off",
     sparse: Annotated[list[str] | None, declared(ROWS["sparse"])] = None,
     link: Annotated[list[str] | None, declared(ROWS["link"])] = None,
@@ -82,7 +82,7 @@ def create(
 
     log = on_stderr(os.environ)
     with boundary(_TOOL, json=True), SignalHandlers() as signals:
-        words = slug(task)  # before: its tables may be where only root can read
+        words = slug(task)  # before the change of user: only root may be able to read its tables
         environ = become_owner(directory, log)
         project = places.find_project(directory, environ)
         settings = load(directory, project.root, project.root, {}, environ, ())
@@ -91,7 +91,7 @@ def create(
             words,
             prefix=prefix,
             base=base,
-            path=path and _here(path),
+            path=path and _absolute(path),
             hooks=hooks == "on",
             sparse=sparse or (),
             links=link or (),
@@ -108,10 +108,10 @@ def cleanup(
     keep_branch: Annotated[
         bool,
         typer.Option(
-            f"{_KEEP}/--no-keep-branch", help="Leave its branch; --keep-branch=false deletes it, too."
+            f"{_KEEP}/--no-keep-branch", help="Keep the branch; --keep-branch=false deletes it, too."
         ),
     ] = True,
-    force: Annotated[bool, typer.Option("--force", help="Also if something would be lost.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Remove it even if work would be lost.")] = False,
     project: Directory = Path(),
 ) -> None:
     """Remove a worktree that ralph-wrap made. Prints JSON."""
@@ -120,12 +120,12 @@ def cleanup(
     from ralph_wrap.system.signals import SignalHandlers  # noqa: PLC0415
 
     log = on_stderr(os.environ)
-    with boundary(_TOOL, json=True), SignalHandlers():  # begun, it is brought to its end
+    with boundary(_TOOL, json=True), SignalHandlers():  # a signal does not interrupt a removal
         environ = become_owner(project, log)
         cleaned = use_case(
             places.find_project(project, environ),
-            _here(path),
-            cwd=_here(Path()),
+            _absolute(path),
+            cwd=_absolute(Path()),
             keep_branch=keep_branch,
             force=force,
             log=log,
@@ -134,7 +134,7 @@ def cleanup(
 
 
 def status(project: Directory = Path()) -> None:
-    """Tell whether this is a linked worktree. Prints JSON."""
+    """Print whether the current directory is in a linked worktree, as JSON."""
     from ralph_wrap.commands.worktree.status import status as use_case  # noqa: PLC0415
     from ralph_wrap.state import project as places  # noqa: PLC0415 -- not for --help
 
@@ -150,18 +150,18 @@ def list_all(project: Directory = Path()) -> None:
 
     with boundary(_TOOL, json=True):
         environ = become_owner(project, on_stderr(os.environ))
-        answer(_TOOL, [one._asdict() for one in use_case(places.find_project(project, environ))])
+        answer(_TOOL, [info._asdict() for info in use_case(places.find_project(project, environ))])
 
 
-def _here(path: Path) -> Path:
-    """Return a path that was typed as an absolute one."""
+def _absolute(path: Path) -> Path:
+    """Return a typed path as an absolute one."""
     try:
         return path.absolute()
     except FileNotFoundError:
-        raise UsageError("the current directory was deleted", "cd to one that is there") from None
+        raise UsageError("the current directory was deleted", "cd to an existing directory") from None
 
 
-worktree = typer.Typer(cls=_Group, help="Worktrees for other programs: JSON, without being asked for it.")
+worktree = typer.Typer(cls=_Group, help="Manage worktrees for other programs; prints JSON.")
 worktree.command()(create)
 worktree.command(cls=_Cleanup)(cleanup)
 worktree.command()(status)

@@ -43,7 +43,7 @@ _ADDRESS = re.compile(r"(?:(?:branch|session)?\?[\w.~%=&+-]*)?", re.ASCII)
 _busy = threading.Lock()  # one action at a time: a refusal depends on what the action before it did
 
 
-async def stop(context: PageContext, form: Form, told: Log) -> FlashMessage:
+async def stop(context: PageContext, form: Form, server_log: Log) -> FlashMessage:
     """Ask a session to end, and wait up to 3 s for its end."""
     [name] = form.get("id", [""])[:1]
     how = next((how for how in StopMode if [how.value] == [*form.get("how", ())]), StopMode.SOON)
@@ -52,7 +52,7 @@ async def stop(context: PageContext, form: Form, told: Log) -> FlashMessage:
     notes: list[FlashMessage] = []
 
     def work() -> None:
-        notes.append(_noted(lambda log: _stopped(context, name, how, log), told))
+        notes.append(_noted(lambda log: _stopped(context, name, how, log), server_log))
         with suppress(RuntimeError):  # the server has stopped meanwhile
             loop.call_soon_threadsafe(ended.set)
 
@@ -78,30 +78,32 @@ def _stopped(context: PageContext, name: str, how: StopMode, log: Log) -> FlashM
     return FlashMessage("done", tuple(f"session {one.session or one.id}: {one.outcome}" for one in stopped))
 
 
-async def merge(context: PageContext, form: Form, told: Log) -> FlashMessage:
+async def merge(context: PageContext, form: Form, server_log: Log) -> FlashMessage:
     """Land branches on the main branch, or change nothing and show the reason."""
     names = _names(form)
     way = next(
         (way for way in merging.MergeMethod if [way.value] == [*form.get("how", ())]),
         merging.MergeMethod.MERGE,
     )
-    return await run_in_threadpool(_alone, lambda log: _landed(context, names, way, log), told)
+    return await run_in_threadpool(_alone, lambda log: _landed(context, names, way, log), server_log)
 
 
 def _landed(context: PageContext, names: Sequence[str], way: merging.MergeMethod, log: Log) -> FlashMessage:
-    place, environ = context.project, context.environ
-    settings = of_project(place.root)
-    known = branches.read(place)
-    wanted = list({one.name: one for one in (branches.named(known, name) for name in names)}.values())
-    target = merging.target_of(place, None, settings.main)
+    project, environ = context.project, context.environ
+    settings = of_project(project.root)
+    known = branches.read(project)
+    wanted = list(
+        {branch.name: branch for branch in (branches.named(known, name) for name in names)}.values()
+    )
+    target = merging.target_of(project, None, settings.main)
     if settings.check and not (
-        trust.implied(environ) or trust.is_approved(place.root, settings.commands, environ)
+        trust.implied(environ) or trust.is_approved(project.root, settings.commands, environ)
     ):
         raise UntrustedError(
             "the check in .ralph/config.toml is not approved", "to see and approve it: ralph-wrap trust"
         )
     landed = merging.land(
-        place,
+        project,
         wanted,
         target,
         log=log,
@@ -192,7 +194,7 @@ def _alone(work: Callable[[Log], FlashMessage], log: Log) -> FlashMessage:
         return _noted(work, log)
 
 
-def _noted(work: Callable[[Log], FlashMessage], told: Log) -> FlashMessage:
+def _noted(work: Callable[[Log], FlashMessage], server_log: Log) -> FlashMessage:
     """Do some work, and return a note with its messages."""
     with _heard() as (log, lines):
         try:
@@ -200,7 +202,7 @@ def _noted(work: Callable[[Log], FlashMessage], told: Log) -> FlashMessage:
         except RalphError as error:
             note = FlashMessage("failed", (error.message,), error.hint)
         except Exception as error:  # noqa: BLE001 -- a bug: the next button may work
-            told.error("button.failed", f"ralph-wrap failed: {error!r}", traceback=traceback_of(error))
+            server_log.error("button.failed", f"ralph-wrap failed: {error!r}", traceback=traceback_of(error))
             note = FlashMessage("failed", (f"ralph-wrap failed: {error!r}",), "please report this")
         return note._replace(lines=(*note.lines, *lines()))
 

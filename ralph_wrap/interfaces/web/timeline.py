@@ -64,25 +64,25 @@ def story(events: Sequence[dict[str, Any]], commits: Sequence[LogEntry], now: da
         now: the end of an iteration that is still running.
 
     """
-    told = [(at, event) for event in events if (at := _moment(event.get("at")))]
-    happened = [TimelineEvent(at, *_words(event)) for at, event in told]
+    timed = [(at, event) for event in events if (at := _moment(event.get("at")))]
+    happened = [TimelineEvent(at, *_words(event)) for at, event in timed]
     for commit in reversed(commits):  # in one second, the older commit comes first
         at = datetime.fromtimestamp(min(max(commit.time, 0), int(now.timestamp())), UTC)
         happened.append(TimelineEvent(at, "commit", "commit", commit.subject, commit.id))
-    return Timeline(_iterations(told, commits, now), sorted(happened, key=lambda one: one.at))
+    return Timeline(_iterations(timed, commits, now), sorted(happened, key=lambda event: event.at))
 
 
 def _iterations(
-    told: Sequence[tuple[datetime, dict[str, Any]]], commits: Sequence[LogEntry], now: datetime
+    timed: Sequence[tuple[datetime, dict[str, Any]]], commits: Sequence[LogEntry], now: datetime
 ) -> list[TimelineIteration]:
-    if not told:
+    if not timed:
         return []
     begins: dict[int, datetime] = {}
     ends: dict[int, tuple[datetime, dict[str, Any]]] = {}
     spent: dict[int, dict[str, Any]] = {}
-    released = any(event.get("event") == "session.released" for _, event in told)
-    last = told[-1][0] if released else now
-    for at, event in told:
+    released = any(event.get("event") == "session.released" for _, event in timed)
+    last = timed[-1][0] if released else now
+    for at, event in timed:
         if event.get("event") == "agent.reported" and begins:  # this event has no iteration number
             spent[max(begins)] = event
         number = event.get("iteration")
@@ -92,7 +92,7 @@ def _iterations(
             begins[number] = at
         elif event.get("event") == "iteration.ended":
             ends[number] = (at, event)
-    first = told[0][0]
+    first = timed[0][0]
     whole = max((last - first).total_seconds(), 0.001)
     found = []
     for number, began in sorted(begins.items()):
@@ -146,9 +146,9 @@ def _words(event: dict[str, Any]) -> tuple[str, str, str]:
     return level, name, message if len(message) <= _LONGEST else f"{message[:_LONGEST]}…"
 
 
-def _moment(told: Any) -> datetime | None:
+def _moment(text: Any) -> datetime | None:
     try:
-        at = datetime.fromisoformat(told)
+        at = datetime.fromisoformat(text)
     except (TypeError, ValueError):
         return None
     return at if at.tzinfo else None

@@ -261,7 +261,7 @@ def test_the_commands_answer_in_words(repo: Repo) -> None:
     done = command("drop", "--older-than", "1s", cwd=repo.path)
     assert done.stdout.decode() == f"ralph/09be  dropped at {repo.head[:12]}\n"
     told = [json.loads(line)["message"] for line in done.stderr.splitlines()]
-    assert "ralph/a3f2, dropped before, cannot be brought back any more" in told
+    assert "ralph/a3f2, which was dropped earlier, can no longer be restored" in told
     assert command("restore", "a3f2", cwd=repo.path).status == 4
 
 

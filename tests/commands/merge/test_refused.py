@@ -362,4 +362,4 @@ def test_saved_work_does_not_land_by_its_name(repo: Repo) -> None:
     before = repo.head
     result = command("merge", "ralph/aaaa-wip", cwd=repo.path)
     assert (result.status, repo.head) == (2, before)
-    assert "ralph/aaaa-wip is saved work, which does not land" in result.stderr
+    assert "ralph/aaaa-wip is saved work, which cannot be merged" in result.stderr

@@ -135,7 +135,7 @@ def test_a_misspelt_variable_is_told_once(repo: Repo, verb: str) -> None:
     assert result.status == 0
     (told,) = result.warnings
     assert told["message"] == (
-        "RALPH_WRAP_MAX_ITERATION is unknown and changes nothing; "
+        "RALPH_WRAP_MAX_ITERATION is unknown and has no effect; "
         "the nearest known name is RALPH_WRAP_MAX_ITERATIONS"
     )
 
@@ -208,7 +208,7 @@ def test_a_prompt_file_that_is_not_there(repo: Repo, tmp_path: Path, by: str) ->
     assert _told(result) == (
         2,
         f"prompt file {tmp_path}/absent.md cannot be read: No such file or directory",
-        "name a file that is there",
+        "name a file that exists",
     )
 
 
@@ -218,7 +218,7 @@ def test_a_prompt_file_that_is_a_directory(repo: Repo, tmp_path: Path) -> None:
     assert _told(result) == (
         2,
         f"prompt file {tmp_path} cannot be read: Is a directory",
-        "name a file that is there",
+        "name a file that exists",
     )
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ralph_wrap.config.table import Option
     from tests.support.repo import Repo
 
-CHOICES = [row for row in ROWS.values() if TYPED in row.where and row.kind.choices and not row.is_switch]
+CHOICES = [row for row in ROWS.values() if TYPED in row.sources and row.kind.choices and not row.is_switch]
 
 
 def _completed(repo: Repo, *words: str) -> list[str]:

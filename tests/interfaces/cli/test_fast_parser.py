@@ -95,7 +95,7 @@ def test_spawn_has_the_same_options() -> None:
 def test_every_option_of_the_configuration_is_an_option() -> None:
     """Each row of the table that can be typed, and nothing else."""
     assert {option.name for option in _OPTIONS.values()} == {
-        row.name for row in config.ROWS.values() if TYPED in row.where
+        row.name for row in config.ROWS.values() if TYPED in row.sources
     }
 
 

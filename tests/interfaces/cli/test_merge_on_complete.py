@@ -170,7 +170,7 @@ def test_a_check_was_approved_before_the_session_began(repo: Repo, tmp_path: Pat
     """What its agent makes of the configuration meanwhile does not count."""
     configure(repo, check=f"test -e done && touch {tmp_path}/checked")
     refused = session(repo, KEPT)
-    assert (refused.status, "commands that nobody has approved: check" in refused.stderr) == (125, True)
+    assert (refused.status, "commands that you have not approved: check" in refused.stderr) == (125, True)
     changing = f"echo 'check = \"touch {tmp_path}/other\"' >{repo.path}/.ralph/config.toml"
     result = session(repo, f"{changing}; {KEPT}", RALPH_TRUST="1")
     assert [event["status"] for event in result.events if event["event"] == "check.ended"] == [0]

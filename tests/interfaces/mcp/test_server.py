@@ -377,7 +377,7 @@ def test_without_the_extra(repo: Repo, tmp_path: Path) -> None:
     ended = command("mcp", cwd=repo.path, env=environ)
     assert (ended.status, ended.stdout) == (125, b"")
     [error] = ended.narration
-    assert error["message"].startswith("mcp: the extra is not installed")
+    assert error["message"].startswith("mcp: the optional dependencies are not installed")
     assert error["hint"] == "pip install 'ralph-wrap[mcp]'"
     for arguments in (("mcp", "--help"), ("worktree", "status")):
         assert command(*arguments, cwd=repo.path, env=environ).status == 0

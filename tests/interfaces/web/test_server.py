@@ -132,7 +132,7 @@ def test_without_the_extra(repo: Repo, tmp_path: Path) -> None:
         ended = command(*arguments, cwd=repo.path, env=environ)
         [error] = ended.narration
         assert (ended.status, error["hint"]) == (125, "pip install 'ralph-wrap[web]'")
-        assert "the extra is not installed" in error["message"]
+        assert "the optional dependencies are not installed" in error["message"]
     assert command("review", cwd=repo.path, env=environ).status == 0
     assert not (repo.path / "x.html").exists()
 

@@ -193,7 +193,7 @@ def test_one_at_a_time_fills(project: Repo) -> None:
     result = command("pool", "--fill", cwd=project.path)
     lock.release()
     assert (result.status, len(warm(project))) == (0, 1)
-    assert "somebody else is filling the pool" in result.stderr
+    assert "another process is filling the pool" in result.stderr
 
 
 def test_a_pool_that_is_a_link_is_not_followed(project: Repo, tmp_path: Path) -> None:
