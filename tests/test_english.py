@@ -47,7 +47,6 @@ NOT_YET: frozenset[str] = frozenset(
         "ralph_wrap/worktree",
         "ralph_wrap/worktree/create",
         "ralph_wrap/worktree/save",
-        "README.md",
     }
 )
 """Folders and documents whose English is not plain yet: only ever shorter, then gone."""
