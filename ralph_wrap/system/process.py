@@ -275,29 +275,39 @@ class ProcessGroup:
         inherited: int,
         terminal: int | None = None,
     ) -> None:
-        with _signals_held_back() as let_through:
+        popen = None
+        try:
+            with _signals_held_back() as let_through:
 
-            def begin() -> None:
-                let_through()
-                # This runs in the child, before exec. If the parent did it, the agent could read too early,
-                # from a terminal that is not its own yet. SIGTTIN would stop it.
-                if terminal is not None:
-                    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU})
-                    with contextlib.suppress(OSError):  # the user closed the window; the agent will notice
-                        os.tcsetpgrp(terminal, os.getpid())
-                    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTTOU})
+                def begin() -> None:
+                    let_through()
+                    # This runs in the child, before exec. If the parent did it, the agent could read too
+                    # early, from a terminal that is not its own yet. SIGTTIN would stop it.
+                    if terminal is not None:
+                        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU})
+                        # The user may have closed the window; the agent will notice.
+                        with contextlib.suppress(OSError):
+                            os.tcsetpgrp(terminal, os.getpid())
+                        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTTOU})
 
-            self._popen = subprocess.Popen(
-                argv,
-                cwd=cwd,
-                env=env,
-                stdin=streams.stdin,
-                stdout=streams.stdout,
-                stderr=streams.stderr,
-                process_group=0,
-                pass_fds=(inherited,),
-                preexec_fn=begin,  # noqa: PLW1509 -- we start no threads
-            )
+                popen = subprocess.Popen(
+                    argv,
+                    cwd=cwd,
+                    env=env,
+                    stdin=streams.stdin,
+                    stdout=streams.stdout,
+                    stderr=streams.stderr,
+                    process_group=0,
+                    pass_fds=(inherited,),
+                    preexec_fn=begin,  # noqa: PLW1509 -- we start no threads
+                )
+        except BaseException:
+            # A signal that was held back raises here, Ctrl-C above all. The caller gets no group to end.
+            if popen is not None:
+                os.killpg(popen.pid, signal.SIGKILL)
+                popen.wait()
+            raise
+        self._popen = popen
         self.pid = self._popen.pid
         # Readable when the agent has ended (pidfd_open(2), Linux 5.3). A thread gets no SIGCHLD, so this is
         # its only notice.

@@ -100,7 +100,9 @@ def test_it_is_no_longer_than_the_terminal_is_wide(repo: Repo) -> None:
 )
 def test_wide_letters_count_twice(tmp_path: Path, letters: str, shown: str) -> None:
     """And those that stand on others not at all."""
-    program = f"from ralph_wrap.system.status_line import LastLine; LastLine(1, drawn=True).show({letters!r})"
+    program = (
+        f"from ralph_wrap.system.status_line import StatusLine; StatusLine(1, drawn=True).show({letters!r})"
+    )
     with Terminal(sys.executable, "-c", program, cwd=tmp_path, size=(24, 20)) as terminal:
         assert terminal.finish() == 0
     assert terminal.screen == AWAY + shown.encode()

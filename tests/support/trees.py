@@ -47,7 +47,9 @@ class Tree:
         """The same repository, seen from the worktree."""
         return Repo(self.path)
 
-    def finish(self, *, keep: str | None = None, keep_dirty: bool = False) -> WorktreeOutcome:
+    def finish(
+        self, *, keep: str | None = None, keep_dirty: bool = False, unstarted: bool = False
+    ) -> WorktreeOutcome:
         """End it as a session would."""
         return finish(
             self.linked,
@@ -57,6 +59,7 @@ class Tree:
             trash=self.repo.path / ".ralph" / "run" / "trash",
             keep=keep,
             keep_dirty=keep_dirty,
+            unstarted=unstarted,
         )
 
 

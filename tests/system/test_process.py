@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -37,19 +37,19 @@ START = """
 import os, signal, sys
 from pathlib import Path
 from ralph_wrap.system import process
-from ralph_wrap.system.signals import Signals
+from ralph_wrap.system.signals import SignalHandlers
 
 PRINT = ("cp", "/proc/self/status", "{tmp}/said")  # a shell would clear its mask
 FAILED, DONE = Path("{tmp}/failed"), Path("{tmp}/done")  # what is printed is flushed by a key (termios(3))
 
 def running(**options):
-    with process.Running(PRINT, cwd=Path("/"), env=os.environ, **options) as running:
+    with process.RunningCommand(PRINT, cwd=Path("/"), env=os.environ, **options) as running:
         if status := running.wait().status:
             FAILED.touch()
 
 def agent():
-    streams = process.Streams(None, 1, 2)
-    group = process.Group(PRINT, cwd=Path("/"), env=os.environ, streams=streams, inherited=1)
+    streams = process.StandardStreams(None, 1, 2)
+    group = process.ProcessGroup(PRINT, cwd=Path("/"), env=os.environ, streams=streams, inherited=1)
     while (status := group.poll()) is None:
         pass
     if status:
@@ -57,7 +57,7 @@ def agent():
 """
 
 TYPED_AT = """
-with Signals():
+with SignalHandlers():
     print("ready", flush=True)
     for _ in range(150):
         {kind}
@@ -175,3 +175,21 @@ def test_what_does_not_end_is_killed(tmp_path: Path, home: Path, who: str) -> No
     with _started(tmp_path, "sh", "-c", work, HOME=os.fspath(home)):
         assert running(home)
     eventually(lambda: not running(home), "all of it to be gone")
+
+
+def test_a_key_during_the_start_of_an_agent_ends_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Where signals raise, the caller gets no group that it could end: no agent may be left."""
+    popen, started = subprocess.Popen, []
+
+    def interrupted(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+        child = popen(*arguments, **options)
+        started.append(child)
+        os.kill(os.getpid(), signal.SIGINT)  # held back until the start is done
+        return child
+
+    monkeypatch.setattr(subprocess, "Popen", interrupted)
+    streams = process.StandardStreams(None, None, None)
+    with pytest.raises(KeyboardInterrupt):
+        process.ProcessGroup(("sleep", "600"), cwd=tmp_path, env=os.environ, streams=streams, inherited=1)
+    (child,) = started
+    assert child.returncode == -signal.SIGKILL

@@ -75,7 +75,7 @@ def save_tree(
         left = _left_by_checkout(tree, scratch, head.commit or "HEAD", inner)
         if left is not None:
             commits = save_commits(tree.registration, worktree_git, agent_id, problems)
-            return SavedWork(None, (), commits, (), 0, (), left)
+            return SavedWork(None, (), commits, (), 0, tuple(problems), left)
     status, walked = look(tree, worktree_git, scratch, problems, inner)
     problems += [f"nested repository {path} cannot be saved" for path in nested(status, walked)]
     branch = None

@@ -147,10 +147,13 @@ def test_patches_in_progress_keep_the_worktree(tree: Tree) -> None:
     assert "git am is in progress" in outcome.kept
 
 
-def test_a_reflog_that_is_too_large_keeps_the_worktree(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is not read may name a commit."""
+@pytest.mark.parametrize("unstarted", [False, True])
+def test_a_reflog_that_is_too_large_keeps_the_worktree(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch, unstarted: bool
+) -> None:
+    """What is not read may name a commit, also where no agent is known to have worked."""
     monkeypatch.setattr(commits, "_LARGEST", 10)
-    outcome = tree.finish()
+    outcome = tree.finish(unstarted=unstarted)
     assert outcome.kept is not None
     assert "too large to look for commits" in outcome.kept
 
