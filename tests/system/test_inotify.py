@@ -21,7 +21,7 @@ WRITES: dict[str, tuple[Callable[[Path], object], set[int]]] = {
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
+def directory(tmp_path: Path) -> Path:
     """Return a directory with a file in it, and one beside it."""
     directory = tmp_path / "watched"
     directory.mkdir()

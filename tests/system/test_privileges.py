@@ -56,7 +56,7 @@ print(json.dumps(found))
 
 
 @pytest.fixture
-def place() -> Iterator[Path]:
+def directory() -> Iterator[Path]:
     """Return a directory that everybody can reach, unlike those of pytest."""
     path = Path(tempfile.mkdtemp(prefix="test-user-"))
     path.chmod(0o755)

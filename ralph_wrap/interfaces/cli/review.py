@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ralph_wrap.commands.pull_request.open import OpenedPullRequest
-    from ralph_wrap.commands.review import ReviewRow
+    from ralph_wrap.commands.review import Review, ReviewRow
+    from ralph_wrap.state.project import Project
+    from ralph_wrap.system.log import Log
 
 _RED, _GREEN, _FAINT, _PLAIN = "\x1b[31m", "\x1b[32m", "\x1b[2m", "\x1b[0m"  # ECMA-48: SGR
 
@@ -70,7 +72,7 @@ def review(
             log.warning("review.incomplete", note)
         rows = use_case.ordered(use_case.limited(found.rows, only), sort)
         if write and html:
-            write(project, environ, found, rows, log, html.absolute())
+            write(project, found, rows, log, html.absolute())
         if json:
             answer("review", [row._asdict() for row in rows])
             return
@@ -90,7 +92,7 @@ def _show(opened: OpenedPullRequest, *, json: bool) -> None:
         remark("the pull request was open already")
 
 
-def _writer() -> Callable[..., None]:
+def _writer() -> Callable[[Project, Review, Sequence[ReviewRow], Log, Path], None]:
     """Return the function that writes a page.
 
     Raises:

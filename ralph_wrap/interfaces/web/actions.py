@@ -89,7 +89,7 @@ async def merge(context: PageContext, form: Form, server_log: Log) -> FlashMessa
 
 
 def _landed(context: PageContext, names: Sequence[str], way: merging.MergeMethod, log: Log) -> FlashMessage:
-    project, environ = context.project, context.environ
+    project = context.project
     settings = of_project(project.root)
     known = branches.read(project)
     wanted = list(
@@ -97,7 +97,7 @@ def _landed(context: PageContext, names: Sequence[str], way: merging.MergeMethod
     )
     target = merging.target_of(project, None, settings.main)
     if settings.check and not (
-        trust.implied(environ) or trust.is_approved(project.root, settings.commands, environ)
+        trust.implied(project.environ) or trust.is_approved(project.root, settings.commands, project.environ)
     ):
         raise UntrustedError(
             "the check in .ralph/config.toml is not approved", "to see and approve it: ralph-wrap trust"

@@ -41,7 +41,6 @@ class PageContext(NamedTuple):
 
     Attributes:
         project: the project.
-        environ: the server's environment.
         facts: the compared branches.
         notes: the results of buttons.
         read_only: there are no buttons.
@@ -50,7 +49,6 @@ class PageContext(NamedTuple):
     """
 
     project: Project
-    environ: Mapping[str, str]
     facts: ReviewCache
     notes: FlashMessages
     read_only: bool

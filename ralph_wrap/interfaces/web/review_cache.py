@@ -38,7 +38,6 @@ class ReviewCache:
 
     def __init__(self, project: Project, log: Log) -> None:
         self._project = project
-        self._environ = project.environ
         self._log = log
         self._changed = threading.Condition()
         self._state: object = None

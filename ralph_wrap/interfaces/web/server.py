@@ -75,7 +75,6 @@ def serve(
     cancel = CancelToken()
     context = PageContext(
         project,
-        project.environ,
         ReviewCache(project, log),
         FlashMessages(),
         read_only,

@@ -254,7 +254,7 @@ def test_from_a_directory_of_the_project(repo: Repo) -> None:
 UNTOLD = """
 import functools, sys
 import ralph_wrap.loop.driver as driver
-driver.Requests = functools.partial(driver.Requests, every=float(sys.argv[1]))
+driver.StopRequests = functools.partial(driver.StopRequests, every=float(sys.argv[1]))
 sys.argv[1:3] = []  # the program itself would come next
 from ralph_wrap.__main__ import main
 main()

@@ -111,7 +111,7 @@ def pages(project: Path, *, read_only: bool = False) -> Pages:
     place = find_project(project, os.environ)
     facts = ReviewCache(place, told)
     gate = AccessControl(TOKEN, read_only=read_only)
-    context = PageContext(place, os.environ, facts, FlashMessages(), read_only, NEVER)
+    context = PageContext(place, facts, FlashMessages(), read_only, NEVER)
     gate.before(application(context, gate.path, told))
     return Pages(gate, context)
 

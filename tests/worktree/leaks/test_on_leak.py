@@ -54,8 +54,9 @@ def test_stop_by_other_means(repo: Repo, by: str) -> None:
 
 ASK = (
     f"{sys.executable} -c 'import sys; from pathlib import Path;"
-    " from ralph_wrap.state.stop_request import How, ask;"
-    ' ask(Path(sys.argv[1]), How.AFTER_ITERATION)\' "$RALPH_PROJECT/.ralph/run/sessions/$RALPH_SESSION_ID"'
+    " from ralph_wrap.state.stop_request import StopMode, ask;"
+    " ask(Path(sys.argv[1]), StopMode.AFTER_ITERATION)'"
+    ' "$RALPH_PROJECT/.ralph/run/sessions/$RALPH_SESSION_ID"'
 )
 
 

@@ -134,7 +134,7 @@ def test_saving_again_makes_nothing_new(
     inside(tree).write("new", "n\n")
     remove = import_module("ralph_wrap.worktree.remove")
     with monkeypatch.context() as patch:
-        patch.setattr(remove, "remove_checked", lambda *_, **__: "killed")
+        patch.setattr(remove, "_remove", lambda *_, **__: "killed")
         first = tree.finish()
     before = held(project.store)
     second = tree.finish()

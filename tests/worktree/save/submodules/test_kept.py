@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ralph_wrap import git
+from ralph_wrap.worktree.save import copy_commits
 from tests.support.repo import Repo, make_repo
 from tests.support.submodules import ALLOWED, SUB, Project, held, inside, make_project
 from tests.support.trees import Tree, on_disk
@@ -152,7 +153,7 @@ def test_objects_that_do_not_come_keep_the_worktree(
 
     detached(inside(tree))
     before = refs_of(project.store)
-    monkeypatch.setattr(git, "write_pack", write_commits)
+    monkeypatch.setattr(copy_commits, "write_pack", write_commits)
     assert "submodule vendor/x: it cannot be saved" in reason_to_keep(tree)
     assert refs_of(project.store) == before
 
