@@ -63,7 +63,7 @@ def test_a_check_that_nobody_approved_is_not_run(repo: Repo, tmp_path: Path) -> 
     repo.write(".ralph/config.toml", f'check = "touch {tmp_path}/ran"\n')
     before = state(repo)
     status, told = merge(repo, "aaaa")
-    assert (status, "commands that nobody has approved: check" in told["error"]["message"]) == (125, True)
+    assert (status, "commands that you have not approved: check" in told["error"]["message"]) == (125, True)
     assert (state(repo), (tmp_path / "ran").exists()) == (before, False)
     assert command("trust", cwd=repo.path).status == 0
     assert merge(repo, "aaaa")[0] == 0
