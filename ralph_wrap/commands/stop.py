@@ -67,8 +67,17 @@ def stop(
     if names is None and not sessions:
         log.event("stop.needless", f"there is no session to stop in {project.root}")
     with DirectoryWatch(*{one.home.agents for one in sessions.values()}, events=LEFT) as watch:
-        outcomes = {name: _ask(one, how, log, failures) for name, one in sessions.items()}
-        _wait(sessions, outcomes, watch, log, failures)
+        outcomes: dict[str, str] = {}
+        try:
+            for name, session in sessions.items():
+                outcomes[name] = ""  # it may have the request before an interrupt lets us note that
+                outcomes[name] = _ask(session, how, log, failures)
+            _wait(sessions, outcomes, watch, log, failures)
+        except KeyboardInterrupt:
+            left = ", ".join(name for name, outcome in outcomes.items() if not outcome)
+            if left:
+                log.event("wait.ended", f"we wait no longer; each session that was asked will stop: {left}")
+            raise
     stopped = [
         StoppedSession(one.id, one.record.session if one.record else None, outcomes[name])
         for name, one in sessions.items()
@@ -137,14 +146,9 @@ def _wait(
                 outcomes[name] = _orphan(now, log)
             elif now.verdict is Verdict.UNKNOWN:
                 outcomes[name] = _unknown(now, failures)
-        left = [name for name, outcome in outcomes.items() if not outcome]
-        if not left:
+        if all(outcomes.values()):
             return
-        try:
-            watch.wait(_LOOK)
-        except KeyboardInterrupt:
-            log.event("wait.ended", f"these sessions will stop, but we wait no longer: {', '.join(left)}")
-            raise
+        watch.wait(_LOOK)
 
 
 def _orphan(session: FoundSession, log: Log) -> str:

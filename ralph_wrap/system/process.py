@@ -13,11 +13,13 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from types import FrameType
 
 
 OWN_COMMAND = "RALPH_WRAP_OWN_COMMAND"
@@ -38,12 +40,17 @@ def _signals_held_back() -> Iterator[Callable[[], None]]:
     a reason (measured: 235 of 3,464 Ctrl-C during starts of commands). If Ctrl-Z stops it there, we hang:
     ``vfork(2)`` returns only at its ``execve(2)``.
 
+    The mask is that of one thread. Another thread can take the signal, and then Python calls the handler in
+    the main thread all the same (Python, "Signals and threads"). So handlers are deferred too.
+
     Yields:
         A function to call in the child: it discards pending signals and restores our signal mask. Without
         this call the child keeps the signals blocked (``execve(2)``).
 
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _FOR_GROUPS)
+    deferred: list[int] = []
+    handlers = _defer_handlers(deferred)
 
     def let_through() -> None:
         for number in _FOR_GROUPS:
@@ -55,7 +62,24 @@ def _signals_held_back() -> Iterator[Callable[[], None]]:
     try:
         yield let_through
     finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for deferred_signal in deferred:
+            signal.raise_signal(deferred_signal)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _defer_handlers(deferred: list[int]) -> dict[signal.Signals, Callable[[int, FrameType | None], Any]]:
+    """Record the signals for which Python would call a handler, and return the handlers to restore."""
+    if threading.current_thread() is not threading.main_thread():
+        return {}  # handlers run in the main thread alone
+    handlers = {}
+    for number in _FOR_GROUPS:
+        handler = signal.getsignal(number)
+        if callable(handler):
+            signal.signal(number, lambda number, _frame: deferred.append(number))
+            handlers[number] = handler
+    return handlers
 
 
 class CompletedCommand(NamedTuple):

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 
-def listing(top: Path) -> dict[str, tuple[int, bytes]]:
-    """Return mode and content of everything below a directory, a repository's own files included."""
+def listing(top: Path, without: Collection[str] = ()) -> dict[str, tuple[int, bytes]]:
+    """Return mode and content of everything below a directory, a repository's own files included.
+
+    Arguments:
+        top: the directory.
+        without: names of entries of *top* that are left out; a sweep may still delete files there.
+
+    """
     found = {}
     for directory, directories, files in os.walk(top):
+        if directory == os.fspath(top):
+            directories[:] = [name for name in directories if name not in without]
         for name in (*directories, *files):
             path = Path(directory, name)
             mode = path.lstat().st_mode

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from ralph_wrap.system import process
 from tests.support.processes import running
 from tests.support.terminal import CTRL_BACKSLASH, CTRL_C, CTRL_Z, Terminal, shell
-from tests.support.wait import eventually
+from tests.support.wait import CAP, eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -177,14 +178,20 @@ def test_what_does_not_end_is_killed(tmp_path: Path, home: Path, who: str) -> No
     eventually(lambda: not running(home), "all of it to be gone")
 
 
-def test_a_key_during_the_start_of_an_agent_ends_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize("taker", ["main thread", "another thread"])
+def test_a_key_during_the_start_of_an_agent_ends_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, taker: str
+) -> None:
     """Where signals raise, the caller gets no group that it could end: no agent may be left."""
     popen, started = subprocess.Popen, []
 
     def interrupted(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
         child = popen(*arguments, **options)
         started.append(child)
-        os.kill(os.getpid(), signal.SIGINT)  # held back until the start is done
+        if taker == "main thread":
+            signal.raise_signal(signal.SIGINT)
+        else:
+            _let_another_thread_take(signal.SIGINT)
         return child
 
     monkeypatch.setattr(subprocess, "Popen", interrupted)
@@ -193,3 +200,27 @@ def test_a_key_during_the_start_of_an_agent_ends_it(monkeypatch: pytest.MonkeyPa
         process.ProcessGroup(("sleep", "600"), cwd=tmp_path, env=os.environ, streams=streams, inherited=1)
     (child,) = started
     assert child.returncode == -signal.SIGKILL
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def _let_another_thread_take(number: int) -> None:
+    """Return when a thread with another mask has taken a signal, as Python noted it for the main thread."""
+    reading, writing = os.pipe2(os.O_NONBLOCK)
+    before = signal.set_wakeup_fd(writing)
+    taken = threading.Event()
+
+    def take() -> None:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+        signal.pthread_kill(threading.get_ident(), number)
+        taken.set()
+
+    try:
+        thread = threading.Thread(target=take)
+        thread.start()
+        assert taken.wait(CAP)
+        thread.join()
+        assert os.read(reading, 1) == bytes((number,))
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(reading)
+        os.close(writing)

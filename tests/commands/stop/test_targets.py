@@ -12,12 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ralph_wrap.commands.stop import stop
+from ralph_wrap.state.project import find_project
+from ralph_wrap.state.stop_request import StopMode
 from ralph_wrap.system.liveness import myself
 from tests.support.processes import STUBBORN, status_of
 from tests.support.sessions import PROGRAM, Session, command, run
 from tests.support.wait import CAP, eventually, never, steady
 
 if TYPE_CHECKING:
+    from ralph_wrap.system.log import Log
     from tests.support.repo import Repo
 from tests.commands.stop.asking import id_of, lines_of, stop_sessions, wait_until_ready
 
@@ -221,6 +225,22 @@ def test_ctrl_c_ends_the_waiting_only(repo: Repo, tmp_path: Path) -> None:
         assert session.process.poll() is None
         go.touch()
         assert session.finish().ending == ("stop", 1, 0)
+
+
+def test_ctrl_c_before_the_waiting(repo: Repo, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The request is written, and that is said."""
+    _foreign(repo)
+    messages: list[str] = []
+
+    def interrupted(name: str, message: str, **_: object) -> None:
+        messages.append(message)
+        if name == "session.asked":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(log, "event", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        stop(find_project(repo.path, os.environ), None, StopMode.SOON, log)
+    assert messages[1:] == ["we wait no longer; each session that was asked will stop: 20260102T030405Z-beef"]
 
 
 # From where

@@ -305,11 +305,7 @@ def _outside(repo: Repo, victim: Path) -> dict[str, object]:
         "refs": [ref for ref in refs if not ref.startswith(("refs/heads/ralph/", "refs/ralph/"))],
         "victim": listing(victim),
         "beside": sorted(path.name for path in repo.path.parent.iterdir()),
-        "files": {
-            path: entry
-            for path, entry in listing(repo.path).items()
-            if path.split("/")[0] not in {".git", ".ralph"}
-        },
+        "files": listing(repo.path, without={".git", ".ralph"}),
     }
 
 
