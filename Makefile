@@ -3,6 +3,8 @@
 .DEFAULT_GOAL := test
 
 BIN := .venv/bin
+# Where it is set, each of the thousands of processes that a test starts would compile the package again.
+unexport PYTHONDONTWRITEBYTECODE
 
 test: lint
 	$(BIN)/pytest --numprocesses=3

@@ -6,7 +6,7 @@ of branches. Names and ids come from git alone, never from a file.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.branches.sessions import known
 from ralph_wrap.errors import NotFoundError
@@ -14,6 +14,7 @@ from ralph_wrap.git import list_refs, list_worktrees, symbolic_ref_target
 from ralph_wrap.git.oid import is_oid
 from ralph_wrap.state.ids import is_agent_id
 from ralph_wrap.state.project import repository_of
+from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -18,7 +18,7 @@ import os
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ralph_wrap.branches.ancestry import members
 from ralph_wrap.branches.merged_by_patch import footprint, landed, meets, touched
@@ -26,6 +26,7 @@ from ralph_wrap.branches.positions import positions
 from ralph_wrap.branches.temporary_objects import scratch_directory, size_of
 from ralph_wrap.errors import GitError
 from ralph_wrap.git.compare import MERGES, DiffStat, MergeResult, changes, entries, facts_of, merges
+from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

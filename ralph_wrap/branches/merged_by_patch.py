@@ -9,10 +9,11 @@ one without a change, has no equal. A branch with such a commit can land only as
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ralph_wrap.branches.ancestry import members
 from ralph_wrap.git.compare import digests, entries
+from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

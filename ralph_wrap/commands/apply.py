@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import ConflictError, GitError, NotFoundError, RalphError
 from ralph_wrap.git import (
@@ -26,6 +26,7 @@ from ralph_wrap.git import merge as merging
 from ralph_wrap.state.project import RUN, registries, repository_of
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.system.cancel import NEVER
+from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree import temporary
 from ralph_wrap.worktree.user_checkout import UserCheckout, apart, in_the_way, names, on_disk, put_back
 

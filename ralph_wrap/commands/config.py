@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ralph_wrap import config
 from ralph_wrap.config import file, trust
@@ -11,6 +11,7 @@ from ralph_wrap.config.parsers import AGENTS
 from ralph_wrap.config.schema import as_json
 from ralph_wrap.config.table import ENVIRONMENT, KEY, Option
 from ralph_wrap.errors import RalphError
+from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ralph_wrap import branches, config
 from ralph_wrap.errors import NotFoundError, RalphError, UsageError
@@ -15,6 +15,7 @@ from ralph_wrap.git.oid import is_oid
 from ralph_wrap.state import inventory
 from ralph_wrap.state.inventory import Verdict
 from ralph_wrap.system import files
+from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from pathlib import Path

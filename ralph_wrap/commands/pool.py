@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError, IsolationError, NotARepositoryError, RalphError, RefusedError
 from ralph_wrap.git import resolve_commit, run_git
 from ralph_wrap.state.project import POOL, RUN
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.system import files
+from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.pool import maintenance
 from ralph_wrap.worktree.trash import new_name

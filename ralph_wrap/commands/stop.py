@@ -7,12 +7,13 @@ another container, or another machine. This module never signals a process and n
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import NotFoundError, RalphError
 from ralph_wrap.state import inventory, stop_request
 from ralph_wrap.state.inventory import Verdict
 from ralph_wrap.system.inotify import LEFT, DirectoryWatch
+from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

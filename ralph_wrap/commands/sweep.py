@@ -19,7 +19,7 @@ import contextlib
 import os
 import shlex
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import NotFoundError, RalphError, RefusedError
 from ralph_wrap.session.recovery import SessionRecovery
@@ -30,6 +30,7 @@ from ralph_wrap.state.registry import SessionRecord, UnreadableRecord
 from ralph_wrap.system import files, liveness, process_tree
 from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.log import on_stderr
+from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.ignore import tidy
 from ralph_wrap.worktree.trash import empty_trash
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import tomllib
-from typing import NamedTuple
+
+from ralph_wrap.system.named_tuple import NamedTuple
 
 _TOKENS = re.compile(
     r"""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import io
 import os
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ralph_wrap.git.command import Git, decode, decode_lines, run_git
 from ralph_wrap.git.objects import CommitSummary
 from ralph_wrap.git.oid import OID
+from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence

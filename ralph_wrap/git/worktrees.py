@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import NamedTuple
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git.command import Git, decode, run_git, run_git_again
+from ralph_wrap.system.named_tuple import NamedTuple
 
 _ASKED = ("worktree", "list", "--porcelain")
 _NO_SUCH_OPTION = 129

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ralph_wrap.agents.output import (
     AgentFailure,
@@ -18,6 +18,7 @@ from ralph_wrap.agents.output import (
     UsageLimitReached,
 )
 from ralph_wrap.agents.output.transcript import TranscriptFormatter
+from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.output_relay import LineFinder
 
 if TYPE_CHECKING:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ralph_wrap.config import OnLeak
 from ralph_wrap.errors import RalphError
+from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from ralph_wrap.config import Settings

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ralph_wrap.agents import look_up
 from ralph_wrap.config import IgnoreLocation, Isolation
@@ -20,6 +20,7 @@ from ralph_wrap.git import (
 from ralph_wrap.state.ids import agent_ids_in
 from ralph_wrap.state.project import WORKTREES
 from ralph_wrap.system import privileges
+from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.process import OWN_COMMAND
 from ralph_wrap.worktree.ignore import is_hidden
 from ralph_wrap.worktree.layout import EVERYTHING, WorktreeLayout, check_layout, directories

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ralph_wrap.config import Isolation, SubmoduleMode
 from ralph_wrap.errors import (
@@ -20,6 +20,7 @@ from ralph_wrap.state.ports import port_for
 from ralph_wrap.state.project import RUN, WORKTREES, registries
 from ralph_wrap.state.registry import SessionRecord
 from ralph_wrap.system import files
+from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.create.transaction import create
 from ralph_wrap.worktree.ignore import RULE, ensure_ignored
 from ralph_wrap.worktree.layout import EVERYTHING, environment_config

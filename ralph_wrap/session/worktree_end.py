@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ralph_wrap.config import OnDirty
 from ralph_wrap.git import list_refs
 from ralph_wrap.system.cancel import NEVER
+from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.remove import drop_branch, finish
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import contextlib
 from datetime import datetime
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import NotFoundError, UsageError
 from ralph_wrap.git import count_commits
@@ -15,6 +15,7 @@ from ralph_wrap.state.project import registries
 from ralph_wrap.state.registry import SessionRecord, UnreadableRecord
 from ralph_wrap.system import liveness, process_table
 from ralph_wrap.system.liveness import Liveness
+from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,11 +6,12 @@ import json
 import os
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.state import ids
 from ralph_wrap.system import files
 from ralph_wrap.system.liveness import ProcessIdentity
+from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

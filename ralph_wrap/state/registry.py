@@ -15,12 +15,13 @@ import re
 import time
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.errors import NoIdLeftError, RalphError
 from ralph_wrap.state import ids
 from ralph_wrap.state.record import VERSION, SessionRecord, UnreadableRecord, read
 from ralph_wrap.system import files
+from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

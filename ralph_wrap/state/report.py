@@ -6,12 +6,13 @@ import json
 import os
 import shlex
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.errors import RalphError
 from ralph_wrap.state.ids import started
 from ralph_wrap.system import files
 from ralph_wrap.system.log import one_line
+from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import and_more
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ import os
 from enum import Enum
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 from ralph_wrap.system import process_table
+from ralph_wrap.system.named_tuple import NamedTuple
 
 _INITIAL_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO, <linux/proc_ns.h>: that of the host
 

@@ -13,11 +13,12 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import IsolationError, UsageError
 from ralph_wrap.git import decode, run_git
 from ralph_wrap.system import files
+from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.model import EXCLUDES, LINKS
 
 if TYPE_CHECKING:

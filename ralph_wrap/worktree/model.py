@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ralph_wrap.git import decode
 from ralph_wrap.system import files
+from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from ralph_wrap.git import Git

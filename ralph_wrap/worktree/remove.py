@@ -25,12 +25,13 @@ import errno
 import os
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError, RefusedError
 from ralph_wrap.git import delete_ref, list_refs, pointer, run_git_again, worktree_holding
 from ralph_wrap.system import directory_users, files
 from ralph_wrap.system.cancel import NEVER
+from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.ownership import (
     MARK,

@@ -17,11 +17,12 @@ import errno
 import os
 import select
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError, RalphError, StoppedError
 from ralph_wrap.git import file_system_config, pointer, run_git
 from ralph_wrap.system import directory_users, files
+from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.layout import SPARSE, cone
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.managed.find import OURS

@@ -18,11 +18,12 @@ import stat
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ralph_wrap.git import decode, pointer
 from ralph_wrap.state import ids
 from ralph_wrap.system import delete_tree, process
+from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.model import TEMPORARY, WARM
 
 if TYPE_CHECKING:

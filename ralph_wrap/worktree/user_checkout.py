@@ -8,11 +8,12 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import merge as merging
 from ralph_wrap.system import files
+from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import named
 
 if TYPE_CHECKING:

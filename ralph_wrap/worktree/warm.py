@@ -22,7 +22,7 @@ import errno
 import os
 import re
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError, RefusedError
 from ralph_wrap.git import (
@@ -36,6 +36,7 @@ from ralph_wrap.git import (
 )
 from ralph_wrap.git.oid import OID
 from ralph_wrap.system import directory_users, files
+from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.model import WARM
 from ralph_wrap.worktree.ownership import (
     MARK,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from ralph_wrap.system.named_tuple import NamedTuple
 
 
 class DoctorCheck(NamedTuple):

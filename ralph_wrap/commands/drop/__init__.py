@@ -11,13 +11,14 @@ other branch holds. The branch of an unfinished session is never deleted, nor on
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ralph_wrap import branches
 from ralph_wrap.commands.drop.refs import DROPPED, RestoredBranch, delete, expire, restore
 from ralph_wrap.commands.drop.safety import DropSafety, DropSelection
 from ralph_wrap.errors import RalphError, RefusedError, UsageError
 from ralph_wrap.state.project import repository_of
+from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.lock import repository_lock
 
 if TYPE_CHECKING:

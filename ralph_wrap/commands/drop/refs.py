@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ralph_wrap import branches
 from ralph_wrap.branches import HEADS, WIP, Branch
@@ -12,6 +12,7 @@ from ralph_wrap.git.transaction import RefChange, change_refs, ref_times
 from ralph_wrap.state import inventory
 from ralph_wrap.state.ids import is_agent_id
 from ralph_wrap.state.project import repository_of
+from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ralph_wrap import branches, config
 from ralph_wrap.branches import HEADS, WIP, Branch
@@ -15,6 +15,7 @@ from ralph_wrap.git import commits_without, decode, list_worktrees, tree_of
 from ralph_wrap.git.compare import commits_nowhere_else, entries, facts_of
 from ralph_wrap.state.project import repository_of
 from ralph_wrap.system import files
+from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import some
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ralph_wrap import branches
 from ralph_wrap.branches import HEADS
@@ -21,6 +21,7 @@ from ralph_wrap.state import check_results
 from ralph_wrap.state.project import RUN, registries, repository_of
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.system.cancel import NEVER
+from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree import temporary
 from ralph_wrap.worktree.user_checkout import names
 

@@ -28,7 +28,7 @@ import json
 import shutil
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.branches import HEADS
 from ralph_wrap.commands.merge.target import LandingTarget, checkouts_of
@@ -38,6 +38,7 @@ from ralph_wrap.git import merge as merging
 from ralph_wrap.git.oid import is_oid
 from ralph_wrap.state import landings
 from ralph_wrap.system import files
+from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.model import TEMPORARY
 from ralph_wrap.worktree.ownership import is_locked_for
 from ralph_wrap.worktree.temporary import REASON

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ralph_wrap import branches
 from ralph_wrap.branches import HEADS
@@ -26,6 +26,7 @@ from ralph_wrap.git import merge as merging
 from ralph_wrap.state.ids import is_session_id
 from ralph_wrap.state.project import repository_of
 from ralph_wrap.system import files
+from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.ignore import appended
 from ralph_wrap.worktree.user_checkout import UserCheckout, in_the_way, names
 

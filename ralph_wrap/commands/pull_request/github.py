@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.errors import RalphError, UsageError
 from ralph_wrap.git import decode, environment_with_config, git_environment
+from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.process import RunningCommand
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ or close issues. Prompt, command line and paths stay out.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ralph_wrap import branches, config
 from ralph_wrap.branches import HEADS
@@ -28,6 +28,7 @@ from ralph_wrap.git import (
 )
 from ralph_wrap.state.project import repository_of
 from ralph_wrap.system.log import one_line
+from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import and_more
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ralph_wrap.commands.worktree.branch_name import branch_name
 from ralph_wrap.commands.worktree.prepare import home_of
@@ -30,6 +30,7 @@ from ralph_wrap.git import (
 from ralph_wrap.session.preflight import layout_of
 from ralph_wrap.state.project import WORKTREES, repository_of
 from ralph_wrap.system import files
+from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import named
 from ralph_wrap.worktree.create.report_copies import provide
 from ralph_wrap.worktree.ignore import RULE, appended, ensure_ignored

@@ -12,7 +12,7 @@ import contextlib
 import os
 import time
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ralph_wrap.branches import WIP
 from ralph_wrap.commands.worktree.prepare import home_of, recover
@@ -37,6 +37,7 @@ from ralph_wrap.git import (
 from ralph_wrap.state.ids import is_agent_id
 from ralph_wrap.state.project import WORKTREES, repository_of
 from ralph_wrap.system import directory_users, process_table, tmux
+from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import and_more
 from ralph_wrap.worktree.create.report_copies import provide
 from ralph_wrap.worktree.ignore import ensure_ignored

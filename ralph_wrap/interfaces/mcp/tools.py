@@ -6,7 +6,7 @@ The tools are ``ralph-wrap worktree enter``, ``exit`` and ``status``, with the s
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from ralph_wrap.commands.worktree.enter import (
     EnteredWorktree,
@@ -21,6 +21,7 @@ from ralph_wrap.config import load
 from ralph_wrap.errors import RalphError, UsageError
 from ralph_wrap.state.project import find_project
 from ralph_wrap.system.log import on_stderr
+from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.managed.find import find
 
 if TYPE_CHECKING:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ralph_wrap.git import patch
 from ralph_wrap.interfaces.web.highlight import Highlighter
 from ralph_wrap.interfaces.web.side_by_side import SideBySidePart, side_by_side
+from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

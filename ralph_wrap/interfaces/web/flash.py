@@ -5,7 +5,8 @@ from __future__ import annotations
 import secrets
 import threading
 from collections import OrderedDict
-from typing import NamedTuple
+
+from ralph_wrap.system.named_tuple import NamedTuple
 
 _MOST = 50
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ralph_wrap import branches
 from ralph_wrap.commands import diff as diffing
@@ -17,6 +17,7 @@ from ralph_wrap.interfaces.web.table import BranchList, listing
 from ralph_wrap.state import ids, inventory, report
 from ralph_wrap.state.inventory import Verdict
 from ralph_wrap.state.project import repository_of
+from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

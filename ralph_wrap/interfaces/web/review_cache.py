@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ralph_wrap.commands import review
 from ralph_wrap.errors import RalphError
@@ -16,6 +16,7 @@ from ralph_wrap.git import list_refs
 from ralph_wrap.state.project import RUN, registries
 from ralph_wrap.system import files
 from ralph_wrap.system.log import traceback_of
+from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from ralph_wrap.commands.review import Review

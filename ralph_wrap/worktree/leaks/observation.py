@@ -27,10 +27,11 @@ import contextlib
 import os
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Self
 
 from ralph_wrap.git import decode, decode_lines, finish_git, parse_entries, pointer, start_entries, start_git
 from ralph_wrap.system import files
+from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.ignore import RULE
 from ralph_wrap.worktree.managed.git_config import without_ours
 from ralph_wrap.worktree.managed.metadata import read_mark

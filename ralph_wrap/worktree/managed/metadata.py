@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.system import files
+from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ralph_wrap.git import (
     commit_index,
@@ -24,6 +24,7 @@ from ralph_wrap.git import (
     stage_all,
     start_status,
 )
+from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.save.inspect import look
 from ralph_wrap.worktree.save.registration import is_replaced, operation
 from ralph_wrap.worktree.save.scratch import scratch_in

@@ -7,12 +7,13 @@ git, and writes more than refs. A pack is made of what the other side lacks, and
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import decode_lines, existing_commits, list_refs, resolve_commit, run_git, write_pack
 from ralph_wrap.git.oid import is_oid
 from ralph_wrap.system import files
+from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.create.submodules import CLONED, is_repository
 from ralph_wrap.worktree.save.commits import unheld
 

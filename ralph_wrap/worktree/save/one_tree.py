@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import (
@@ -18,6 +18,7 @@ from ralph_wrap.git import (
     tree_of,
     worktree_holding,
 )
+from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.save.commits import make_snapshots, save_commits, unreachable
 from ralph_wrap.worktree.save.index import status_of
 from ralph_wrap.worktree.save.inspect import look, nested

