@@ -18,7 +18,7 @@ def occupants(directory: Path) -> list[tuple[int, str]]:
     found = []
     for pid in process_table.pids():
         with contextlib.suppress(OSError):
-            if any(path.is_relative_to(directory) for path in process_table.places(pid)):
+            if any(process_table.paths_in(pid, directory)):
                 found.append((pid, process_table.name(pid)))
     return found
 

@@ -146,37 +146,45 @@ def name(pid: int) -> str:
         return _ask(pid, lambda process: process.name(), "")
 
 
-def places(pid: int) -> Iterator[Path]:
-    """Yield a process's working directory, and the files that it has open for writing.
+def paths_in(pid: int, directory: Path) -> Iterator[str]:
+    """Yield what a process uses in a directory: its working directory, and files open for writing.
 
-    Without a ``/proc`` also those that it only reads: psutil knows the difference on Linux alone.
+    Without a ``/proc`` also files that it only reads: psutil knows the difference on Linux alone.
 
     Raises:
-        OSError: it has ended, or is another user's.
+        OSError: the process has ended, or belongs to another user.
 
     """
-    process = PROC / str(pid)
+    # An end of a session asks this of all processes, with thousands of descriptors: no Path is made of them.
+    process = f"{PROC}/{pid}"
     try:
-        yield (process / "cwd").readlink()
+        used = os.readlink(f"{process}/cwd")  # noqa: PTH115
     except FileNotFoundError:
-        if not _is_missing():  # asked only now: a look at a directory reads hundreds of processes
+        if not _is_missing():  # asked only now: it costs as much again
             raise
-        yield from _ask(pid, _places, list[Path]())
+        yield from (path for path in _ask(pid, _used_paths, list[str]()) if _is_in(path, directory))
         return
-    for number in os.listdir(process / "fd"):  # noqa: PTH208 -- thousands of names: no objects are made of them
+    if _is_in(used, directory):
+        yield used
+    for number in os.listdir(f"{process}/fd"):  # noqa: PTH208
         with contextlib.suppress(OSError, IndexError, ValueError):
-            target = (process / "fd" / number).readlink()
-            if target.is_absolute() and _is_written(process / "fdinfo" / number):
-                yield target
+            used = os.readlink(f"{process}/fd/{number}")  # noqa: PTH115
+            if _is_in(used, directory) and _is_written(f"{process}/fdinfo/{number}"):
+                yield used
 
 
-def _places(process: Process) -> list[Path]:
-    return [Path(process.cwd()), *(Path(file.path) for file in process.open_files())]
+def _is_in(path: str, directory: Path) -> bool:
+    return path == os.fspath(directory) or path.startswith(f"{directory}/".replace("//", "/"))
 
 
-def _is_written(info: Path) -> bool:
+def _used_paths(process: Process) -> list[str]:
+    return [process.cwd(), *(file.path for file in process.open_files())]
+
+
+def _is_written(info: str) -> bool:
     # "flags: " and an octal number
-    flags = next(line for line in info.read_text().splitlines() if line.startswith("flags:"))
+    with open(info, encoding="ascii") as lines:  # noqa: PTH123 -- see paths_in
+        flags = next((line for line in lines if line.startswith("flags:")), "flags: 0")  # none if it ended
     return bool(int(flags.split()[1], 8) & _WRITING)
 
 

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import psutil
@@ -17,7 +18,6 @@ from tests.support.wait import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="compares with /proc")
 
@@ -56,7 +56,7 @@ def _known(shell: int) -> dict[str, object]:
         "environments": [sorted(filter(None, process_table.environment(pid))) for pid in (shell, child)],
         "is program": [process_table.is_program(pid) for pid in (shell, child)],
         "names": [process_table.name(pid) for pid in (shell, child)],
-        "directory": next(process_table.places(child)),
+        "directory": next(process_table.paths_in(child, Path("/"))),
         "is there": {shell, child, os.getpid()} <= {*process_table.pids()},
     }
 
@@ -70,18 +70,26 @@ def test_psutil_says_the_same(tree: int, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.usefixtures("no_proc")
-def test_places_are_found_without_proc(tree: int, tmp_path: Path) -> None:
+def test_paths_are_found_without_proc(tree: int, tmp_path: Path) -> None:
     """The working directory, and open files."""
     [child] = process_table.children(tree)
-    assert {tmp_path / "work", tmp_path / "written"} <= {*process_table.places(child)}
+    expected = {os.fspath(tmp_path / name) for name in ("work", "written")}
+    assert expected <= {*process_table.paths_in(child, tmp_path)}
     assert {child} <= {pid for pid, name in directory_users.occupants(tmp_path) if name == "sleep"}
 
 
-def test_what_is_only_read_is_no_place(tree: int, tmp_path: Path) -> None:
+def test_what_is_only_read_is_not_used(tree: int, tmp_path: Path) -> None:
     """With a ``/proc``, which knows the difference."""
     [child] = process_table.children(tree)
-    ours = [place for place in process_table.places(child) if place.is_relative_to(tmp_path)]
-    assert ours == [tmp_path / "work", tmp_path / "written"]
+    found = [*process_table.paths_in(child, tmp_path)]
+    assert found == [os.fspath(tmp_path / name) for name in ("work", "written")]
+
+
+def test_only_what_is_inside(tree: int, tmp_path: Path) -> None:
+    """The directory itself counts, a directory whose name begins like it does not."""
+    [child] = process_table.children(tree)
+    assert [*process_table.paths_in(child, tmp_path / "work")] == [os.fspath(tmp_path / "work")]
+    assert [*process_table.paths_in(child, tmp_path / "wor")] == []
 
 
 @pytest.mark.usefixtures("no_proc")
