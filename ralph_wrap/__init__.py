@@ -5,6 +5,7 @@ Python loads each public name at its first use, because the command line must no
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -68,6 +69,4 @@ if not TYPE_CHECKING:  # a type checker that sees __getattr__ accepts every name
     def __getattr__(name: str) -> Any:
         if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from importlib import import_module  # noqa: PLC0415 -- see above
-
         return getattr(import_module(_HOMES[name]), name)

@@ -6,14 +6,12 @@ import ast
 import re
 import sys
 from collections import defaultdict
-from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
-PACKAGE = Path(__file__).parent.parent / "ralph_wrap"
+from tests.support.package_modules import PACKAGE, Module, modules, texts_of
 
 FOLDERS = (
     "interfaces",
@@ -31,7 +29,6 @@ FOLDERS = (
 """The layers from the top to the bottom: an import points down this list, or stays in its folder."""
 
 WORKTREE = (
-    "loading",
     "user_checkout",
     "temporary",
     "leaks",
@@ -103,84 +100,6 @@ MOST_ENTRIES = 20
 """Entries of any other folder but ``interfaces/cli``."""
 
 
-class Module(NamedTuple):
-    """What the rules ask of a module.
-
-    Attributes:
-        path: below the package.
-        imports: full names of everything that it imports, wherever in it: at its top, in a function, for
-            type checkers alone, or by a text that is the full name of one of our modules.
-        ours: the modules of this package among them, by path.
-        lines: how many it has.
-        attributes: the names that stand behind a dot in it.
-        classes: the names of its public classes.
-        texts: its literals, those of bytes too, without docstrings.
-
-    """
-
-    path: str
-    imports: frozenset[str]
-    ours: frozenset[str]
-    lines: int
-    attributes: frozenset[str]
-    classes: frozenset[str]
-    texts: frozenset[str]
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """Folder, and what is in it."""
-        return tuple(self.path.removesuffix(".py").split("/"))
-
-
-@cache
-def _modules(package: Path = PACKAGE) -> tuple[Module, ...]:
-    """Read and parse every module, once for all tests."""
-    paths = {
-        path.relative_to(package.parent)
-        .as_posix()
-        .removesuffix(".py")
-        .removesuffix("/__init__")
-        .replace("/", "."): path
-        for path in sorted(package.rglob("*.py"))
-    }
-    return tuple(_read(path, package, paths) for path in paths.values())
-
-
-def _read(path: Path, package: Path, paths: dict[str, Path]) -> Module:
-    text = path.read_text()
-    tree = ast.parse(text)
-    imports, attributes, classes = set(), set(), set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            imports |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            assert not node.level, f"{path}: relative import"
-            imports |= {f"{node.module}.{alias.name}" for alias in node.names}
-        elif isinstance(node, ast.Constant) and node.value in paths and node.value != package.name:
-            imports.add(node.value)
-        elif isinstance(node, ast.Attribute):
-            attributes.add(node.attr)
-        elif isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-            classes.add(node.name)
-    found = (paths.get(name) or paths.get(name.rpartition(".")[0]) for name in imports)
-    ours = frozenset(one.relative_to(package).as_posix() for one in found if one)
-    name, size = path.relative_to(package).as_posix(), len(text.splitlines())
-    return Module(
-        name, frozenset(imports), ours, size, frozenset(attributes), frozenset(classes), _texts(tree)
-    )
-
-
-def _texts(tree: ast.Module) -> frozenset[str]:
-    nodes = list(ast.walk(tree))
-    prose = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
-    values = [node.value for node in nodes if isinstance(node, ast.Constant) and id(node) not in prose]
-    return frozenset(
-        value if isinstance(value, str) else value.decode("latin-1")
-        for value in values
-        if isinstance(value, (str, bytes))
-    )
-
-
 def _layer(path: str) -> int:
     """Return how far up a module is; the package itself and its entry are above all folders."""
     order = ("errors", *reversed(FOLDERS), "__init__", "__main__")
@@ -195,7 +114,7 @@ def test_imports_point_down() -> None:
     """No module knows a folder above its own."""
     wrong = [
         f"{module.path} imports {other}"
-        for module in _modules()
+        for module in modules()
         for other in sorted(module.ours)
         if _layer(other) > _layer(module.path)
     ]
@@ -206,7 +125,7 @@ def test_imports_point_down_inside_worktree() -> None:
     """What decides about data is read from the bottom up, one module after the other."""
     wrong = [
         f"{module.path} imports {other}"
-        for module in _modules()
+        for module in modules()
         if module.parts[0] == "worktree"
         for other in sorted(module.ours)
         if other.startswith("worktree/") and _floor(other) < _floor(module.path)
@@ -237,7 +156,7 @@ def _circle(modules: tuple[Module, ...]) -> list[str]:
 
 def test_no_import_runs_in_a_circle() -> None:
     """A module can be read, and loaded, after all that it builds on; a late import is no way around."""
-    assert _circle(_modules()) == []
+    assert _circle(modules()) == []
 
 
 @pytest.mark.parametrize(
@@ -257,7 +176,7 @@ def test_a_circle_is_found(tmp_path: Path, text: str, circle: list[str]) -> None
     package.mkdir()
     (package / "above.py").write_text(text)
     (package / "below.py").write_text("from ralph_wrap.above import name")
-    found = _circle(_modules(package))
+    found = _circle(modules(package))
     assert sorted({*found}) == sorted({*circle})
     assert found[:1] == found[-1:]
 
@@ -267,7 +186,7 @@ def test_neighbours_do_not_know_each_other(folder: str, but: set[str]) -> None:
     """Interfaces and commands stand alone; the command line alone may start another interface."""
     wrong = [
         f"{module.path} imports {other}"
-        for module in _modules()
+        for module in modules()
         if module.parts[0] == folder and module.parts[1] not in but
         for other in sorted(module.ours)
         if other.startswith(f"{folder}/")
@@ -306,15 +225,26 @@ def _files(folder: Path) -> list[Path]:
 @pytest.mark.parametrize("folder", LOAD_NOTHING)
 def test_a_folder_loads_nothing(folder: str) -> None:
     """Its modules are loaded one by one: a start, and PID 1 above all, loads few of them."""
-    [module] = [module for module in _modules() if module.path == f"{folder}/__init__.py"]
+    [module] = [module for module in modules() if module.path == f"{folder}/__init__.py"]
     assert module.imports == frozenset()
+
+
+def test_one_module_says_what_loads_late() -> None:
+    """An import inside a function is for the command line alone, which loads one command of many."""
+    late = [
+        line
+        for module in modules()
+        if module.path != "__main__.py" and not _is_below(module.path, "interfaces/cli")
+        for line in sorted(module.late)
+    ]
+    assert late == []
 
 
 @pytest.mark.parametrize(("module", "owner"), OWNERS.items())
 def test_a_dependency_has_one_owner(module: str, owner: str) -> None:
     """A replacement of the dependency changes one place."""
     importing = {
-        other.path for other in _modules() if any(name.partition(".")[0] == module for name in other.imports)
+        other.path for other in modules() if any(name.partition(".")[0] == module for name in other.imports)
     }
     assert importing
     assert {path for path in importing if not _is_below(path, owner)} == set()
@@ -322,7 +252,7 @@ def test_a_dependency_has_one_owner(module: str, owner: str) -> None:
 
 def test_pid_1_stands_alone() -> None:
     """It stays small, and nothing that a session needs can break it."""
-    init = [module for module in _modules() if _is_below(module.path, "interfaces/init")]
+    init = [module for module in modules() if _is_below(module.path, "interfaces/init")]
     imported = {name for module in init for name in module.imports}
     ours = {name for name in imported if name.startswith("ralph_wrap")}
     assert {
@@ -334,13 +264,13 @@ def test_pid_1_stands_alone() -> None:
 
 def test_a_module_fits_into_a_head() -> None:
     """Modules stay short."""
-    assert {module.path: module.lines for module in _modules() if module.lines > LONGEST} == {}
+    assert {module.path: module.lines for module in modules() if module.lines > LONGEST} == {}
 
 
 def test_a_class_name_means_one_thing() -> None:
     """A name in a message, a log or a discussion leads to one class."""
     homes = defaultdict(list)
-    for module in _modules():
+    for module in modules():
         for name in module.classes:
             homes[name].append(module.path)
     assert {name: paths for name, paths in homes.items() if len(paths) > 1} == {}
@@ -348,7 +278,7 @@ def test_a_class_name_means_one_thing() -> None:
 
 def test_no_module_changes_directory() -> None:
     """Paths are absolute and passed in; the working directory is the user's."""
-    assert [module.path for module in _modules() if module.attributes & {"chdir", "fchdir"}] == []
+    assert [module.path for module in modules() if module.attributes & {"chdir", "fchdir"}] == []
 
 
 @pytest.mark.parametrize(("owner", "form"), FORMS.items())
@@ -356,7 +286,7 @@ def test_a_form_stands_in_one_module(owner: str, form: str) -> None:
     """Two copies would drift apart; PID 1, which stands alone, has its own."""
     holding = {
         module.path
-        for module in _modules()
+        for module in modules()
         if not _is_below(module.path, "interfaces/init")
         if any(re.search(form, text) for text in module.texts)
     }
@@ -379,8 +309,8 @@ def test_a_form_stands_in_one_module(owner: str, form: str) -> None:
 )
 def test_a_second_copy_of_a_form_is_found(owner: str, code: str) -> None:
     """However it is quoted; prose about it is none."""
-    assert any(re.search(FORMS[owner], text) for text in _texts(ast.parse(code)))
-    assert _texts(ast.parse(f"def x():\n    {code.partition(' = ')[2]!r}")) == frozenset()
+    assert any(re.search(FORMS[owner], text) for text in texts_of(ast.parse(code)))
+    assert texts_of(ast.parse(f"def x():\n    {code.partition(' = ')[2]!r}")) == frozenset()
 
 
 TESTS = Path(__file__).parent

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.test_architecture import PACKAGE
+from tests.support.package_modules import PACKAGE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

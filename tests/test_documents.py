@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.test_architecture import FOLDERS, PACKAGE
+from tests.support.package_modules import PACKAGE
+from tests.test_architecture import FOLDERS
 from tests.test_english import prose, sentences
 
 if TYPE_CHECKING:

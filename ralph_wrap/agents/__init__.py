@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 from ralph_wrap.agents.definition import Agent
 from ralph_wrap.config.settings import AgentInvocation, AgentTable
 from ralph_wrap.errors import AgentError, AgentNotFoundError, UsageError
+from ralph_wrap.system import container, deferred
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -64,11 +66,8 @@ def _as_told(settings: Settings, table: AgentTable) -> Settings:
             f"agent {settings.agent} has no command", f'[agents.{settings.agent}] command = ["…"]'
         )
     given = dict(table.env or ())
-    if agent.contained_root and os.geteuid() == 0:
-        from ralph_wrap.system import container  # noqa: PLC0415 -- only root needs it; it would slow every start
-
-        if container.mark(Path("/")):
-            given = {**agent.contained_root, **given}
+    if agent.contained_root and os.geteuid() == 0 and container.mark(Path("/")):
+        given = {**agent.contained_root, **given}
     prompt = table.prompt or (agent.prompt if table.command is None else _taken_by(command))
     # Another program does not know these options. The same program with more options does.
     is_same = bool(agent.command) and Path(command[0]).name == agent.command[0]
@@ -101,15 +100,11 @@ def look_up(command: Sequence[str], environ: Mapping[str, str]) -> None:
     program = command[0]
     if "/" in program and not program.startswith("/"):
         return
-    import shutil  # noqa: PLC0415 -- loaded while git runs (see preflight)
-
     path = environ.get("PATH", os.defpath)
-    if shutil.which(program, path=path):
+    if deferred.shutil.which(program, path=path):
         return
-    there = shutil.which(program, os.F_OK, path)
+    there = deferred.shutil.which(program, os.F_OK, path)
     if there or Path(program).is_dir():
-        import shlex  # noqa: PLC0415 -- seldom needed
-
         hint = f"chmod +x {shlex.quote(there)}" if there and Path(there).is_file() else "name a file"
         raise AgentError(f"agent command {program} cannot be run: not an executable file", hint)
     hint = "name a file that is there"

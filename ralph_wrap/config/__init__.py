@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.config import file
+from ralph_wrap.config import job as job_file
 from ralph_wrap.config.file import CONFIG, KEYS
 from ralph_wrap.config.options import COMMANDS, JOB, ROWS, Settings
 from ralph_wrap.config.parsers import duration, nearest
@@ -113,9 +114,7 @@ def _read_job(given: dict[str, Any], directory: Path) -> dict[str, str]:
     """
     if (path := given.pop("job", None)) is None:
         return {}
-    from ralph_wrap.config import job as jobs  # noqa: PLC0415 -- seldom needed
-
-    job = jobs.read(path if str(path) == "-" else directory / path)
+    job = job_file.read(path if str(path) == "-" else directory / path)
     if given.keys() & {"prompt", "prompt_file"}:
         job.pop("prompt")
     source = f"job {path}"

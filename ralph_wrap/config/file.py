@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ralph_wrap.config import agent_tables, toml_lines
 from ralph_wrap.config.options import ROWS
 from ralph_wrap.config.parsers import AGENTS, COMMAND, did_you_mean
 from ralph_wrap.config.table import KEY, TYPED, Option
 from ralph_wrap.errors import UsageError
-from ralph_wrap.system import files
+from ralph_wrap.system import deferred, files
 
 if TYPE_CHECKING:
     from ralph_wrap.config.settings import AgentTable
@@ -38,11 +39,9 @@ def read(root: Path) -> dict[str, Any]:
         return {}
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", "chmod or remove it") from None
-    import tomllib  # noqa: PLC0415 -- few projects have the file; a load at the top would delay every start
-
     try:
         text = content.decode()
-        table = tomllib.loads(text)
+        table = deferred.tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # not UTF-8, or not TOML: that error names line and column
         raise UsageError(f"{path} is not valid TOML: {error}", "see https://toml.io") from None
     return {key: _value(key, value, path, text) for key, value in table.items()}
@@ -56,8 +55,6 @@ def line_of(text: str, keys: tuple[str, ...]) -> int:
         keys: the names of the tables, then the name of the key.
 
     """
-    from ralph_wrap.config import toml_lines  # noqa: PLC0415 -- only mistakes and config show need it
-
     lines = toml_lines.of_keys(text)
     return next((lines[keys[:end]] for end in range(len(keys), 0, -1) if keys[:end] in lines), 1)
 
@@ -87,8 +84,6 @@ def _as_text(row: Option, value: Any) -> str:
 
 
 def _agents(tables: Any, path: Path, text: str) -> tuple[tuple[str, AgentTable], ...]:
-    from ralph_wrap.config import agent_tables  # noqa: PLC0415 -- few projects have any
-
     try:
         return agent_tables.read(tables)
     except agent_tables.WrongTableError as error:

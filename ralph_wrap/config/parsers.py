@@ -7,6 +7,8 @@ from enum import Enum
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ralph_wrap.system import deferred
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -140,9 +142,7 @@ def choice(kind: type[_Choice]) -> ValueKind:
 
 def nearest(name: str, known: Sequence[str]) -> str | None:
     """Return the known name nearest to a misspelt one; ``None`` if no name is near."""
-    import difflib  # noqa: PLC0415 -- only mistakes need it; a load at the top would delay every start
-
-    return next(iter(difflib.get_close_matches(name, known, 1)), None)
+    return next(iter(deferred.difflib.get_close_matches(name, known, 1)), None)
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:

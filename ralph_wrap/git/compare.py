@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ralph_wrap.git.command import Git, decode, decode_lines, run_git
 from ralph_wrap.git.objects import CommitSummary
 from ralph_wrap.git.oid import OID
+from ralph_wrap.system import deferred
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
@@ -223,15 +224,13 @@ def digests(git: Git, compared: Sequence[tuple[str, ...]]) -> list[bytes]:
 
 def parse_patches(output: bytes) -> Iterator[bytes]:
     """Yield the digests of ``git diff-tree --stdin --always -p``, in which an object id begins each patch."""
-    import hashlib  # noqa: PLC0415 -- slow, and seldom needed
-
     digest = None
     index = b""
     for line in io.BytesIO(output):
         if line[:1] in _HEXADECIMAL and _OID_LINE.fullmatch(line):
             if digest is not None:
                 yield digest.digest()
-            digest = hashlib.sha256()
+            digest = deferred.hashlib.sha256()
         elif digest is not None and line.startswith(b"index "):
             index = line
         elif digest is not None:

@@ -25,6 +25,7 @@ from ralph_wrap.loop.policy import (
 )
 from ralph_wrap.loop.progress import Progress
 from ralph_wrap.loop.resume import AgentResume
+from ralph_wrap.loop.setup import set_up
 from ralph_wrap.loop.start_error import unstarted
 from ralph_wrap.loop.supervise import ASKED, AgentSupervisor, Termination
 from ralph_wrap.loop.terminal import find_terminal
@@ -106,8 +107,6 @@ class Driver:
         with self._requests, self._progress:
             status, pristine = 0, self._context.pristine
             if self._settings.setup and not self._called_off(0):
-                from ralph_wrap.loop.setup import set_up  # noqa: PLC0415 -- few projects have one
-
                 try:
                     if set_up(
                         self._settings,

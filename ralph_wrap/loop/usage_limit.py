@@ -19,7 +19,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ralph_wrap.loop.policy import LONGEST_TOLD_HOLD
-from ralph_wrap.system import files
+from ralph_wrap.system import deferred, files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -114,6 +114,4 @@ class AgentAccount:
 
 def _digits(environ: Mapping[str, str]) -> str:
     whose = sorted((name, value) for name, value in environ.items() if value and _WHOSE.fullmatch(name))
-    import hashlib  # noqa: PLC0415 -- slow to load, and most sessions reach no limit
-
-    return hashlib.sha256(json.dumps(whose).encode()).hexdigest()[:_DIGITS]
+    return deferred.hashlib.sha256(json.dumps(whose).encode()).hexdigest()[:_DIGITS]

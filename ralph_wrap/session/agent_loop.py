@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ralph_wrap.loop import Driver, IterationContext, OutputListener
 from ralph_wrap.session.ending import run_step, try_update
 from ralph_wrap.state import stop_request
+from ralph_wrap.system.output_relay import OutputRelay
+from ralph_wrap.worktree import fingerprints
 
 if TYPE_CHECKING:
     import contextlib
 
-    from ralph_wrap.loop import IterationContext, LoopResult
+    from ralph_wrap.loop import LoopResult
     from ralph_wrap.session.checkpoint import Checkpoint
     from ralph_wrap.session.ending import SessionState
     from ralph_wrap.session.workspace import SessionContext, Workspace
@@ -64,9 +67,6 @@ class AgentLoop:
             SetupError: the setup command failed.
 
         """
-        from ralph_wrap.loop import Driver, OutputListener  # noqa: PLC0415 -- see load_the_rest
-        from ralph_wrap.system.output_relay import OutputRelay  # noqa: PLC0415
-
         settings, log = self._context.settings, self._log
         listener = self._state.listener = OutputListener(settings)
         lock = self._claim.lock_for_agents()
@@ -85,9 +85,6 @@ class AgentLoop:
         return self._state.result
 
     def _iteration_context(self, lock: FileLock) -> IterationContext:
-        from ralph_wrap.loop import IterationContext  # noqa: PLC0415 -- see load_the_rest
-        from ralph_wrap.worktree import fingerprints  # noqa: PLC0415
-
         workspace, project = self._workspace, self._context.project
         git = workspace.git(project.git) if project.repository is not None else None
         return IterationContext(

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.session.push import BranchPush
+from ralph_wrap.worktree import fingerprints
+from ralph_wrap.worktree.save.checkpoint import commit_all, sees_all, snapshot
 
 if TYPE_CHECKING:
     from ralph_wrap.session.workspace import SessionContext
@@ -86,8 +88,6 @@ class Checkpoint:
             self._push.finish(cancel)
 
     def _keep(self, tree: LinkedWorktree, number: int, state: str, *, ended: bool) -> str:
-        from ralph_wrap.worktree import fingerprints  # noqa: PLC0415 -- see load_the_rest
-
         before = state
         if self._commits and ended and not fingerprints.is_pristine(state) and self._commit(tree, number):
             # A submodule may still be dirty.
@@ -99,8 +99,6 @@ class Checkpoint:
         return "" if state == before else state
 
     def _commit(self, tree: LinkedWorktree, number: int) -> bool:
-        from ralph_wrap.worktree.save.checkpoint import commit_all  # noqa: PLC0415 -- see load_the_rest
-
         message = f"Iteration {number}\n\nCommitted at its end, in session {self._record.session}.\n"
         try:
             return commit_all(tree, self._git, message)
@@ -109,16 +107,12 @@ class Checkpoint:
         return False
 
     def _sees_all(self, tree: LinkedWorktree, head: str) -> bool:
-        from ralph_wrap.worktree.save.checkpoint import sees_all  # noqa: PLC0415 -- see load_the_rest
-
         try:
             return sees_all(tree, self._git, head)
         except (GitError, OSError):
             return False  # the snapshot will log the reason
 
     def _snapshot(self, tree: LinkedWorktree, number: int) -> None:
-        from ralph_wrap.worktree.save.checkpoint import snapshot  # noqa: PLC0415 -- see load_the_rest
-
         record = self._record
         try:
             kept = snapshot(tree, self._git, agent_id=record.id, session=record.session, number=number)

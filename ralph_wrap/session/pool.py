@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap.git import list_refs
 from ralph_wrap.state.project import POOL
-from ralph_wrap.system import process
+from ralph_wrap.system import deferred, process
 from ralph_wrap.system.named_tuple import NamedTuple
+from ralph_wrap.worktree.warm import choose
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -63,8 +64,6 @@ class SessionPool(NamedTuple):
         """
         if self.pool is None:
             return None
-        from ralph_wrap.worktree.warm import choose  # noqa: PLC0415 -- few projects have a pool
-
         beside.mkdir(parents=True, exist_ok=True)
         ref = f"refs/heads/{branch}"
         return choose(
@@ -89,9 +88,7 @@ class SessionPool(NamedTuple):
 
         """
         if self.pool and self.settings.pool_keep:
-            from ralph_wrap.worktree.pool.maintenance import keep  # noqa: PLC0415 -- few projects have a pool
-
-            keep(directory, self.pool, self.session, self.settings.pool_keep, ignored)
+            deferred.maintenance.keep(directory, self.pool, self.session, self.settings.pool_keep, ignored)
 
     def refill(self) -> None:
         """Fill the pool in a background process.

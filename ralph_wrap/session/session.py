@@ -21,19 +21,16 @@ import os
 import shlex
 import threading
 from datetime import UTC, datetime
-from importlib import import_module
 from typing import TYPE_CHECKING, Self
 
 from ralph_wrap.config import Settings
 from ralph_wrap.errors import RalphError
-from ralph_wrap.session.agent_loop import AgentLoop
-from ralph_wrap.session.checkpoint import Checkpoint
 from ralph_wrap.session.ending import SessionEnd, SessionState, run_step, try_update
 from ralph_wrap.session.preflight import look_first, planned, taken_ids
 from ralph_wrap.session.workspace import SessionContext, Workspace, recorded
 from ralph_wrap.state.project import find_project, register_session
 from ralph_wrap.state.report import banner
-from ralph_wrap.system import liveness, privileges, process_tree
+from ralph_wrap.system import deferred, liveness, privileges, process_tree
 from ralph_wrap.system.log import Log, on_stderr
 from ralph_wrap.system.signals import SignalHandlers
 
@@ -43,6 +40,7 @@ if TYPE_CHECKING:
 
     from ralph_wrap.errors import IsolationError
     from ralph_wrap.loop import LoopResult
+    from ralph_wrap.session.agent_loop import AgentLoop
     from ralph_wrap.session.preflight import Preflight
     from ralph_wrap.session.workspace import Workspace
     from ralph_wrap.state.project import Project
@@ -175,7 +173,7 @@ class Session:
             record=record,
             log=self._log,
             cancel=self._signals.cancel,
-            meanwhile=lambda: load_the_rest(self._log),
+            meanwhile=lambda: _load_the_rest(self._log),
             layout=preflight.layout,
             hidden=preflight.hidden,
         )
@@ -204,17 +202,19 @@ class Session:
         end: SessionEnd,
     ) -> None:
         """Make the session ready for its agent."""
-        checkpoint = Checkpoint(context, workspace.tree, processes)
+        checkpoint = deferred.checkpoint.Checkpoint(context, workspace.tree, processes)
         self._at_end("push the branch", lambda: checkpoint.finish(self._signals.cancel))
         if (tree := workspace.tree) is not None:
             self._at_end("drop an unused branch", lambda: end.drop_unused_branch(context, tree))
             self._at_end("remove the worktree", lambda: end.leave(context, tree))
-        load_the_rest(self._log)  # a session in the plain root has not called it yet
+        _load_the_rest(self._log)  # a session in the plain root has not called it yet
         if self._whole_process:
             process_tree.become_subreaper()
         _hand_over(claim, workspace, self._log)
         _introduce(claim, workspace, self._log)
-        self._loop = AgentLoop(context, workspace, claim, processes, checkpoint, self._signals, self._state)
+        self._loop = deferred.agent_loop.AgentLoop(
+            context, workspace, claim, processes, checkpoint, self._signals, self._state
+        )
 
     def _at_end(self, name: str, step: Callable[[], None]) -> None:
         """Add a step of the end; it runs before all that were added earlier."""
@@ -254,16 +254,7 @@ def _introduce(claim: SessionClaim, workspace: Workspace, log: Log) -> None:
     )
 
 
-def load_the_rest(log: Log) -> None:
+def _load_the_rest(log: Log) -> None:
     """Load what can wait for a worktree, but no later: while an agent works we may be installed anew."""
-    from ralph_wrap.worktree.loading import load_all  # noqa: PLC0415 -- it, too
-
-    for name in (
-        "ctypes",
-        "ralph_wrap.loop",
-        "ralph_wrap.session.worktree_end",
-        "ralph_wrap.system.output_relay",
-    ):
-        import_module(name)
-    load_all()
+    deferred.load_session()
     log.load()

@@ -19,7 +19,7 @@ from ralph_wrap.session.pool import SessionPool
 from ralph_wrap.state.ports import port_for
 from ralph_wrap.state.project import RUN, WORKTREES, registries
 from ralph_wrap.state.registry import SessionRecord
-from ralph_wrap.system import files
+from ralph_wrap.system import deferred, files
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.create.transaction import create
 from ralph_wrap.worktree.ignore import RULE, ensure_ignored
@@ -196,12 +196,8 @@ class SessionContext(NamedTuple):
             warm=tree.warm,
         )
         if self.settings.submodules is SubmoduleMode.INIT:
-            from ralph_wrap.worktree.create.submodules import init_submodules  # noqa: PLC0415 -- few have any
-
-            init_submodules(tree, self.project.git, log=self.log, cancel=self.cancel)
-        from ralph_wrap.worktree.create.report_copies import provide  # noqa: PLC0415 -- see load_the_rest
-
-        provide(
+            deferred.submodules.init_submodules(tree, self.project.git, log=self.log, cancel=self.cancel)
+        deferred.report_copies.provide(
             tree,
             self.project.git,
             self.project.checkout,
@@ -214,10 +210,9 @@ class SessionContext(NamedTuple):
     @property
     def end(self) -> WorktreeEnd:
         """How the session's worktree ends."""
-        from ralph_wrap.session.worktree_end import WorktreeEnd, WorktreePolicy  # noqa: PLC0415 -- see load_the_rest
-
-        policy = WorktreePolicy.of_settings(self.settings)
-        return WorktreeEnd(self.project, self.record, self.log, policy, self._pool.reuse)
+        ends = deferred.worktree_end
+        policy = ends.WorktreePolicy.of_settings(self.settings)
+        return ends.WorktreeEnd(self.project, self.record, self.log, policy, self._pool.reuse)
 
     @property
     def _pool(self) -> SessionPool:
@@ -233,9 +228,8 @@ class SessionContext(NamedTuple):
 
     def _abandon(self, tree: LinkedWorktree) -> None:
         """Return a warm worktree that cannot be used; changes in it are saved."""
-        from ralph_wrap.session.worktree_end import WorktreeEnd, WorktreePolicy  # noqa: PLC0415 -- seldom
-
-        end = WorktreeEnd(self.project, self.record, self.log, WorktreePolicy())
+        ends = deferred.worktree_end
+        end = ends.WorktreeEnd(self.project, self.record, self.log, ends.WorktreePolicy())
         end.leave(tree, self.project.root / RUN / "trash", unstarted=True)
 
     def _create(

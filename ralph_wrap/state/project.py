@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ralph_wrap.errors import GitTooOldError, IsolationError, NotARepositoryError, RalphError, UsageError
 from ralph_wrap.git import Git, Repository, git_environment, locate_repository, pointer
 from ralph_wrap.state.registry import Registry, SessionClaim
+from ralph_wrap.system import deferred
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
@@ -133,9 +134,7 @@ def registries(project: Project) -> Iterator[Registry]:
 
 def _away(project: Project) -> Registry:
     """Return the registry outside the project, for a project that cannot hold one."""
-    import hashlib  # noqa: PLC0415 -- seldom needed, and slow to load
-
-    key = hashlib.sha256(os.fsencode(project.root)).hexdigest()[:16]
+    key = deferred.hashlib.sha256(os.fsencode(project.root)).hexdigest()[:16]
     return Registry(_state(project.environ) / key)
 
 

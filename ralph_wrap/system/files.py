@@ -12,6 +12,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ralph_wrap.system import deferred
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import EllipsisType
@@ -176,15 +178,13 @@ def sync_file_system(path: Path) -> None:
         OSError: not all of it could be written.
 
     """
-    import ctypes  # noqa: PLC0415 -- only a save needs it; it would slow every start
-
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        library = ctypes.CDLL(None, use_errno=True)
+        library = deferred.ctypes.CDLL(None, use_errno=True)
         if not hasattr(library, "syncfs"):  # macOS
             os.sync()
         elif library.syncfs(descriptor) != 0:
-            number = ctypes.get_errno()
+            number = deferred.ctypes.get_errno()
             raise OSError(number, os.strerror(number), str(path))
     finally:
         os.close(descriptor)

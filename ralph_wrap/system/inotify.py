@@ -15,6 +15,8 @@ import stat
 import sys
 from typing import TYPE_CHECKING, Self
 
+from ralph_wrap.system import deferred
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -48,9 +50,7 @@ class DirectoryWatch:
     def __init__(self, *directories: Path, events: int) -> None:
         self.descriptor = -1
         if sys.platform == "linux":
-            import ctypes  # noqa: PLC0415 -- every start would wait for it
-
-            library = ctypes.CDLL(None, use_errno=True)
+            library = deferred.ctypes.CDLL(None, use_errno=True)
             self.descriptor = library.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
             for directory in directories if self.descriptor >= 0 else ():
                 mask = events | _ONLY_DIRECTORY | _DONT_FOLLOW

@@ -21,6 +21,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ralph_wrap.system import deferred
 from ralph_wrap.system.status_line import StatusLine
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ class Log:
         """Load what narration needs: as slow as several git commands, so do it while waiting for one."""
         if self._terminal and isinstance(self._logger, _Chain):
             with _without(*self._spared):
-                import structlog  # noqa: PLC0415 -- see above
+                structlog = deferred.structlog
             logger = structlog.wrap_logger(structlog.ReturnLogger(), processors=self._processors)
             self._logger = logger.bind(**self._identity)
 
@@ -220,9 +221,7 @@ class Log:
 
 def traceback_of(error: BaseException) -> list[str]:
     """Return where an error comes from, for an event."""
-    import traceback  # noqa: PLC0415 -- slow, and most sessions need none
-
-    return traceback.format_exception(error)
+    return deferred.traceback.format_exception(error)
 
 
 def on_stderr(environ: Mapping[str, str], *, spared: tuple[str, ...] = (), also: tuple[str, ...] = ()) -> Log:

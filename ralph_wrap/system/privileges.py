@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import RalphError
+from ralph_wrap.system import deferred
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -102,18 +103,14 @@ def ensure_home(environ: Mapping[str, str]) -> dict[str, str]:
     except OSError:
         # A directory of another user with this name is not used: it could be a trap.
         if home.is_symlink() or not home.is_dir() or not _belongs_to(home, uid):
-            import tempfile  # noqa: PLC0415 -- see _places
-
-            home = Path(tempfile.mkdtemp(prefix=f"ralph-wrap-home-{uid}-"))
+            home = Path(deferred.tempfile.mkdtemp(prefix=f"ralph-wrap-home-{uid}-"))
     return {**environ, "HOME": str(home)}
 
 
 def _places(uid: int) -> list[Path]:
     """Return the candidates for the home of a user without one, the best first."""
-    import tempfile  # noqa: PLC0415 -- slow, and most users have a home
-
     places = [HOMES / str(uid)] if HOMES.is_dir() else []
-    return [*places, Path(tempfile.gettempdir(), f"ralph-wrap-home-{uid}")]
+    return [*places, Path(deferred.tempfile.gettempdir(), f"ralph-wrap-home-{uid}")]
 
 
 def _is_usable(home: Path, uid: int) -> bool:

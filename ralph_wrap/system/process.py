@@ -17,6 +17,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
+from ralph_wrap.system import deferred
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
@@ -96,9 +97,7 @@ def anonymous_file() -> int:
     """Return a descriptor of a new file without a name, in memory where the system can do that."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create("ralph-wrap", os.MFD_CLOEXEC)
-    import tempfile  # noqa: PLC0415 -- not needed on Linux
-
-    with tempfile.TemporaryFile() as file:
+    with deferred.tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())
 
 

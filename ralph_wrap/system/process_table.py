@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from ralph_wrap.system import deferred
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
@@ -33,9 +34,7 @@ def pids() -> list[int]:
     try:
         return [int(name) for name in os.listdir(PROC) if name.isdigit()]  # noqa: PTH208 -- hundreds, no objects
     except FileNotFoundError:
-        import psutil  # noqa: PLC0415 -- see above
-
-        return psutil.pids()
+        return deferred.psutil.pids()
 
 
 def children(pid: int) -> list[int]:
@@ -126,9 +125,7 @@ def boot_id() -> str:
     try:
         return (PROC / "sys/kernel/random/boot_id").read_text().strip()
     except OSError:
-        import psutil  # noqa: PLC0415 -- see above
-
-        return f"booted-{psutil.boot_time():.0f}"
+        return f"booted-{deferred.psutil.boot_time():.0f}"
 
 
 def name(pid: int) -> str:
@@ -225,17 +222,15 @@ def usage(owners: Mapping[str, int]) -> dict[str, ResourceUsage]:
 
 
 def _measure(owner: int, carriers: set[int]) -> ResourceUsage | None:
-    import psutil  # noqa: PLC0415 -- see above
-
     try:
-        first = psutil.Process(owner)
+        first = deferred.psutil.Process(owner)
         if os.geteuid() not in {0, first.uids().effective}:
             return None
         seconds = max(time.time() - first.create_time(), _SHORTEST)
         members = {*descendants([owner])}
         members |= {*descendants(carriers - members)}
         found = [one for one in map(_cost, members) if one]
-    except psutil.Error:
+    except deferred.psutil.Error:
         return None
     cpu = sum(one[0] for one in found)
     return ResourceUsage(
@@ -245,25 +240,21 @@ def _measure(owner: int, carriers: set[int]) -> ResourceUsage | None:
 
 def _cost(pid: int) -> tuple[float, int] | None:
     """Return processor time in seconds and memory in bytes of a process; ``None`` if it has ended."""
-    import psutil  # noqa: PLC0415 -- see above
-
     try:
-        process = psutil.Process(pid)
+        process = deferred.psutil.Process(pid)
         times = process.cpu_times()
         waited_for = times.children_user + times.children_system
         return times.user + times.system + waited_for, _memory(process)
-    except psutil.NoSuchProcess:
+    except deferred.psutil.NoSuchProcess:
         return None
 
 
 def _memory(process: Process) -> int:
-    import psutil  # noqa: PLC0415 -- see above
-
     # The kernel adds up a process's pages for this: 9 ms a GB. A process that was root once shows no such
     # sum to its own user (proc(5): dumpable), and other systems know none.
     try:
         return process.memory_full_info().pss
-    except (psutil.AccessDenied, AttributeError):
+    except (deferred.psutil.AccessDenied, AttributeError):
         return process.memory_info().rss
 
 
@@ -294,13 +285,11 @@ def _ask(pid: int, question: Callable[[Process], _T], otherwise: _T) -> _T:
     """
     if not _is_missing():
         return otherwise
-    import psutil  # noqa: PLC0415 -- see above
-
     try:
-        return question(psutil.Process(pid))
-    except psutil.NoSuchProcess:
+        return question(deferred.psutil.Process(pid))
+    except deferred.psutil.NoSuchProcess:
         return otherwise
-    except psutil.AccessDenied as error:
+    except deferred.psutil.AccessDenied as error:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES)) from error
 
 

@@ -14,7 +14,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from ralph_wrap.system import process_table
+from ralph_wrap.system import deferred, process_table
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.process import OWN_COMMAND
 
@@ -154,9 +154,7 @@ def become_subreaper() -> None:
     A no-op elsewhere: there an agent's double-forked processes cannot be followed.
     """
     if sys.platform == "linux":
-        import ctypes  # noqa: PLC0415 -- not before it is needed: a start waits for it
-
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        deferred.ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def _reap(pids: Collection[int]) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import finish_git, parse_status, resolve_commit, start_status
+from ralph_wrap.system import deferred
 from ralph_wrap.worktree.save.registration import is_replaced
 
 if TYPE_CHECKING:
@@ -62,9 +63,7 @@ def is_pristine(state: str) -> bool:
 
 
 def _digest(head: str, top: Path, paths: Iterable[str], *, largest: int = _HASHED) -> str:
-    import hashlib  # noqa: PLC0415 -- slow, and the first iteration need not wait for it
-
-    digest = hashlib.sha1(usedforsecurity=False)
+    digest = deferred.hashlib.sha1(usedforsecurity=False)
     for path in paths:
         digest.update(b"\0" + os.fsencode(path) + b"\0" + _content(top / path, largest))
     return f"{head} {digest.hexdigest()}"

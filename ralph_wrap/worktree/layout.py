@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import IsolationError, UsageError
 from ralph_wrap.git import decode, run_git
-from ralph_wrap.system import files
+from ralph_wrap.system import deferred, files
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.model import EXCLUDES, LINKS
 
@@ -190,6 +190,4 @@ def link(top: Path, root: Path, paths: Sequence[str]) -> None:
             # Relative, so that it leads to the same place where the project is mounted elsewhere.
             place.symlink_to(os.path.relpath(root / path, place.parent))
         except OSError:
-            import shutil  # noqa: PLC0415 -- seldom needed
-
-            shutil.copytree(root / path, place, symlinks=True)
+            deferred.shutil.copytree(root / path, place, symlinks=True)

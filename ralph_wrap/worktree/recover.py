@@ -36,6 +36,7 @@ from ralph_wrap.worktree.ownership import SessionMark, WorktreeOwner, session_lo
 from ralph_wrap.worktree.register import pointers_to
 from ralph_wrap.worktree.remove import LEAVING, is_half_dropped, leaving_places
 from ralph_wrap.worktree.trash import discard_worktree, is_name
+from ralph_wrap.worktree.warm import REASON, complete
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -112,15 +113,11 @@ def _begun_to_take(registrations: Path, path: Path, record: SessionRecord) -> Pa
 
 
 def _is_locked_by_us(registration: Path, record: SessionRecord) -> bool:
-    from ralph_wrap.worktree.warm import REASON  # noqa: PLC0415 -- for those who have a pool
-
     return ownership.is_locked_for(registration, REASON, session_lock(record.session))
 
 
 def _complete(warm: Path, path: Path, run: Path, record: SessionRecord) -> None:
     """Go on with a warm worktree that a session had begun to take."""
-    from ralph_wrap.worktree.warm import complete  # noqa: PLC0415 -- for those who have a pool
-
     owner = WorktreeOwner(session_lock(record.session), SessionMark(record.session, str(record.branch)))
     complete(warm, run / "pool", path, str(record.branch), owner)
 

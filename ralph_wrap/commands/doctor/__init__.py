@@ -27,7 +27,7 @@ from ralph_wrap.errors import (
 )
 from ralph_wrap.session import preflight
 from ralph_wrap.state.project import find_project
-from ralph_wrap.system import privileges
+from ralph_wrap.system import deferred, privileges
 from ralph_wrap.system.container import mark
 from ralph_wrap.system.named_tuple import NamedTuple
 
@@ -148,11 +148,9 @@ def _problem(checks: tuple[DoctorCheck, ...], obstacle: RalphError | None) -> Ra
 
 
 def _load_the_rest() -> None:
-    # Only root may be able to read Python's files.
-    of_config = ("ralph_wrap.config.agent_tables", "ralph_wrap.config.toml_lines")
-    ours = (*of_config, *(f"{agents.__name__}.{name}" for name in agents.NAMES))
-    for seldom_used in (*ours, "difflib", "hashlib", "tempfile", "tomllib", "traceback"):
-        import_module(seldom_used)
+    deferred.load_for_other_user()
+    for name in agents.NAMES:
+        import_module(f"{agents.__name__}.{name}")
 
 
 __all__ = ["Diagnosis", "DoctorCheck", "examine"]

@@ -24,8 +24,7 @@ from ralph_wrap.interfaces.api.functions import make, remove
 from ralph_wrap.interfaces.api.location import RepositoryLocation, location_of, require_branch_name, resolved
 from ralph_wrap.interfaces.api.reuse import find
 from ralph_wrap.state.project import WORKTREES
-from ralph_wrap.system import files
-from ralph_wrap.worktree.loading import load_all
+from ralph_wrap.system import deferred, files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -163,7 +162,7 @@ class Worktree:
         self.state, self._path, self._made, self._kept = "pending", None, False, None
 
     def _open(self) -> None:
-        load_all()  # now: another version may be installed while an agent works in the block
+        deferred.load_worktrees()  # now: another version may be installed while an agent works in the block
         self._location = location = location_of(self._project)
         require_branch_name(location.project.git, self.branch)
         path = self._wanted_path(location)
@@ -232,14 +231,12 @@ def _in_turn(location: RepositoryLocation) -> AbstractContextManager[int]:
 
 async def _in_thread(work: Callable[[], _T]) -> _T:
     """Run in a thread to the end, even if the task is cancelled: the block must know what the thread made."""
-    import asyncio  # noqa: PLC0415 -- slow to import, and only async blocks need it
-
-    task = asyncio.ensure_future(asyncio.to_thread(work))
-    cancelled: asyncio.CancelledError | None = None
+    task = deferred.asyncio.ensure_future(deferred.asyncio.to_thread(work))
+    cancelled: deferred.asyncio.CancelledError | None = None
     while not task.done():
         try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError as error:
+            await deferred.asyncio.wait({task})
+        except deferred.asyncio.CancelledError as error:
             cancelled = error
     if cancelled is not None:
         task.exception()  # otherwise asyncio logs that the exception was never retrieved

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.errors import RalphError
-from ralph_wrap.system import privileges
+from ralph_wrap.system import deferred, privileges
 from ralph_wrap.system.log import Log, on_stderr
 
 if TYPE_CHECKING:
@@ -45,9 +45,7 @@ def boundary(tool: str, *, json: bool) -> Iterator[None]:
         raise SystemExit(error.exit_code) from None
     except Exception as error:  # noqa: BLE001 -- a bug must not end with a status that looks like an agent's
         complain(RalphError(f"ralph-wrap failed: {error!r}", "please report this, with the traceback below"))
-        import traceback  # noqa: PLC0415 -- only a bug needs it
-
-        traceback.print_exc()
+        deferred.traceback.print_exc()
         raise SystemExit(RalphError.exit_code) from None
 
 
@@ -72,21 +70,8 @@ def _stdout_written() -> Iterator[None]:
 _SELDOM_USED = (
     "ralph_wrap.interfaces.cli.approval_prompt",
     "ralph_wrap.interfaces.cli.merge_on_complete",
-    "ralph_wrap.config.agent_tables",
-    "ralph_wrap.config.job",
-    "ralph_wrap.config.toml_lines",
-    "ralph_wrap.loop",
-    "ralph_wrap.loop.setup",
-    "ralph_wrap.system.output_relay",
     "ralph_wrap.session.session",
     "ralph_wrap.commands.sweep",
-    "ctypes",
-    "difflib",
-    "hashlib",
-    "shutil",
-    "tempfile",
-    "tomllib",
-    "traceback",
 )
 
 
@@ -108,12 +93,11 @@ def become_owner(project: Path, log: Log, *later: str) -> dict[str, str]:
     def load_everything() -> None:
         from ralph_wrap import agents  # noqa: PLC0415 -- few commands need them
         from ralph_wrap.agents import output  # noqa: PLC0415
-        from ralph_wrap.worktree.loading import load_all  # noqa: PLC0415
 
         log.load()
         for name in (*_SELDOM_USED, *later):
             import_module(name)
-        load_all()
+        deferred.load_for_other_user()
         for name in agents.NAMES:
             import_module(f"{agents.__name__}.{name}")
         for name in output.FORMATS:

@@ -37,8 +37,8 @@ from mcp_types import Tool as Described
 
 from ralph_wrap.errors import RalphError
 from ralph_wrap.interfaces.mcp.tools import TOOLS, answer
+from ralph_wrap.system import deferred
 from ralph_wrap.system.log import one_line, traceback_of
-from ralph_wrap.worktree.loading import load_all
 
 if TYPE_CHECKING:
     from ralph_wrap.interfaces.mcp.tools import McpTool, ToolCaller
@@ -50,7 +50,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 def load() -> None:
     """Import all modules now: later, privileges are dropped, and an update may replace the files."""
     run(sleep, 0)
-    load_all()
+    deferred.load_worktrees()
 
 
 def serve(caller: ToolCaller, log: Log) -> None:

@@ -27,8 +27,8 @@ from ralph_wrap.interfaces.web.flash import FlashMessages
 from ralph_wrap.interfaces.web.pages import PageContext
 from ralph_wrap.interfaces.web.review_cache import ReviewCache
 from ralph_wrap.state.project import repository_of
+from ralph_wrap.system import deferred
 from ralph_wrap.system.cancel import CancelToken
-from ralph_wrap.worktree.loading import load_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -47,7 +47,7 @@ _QUEUE = 128  # connections that wait to be accepted
 def load() -> None:
     """Import all modules now: later, privileges are dropped, and an update may replace the files."""
     templates.load()
-    load_all()
+    deferred.load_worktrees()
     asyncio.run(run_in_threadpool(lambda: None))
 
 

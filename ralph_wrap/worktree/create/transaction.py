@@ -39,12 +39,13 @@ from ralph_wrap.git import (
     start_git,
     worktree_holding,
 )
-from ralph_wrap.system import files
+from ralph_wrap.system import deferred, files
 from ralph_wrap.worktree.layout import EVERYTHING, SPARSE, WorktreeLayout, is_sparse, link, prepare
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.ownership import MARK
 from ralph_wrap.worktree.register import add
+from ralph_wrap.worktree.warm import settle
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -136,8 +137,6 @@ def create(
                     registered(worktree)
                 _check_out(worktree, git, at, cancel, progress, meanwhile)
                 if at is not None:
-                    from ralph_wrap.worktree.warm import settle  # noqa: PLC0415 -- loaded, if there is one
-
                     settle(worktree.registration)
                 link(path, repository.root, layout.links)
             except (GitError, OSError) as error:
@@ -270,11 +269,10 @@ def _sync_names(worktree: LinkedWorktree) -> None:
 
 def _remove_attempt(git: Git, repository: Repository, path: Path, made: os.stat_result) -> None:
     """Remove a worktree that is not finished, unless something else has taken its place."""
-    import shutil  # noqa: PLC0415 -- seldom needed
-
     with contextlib.suppress(FileNotFoundError):
         if os.path.samestat(path.lstat(), made):
-            shutil.rmtree(path, ignore_errors=True)  # outside the lock: it may hold many files by now
+            # Outside the lock, because it may hold many files by now.
+            deferred.shutil.rmtree(path, ignore_errors=True)
     with repository_lock(repository.common_dir) as lock:
         if not os.path.lexists(path) and is_registered(git, path):
             run_git(git._replace(lock=lock), "worktree", "remove", "--force", "--force", path)

@@ -17,6 +17,7 @@ import shlex
 import time
 from typing import TYPE_CHECKING, Self
 
+from ralph_wrap.system import deferred
 from ralph_wrap.system.text import and_more, some
 
 if TYPE_CHECKING:
@@ -96,9 +97,7 @@ class LeakMonitor:
             when: the event since the last observation, in words.
 
         """
-        from ralph_wrap.state import landings  # noqa: PLC0415 -- see begin
-        from ralph_wrap.worktree.leaks.compare import changed_keys, compare  # noqa: PLC0415
-
+        landings, compare = deferred.landings, deferred.compare
         run = self._root / ".ralph" / "run"
         for _ in range(_LOOKS):  # an observation during a landing may see half of its changes
             landed, moving = landings.read(run), landings.is_moving(run)
@@ -111,21 +110,21 @@ class LeakMonitor:
         before, self._seen = self._seen, now or self._seen
         if now is None or before is None:
             return False
-        changes = compare(
-            before, now, lambda one, other: changed_keys(self._git, one, other), landings.read(run)
+        changes = compare.compare(
+            before,
+            now,
+            lambda one, other: compare.changed_keys(self._git, one, other),
+            landings.read(run),
         )
         if changes:
             self._tell(when, changes)
         return bool(changes)
 
     def _start(self) -> RunningObservation | None:
-        # Imported while git checks out files: see the module's docstring.
-        from ralph_wrap.worktree.leaks.observation import ObservedCheckout, RunningObservation  # noqa: PLC0415
-
         try:
             if self._checkout is None:
-                self._checkout = ObservedCheckout.at(self._git, *self._around)
-            return RunningObservation(self._checkout)
+                self._checkout = deferred.observation.ObservedCheckout.at(self._git, *self._around)
+            return deferred.observation.RunningObservation(self._checkout)
         except OSError as error:
             self._give_up(str(error))
         return None

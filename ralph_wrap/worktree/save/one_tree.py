@@ -26,6 +26,7 @@ from ralph_wrap.worktree.save.registration import operation
 from ralph_wrap.worktree.save.result import SavedWork
 from ralph_wrap.worktree.save.trees import counted, take_picture
 from ralph_wrap.worktree.save.walk import walk
+from ralph_wrap.worktree.warm import taken_at
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -100,8 +101,6 @@ def _left_by_checkout(
     worktree: LinkedWorktree, scratch: Git, commit: str, inner: tuple[str, ...]
 ) -> tuple[str, ...] | None:
     """Return what a checkout has not got to when it was cut short; ``None`` if somebody has worked there."""
-    from ralph_wrap.worktree.warm import taken_at  # noqa: PLC0415 -- for the dead only
-
     at = taken_at(worktree.registration)
     before = None
     with contextlib.suppress(GitError):  # that commit may be on no branch any more, and gone

@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap.worktree.save.inspect import has_submodules, tree_holds, tree_losses
 from ralph_wrap.worktree.save.one_tree import save_tree
+from ralph_wrap.worktree.save.submodule_repositories import find
+from ralph_wrap.worktree.save.submodules import add_losses, hold, save_submodules
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,8 +63,6 @@ def save(
     problems: list[str] = []
     within: tuple[SavedSubmodule, ...] = ()
     if has_submodules(worktree):
-        from ralph_wrap.worktree.save.submodules import save_submodules  # noqa: PLC0415 -- few have any
-
         within = save_submodules(
             worktree,
             git,
@@ -107,11 +107,9 @@ def holds(worktree: LinkedWorktree, git: Git, index: Path, directory: Path, save
         OSError: the same.
 
     """
-    if saved.inner or has_submodules(worktree):
-        from ralph_wrap.worktree.save.submodules import hold  # noqa: PLC0415 -- few have any
-
-        if not hold(worktree, git, index, directory, saved.inner):
-            return False
+    has_inner = bool(saved.inner) or has_submodules(worktree)
+    if has_inner and not hold(worktree, git, index, directory, saved.inner):
+        return False
     return tree_holds(worktree, git, index, directory, saved)
 
 
@@ -130,9 +128,6 @@ def losses(worktree: LinkedWorktree, git: Git, index: Path) -> Losses:
     """
     if not has_submodules(worktree):
         return tree_losses(worktree, git, index)
-    from ralph_wrap.worktree.save.submodule_repositories import find  # noqa: PLC0415 -- few have any
-    from ralph_wrap.worktree.save.submodules import add_losses  # noqa: PLC0415 -- the same
-
     # What is wrong with them is told where they are looked at, in the last call.
     inner = tuple(one.path for one in find(worktree, git, worktree.path, []) if one.path)
     return add_losses(worktree, git, index, tree_losses(worktree, git, index, inner))

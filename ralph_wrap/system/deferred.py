@@ -1,0 +1,98 @@
+"""The modules that load at their first use, and why. At the top of its user, each would delay every start.
+
+::
+
+    from ralph_wrap.system import deferred
+
+    deferred.hashlib.sha256()
+
+While an agent works, another version of ralph-wrap may be installed. So a session loads all that it can need
+while git checks out its worktree (:func:`load_session`), and a server does so at its start.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import asyncio as asyncio
+    import ctypes as ctypes
+    import difflib as difflib
+    import hashlib as hashlib
+    import shutil as shutil
+    import tempfile as tempfile
+    import tomllib as tomllib
+    import traceback as traceback
+    from collections.abc import Mapping
+
+    import psutil as psutil
+    import structlog as structlog
+
+    from ralph_wrap.session import agent_loop as agent_loop
+    from ralph_wrap.session import checkpoint as checkpoint
+    from ralph_wrap.session import worktree_end as worktree_end
+    from ralph_wrap.state import landings as landings
+    from ralph_wrap.worktree.create import report_copies as report_copies
+    from ralph_wrap.worktree.create import submodules as submodules
+    from ralph_wrap.worktree.leaks import compare as compare
+    from ralph_wrap.worktree.leaks import observation as observation
+    from ralph_wrap.worktree.pool import maintenance as maintenance
+
+_FOR_SOME_COMMANDS = {
+    "asyncio": "asyncio",  # blocks of an asynchronous program
+    "psutil": "psutil",  # what sessions use; a system without /proc
+    "structlog": "structlog",  # messages on a terminal
+}
+_FOR_SOME_PROJECTS = {
+    "difflib": "difflib",  # a misspelt name
+    "hashlib": "hashlib",  # fingerprints of files; a project that cannot hold records
+    "tempfile": "tempfile",  # a user without a home
+    "tomllib": "tomllib",  # a configuration file
+    "traceback": "traceback",  # an error that we did not expect
+}
+_FOR_WORKTREES = {
+    "ctypes": "ctypes",  # inotify, prctl, syncfs: after git has begun to check out
+    "shutil": "shutil",
+    "landings": "ralph_wrap.state.landings",
+    "report_copies": "ralph_wrap.worktree.create.report_copies",
+    "submodules": "ralph_wrap.worktree.create.submodules",
+    "compare": "ralph_wrap.worktree.leaks.compare",
+    "observation": "ralph_wrap.worktree.leaks.observation",
+    "maintenance": "ralph_wrap.worktree.pool.maintenance",
+}
+_FOR_SESSIONS = {
+    "agent_loop": "ralph_wrap.session.agent_loop",
+    "checkpoint": "ralph_wrap.session.checkpoint",
+    "worktree_end": "ralph_wrap.session.worktree_end",
+}
+MODULES = {**_FOR_SOME_COMMANDS, **_FOR_SOME_PROJECTS, **_FOR_WORKTREES, **_FOR_SESSIONS}
+"""The full name of each module, by the name that this module gives it."""
+
+
+if not TYPE_CHECKING:  # a type checker that sees __getattr__ accepts every name
+
+    def __getattr__(name: str) -> object:
+        if name not in MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return import_module(MODULES[name])
+
+
+def load_worktrees() -> None:
+    """Load all that makes, saves and removes worktrees."""
+    _load(_FOR_WORKTREES)
+
+
+def load_session() -> None:
+    """Load all that a session needs for its agent, and to save its work."""
+    _load(_FOR_WORKTREES | _FOR_SESSIONS)
+
+
+def load_for_other_user() -> None:
+    """Load all that a process may need after it has become a user who perhaps cannot read our files."""
+    _load(_FOR_SOME_PROJECTS | _FOR_WORKTREES | _FOR_SESSIONS)
+
+
+def _load(modules: Mapping[str, str]) -> None:
+    for name in modules.values():
+        import_module(name)

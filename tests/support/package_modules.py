@@ -1,0 +1,111 @@
+"""The modules of the package, each read and parsed once."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from ralph_wrap.system.deferred import MODULES
+
+PACKAGE = Path(__file__).parent.parent.parent / "ralph_wrap"
+
+
+class Module(NamedTuple):
+    """What the rules ask of a module.
+
+    Attributes:
+        path: below the package.
+        imports: full names of everything that it imports, wherever in it: at its top, in a function, for
+            type checkers alone, by a text that is the full name of one of our modules, or as an attribute of
+            ``deferred``.
+        ours: the modules of this package among them, by path.
+        lines: how many it has.
+        late: the imports inside its functions.
+        attributes: the names that stand behind a dot in it.
+        classes: the names of its public classes.
+        texts: its literals, those of bytes too, without docstrings.
+
+    """
+
+    path: str
+    imports: frozenset[str]
+    ours: frozenset[str]
+    lines: int
+    late: frozenset[str]
+    attributes: frozenset[str]
+    classes: frozenset[str]
+    texts: frozenset[str]
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Folder, and what is in it."""
+        return tuple(self.path.removesuffix(".py").split("/"))
+
+
+@cache
+def modules(package: Path = PACKAGE) -> tuple[Module, ...]:
+    """Read and parse every module, once for all tests."""
+    paths = {
+        path.relative_to(package.parent)
+        .as_posix()
+        .removesuffix(".py")
+        .removesuffix("/__init__")
+        .replace("/", "."): path
+        for path in sorted(package.rglob("*.py"))
+    }
+    return tuple(_read(path, package, paths) for path in paths.values())
+
+
+def _read(path: Path, package: Path, paths: dict[str, Path]) -> Module:
+    text = path.read_text()
+    tree = ast.parse(text)
+    imports, attributes, classes = set(), set(), set()
+    is_deferred = path == package / "system" / "deferred.py"  # its users import what it names
+    for node in ast.walk(tree) if not is_deferred else ():
+        if isinstance(node, ast.Import):
+            imports |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path}: relative import"
+            imports |= {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Constant) and node.value in paths and node.value != package.name:
+            imports.add(node.value)
+        elif isinstance(node, ast.Attribute):
+            attributes.add(node.attr)
+            if isinstance(node.value, ast.Name) and node.value.id == "deferred":
+                imports |= {MODULES[node.attr]} if node.attr in MODULES else set()
+        elif isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            classes.add(node.name)
+    found = (paths.get(name) or paths.get(name.rpartition(".")[0]) for name in imports)
+    ours = frozenset(one.relative_to(package).as_posix() for one in found if one)
+    name, size = path.relative_to(package).as_posix(), len(text.splitlines())
+    late = {
+        f"{name}: {ast.unparse(node)}"
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for node in ast.walk(function)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    }
+    return Module(
+        path=name,
+        imports=frozenset(imports),
+        ours=ours,
+        lines=size,
+        late=frozenset(late),
+        attributes=frozenset(attributes),
+        classes=frozenset(classes),
+        texts=texts_of(tree),
+    )
+
+
+def texts_of(tree: ast.Module) -> frozenset[str]:
+    """Return the literals of a module, those of bytes too, without docstrings."""
+    nodes = list(ast.walk(tree))
+    prose = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    values = [node.value for node in nodes if isinstance(node, ast.Constant) and id(node) not in prose]
+    return frozenset(
+        value if isinstance(value, str) else value.decode("latin-1")
+        for value in values
+        if isinstance(value, (str, bytes))
+    )

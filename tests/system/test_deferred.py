@@ -1,0 +1,49 @@
+"""The modules that load at their first use."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from ralph_wrap.system import deferred
+from tests.support.package_modules import modules
+
+
+def _known_to_type_checkers() -> dict[str, str]:
+    """Return the full name of each module that type checkers see, by its name in ``deferred``."""
+    tree = ast.parse(Path(deferred.__file__).read_text())
+    [block] = [
+        node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    ]
+    return {
+        alias.asname: f"{node.module}.{alias.name}" if isinstance(node, ast.ImportFrom) else alias.name
+        for node in block.body
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+        if alias.asname
+    }
+
+
+def test_type_checkers_see_what_loads() -> None:
+    """The two lists of the module are one."""
+    assert _known_to_type_checkers() == deferred.MODULES
+
+
+def test_each_module_has_a_user() -> None:
+    """What nothing uses is not in the list."""
+    used = {name for module in modules() for name in module.attributes}
+    assert deferred.MODULES.keys() - used == set()
+
+
+@pytest.mark.parametrize("name", deferred.MODULES)
+def test_a_module_loads_at_its_first_use(name: str) -> None:
+    """Under its own name."""
+    assert getattr(deferred, name).__name__ == deferred.MODULES[name]
+
+
+def test_another_name_is_an_error() -> None:
+    """As in any module."""
+    with pytest.raises(AttributeError, match="no attribute 'sqlite3'"):
+        _ = deferred.sqlite3  # type: ignore[attr-defined]
