@@ -53,8 +53,6 @@ NOT_YET: frozenset[str] = frozenset(
 
 NOT_YET_PARAMETERS: frozenset[str] = frozenset(
     {
-        "ralph_wrap/branches",
-        "ralph_wrap/git",
         "ralph_wrap/worktree",
         "ralph_wrap/worktree/leaks",
         "ralph_wrap/worktree/save",

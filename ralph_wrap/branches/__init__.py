@@ -127,15 +127,15 @@ def _branch(name: str, tips: Mapping[str, str], sessions: Mapping[str, BranchSes
     stem = name.removeprefix("ralph/")
     saver = _saver(name)
     agent_id = saver or (stem if is_agent_id(stem) else None)
-    told = sessions.get(name.removesuffix(WIP) if saver else name)
-    base = told.base if told else None
+    session = sessions.get(name.removesuffix(WIP) if saver else name)
+    base = session.base if session else None
     return Branch(
         name=name,
         id=agent_id,
         tip=tips[name],
         saved=tips[name] if saver else tips.get(name + WIP) if agent_id else None,
-        record=told.record if told else None,
-        verdict=told.verdict if told else None,
+        record=session.record if session else None,
+        verdict=session.verdict if session else None,
         base=base if base and is_oid(base) else None,
     )
 
@@ -163,10 +163,10 @@ def main_branch(project: Project, configured: str | None) -> MainBranch:
         origin = symbolic_ref_target(project.git, "refs/remotes/origin/HEAD")
         local = [HEADS + origin.removeprefix("refs/remotes/origin/"), origin] if origin else []
         wanted = [*([] if ours else [f"{HEADS}{checked_out}"]), *local, f"{HEADS}main", f"{HEADS}master"]
-    there = list_refs(project.git, *wanted)
+    tips = list_refs(project.git, *wanted)
     for ref in wanted:
-        if ref in there:
-            return MainBranch(ref.removeprefix(HEADS).removeprefix("refs/remotes/"), there[ref], ref)
+        if ref in tips:
+            return MainBranch(ref.removeprefix(HEADS).removeprefix("refs/remotes/"), tips[ref], ref)
     if configured:
         raise NotFoundError(
             f"there is no branch {configured!r}", "git branch --list --all; main = in .ralph/config.toml"
@@ -188,13 +188,13 @@ def named(branches: list[Branch], wanted: str) -> Branch:
         NotFoundError: there is no such branch.
 
     """
-    for fits in (
-        lambda one: one.id == wanted,
-        lambda one: wanted in {one.name, one.ref},
-        lambda one: wanted == one.name + WIP and one.saved is not None,
-        lambda one: f"ralph/{wanted}" == one.name,
+    for matches in (
+        lambda branch: branch.id == wanted,
+        lambda branch: wanted in {branch.name, branch.ref},
+        lambda branch: wanted == branch.name + WIP and branch.saved is not None,
+        lambda branch: f"ralph/{wanted}" == branch.name,
     ):
-        if found := next(filter(fits, branches), None):
+        if found := next(filter(matches, branches), None):
             return found
     raise NotFoundError(
         f"there is no branch ralph/{wanted.removeprefix('ralph/')}", "ralph-wrap review lists them"

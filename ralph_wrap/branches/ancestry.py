@@ -28,26 +28,26 @@ def ancestry(
         wanted: commits of the history; unknown commits are left out of the result.
 
     """
-    users = Counter(above for row in parents.values() for above in row)
-    kept = {*wanted}
-    held: dict[str, int] = {}
-    for commit, row in parents.items():
-        found = 1 << bits[commit] if commit in bits else 0
-        for above in row:
-            if above in held:
-                found |= held[above]
-            elif above in bits:
-                found |= 1 << bits[above]
-            users[above] -= 1
-            if not users[above] and above not in kept:
-                held.pop(above, None)
-        if users[commit] or commit in kept:
-            held[commit] = found
-    return {commit: held[commit] for commit in kept if commit in held}
+    uses = Counter(parent for commit_parents in parents.values() for parent in commit_parents)
+    needed = {*wanted}
+    contained: dict[str, int] = {}
+    for commit, commit_parents in parents.items():
+        ancestors = 1 << bits[commit] if commit in bits else 0
+        for parent in commit_parents:
+            if parent in contained:
+                ancestors |= contained[parent]
+            elif parent in bits:
+                ancestors |= 1 << bits[parent]
+            uses[parent] -= 1
+            if not uses[parent] and parent not in needed:
+                contained.pop(parent, None)
+        if uses[commit] or commit in needed:
+            contained[commit] = ancestors
+    return {commit: contained[commit] for commit in needed if commit in contained}
 
 
-def members(found: int) -> Iterator[int]:
+def members(bits: int) -> Iterator[int]:
     """Yield the numbers of the bits in a set, lowest first."""
-    for place, byte in enumerate(found.to_bytes((found.bit_length() + 7) // 8, "little")):
+    for position, byte in enumerate(bits.to_bytes((bits.bit_length() + 7) // 8, "little")):
         if byte:
-            yield from (place * 8 + bit for bit in range(8) if byte >> bit & 1)
+            yield from (position * 8 + bit for bit in range(8) if byte >> bit & 1)

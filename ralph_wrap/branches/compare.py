@@ -92,17 +92,17 @@ def compare(
 
     """
     tips = [*dict.fromkeys(branch.tip for branch in branches)]
-    known = facts_of(git, [*tips, *([main.tip] if main else [])])
-    if main is None or main.tip not in known:
-        return {one.name: _without_main(known.get(one.tip)) for one in branches}, []
-    found = positions(git, main.tip, [tip for tip in tips if tip in known], known)
-    wholes = [(tip, at.base) for tip, at in found.of.items() if at.base and at.commits]
-    with ThreadPoolExecutor(1) as aside:  # git counts the changed lines while the merges run
-        counting = aside.submit(changes, git, wholes)
-        table = _Comparison(git, found, known, main, wholes)
-        tried, notes = _merges_of(table, repository, pairs=pairs)
-        counted = dict(zip((tip for tip, _ in wholes), counting.result(), strict=True))
-    return table.rows(branches, counted, tried), notes
+    facts = facts_of(git, [*tips, *([main.tip] if main else [])])
+    if main is None or main.tip not in facts:
+        return {branch.name: _without_main(facts.get(branch.tip)) for branch in branches}, []
+    found = positions(git, main.tip, [tip for tip in tips if tip in facts], facts)
+    spans = [(tip, position.base) for tip, position in found.of.items() if position.base and position.commits]
+    with ThreadPoolExecutor(1) as executor:  # git counts the changed lines while the merges run
+        counting = executor.submit(changes, git, spans)
+        table = _Comparison(git, found, facts, main, spans)
+        trials, notes = _merges_of(table, repository, pairs=pairs)
+        counted = dict(zip((tip for tip, _ in spans), counting.result(), strict=True))
+    return table.rows(branches, counted, trials), notes
 
 
 class _TrialMerges(NamedTuple):
@@ -126,30 +126,30 @@ def _merges_of(
     if repository.git_version < MERGES:
         return None, ["conflicts are unknown: git before 2.39 cannot try merges without a checkout"]
     try:
-        tried = table.merged_with(repository.common_dir, pairs=pairs)
+        trials = table.merged_with(repository.common_dir, pairs=pairs)
     except (GitError, OSError) as error:
         return None, [f"conflicts are unknown: {error}"]
-    if not tried.untried:
-        return tried, []
+    if not trials.untried:
+        return trials, []
     note = f"more than {MOST_PAIRS} pairs of branches touch the same files"
-    return tried, [f"conflicts of {len(tried.untried)} branches are unknown: {note}"]
+    return trials, [f"conflicts of {len(trials.untried)} branches are unknown: {note}"]
 
 
-def _tried(git: Git, pairs: Sequence[tuple[str, str]], common_dir: Path) -> list[MergeResult]:
+def _merged(git: Git, pairs: Sequence[tuple[str, str]], common_dir: Path) -> list[MergeResult]:
     """Run trial merges. Their objects stay in memory if they will be small: a disk is much slower.
 
     The first few merges show the size. If directories hold many files, each merge writes large trees.
     """
-    few, others = pairs[:_FEW], pairs[_FEW:]
+    first, later = pairs[:_FEW], pairs[_FEW:]
     found: list[MergeResult] = []
     if os.access(_MEMORY, os.W_OK | os.X_OK):
         with contextlib.suppress(GitError, OSError), scratch_directory(_MEMORY) as scratch:  # it may be full
-            found = merges(git, few, common_dir=common_dir, objects=scratch)
-            if others and size_of(scratch) * len(others) / len(few) <= _MUCH:
-                found += merges(git, others, common_dir=common_dir, objects=scratch)
-    if left := pairs[len(found) :]:
+            found = merges(git, first, common_dir=common_dir, objects=scratch)
+            if later and size_of(scratch) * len(later) / len(first) <= _MUCH:
+                found += merges(git, later, common_dir=common_dir, objects=scratch)
+    if remaining := pairs[len(found) :]:
         with scratch_directory(Path(tempfile.gettempdir())) as scratch:
-            found += merges(git, left, common_dir=common_dir, objects=scratch)
+            found += merges(git, remaining, common_dir=common_dir, objects=scratch)
     return found
 
 
@@ -162,9 +162,9 @@ class _Comparison:
 
     Arguments:
         found: positions of the tips relative to the main branch.
-        known: the facts of the tip commits.
+        facts: the facts of the tip commits.
         main: the main branch.
-        wholes: the tips that have commits of their own, each with its merge base.
+        spans: the tips that have commits of their own, each with its merge base.
 
     """
 
@@ -172,21 +172,25 @@ class _Comparison:
         self,
         git: Git,
         found: Positions,
-        known: Mapping[str, CommitInfo],
+        facts: Mapping[str, CommitInfo],
         main: MainBranch,
-        wholes: Sequence[tuple[str, str]],
+        spans: Sequence[tuple[str, str]],
     ) -> None:
         self._git = git
         self._found = found
-        self._known = known
+        self._facts = facts
         self._main = main
-        behind = [pair for pair in wholes if found.of[pair[0]].behind]
-        single = [(oid, *found.ahead.parents[oid]) for tip, _ in behind for oid in found.of[tip].commits]
-        asked: list[Compared] = [*dict.fromkeys([*wholes, *single])]
-        own = dict(zip(asked, entries(git, asked), strict=True))
-        self._prints = {tip: footprint(own[tip, base]) for tip, base in wholes}
-        self._touched = touched(git, found, self._prints.values(), [own[one] for one in single])
-        self._landed = landed(git, found, own, self._touched)
+        behind = [pair for pair in spans if found.of[pair[0]].behind]
+        single_commits = [
+            (oid, *found.ahead.parents[oid]) for tip, _ in behind for oid in found.of[tip].commits
+        ]
+        compared: list[Compared] = [*dict.fromkeys([*spans, *single_commits])]
+        changes_of = dict(zip(compared, entries(git, compared), strict=True))
+        self._prints = {tip: footprint(changes_of[tip, base]) for tip, base in spans}
+        self._touched = touched(
+            git, found, self._prints.values(), [changes_of[commit] for commit in single_commits]
+        )
+        self._landed = landed(git, found, changes_of, self._touched)
         self._open = [tip for tip in self._prints if tip not in self._landed]
 
     def merged_with(self, common_dir: Path, *, pairs: bool) -> _TrialMerges:
@@ -205,18 +209,18 @@ class _Comparison:
             tip for tip in self._open if meets(self._prints[tip], self._found.of[tip].missed, self._touched)
         ]
         meeting = self._pairs() if pairs else []
-        tried = meeting[:MOST_PAIRS]
-        asked = [*((self._main.tip, tip) for tip in facing), *tried]
-        tries = _tried(self._git, asked, common_dir)
+        merged_pairs = meeting[:MOST_PAIRS]
+        to_merge = [*((self._main.tip, tip) for tip in facing), *merged_pairs]
+        tries = _merged(self._git, to_merge, common_dir)
         against = dict(zip(facing, tries, strict=False))
         for tip, merge in against.items():
-            if merge.clean and merge.tree == self._known[self._main.tip].tree and self._prints[tip].paths:
+            if merge.clean and merge.tree == self._facts[self._main.tip].tree and self._prints[tip].paths:
                 self._landed.add(tip)
         clashes: dict[str, set[str]] = {}
-        for (one, other), merge in zip(tried, tries[len(facing) :], strict=True):
-            if not merge.clean and not {one, other} & self._landed:
-                clashes.setdefault(one, set()).add(other)
-                clashes.setdefault(other, set()).add(one)
+        for (first, second), merge in zip(merged_pairs, tries[len(facing) :], strict=True):
+            if not merge.clean and not {first, second} & self._landed:
+                clashes.setdefault(first, set()).add(second)
+                clashes.setdefault(second, set()).add(first)
         untried = {tip for pair in meeting[MOST_PAIRS:] if not {*pair} & self._landed for tip in pair}
         return _TrialMerges({tip: not merge.clean for tip, merge in against.items()}, clashes, untried)
 
@@ -225,75 +229,77 @@ class _Comparison:
         prints = [self._prints[tip] for tip in self._open]
         paths, grown, left = (_holders(row) for row in zip(*prints, strict=True)) if prints else ({}, {}, {})
         found = []
-        for number, (tip, one) in enumerate(zip(self._open, prints, strict=True)):
-            met = 0
-            for places, others in (
-                (one.paths, paths),
-                (one.paths, grown),
-                (one.grown, paths),
-                (one.grown, left),
-                (one.left, grown),
+        for number, (tip, changed) in enumerate(zip(self._open, prints, strict=True)):
+            touching = 0
+            for paths_of, numbers_of in (
+                (changed.paths, paths),
+                (changed.paths, grown),
+                (changed.grown, paths),
+                (changed.grown, left),
+                (changed.left, grown),
             ):
-                for place in places:
-                    met |= others.get(place, 0)
-            later = met >> (number + 1)
+                for path in paths_of:
+                    touching |= numbers_of.get(path, 0)
+            later = touching >> (number + 1)
             found += [(tip, self._open[number + 1 + bit]) for bit in members(later)]
         return found
 
     def rows(
-        self, branches: Sequence[Branch], counted: Mapping[str, DiffStat], tried: _TrialMerges | None
+        self, branches: Sequence[Branch], counted: Mapping[str, DiffStat], trials: _TrialMerges | None
     ) -> dict[str, BranchComparison]:
         """Return the facts of each branch, by name.
 
         Arguments:
             branches: all branches.
             counted: size of the change of each tip.
-            tried: results of the trial merges; ``None`` if they could not run.
+            trials: results of the trial merges; ``None`` if they could not run.
 
         """
-        unmerged = [one for one in branches if one.tip in self._prints and one.tip not in self._landed]
-        touching = _holders([self._prints[one.tip].paths for one in unmerged])
-        numbers = {one.name: number for number, one in enumerate(unmerged)}
+        unmerged = [
+            branch for branch in branches if branch.tip in self._prints and branch.tip not in self._landed
+        ]
+        touching = _holders([self._prints[branch.tip].paths for branch in unmerged])
+        numbers = {branch.name: number for number, branch in enumerate(unmerged)}
         found = {}
-        for one in branches:
-            at = self._found.of.get(one.tip)
-            if at is None:  # its commit does not exist
-                found[one.name] = BranchComparison()
+        for branch in branches:
+            position = self._found.of.get(branch.tip)
+            if position is None:  # its commit does not exist
+                found[branch.name] = BranchComparison()
                 continue
-            row = self._row(one.tip, at, counted)
-            if one.name in numbers:
-                met = 0
-                for path in self._prints[one.tip].paths:
-                    met |= touching[path]
-                met &= ~(1 << numbers[one.name])
+            row = self._row(branch.tip, position, counted)
+            if branch.name in numbers:
+                overlapping = 0
+                for path in self._prints[branch.tip].paths:
+                    overlapping |= touching[path]
+                overlapping &= ~(1 << numbers[branch.name])
                 row = row._replace(
-                    conflicts_main=None if tried is None else tried.facing.get(one.tip, False),
+                    conflicts_main=None if trials is None else trials.facing.get(branch.tip, False),
                     conflicts=None
-                    if tried is None or one.tip in tried.untried
-                    else _in_order(unmerged, tried.clashes.get(one.tip, ())),
-                    overlaps=tuple(unmerged[bit].label for bit in members(met)),
+                    if trials is None or branch.tip in trials.untried
+                    else _in_order(unmerged, trials.clashes.get(branch.tip, ())),
+                    overlaps=tuple(unmerged[bit].label for bit in members(overlapping)),
                 )
-            found[one.name] = row
+            found[branch.name] = row
         return found
 
-    def _row(self, tip: str, at: Position, counted: Mapping[str, DiffStat]) -> BranchComparison:
+    def _row(self, tip: str, position: Position, counted: Mapping[str, DiffStat]) -> BranchComparison:
         """Return the facts of a tip that do not depend on other branches."""
         row = BranchComparison(
-            time=self._known[tip].time,
-            ahead=len(at.commits),
-            behind=at.behind,
-            base=at.base,
-            merged=not at.commits or tip in self._landed,
+            time=self._facts[tip].time,
+            ahead=len(position.commits),
+            behind=position.behind,
+            base=position.base,
+            merged=not position.commits or tip in self._landed,
         )
-        if at.base is None:
+        if position.base is None:
             return row
-        change = counted[tip] if at.commits else DiffStat(0, 0, 0)
+        change = counted[tip] if position.commits else DiffStat(0, 0, 0)
         return row._replace(change=change, conflicts_main=False, conflicts=(), overlaps=())
 
 
 def _in_order(branches: Sequence[Branch], tips: Collection[str]) -> tuple[str, ...]:
     """Return the labels of the branches that have these tips, in the order of *branches*."""
-    return tuple(one.label for one in branches if one.tip in tips) if tips else ()
+    return tuple(branch.label for branch in branches if branch.tip in tips) if tips else ()
 
 
 def _holders(rows: Sequence[frozenset[str]]) -> dict[str, int]:

@@ -66,11 +66,15 @@ def footprint(files: Mapping[str, str]) -> ChangedPaths:
         files: the change of each path, as git lists it without renames.
 
     """
-    letters = {path: how.rpartition(" ")[2] for path, how in files.items()}
+    letters = {path: change.rpartition(" ")[2] for path, change in files.items()}
     return ChangedPaths(
         frozenset(files),
-        frozenset(one for path, letter in letters.items() if "A" in letter for one in _above(path)),
-        frozenset(one for path, letter in letters.items() if "D" in letter for one in _above(path)),
+        frozenset(
+            directory for path, letter in letters.items() if "A" in letter for directory in _above(path)
+        ),
+        frozenset(
+            directory for path, letter in letters.items() if "D" in letter for directory in _above(path)
+        ),
     )
 
 
@@ -92,48 +96,48 @@ def touched(
         pieces: the changes of their commits.
 
     """
-    places: set[str] = {path for piece in pieces for path in piece}
-    for one in prints:
-        places.update(*one)
+    paths_of_branches: set[str] = {path for piece in pieces for path in piece}
+    for changed in prints:
+        paths_of_branches.update(*changed)
     paths: dict[str, list[int]] = {}
     grown: dict[str, list[int]] = {}
     left: dict[str, list[int]] = {}
     same: dict[frozenset[str], list[tuple[int, Compared, Mapping[str, str]]]] = {}
     missed = 0
-    for at in found.of.values():
-        missed |= at.missed if at.commits else 0
+    for position in found.of.values():
+        missed |= position.missed if position.commits else 0
     commits = [*found.main.parents]
-    wanted = [*members(missed)] if places else []
+    wanted = [*members(missed)] if paths_of_branches else []
     for first in range(0, len(wanted), _AT_ONCE):
-        some = wanted[first : first + _AT_ONCE]
-        listed = entries(git, [(commits[one], *found.main.parents[commits[one]]) for one in some])
-        for number, files in zip(some, listed, strict=True):
+        chunk = wanted[first : first + _AT_ONCE]
+        changes = entries(git, [(commits[number], *found.main.parents[commits[number]]) for number in chunk])
+        for number, files in zip(chunk, changes, strict=True):
             commit = commits[number]
-            theirs = footprint(files)
-            for numbers, met in zip((paths, grown, left), theirs, strict=True):
-                for place in met & places:
-                    numbers.setdefault(place, []).append(number)
-            if theirs.paths <= places and len(found.main.parents[commit]) == 1:
-                whole = (commit, *found.main.parents[commit])
-                same.setdefault(theirs.paths, []).append((number, whole, files))
+            changed_by_commit = footprint(files)
+            for numbers, touched_paths in zip((paths, grown, left), changed_by_commit, strict=True):
+                for path in touched_paths & paths_of_branches:
+                    numbers.setdefault(path, []).append(number)
+            if changed_by_commit.paths <= paths_of_branches and len(found.main.parents[commit]) == 1:
+                compared = (commit, *found.main.parents[commit])
+                same.setdefault(changed_by_commit.paths, []).append((number, compared, files))
     return MainBranchChanges(paths, grown, left, same)
 
 
 def meets(changed: ChangedPaths, missed: int, main: MainBranchChanges) -> bool:
     """Tell whether a branch can conflict with the commits of the main branch since the merge base."""
-    had = missed.to_bytes(missed.bit_length() // 8 + 1, "little")
+    bits = missed.to_bytes(missed.bit_length() // 8 + 1, "little")
     return any(
-        had[number >> 3] >> (number & 7) & 1
-        for places, numbers in (
+        bits[number >> 3] >> (number & 7) & 1
+        for paths, numbers in (
             (changed.paths, main.paths),
             (changed.paths, main.grown),
             (changed.grown, main.paths),
             (changed.grown, main.left),
             (changed.left, main.grown),
         )
-        for place in places
-        for number in reversed(numbers.get(place, ()))
-        if number >> 3 < len(had)
+        for path in paths
+        for number in reversed(numbers.get(path, ()))
+        if number >> 3 < len(bits)
     )
 
 
@@ -151,30 +155,42 @@ def landed(
         main: the commits of the main branch that change the same paths.
 
     """
-    wholes = {tip: (tip, at.base) for tip, at in found.of.items() if at.base and at.commits and at.behind}
+    spans = {
+        tip: (tip, position.base)
+        for tip, position in found.of.items()
+        if position.base and position.commits and position.behind
+    }
     pieces = {
         tip: [(commit, *found.ahead.parents[commit]) for commit in found.of[tip].commits]
-        for tip in wholes
+        for tip in spans
         if all(len(found.ahead.parents[commit]) == 1 for commit in found.of[tip].commits)
     }
-    like = {
-        (tip, one): _alike(own[one], found.of[tip].missed, main)
-        for tip, whole in wholes.items()
-        for one in {whole, *pieces.get(tip, ())}
+    equals = {
+        (tip, compared): _alike(own[compared], found.of[tip].missed, main)
+        for tip, span in spans.items()
+        for compared in {span, *pieces.get(tip, ())}
     }
-    open_ones = {one for (_, one), (sure, perhaps) in like.items() if perhaps and not sure}
-    theirs = {other for (_, one), (_, perhaps) in like.items() if one in open_ones for other in perhaps}
-    asked = [*open_ones, *theirs]
-    patches = dict(zip(asked, digests(git, asked), strict=True))
+    undecided = {
+        compared for (_, compared), (is_equal, equal_files) in equals.items() if equal_files and not is_equal
+    }
+    candidates = {
+        other
+        for (_, compared), (_, equal_files) in equals.items()
+        if compared in undecided
+        for other in equal_files
+    }
+    to_print = [*undecided, *candidates]
+    patches = dict(zip(to_print, digests(git, to_print), strict=True))
 
-    def has_landed(tip: str, one: Compared) -> bool:
-        sure, perhaps = like[tip, one]
-        return sure or any(patches[one] == patches[other] for other in perhaps)
+    def has_landed(tip: str, compared: Compared) -> bool:
+        is_equal, equal_files = equals[tip, compared]
+        return is_equal or any(patches[compared] == patches[other] for other in equal_files)
 
     return {
         tip
-        for tip, whole in wholes.items()
-        if has_landed(tip, whole) or (pieces.get(tip) and all(has_landed(tip, one) for one in pieces[tip]))
+        for tip, span in spans.items()
+        if has_landed(tip, span)
+        or (pieces.get(tip) and all(has_landed(tip, compared) for compared in pieces[tip]))
     }
 
 
@@ -186,10 +202,10 @@ def _alike(files: Mapping[str, str], missed: int, main: MainBranchChanges) -> tu
         must be compared.
 
     """
-    perhaps = []
-    for number, one, theirs in main.same.get(frozenset(files), ()) if files else ():
+    equal_files = []
+    for number, compared, changes in main.same.get(frozenset(files), ()) if files else ():
         if missed >> number & 1:
-            if theirs == files:
+            if changes == files:
                 return True, []
-            perhaps.append(one)
-    return False, perhaps
+            equal_files.append(compared)
+    return False, equal_files

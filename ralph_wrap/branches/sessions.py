@@ -48,23 +48,23 @@ def known(project: Project, names: Collection[str], gone: Collection[str] = ()) 
     wanted = {*names, *gone}
     verdicts: dict[str, list[Verdict]] = {}
     records: dict[str, list[tuple[SessionRecord, Registry | None]]] = {}
-    for home in registries(project):
-        for told in home.finished():
-            if isinstance(told, SessionRecord) and told.branch:
-                own = f"ralph/{told.id}"
-                if told.branch in wanted:
-                    records.setdefault(told.branch, []).append((told, home))
-                if told.branch != own and own in gone and _has_saved(told, home, f"{own}-wip"):
-                    records.setdefault(own, []).append((told, home))
-    for found in inventory.unfinished(project):
-        own = f"ralph/{found.id}"
+    for registry in registries(project):
+        for record in registry.finished():
+            if isinstance(record, SessionRecord) and record.branch:
+                own = f"ralph/{record.id}"
+                if record.branch in wanted:
+                    records.setdefault(record.branch, []).append((record, registry))
+                if record.branch != own and own in gone and _has_saved(record, registry, f"{own}-wip"):
+                    records.setdefault(own, []).append((record, registry))
+    for session in inventory.unfinished(project):
+        own = f"ralph/{session.id}"
         branch = own
-        if found.record is not None and found.record.branch:
-            branch = found.record.branch
+        if session.record is not None and session.record.branch:
+            branch = session.record.branch
         for name in {branch, own} if own in gone else {branch}:
-            if found.record is not None and found.record.branch:
-                records.setdefault(name, []).append((found.record, None))
-            verdicts.setdefault(name, []).append(found.verdict)
+            if session.record is not None and session.record.branch:
+                records.setdefault(name, []).append((session.record, None))
+            verdicts.setdefault(name, []).append(session.verdict)
     return {
         branch: BranchSession(
             record=_merged(records.get(branch, [])),
@@ -75,23 +75,23 @@ def known(project: Project, names: Collection[str], gone: Collection[str] = ()) 
     }
 
 
-def _has_saved(record: SessionRecord, home: Registry, name: str) -> bool:
+def _has_saved(record: SessionRecord, registry: Registry, name: str) -> bool:
     """Tell whether the report of a session names this branch for its saved work."""
-    told = report.read(home.sessions / record.session / "report.json")
-    return told is not None and told.session == record.session and told.saved == name
+    outcome = report.read(registry.sessions / record.session / "report.json")
+    return outcome is not None and outcome.session == record.session and outcome.saved == name
 
 
 def _merged(found: list[tuple[SessionRecord, Registry | None]]) -> dict[str, Any] | None:
     """Return the newest record merged with its report; the report wins, but for the branch."""
     if not found:
         return None
-    record, home = max(found, key=lambda pair: pair[0].session)
+    record, registry = max(found, key=lambda pair: pair[0].session)
     merged = record._asdict()
     extra = merged.pop("extra")
     merged = {**extra, **merged}
-    told = report.read(home.sessions / record.session / "report.json") if home else None
-    if told is not None and told.session == record.session:
-        merged |= told._asdict()
+    outcome = report.read(registry.sessions / record.session / "report.json") if registry else None
+    if outcome is not None and outcome.session == record.session:
+        merged |= outcome._asdict()
     return merged | {"branch": record.branch}
 
 

@@ -45,7 +45,7 @@ def scratch_directory(parent: Path) -> Iterator[Path]:
 
 def size_of(directory: Path) -> int:
     """Return how many bytes the files in a directory occupy (``stat(2)``: st_blocks)."""
-    paths = (Path(place, name) for place, _, names in os.walk(directory) for name in names)
+    paths = (Path(parent, name) for parent, _, names in os.walk(directory) for name in names)
     return sum(path.stat().st_blocks * 512 for path in paths)
 
 
@@ -53,10 +53,10 @@ def _tidy(parent: Path) -> None:
     """Remove our old directories that no process has locked."""
     for path in parent.glob(f"{_NAME}*"):
         with contextlib.suppress(OSError):
-            there = path.lstat()
-            if path.is_symlink() or not path.is_dir() or there.st_uid != os.geteuid():
+            status = path.lstat()
+            if path.is_symlink() or not path.is_dir() or status.st_uid != os.geteuid():
                 continue
-            if time.time() - there.st_mtime < _YOUNG or (lock := files.try_lock(path)) is None:
+            if time.time() - status.st_mtime < _YOUNG or (lock := files.try_lock(path)) is None:
                 continue
             shutil.rmtree(path, ignore_errors=True)
             lock.release()

@@ -148,13 +148,13 @@ def start_git(
         "GIT_PROGRESS_DELAY": "1",
         "LC_ALL": "C",
     }
-    places = {
+    paths = {
         "GIT_DIR": git.git_dir,
         "GIT_COMMON_DIR": git.common_dir,
         "GIT_WORK_TREE": git.work_tree,
         "GIT_INDEX_FILE": git.index_file,
     }
-    env |= {name: os.fspath(place) for name, place in places.items() if place is not None}
+    env |= {name: os.fspath(path) for name, path in paths.items() if path is not None}
     return process.RunningCommand(
         ("git", *_ALWAYS, *git.config, *config, *arguments),
         cwd=git.cwd,

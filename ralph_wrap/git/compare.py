@@ -80,12 +80,12 @@ def facts_of(git: Git, commits: Iterable[str]) -> dict[str, CommitInfo]:
     wanted = _listed({*commits})
     if not wanted:
         return {}
-    there = run_git(git, "cat-file", "--batch-check=%(objectname) %(objecttype)", stdin=wanted).stdout
-    found = [row[: -len(" commit")] for row in decode_lines(there) if row.endswith(" commit")]
+    types = run_git(git, "cat-file", "--batch-check=%(objectname) %(objecttype)", stdin=wanted).stdout
+    found = [row[: -len(" commit")] for row in decode_lines(types) if row.endswith(" commit")]
     if not found:
         return {}
-    shown = ("log", "--no-walk=unsorted", "--stdin", "--no-show-signature", "--format=%H %ct %T %P")
-    rows = (row.split(" ") for row in decode_lines(run_git(git, *shown, stdin=_listed(found)).stdout))
+    options = ("log", "--no-walk=unsorted", "--stdin", "--no-show-signature", "--format=%H %ct %T %P")
+    rows = (row.split(" ") for row in decode_lines(run_git(git, *options, stdin=_listed(found)).stdout))
     return {
         oid: CommitInfo(int(time), tree, tuple(filter(None, parents))) for oid, time, tree, *parents in rows
     }
@@ -99,16 +99,16 @@ def history(git: Git, tips: Collection[str], without: Collection[str]) -> Commit
         without: object ids of commits.
 
     """
-    asked = _listed([*tips, *(f"^{oid}" for oid in without)])
+    revisions = _listed([*tips, *(f"^{oid}" for oid in without)])
     options = ("--parents", "--timestamp", "--boundary", "--topo-order", "--reverse", "--stdin")
     parents: dict[str, tuple[str, ...]] = {}
     edge: dict[str, int] = {}
-    for row in decode_lines(run_git(git, "rev-list", *options, stdin=asked).stdout):
-        time, oid, *above = row.split(" ")
+    for row in decode_lines(run_git(git, "rev-list", *options, stdin=revisions).stdout):
+        time, oid, *commit_parents = row.split(" ")
         if oid.startswith("-"):
             edge[oid[1:]] = int(time)
         else:
-            parents[oid] = tuple(above)
+            parents[oid] = tuple(commit_parents)
     return CommitGraph(parents, edge)
 
 
@@ -118,9 +118,9 @@ def common_ancestors(git: Git, commits: Collection[str]) -> list[str]:
     return decode_lines(answer.stdout)
 
 
-def merge_base(git: Git, one: str, other: str) -> str | None:
+def merge_base(git: Git, commit: str, other: str) -> str | None:
     """Return the best common ancestor of two commits, ``None`` if they have none (git-merge-base(1))."""
-    found = decode_lines(run_git(git, "merge-base", one, other, accept=(0, 1)).stdout)
+    found = decode_lines(run_git(git, "merge-base", commit, other, accept=(0, 1)).stdout)
     return found[0] if found else None
 
 
@@ -257,7 +257,7 @@ def merges(
     """
     if not pairs:
         return []
-    apart = git._replace(
+    isolated = git._replace(
         env={
             **git.env,
             "GIT_OBJECT_DIRECTORY": os.fspath(objects),
@@ -265,7 +265,7 @@ def merges(
         }
     )
     options = ("--write-tree", "--stdin", "-z", "--name-only", "--no-messages", "--allow-unrelated-histories")
-    answer = run_git(apart, "merge-tree", *options, config=_QUICK, stdin=_listed(map(" ".join, pairs)))
+    answer = run_git(isolated, "merge-tree", *options, config=_QUICK, stdin=_listed(map(" ".join, pairs)))
     return list(parse_merges(decode(answer.stdout)))
 
 

@@ -84,20 +84,20 @@ def moved(git: Git, old: str, new: str) -> list[PathChange]:
     answer = run_git(git, "diff-tree", "-r", "-z", "--no-renames", "--raw", "--no-abbrev", old, new)
     fields = decode(answer.stdout).split("\0")
     found = []
-    for told, path in zip(fields[:-1:2], fields[1::2], strict=False):
-        old_mode, new_mode, before, after, _ = told.removeprefix(":").split(" ")
+    for entry, path in zip(fields[:-1:2], fields[1::2], strict=False):
+        old_mode, new_mode, before, after, _ = entry.removeprefix(":").split(" ")
         found.append(PathChange(path, old_mode, before, new_mode, after))
     return found
 
 
-def is_ancestor(git: Git, one: str, other: str) -> bool:
-    """Tell whether commit *one* is an ancestor of commit *other*, or the same commit.
+def is_ancestor(git: Git, commit: str, other: str) -> bool:
+    """Tell whether *commit* is an ancestor of *other*, or the same commit.
 
     Raises:
         GitError: a commit does not exist.
 
     """
-    return run_git(git, "merge-base", "--is-ancestor", one, other, accept=(0, 1)).status == 0
+    return run_git(git, "merge-base", "--is-ancestor", commit, other, accept=(0, 1)).status == 0
 
 
 def has_merges(git: Git, tip: str, without: str) -> bool:
@@ -107,8 +107,8 @@ def has_merges(git: Git, tip: str, without: str) -> bool:
 
 def to_replay(git: Git, tip: str, onto: str) -> list[str]:
     """Return the commits of *tip* whose change *onto* does not contain, oldest first."""
-    asked = ("--reverse", "--topo-order", "--right-only", "--cherry-pick", "--no-merges")
-    return decode_lines(run_git(git, "rev-list", *asked, f"{onto}...{tip}", "--").stdout)
+    options = ("--reverse", "--topo-order", "--right-only", "--cherry-pick", "--no-merges")
+    return decode_lines(run_git(git, "rev-list", *options, f"{onto}...{tip}", "--").stdout)
 
 
 def unmerged(git: Git) -> tuple[str, ...]:
@@ -132,8 +132,8 @@ def merge(git: Git, commit: str, message: str) -> tuple[str, ...]:
         GitError: the merge failed for another reason than a conflict.
 
     """
-    asked = ("merge", "--quiet", "--no-edit", "--no-ff", "-m", message, commit)
-    return _conflicts(git, *asked)
+    arguments = ("merge", "--quiet", "--no-edit", "--no-ff", "-m", message, commit)
+    return _conflicts(git, *arguments)
 
 
 def clashes(git: Git, commit: str) -> bool:
@@ -160,8 +160,8 @@ def squash(git: Git, commit: str, message: str) -> tuple[str, ...]:
         return conflicts
     if not is_staged(git):
         return ()
-    said = message.encode("utf-8", "surrogateescape")
-    run_git(git, "commit", "--quiet", "--file=-", config=_TRYING, stdin=said)
+    stdin = message.encode("utf-8", "surrogateescape")
+    run_git(git, "commit", "--quiet", "--file=-", config=_TRYING, stdin=stdin)
     return ()
 
 
@@ -181,10 +181,10 @@ def replay(git: Git, commits: Sequence[str]) -> tuple[str, ...]:
     """
     if not commits:
         return ()
-    said = "".join(f"{commit}\n" for commit in commits).encode()
+    stdin = "".join(f"{commit}\n" for commit in commits).encode()
     # Keep a commit that was empty from the start. Skip a commit whose change HEAD already contains.
     answer = run_git(
-        git, "cherry-pick", "--allow-empty", "--stdin", config=_TRYING, stdin=said, accept=(0, 1, 128)
+        git, "cherry-pick", "--allow-empty", "--stdin", config=_TRYING, stdin=stdin, accept=(0, 1, 128)
     )
     while answer.status != 0:
         if conflicts := unmerged(git):
@@ -211,13 +211,13 @@ def bring(git: Git, commit: str) -> tuple[str, ...]:
     return _conflicts(git, "cherry-pick", "--no-commit", "--allow-empty", commit)
 
 
-def _conflicts(git: Git, *asked: str) -> tuple[str, ...]:
-    answer = run_git(git, *asked, config=_TRYING, accept=(0, 1, 2, 128))
+def _conflicts(git: Git, *arguments: str) -> tuple[str, ...]:
+    answer = run_git(git, *arguments, config=_TRYING, accept=(0, 1, 2, 128))
     if answer.status == 0:
         return ()
     if conflicts := unmerged(git):
         return conflicts
-    raise GitError(asked[0], answer.status, decode(answer.stderr or answer.stdout))
+    raise GitError(arguments[0], answer.status, decode(answer.stderr or answer.stdout))
 
 
 def is_staged(git: Git, commit: str = "HEAD") -> bool:
@@ -281,8 +281,8 @@ def store(git: Git, paths: Iterable[str]) -> None:
 
     """
     names = "".join(f"{path}\0" for path in paths).encode("utf-8", "surrogateescape")
-    asked = ("update-index", "--add", "--remove", "--replace", "-z", "--stdin")
-    run_git(git, *asked, config=(*_SUSPICIOUS, "-c", "core.safecrlf=false"), stdin=names)
+    arguments = ("update-index", "--add", "--remove", "--replace", "-z", "--stdin")
+    run_git(git, *arguments, config=(*_SUSPICIOUS, "-c", "core.safecrlf=false"), stdin=names)
 
 
 def write_out(git: Git, paths: Iterable[str]) -> None:
@@ -300,8 +300,8 @@ def staged(git: Git) -> dict[str, tuple[str, str]]:
     """Return mode and object id of each path in the index that has no conflict."""
     found = {}
     for entry in decode(run_git(git, "ls-files", "--stage", "-z").stdout).split("\0")[:-1]:
-        told, _, path = entry.partition("\t")
-        mode, oid, stage = told.split(" ")
+        fields, _, path = entry.partition("\t")
+        mode, oid, stage = fields.split(" ")
         if stage == "0":
             found[path] = mode, oid
     return found

@@ -113,8 +113,8 @@ def _listed(output: bytes) -> list[CommitSummary]:
 
 def branches_containing(git: Git, commit: str) -> list[str]:
     """Return the branches that contain a commit, remote branches too."""
-    shown = ("--format=%(refname:short)", "refs/heads", "refs/remotes")
-    return decode_lines(run_git(git, "for-each-ref", "--contains", commit, *shown).stdout)
+    arguments = ("--format=%(refname:short)", "refs/heads", "refs/remotes")
+    return decode_lines(run_git(git, "for-each-ref", "--contains", commit, *arguments).stdout)
 
 
 def create_ref(git: Git, ref: str, oid: str, reason: str) -> None:
@@ -194,8 +194,8 @@ def is_staged(git: Git) -> bool:
         GitError: git cannot compare them.
 
     """
-    asked = ("diff-index", "--cached", "--quiet", "--ignore-submodules=none", "HEAD")
-    return run_git(git, *asked, accept=(0, 1)).status == 1
+    arguments = ("diff-index", "--cached", "--quiet", "--ignore-submodules=none", "HEAD")
+    return run_git(git, *arguments, accept=(0, 1)).status == 1
 
 
 def commit_index(git: Git, message: str) -> None:

@@ -18,4 +18,4 @@ def is_oid(text: str) -> bool:
 
 def oids_in(content: bytes) -> set[str]:
     """Return the object ids among the words of a file."""
-    return {found.decode() for found in _WORD.findall(content)}
+    return {match.decode() for match in _WORD.findall(content)}

@@ -86,14 +86,14 @@ def history(git: Git, tip: str, without: Sequence[str], limit: int, skip: int = 
 
     """
     revisions = "\n".join([tip, *(f"^{oid}" for oid in without)]).encode()
-    shown = "--encoding=UTF-8", "--format=%ct%x00%an%x00%P%x00%s"
+    options = "--encoding=UTF-8", "--format=%ct%x00%an%x00%P%x00%s"
     answer = run_git(
-        git, "rev-list", "--stdin", *shown, f"--max-count={limit}", f"--skip={skip}", stdin=revisions
+        git, "rev-list", "--stdin", *options, f"--max-count={limit}", f"--skip={skip}", stdin=revisions
     )
     found = []
     rows = decode_lines(answer.stdout)  # two lines a commit: "commit ID", then the format
-    for head, told in zip(rows[::2], rows[1::2], strict=True):
-        time, author, parents, subject = told.split("\0", 3)
+    for head, fields in zip(rows[::2], rows[1::2], strict=True):
+        time, author, parents, subject = fields.split("\0", 3)
         found.append(
             LogEntry(head.removeprefix("commit "), int(time), author, subject, tuple(parents.split()))
         )
@@ -113,10 +113,10 @@ def message(git: Git, commit: str) -> str:
 
 def sizes(git: Git, objects: Collection[str]) -> dict[str, int]:
     """Return the sizes of objects in bytes; missing objects are left out."""
-    asked = "".join(f"{oid}\n" for oid in objects).encode()
-    answer = run_git(git, "cat-file", "--batch-check=%(objectname) %(objectsize)", stdin=asked)
-    told = (line.split(" ") for line in decode_lines(answer.stdout))
-    return {oid: int(size) for oid, size in told if size.isdigit()}
+    stdin = "".join(f"{oid}\n" for oid in objects).encode()
+    answer = run_git(git, "cat-file", "--batch-check=%(objectname) %(objectsize)", stdin=stdin)
+    rows = (line.split(" ") for line in decode_lines(answer.stdout))
+    return {oid: int(size) for oid, size in rows if size.isdigit()}
 
 
 def changes(git: Git, old: str, new: str, paths: Sequence[str] = ()) -> list[FileChange]:
@@ -203,10 +203,10 @@ def _hunks(file: bytes) -> Iterator[Hunk]:
     head: re.Match[str] | None = None
     body: list[str] = []
     for line in decode(file).removesuffix("\n").split("\n"):
-        if found := _HUNK.match(line):
+        if match := _HUNK.match(line):
             if head:
                 yield Hunk(int(head[1]), int(head[2]), head[3], tuple(body))
-            head, body = found, []
+            head, body = match, []
         elif head:
             body.append(line)
     if head:

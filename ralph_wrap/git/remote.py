@@ -32,8 +32,8 @@ def start_push(git: Git, remote: str, commit: str, ref: str, *, replaced: str | 
         "--no-follow-tags",
         "--recurse-submodules=no",
     )  # the configuration could push more than the commit
-    words = ("push", "--porcelain", "--no-verify", *alone, *lease, "--", remote, f"{commit}:{ref}")
-    return start_git(git, *words, with_terminal=False)
+    arguments = ("push", "--porcelain", "--no-verify", *alone, *lease, "--", remote, f"{commit}:{ref}")
+    return start_git(git, *arguments, with_terminal=False)
 
 
 def push_error(completed: CompletedCommand) -> str:
@@ -41,7 +41,7 @@ def push_error(completed: CompletedCommand) -> str:
     rejected = [line for line in decode_lines(completed.stdout) if line.startswith("!")]
     if rejected:
         return rejected[0].rpartition("\t")[2]
-    said = [line.strip() for line in decode(completed.stderr).splitlines() if line.strip()]
-    at = next((at for at, line in enumerate(said) if line.startswith(("fatal: ", "error: "))), 0)
-    reason = said[max(0, at - 1) : at + 1]  # the line before may be the error message of ssh
+    lines = [line.strip() for line in decode(completed.stderr).splitlines() if line.strip()]
+    number = next((number for number, line in enumerate(lines) if line.startswith(("fatal: ", "error: "))), 0)
+    reason = lines[max(0, number - 1) : number + 1]  # the line before may be the error message of ssh
     return re.sub(r"(://)[^/\s@]*@", r"\1", "; ".join(reason)) or f"git push failed ({completed.status})"

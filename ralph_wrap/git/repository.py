@@ -44,8 +44,8 @@ class Repository(NamedTuple):
 
 def parse_version(output: bytes) -> tuple[int, ...]:
     """Parse ``git version 2.39.5 (Apple Git-154)``; an unreadable version counts as new enough."""
-    found = re.match(rb"git version (\d+)\.(\d+)(?:\.(\d+))?", output)
-    return tuple(int(part) for part in found.groups() if part) if found else OLDEST
+    match = re.match(rb"git version (\d+)\.(\d+)(?:\.(\d+))?", output)
+    return tuple(int(part) for part in match.groups() if part) if match else OLDEST
 
 
 def locate_repository(git: Git, meanwhile: Callable[[], object] = lambda: None) -> Repository:
@@ -63,12 +63,12 @@ def locate_repository(git: Git, meanwhile: Callable[[], object] = lambda: None) 
 
     """
     # A path may contain a newline. rev-parse prints an unknown option as it is, so this one separates paths.
-    between = "--ralph-wrap-separator"
-    places = ("--show-toplevel", between, "--git-common-dir", between, "--show-prefix", between)
+    separator = "--ralph-wrap-separator"
+    arguments = ("--show-toplevel", separator, "--git-common-dir", separator, "--show-prefix", separator)
     with (
         start_git(git, "version") as version,
-        start_git(git, "rev-parse", *places, "HEAD^{commit}") as answering,
-        start_git(git, "config", "-z", "--get-regexp", _ASKED) as configured,
+        start_git(git, "rev-parse", *arguments, "HEAD^{commit}") as answering,
+        start_git(git, "config", "-z", "--get-regexp", _KEYS) as configured,
     ):
         meanwhile()
         git_version = parse_version(version.wait().stdout)
@@ -79,8 +79,8 @@ def locate_repository(git: Git, meanwhile: Callable[[], object] = lambda: None) 
         config = _parse_config(configured.wait().stdout)
     if answer.status != 0:
         _require_checkout(git)
-        answer = run_git(git, "rev-parse", *places)  # the repository has no commit yet
-    top, common, prefix, head = decode(answer.stdout).split(f"{between}\n")
+        answer = run_git(git, "rev-parse", *arguments)  # the repository has no commit yet
+    top, common, prefix, head = decode(answer.stdout).split(f"{separator}\n")
     return Repository(
         root=Path(top[:-1]).resolve(),
         common_dir=(git.cwd / common[:-1]).resolve(),
@@ -95,7 +95,7 @@ def locate_repository(git: Git, meanwhile: Callable[[], object] = lambda: None) 
 
 _NO = {"false", "no", "off", "0", ""}  # git-config(1): boolean
 _COMMITTER = ("user.name", "user.email")
-_ASKED = r"^(core\.(filemode|symlinks)|user\.(name|email))$"
+_KEYS = r"^(core\.(filemode|symlinks)|user\.(name|email))$"
 
 
 def _parse_config(output: bytes) -> dict[str, str]:

@@ -40,20 +40,20 @@ def change_refs(git: Git, changes: Sequence[RefChange], reason: str, at: int) ->
         GitError: a ref does not have its expected object id, or git cannot change it; no ref was changed.
 
     """
-    told = []
+    instructions = []
     for ref, before, after in changes:
         # An agent can turn a ref into a symbolic ref. Its target must not change (git-symbolic-ref(1)).
-        told.append("option no-deref\0")
+        instructions.append("option no-deref\0")
         if before is None:
-            told.append(f"create {ref}\0{after}\0")
+            instructions.append(f"create {ref}\0{after}\0")
         elif after is None:
-            told.append(f"delete {ref}\0{before}\0")
+            instructions.append(f"delete {ref}\0{before}\0")
         elif before == after:
-            told.append(f"verify {ref}\0{before}\0")
+            instructions.append(f"verify {ref}\0{before}\0")
         else:
-            told.append(f"update {ref}\0{after}\0{before}\0")
+            instructions.append(f"update {ref}\0{after}\0{before}\0")
     dated = git._replace(env={**git.env, "GIT_COMMITTER_DATE": f"@{at} +0000"})
-    stdin = "".join(told).encode("utf-8", "surrogateescape")
+    stdin = "".join(instructions).encode("utf-8", "surrogateescape")
     run_git(
         dated, "update-ref", "--create-reflog", "-m", reason, "-z", "--stdin", config=DURABLE, stdin=stdin
     )
@@ -69,9 +69,9 @@ def ref_times(git: Git, refs: Collection[str]) -> dict[str, int]:
     if not refs:
         return {}
     stdin = "".join(f"{ref}\n" for ref in refs).encode("utf-8", "surrogateescape")
-    shown = ("--walk-reflogs", "--no-show-signature", "--format=%gD", "--date=unix", "--stdin")
+    options = ("--walk-reflogs", "--no-show-signature", "--format=%gD", "--date=unix", "--stdin")
     found: dict[str, int] = {}
-    for row in decode_lines(run_git(git, "log", *shown, stdin=stdin).stdout):
+    for row in decode_lines(run_git(git, "log", *options, stdin=stdin).stdout):
         ref, _, time = row.rpartition("@{")
         if time.removesuffix("}").isdecimal():
             found[ref] = max(found.get(ref, 0), int(time.removesuffix("}")))

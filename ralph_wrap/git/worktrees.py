@@ -15,7 +15,7 @@ from ralph_wrap.errors import GitError
 from ralph_wrap.git.command import Git, decode, run_git, run_git_again
 from ralph_wrap.system.named_tuple import NamedTuple
 
-_ASKED = ("worktree", "list", "--porcelain")
+_COMMAND = ("worktree", "list", "--porcelain")
 _NO_SUCH_OPTION = 129
 _BRANCHES = "refs/heads/"
 _ESCAPE = rb"(?s)\\([0-7]{3}|.)"  # compiled on first use: it is seldom needed, and would slow every start
@@ -49,11 +49,11 @@ def list_worktrees(git: Git) -> list[WorktreeInfo]:
 
     """
     try:
-        return parse_porcelain(run_git(git, *_ASKED, "-z").stdout, b"\0")
+        return parse_porcelain(run_git(git, *_COMMAND, "-z").stdout, b"\0")
     except GitError as error:
         if error.status == _NO_SUCH_OPTION:
-            return parse_porcelain(run_git_again(git, *_ASKED).stdout, b"\n")
-    return parse_porcelain(run_git_again(git, *_ASKED, "-z").stdout, b"\0")
+            return parse_porcelain(run_git_again(git, *_COMMAND).stdout, b"\n")
+    return parse_porcelain(run_git_again(git, *_COMMAND, "-z").stdout, b"\0")
 
 
 def parse_porcelain(output: bytes, separator: bytes) -> list[WorktreeInfo]:
@@ -94,10 +94,10 @@ def _unquoted(value: bytes) -> bytes:
     return re.sub(_ESCAPE, _unescaped, value[1:-1])
 
 
-def _unescaped(found: re.Match[bytes]) -> bytes:
-    if found[1].isdigit():
-        return bytes((int(found[1], 8) & 0xFF,))
-    return bytes((_ESCAPED.get(found[1][0], found[1][0]),))
+def _unescaped(match: re.Match[bytes]) -> bytes:
+    if match[1].isdigit():
+        return bytes((int(match[1], 8) & 0xFF,))
+    return bytes((_ESCAPED.get(match[1][0], match[1][0]),))
 
 
 def worktree_holding(git: Git, ref: str) -> Path | None:
