@@ -44,7 +44,6 @@ NOT_YET: frozenset[str] = frozenset(
     {
         "ralph_wrap/state",
         "ralph_wrap/system",
-        "ralph_wrap/worktree",
         "ralph_wrap/worktree/create",
         "ralph_wrap/worktree/save",
     }
@@ -53,8 +52,6 @@ NOT_YET: frozenset[str] = frozenset(
 
 NOT_YET_PARAMETERS: frozenset[str] = frozenset(
     {
-        "ralph_wrap/worktree",
-        "ralph_wrap/worktree/leaks",
         "ralph_wrap/worktree/save",
     }
 )

@@ -165,26 +165,16 @@ def landed(
         for tip in spans
         if all(len(found.ahead.parents[commit]) == 1 for commit in found.of[tip].commits)
     }
-    equals = {
+    equals = {  # by tip too: the tips lack different commits of the main branch
         (tip, compared): _alike(own[compared], found.of[tip].missed, main)
         for tip, span in spans.items()
         for compared in {span, *pieces.get(tip, ())}
     }
-    undecided = {
-        compared for (_, compared), (is_equal, equal_files) in equals.items() if equal_files and not is_equal
-    }
-    candidates = {
-        other
-        for (_, compared), (_, equal_files) in equals.items()
-        if compared in undecided
-        for other in equal_files
-    }
-    to_print = [*undecided, *candidates]
-    patches = dict(zip(to_print, digests(git, to_print), strict=True))
+    patches = _patches(git, {(compared, *alike) for (_, compared), (_, alike) in equals.items() if alike})
 
     def has_landed(tip: str, compared: Compared) -> bool:
-        is_equal, equal_files = equals[tip, compared]
-        return is_equal or any(patches[compared] == patches[other] for other in equal_files)
+        is_equal, alike = equals[tip, compared]
+        return is_equal or any(patches[compared] == patches[other] for other in alike)
 
     return {
         tip
@@ -192,6 +182,12 @@ def landed(
         if has_landed(tip, span)
         or (pieces.get(tip) and all(has_landed(tip, compared) for compared in pieces[tip]))
     }
+
+
+def _patches(git: Git, groups: Iterable[Sequence[Compared]]) -> dict[Compared, bytes]:
+    """Return the digest of each patch in these groups."""
+    compared = [*{member for group in groups for member in group}]
+    return dict(zip(compared, digests(git, compared), strict=True))
 
 
 def _alike(files: Mapping[str, str], missed: int, main: MainBranchChanges) -> tuple[bool, list[Compared]]:
@@ -202,10 +198,10 @@ def _alike(files: Mapping[str, str], missed: int, main: MainBranchChanges) -> tu
         must be compared.
 
     """
-    equal_files = []
+    alike = []
     for number, compared, changes in main.same.get(frozenset(files), ()) if files else ():
         if missed >> number & 1:
             if changes == files:
                 return True, []
-            equal_files.append(compared)
-    return False, equal_files
+            alike.append(compared)
+    return False, alike

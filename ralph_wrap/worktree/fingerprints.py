@@ -1,4 +1,4 @@
-"""Tell one state of a workspace from another, to see whether an iteration changed anything."""
+"""Compare two states of a workspace, to see whether an iteration changed anything."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _HASHED = 1 << 20  # bytes; a larger file is known by its size and times
 
 
 def fingerprint(git: Git | None, top: Path) -> str:
-    """Return a text that is another one when HEAD or a file that is not ignored has changed.
+    """Return a text that changes when HEAD changes, or a file that git does not ignore.
 
     Arguments:
-        git: git in the workspace; ``None`` where there is no repository.
+        git: git in the workspace; ``None`` if there is no repository.
         top: the workspace.
 
     Returns:
-        The text, empty if it cannot be told.
+        The text; empty if the state is unknown.
 
     """
     if git is None:
@@ -36,29 +36,31 @@ def fingerprint(git: Git | None, top: Path) -> str:
     if git.git_dir is not None and is_replaced(git.git_dir):
         return ""
     try:
-        with start_status(git) as asking:
+        with start_status(git) as running:
             head = resolve_commit(git, "HEAD") or ""
-            status = parse_status(finish_git(asking, "status").stdout)
+            status = parse_status(finish_git(running, "status").stdout)
     except (GitError, OSError):
         return ""
     if status.clean:
         return pristine(head)
     paths = sorted({*status.changed, *status.untracked})
-    # Of a submodule nothing is told but that it is another one.
-    inner = [top / path for path in paths if (top / path / ".git").exists()]
-    there = git._replace(git_dir=None, common_dir=None, work_tree=None)
+    # Git reports only that a submodule differs, so its own state is compared too.
+    submodules = [top / path for path in paths if (top / path / ".git").exists()]
+    inner_git = git._replace(git_dir=None, common_dir=None, work_tree=None)
     return _digest(
-        " ".join([head, *(fingerprint(there._replace(cwd=path), path) for path in inner)]), top, paths
+        " ".join([head, *(fingerprint(inner_git._replace(cwd=path), path) for path in submodules)]),
+        top,
+        paths,
     )
 
 
 def pristine(head: str) -> str:
-    """Return the fingerprint of a worktree just checked out at a commit."""
+    """Return the fingerprint of a new worktree at a commit."""
     return head
 
 
 def is_pristine(state: str) -> bool:
-    """Tell whether a fingerprint says that nothing is uncommitted."""
+    """Tell whether a fingerprint is that of a workspace without uncommitted files."""
     return state != "" and " " not in state
 
 
@@ -70,16 +72,16 @@ def _digest(head: str, top: Path, paths: Iterable[str], *, largest: int = _HASHE
 
 
 def _content(path: Path, largest: int) -> bytes:
-    """Return what changes when a file does; its text if it is short: rewriting the same is no change."""
+    """Return a value that changes with a file; for a short file its content, so a new time is no change."""
     try:
-        found = path.lstat()
-        if stat.S_ISREG(found.st_mode) and found.st_size <= largest:
-            return b"%o " % found.st_mode + path.read_bytes()
-        if stat.S_ISLNK(found.st_mode):
+        status = path.lstat()
+        if stat.S_ISREG(status.st_mode) and status.st_size <= largest:
+            return b"%o " % status.st_mode + path.read_bytes()
+        if stat.S_ISLNK(status.st_mode):
             return os.fsencode(path.readlink())
     except OSError:
         return b"absent"
-    return b"%o %d %d %d" % (found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    return b"%o %d %d %d" % (status.st_mode, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 def _every_file(top: Path) -> Iterable[str]:

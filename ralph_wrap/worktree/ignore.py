@@ -23,31 +23,31 @@ _PROBE = f"{RULE}probe"
 
 
 def is_hidden(git: Git, meanwhile: Callable[[], object]) -> bool:
-    """Tell whether git is known to ignore the worktrees already.
+    """Tell whether git ignores the worktrees already; false if git fails.
 
     Arguments:
         git: git at the project root.
-        meanwhile: called while git looks.
+        meanwhile: called while git runs.
 
     """
-    with contextlib.suppress(GitError):  # whoever needs the rule will be told why
+    with contextlib.suppress(GitError):  # ensure_ignored runs the same command, and reports the error
         return is_ignored(git, _PROBE, meanwhile)
     return False
 
 
 def ensure_ignored(git: Git, repository: Repository, rule: IgnoreLocation) -> Path | None:
-    """Make sure that git ignores the worktrees, however many sessions start at once.
+    """Make sure that git ignores the worktrees; any number of sessions may start at once.
 
     Arguments:
         git: git at the project root.
         repository: the project's repository.
-        rule: the file to append to.
+        rule: names the file that gets the rule.
 
     Returns:
-        The file that was appended to, ``None`` if nothing had to be done.
+        The file that got the rule; ``None`` if git ignores the worktrees already.
 
     Raises:
-        IsolationError: the rule cannot be written; without it the project would list our worktrees.
+        IsolationError: the rule cannot be written; without it ``git status`` would list our worktrees.
 
     """
     if rule is IgnoreLocation.OFF or is_ignored(git, _PROBE):
@@ -78,10 +78,10 @@ def ensure_ignored(git: Git, repository: Repository, rule: IgnoreLocation) -> Pa
 
 
 def tidy(repository: Repository) -> None:
-    """Remove what an :func:`ensure_ignored` that was killed has left beside the files that it writes.
+    """Remove the temporary files of a process that was killed in :func:`ensure_ignored`.
 
     Raises:
-        OSError: it cannot be removed.
+        OSError: a file cannot be removed.
 
     """
     with repository_lock(repository.common_dir):
@@ -91,7 +91,7 @@ def tidy(repository: Repository) -> None:
 
 
 def appended(content: bytes) -> bytes:
-    """Return a ``.gitignore`` with the rule added, its line ends and its missing last newline respected."""
+    """Return a ``.gitignore`` with the rule added; line ends stay, and so does a missing last newline."""
     newline = (
         b"\r\n" if content.endswith(b"\r\n") or b"\r\n" in content.partition(b"\n")[0] + b"\n" else b"\n"
     )

@@ -1,11 +1,11 @@
-"""What of a repository a worktree holds: a part of its directories, and links to directories beside it.
+"""The part of a repository that a worktree holds, and its links to directories of the project.
 
-Git's own ``sparse-checkout`` command writes to the configuration that all worktrees share, and several at
-once fail. So the patterns are written where git reads them (git-sparse-checkout(1): INTERNALS), and who
-works in the worktree is told by its environment that they count.
+Git's own ``sparse-checkout`` command writes to the configuration that all worktrees share, and several such
+commands at once fail. So this module writes the patterns to the file that git reads (git-sparse-checkout(1):
+INTERNALS). The environment of an agent switches the patterns on.
 
-A linked directory is a symlink that no ``git add`` may see. ``target/`` in a ``.gitignore`` does not match a
-symlink, so the worktree gets an exclude file of its own: what the user excludes, and the links.
+A linked directory is a symlink that ``git add`` must not see. ``target/`` in a ``.gitignore`` does not match
+a symlink. So the worktree gets its own exclude file, with the rules of the user and the links.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _LARGEST = 1 << 20  # bytes of a user's exclude file
 
 
 class WorktreeLayout(NamedTuple):
-    """What a worktree holds.
+    """The part of a repository that a worktree holds.
 
     Attributes:
-        sparse: directories below the top level, of which everything is checked out; ``None`` for all of
-            them. Files at the top level, and beside a directory on the way to one of these, always are.
+        sparse: directories below the top level that git checks out in full; ``None`` for all directories. Git
+            also checks out the files at the top level, and those in the parents of these directories.
         links: directories below the top level that are links to those of the project.
 
     """
@@ -49,14 +49,14 @@ EVERYTHING = WorktreeLayout()
 
 
 def check_layout(layout: WorktreeLayout, root: Path) -> None:
-    """Make sure that nothing of a layout leads out of a project, and that what is linked is there.
+    """Make sure that no path of a layout leads out of a project, and that each linked directory exists.
 
     Arguments:
-        layout: what was asked for.
+        layout: the layout of the new worktree.
         root: the project root.
 
     Raises:
-        UsageError: it does, or is not.
+        UsageError: a path leads out of the project, or a linked directory does not exist.
 
     """
     for path in (*(layout.sparse or ()), *layout.links):
@@ -66,19 +66,19 @@ def check_layout(layout: WorktreeLayout, root: Path) -> None:
         if parts[0] in {".git", ".ralph"}:
             raise UsageError(f"{path!r} belongs to git or ralph-wrap", "name another directory")
     for path in layout.links:
-        place = root / path
-        if not place.is_dir():
-            raise UsageError(f"{place} is not a directory that could be linked", f"mkdir -p {place}")
-        if not place.resolve().is_relative_to(root):
-            raise UsageError(f"{place} leads out of the project", "name a directory in it")
+        directory = root / path
+        if not directory.is_dir():
+            raise UsageError(f"{directory} is not a directory that could be linked", f"mkdir -p {directory}")
+        if not directory.resolve().is_relative_to(root):
+            raise UsageError(f"{directory} leads out of the project", "name a directory in it")
 
 
 def directories(paths: Sequence[str], in_tree: Collection[str]) -> tuple[str, ...]:
-    """Return the directories that paths stand for: a file stands for the one that it is in.
+    """Return the directories that paths name; a file stands for its directory.
 
     Arguments:
-        paths: as they were typed.
-        in_tree: those of them that are files in the commit that is checked out.
+        paths: the paths as the user typed them.
+        in_tree: the paths that are files in the commit to check out.
 
     """
     found = [PurePosixPath(path) for path in paths]
@@ -95,11 +95,11 @@ def cone(paths: Sequence[str]) -> bytes:
     """
     whole = {PurePosixPath(path) for path in paths}
     whole = {path for path in whole if not whole & {*path.parents}}
-    above = {parent for path in whole for parent in path.parents if parent.parts}
+    parents = {parent for path in whole for parent in path.parents if parent.parts}
     rows = ["/*", "!/*/"]
-    for path in sorted({*whole, *above}, key=lambda path: path.parts):
+    for path in sorted({*whole, *parents}, key=lambda path: path.parts):
         rows.append(f"/{_escaped(path)}/")
-        if path in above:
+        if path in parents:
             rows.append(f"!/{_escaped(path)}/*/")
     return os.fsencode("".join(f"{row}\n" for row in rows))
 
@@ -109,10 +109,10 @@ def _escaped(path: PurePosixPath) -> str:
 
 
 def prepare(git: Git, registration: Path, layout: WorktreeLayout) -> None:
-    """Write what a registration needs before the files are checked out.
+    """Write the files of a registration that git needs for the checkout.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: a file cannot be written.
 
     """
     if layout.sparse is not None:
@@ -131,9 +131,9 @@ def prepare(git: Git, registration: Path, layout: WorktreeLayout) -> None:
 
 
 def _excluded_by_user(git: Git) -> bytes:
-    asked = run_git(git, "config", "--path", "--get", "core.excludesFile", accept=(0, 1))
+    answer = run_git(git, "config", "--path", "--get", "core.excludesFile", accept=(0, 1))
     default = Path(git.env.get("XDG_CONFIG_HOME") or f"{git.env.get('HOME') or '/'}/.config", "git/ignore")
-    path = Path(decode(asked.stdout).removesuffix("\n")) if asked.status == 0 else default
+    path = Path(decode(answer.stdout).removesuffix("\n")) if answer.status == 0 else default
     try:
         content = (git.cwd / path).read_bytes()[:_LARGEST]
     except OSError:
@@ -142,16 +142,16 @@ def _excluded_by_user(git: Git) -> bytes:
 
 
 def is_sparse(registration: Path) -> bool:
-    """Tell whether we have made a worktree sparse."""
+    """Tell whether ralph-wrap has made a worktree sparse."""
     return (registration / _PATTERNS).is_file()
 
 
 SPARSE = ("-c", "core.sparseCheckout=true", "-c", "core.sparseCheckoutCone=true")
-"""Arguments by which git keeps to the patterns."""
+"""Arguments that switch the patterns on."""
 
 
 def core_config(registration: Path) -> list[tuple[str, str]]:
-    """Return keys below ``core``, and values, that whoever works in a worktree needs."""
+    """Return keys below ``core``, and values, that each git command in a worktree needs."""
     sparse = [argument.removeprefix("core.").partition("=")[::2] for argument in SPARSE[1::2]]
     path = registration / EXCLUDES
     linked = [("excludesFile", os.fspath(path))] if path.is_file() else []
@@ -159,9 +159,10 @@ def core_config(registration: Path) -> list[tuple[str, str]]:
 
 
 def environment_config(registration: Path) -> list[tuple[str, str]]:
-    """Return configuration for an environment, which counts in the worktree and in no other.
+    """Return configuration for an environment; git applies it in this worktree alone.
 
-    Whoever works there inherits it, and may work elsewhere, too (git-config(1): Conditional includes).
+    An agent inherits the environment, and may run git in other directories too (git-config(1): Conditional
+    includes).
     """
     path = registration / _CONFIG
     pattern = re.sub(r"([\\*?[])", r"\\\1", os.fspath(registration))
@@ -169,25 +170,25 @@ def environment_config(registration: Path) -> list[tuple[str, str]]:
 
 
 def link(top: Path, root: Path, paths: Sequence[str]) -> None:
-    """Link directories of the project into a worktree, or copy them where no links can be made.
+    """Link directories of the project into a worktree, or copy them if the file system has no symlinks.
 
     Arguments:
-        top: of the worktree.
+        top: the top level of the worktree.
         root: the project root.
-        paths: below both.
+        paths: paths of the directories, below both.
 
     Raises:
-        IsolationError: the commit has something in that place, or a symlink above it.
-        OSError: neither can be done.
+        IsolationError: the commit has a file or directory at the path, or a symlink above it.
+        OSError: a directory can be neither linked nor copied.
 
     """
     for path in paths:
-        place = top / path
-        if os.path.lexists(place) or any(above.is_symlink() for above in place.parents if above != top):
+        target = top / path
+        if os.path.lexists(target) or any(parent.is_symlink() for parent in target.parents if parent != top):
             raise IsolationError(f"{path} cannot be linked: the commit has it", "link what git ignores")
-        place.parent.mkdir(parents=True, exist_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
         try:
-            # Relative, so that it leads to the same place where the project is mounted elsewhere.
-            place.symlink_to(os.path.relpath(root / path, place.parent))
+            # Relative: it also leads to the directory if the project is mounted under another path.
+            target.symlink_to(os.path.relpath(root / path, target.parent))
         except OSError:
-            deferred.shutil.copytree(root / path, place, symlinks=True)
+            deferred.shutil.copytree(root / path, target, symlinks=True)

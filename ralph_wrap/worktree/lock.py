@@ -1,4 +1,4 @@
-"""The repository-wide lock around what git itself cannot do several times at once."""
+"""The lock of a repository, for git commands that fail if two of them run at once."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-_TIMEOUT = 60.0  # seconds; it is held for milliseconds
+_TIMEOUT = 60.0  # seconds; a process has the lock for milliseconds
 
 
 def repository_lock(common_dir: Path) -> AbstractContextManager[int]:
-    """Hold the lock of a repository: an ``flock(2)`` on its directory, so that no file is made in it.
+    """Hold the lock of a repository: an ``flock(2)`` on its directory, so it needs no lock file.
 
-    What is entered is its descriptor, for a git that must not outlive the lock (see ``Git.lock``).
+    The context manager returns the descriptor, for a git command that must not outlive the lock (see
+    ``Git.lock``).
 
     Arguments:
-        common_dir: what all worktrees of the repository share.
+        common_dir: the directory that all worktrees of the repository share.
 
     Raises:
-        TimeoutError: somebody else held it all the time.
+        TimeoutError: another process had the lock all the time.
         OSError: the file system has no such locks.
 
     """

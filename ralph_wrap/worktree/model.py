@@ -19,23 +19,23 @@ EXCLUDES = "ralph-wrap-exclude"
 """In a registration: the exclude file of a worktree with linked directories."""
 
 LINKS = "ralph-wrap-links"
-"""In a registration: those directories, one a line."""
+"""In a registration: the linked directories, one a line."""
 
 
 class LinkedWorktree(NamedTuple):
-    """A worktree that we made.
+    """A worktree that ralph-wrap made.
 
     Attributes:
         path: its directory, resolved.
         registration: its directory in the repository, ``.git/worktrees/<name>``.
         common_dir: the repository.
-        branch: what was checked out in it.
-        base: the commit it started from.
+        branch: the branch that was checked out in it.
+        base: the commit that it started from.
         branch_created: the branch did not exist before.
-        config: what the repository said of its file system before an agent could change that.
-        warm: it was taken from the pool.
-        owner: what its registration must say if it is to be removed; ``None`` if nobody may remove it.
-        stays: why it is not removed even then.
+        config: configuration about the file system, read before an agent could change it.
+        warm: it comes from the pool.
+        owner: the lock and the mark that its registration must have for a removal; ``None``: never remove it.
+        stays: the reason why it is not removed even then.
 
     """
 
@@ -51,11 +51,11 @@ class LinkedWorktree(NamedTuple):
     stays: str | None = None
 
     def git(self, git: Git, directory: Path | None = None) -> Git:
-        """Return git for this worktree, whatever its ``.git`` file says by now.
+        """Return git for this worktree, even if its ``.git`` file names another repository now.
 
         Arguments:
             git: git in the repository.
-            directory: where its directory is, if that has been moved.
+            directory: its directory, if it has been moved.
 
         """
         top = directory or self.path
@@ -69,13 +69,13 @@ class LinkedWorktree(NamedTuple):
 
 
 def _excludes(registration: Path, top: Path) -> tuple[str, ...]:
-    """Return arguments by which git does not see the links of a worktree.
+    """Return arguments that hide the links of a worktree from git.
 
-    Nothing is hidden where something else is in the place of one: an agent may have put its work there.
+    If one of them is not a link any more, git hides none: an agent may have put its work there.
 
     Arguments:
         registration: ``.git/worktrees/<name>``.
-        top: where the worktree's directory is.
+        top: the worktree's directory.
 
     """
     path = registration / EXCLUDES
@@ -84,7 +84,7 @@ def _excludes(registration: Path, top: Path) -> tuple[str, ...]:
     except OSError:
         return ()
     if not path.is_file() or not all((top / link).is_symlink() for link in links):
-        path = Path(os.devnull)  # whatever the worktree's own configuration says
+        path = Path(os.devnull)  # this overrides the worktree's own configuration
     return ("-c", f"core.excludesFile={path}")
 
 
@@ -100,7 +100,7 @@ class NameForm(NamedTuple):
 
     @property
     def pattern(self) -> str:
-        """A pattern of ``fnmatch`` that fits all these names, and some others."""
+        """A pattern of ``fnmatch`` that matches all these names, and some others."""
         return f"{self.kind}-*"
 
     def new(self) -> str:

@@ -1,20 +1,21 @@
-"""Find again what a dead session has left of its worktree: whole, half-made or half-removed.
+"""Find the worktree of a dead session again: whole, half-made or half-removed.
 
-It is found by its registration alone (see ``ownership``). How far its owner had come (``create`` and
-``remove`` tell the steps) decides what is done:
+Only its registration identifies it (see ``ownership``). The last step of its owner (``create`` and ``remove``
+list the steps) decides what this module does:
 
-- a registration without a way back (``gitdir``), or a directory without a ``.git`` file: killed in the middle
-  of ``git worktree add``. Only before any agent ran is that taken apart;
-- both, naming each other: a worktree, however much of it is checked out;
-- the directory in the trash, still registered: it had been saved, but the last look at it is missing. It goes
-  back to its place, and everything is done anew;
-- the directory in the trash, not registered any more, or no more than half: the last look was taken. It is
-  deleted;
-- a warm worktree whose registration bears the session's mark: killed while it was taken out of the pool;
-- a registration that names the same place under another path: made where the project is mounted elsewhere.
-  Its owner is dead, so it is given our path.
+- A registration without a ``gitdir`` file, or a directory without a ``.git`` file: the session was killed
+  during ``git worktree add``. Both are removed, but only if no agent ran yet.
+- Both exist and name each other: a worktree, even if only a part of it is checked out.
+- The directory is in the trash and still registered: it was saved, but the last check is missing. It goes
+  back to its path, and the sweep saves and removes it again.
+- The directory is in the trash, and the registration is gone or incomplete: the last check was done. The
+  directory is deleted.
+- A warm worktree whose registration has the session's mark: the session was killed while it took the worktree
+  out of the pool.
+- The registration names the same directory under another path: the session ran where the project has another
+  mount point. Its owner is dead, so the registration gets our path.
 
-Everything else was moved or replaced by a user. That is reported, and nothing of it is touched.
+Anything else was moved or replaced by a user. The error says so, and this module touches none of it.
 """
 
 from __future__ import annotations
@@ -48,17 +49,17 @@ _TAIL = 3  # parts of a path: .ralph/worktrees/<session>
 
 
 def adopt(repository: Repository, record: SessionRecord, *, path: Path, trash: Path) -> LinkedWorktree | None:
-    """Return the worktree of a dead session, ``None`` if there is none (any more).
+    """Return the worktree of a dead session, ``None`` if it has none.
 
     Arguments:
-        repository: the project's.
-        record: of the session; its lock is ours.
-        path: where the worktree belongs.
-        trash: where it goes on its way out.
+        repository: the project's repository.
+        record: the record of the session; this process has its lock.
+        path: the path of the session's worktree.
+        trash: the trash, to which a removal moves it.
 
     Raises:
-        RefusedError: something else is in its place, or it is somewhere else. Nothing of that is touched.
-        OSError: something cannot be read or moved; nothing is lost.
+        RefusedError: another directory is at its path, or it is at another path. Both stay as they are.
+        OSError: a file cannot be read or moved; no work is lost.
 
     """
     assert record.branch is not None
@@ -91,7 +92,7 @@ def adopt(repository: Repository, record: SessionRecord, *, path: Path, trash: P
         common_dir=repository.common_dir,
         branch=record.branch,
         base=record.base,
-        # A branch of any other name may be somebody's own.
+        # A branch with any other name may be the user's own.
         branch_created=record.branch == f"ralph/{record.id}",
         config=file_system_config(file_mode=record.file_mode, symlinks=record.symlinks),
         owner=WorktreeOwner(session_lock(record.session), ownership.read_mark(registration)),
@@ -102,7 +103,7 @@ def adopt(repository: Repository, record: SessionRecord, *, path: Path, trash: P
 
 
 def _begun_to_take(registrations: Path, path: Path, record: SessionRecord) -> Path | None:
-    """Return the registration of a warm worktree that the session had begun to take."""
+    """Return the registration of a warm worktree that the session began to take."""
     mark = SessionMark(record.session, str(record.branch))
     for registration in sorted(registrations.glob(WARM.pattern)):
         if ownership.read_mark(registration) == mark or (
@@ -117,17 +118,17 @@ def _is_locked_by_us(registration: Path, record: SessionRecord) -> bool:
 
 
 def _complete(warm: Path, path: Path, run: Path, record: SessionRecord) -> None:
-    """Go on with a warm worktree that a session had begun to take."""
+    """Complete the move of a warm worktree that a session began to take."""
     owner = WorktreeOwner(session_lock(record.session), SessionMark(record.session, str(record.branch)))
     complete(warm, run / "pool", path, str(record.branch), owner)
 
 
 def _is_sessions(registration: Path, path: Path, leaving: Path | None, record: SessionRecord) -> bool:
-    """Tell whether a registration is the session's, and have it name our path if it names the same place.
+    """Tell whether a registration is the session's; write our path to it if it has another mount point.
 
     Raises:
-        RefusedError: it is the session's, but another directory is in the place of the worktree.
-        OSError: it does not say which directory is its own.
+        RefusedError: it is the session's, but another directory is at the path of the worktree.
+        OSError: its file ``gitdir`` cannot be read.
 
     """
     if registration.is_symlink() or not registration.is_dir():
@@ -152,11 +153,11 @@ def _is_sessions(registration: Path, path: Path, leaving: Path | None, record: S
 
 
 def moved_or_replaced(path: Path, registration: Path | None = None) -> RefusedError:
-    """Return the error that says that something else is in the place of a session's worktree.
+    """Return the error for another directory at the path of a session's worktree.
 
     Arguments:
-        path: the place.
-        registration: that the worktree had, if git has forgotten it.
+        path: the path.
+        registration: the registration that the worktree had, if git has forgotten it.
 
     """
     if registration is not None and ownership.names_registration(path, registration):
@@ -177,14 +178,14 @@ def _names(registration: Path, path: Path) -> bool:
 
 
 def _is_half_dropped(registration: Path, path: Path, record: SessionRecord) -> bool:
-    """Tell whether git has begun to delete the registration of the session."""
+    """Tell whether git began to delete the registration of the session."""
     if registration.is_symlink() or not registration.is_dir():
         return False
     if not is_half_dropped(registration, marked=record.marked):
         return False
     if ownership.read_mark(registration) is not None:
         return ownership.belongs_to(registration, record)
-    # Whatever is left of it must not say that it is somebody else's.
+    # The rest of it must not name another owner or another directory.
     lock = ownership.lock_of(registration)
     foreign_lock = lock is not None and not ownership.is_locked_for(
         registration, session_lock(record.session)
@@ -194,15 +195,15 @@ def _is_half_dropped(registration: Path, path: Path, record: SessionRecord) -> b
 
 
 def bring_back(common_dir: Path, worktrees: Path, trash: Path) -> None:
-    """Put a worktree that bears a mark back in its place if whoever removed it was killed in the middle.
+    """Move each worktree that a killed removal left in the trash back to its path, if it has a mark.
 
     Arguments:
-        common_dir: of the repository.
-        worktrees: where ours are.
-        trash: where they go on their way out.
+        common_dir: the repository.
+        worktrees: the directory with our worktrees.
+        trash: the trash, to which a removal moves them.
 
     Raises:
-        OSError: it cannot be told, or not be done; nothing is lost.
+        OSError: a file cannot be read or moved; no work is lost.
 
     """
     if not any((registration / LEAVING).is_file() for registration in marked(common_dir)):
@@ -218,22 +219,22 @@ def bring_back(common_dir: Path, worktrees: Path, trash: Path) -> None:
                 continue
             if leaving := _leaving(path, trash / name, registration):
                 leaving.rename(path)
-                # Not otherwise: whoever wrote it may live, and be about to begin.
+                # Only in this case: else the process that wrote it may be alive, before its first step.
                 (registration / LEAVING).unlink()
 
 
 def _leaving(path: Path, aside: Path, registration: Path) -> Path | None:
-    """Return where a worktree is that is on its way out; a directory of anybody else is passed over."""
+    """Return the directory of a worktree that a removal has moved; another directory does not count."""
     if os.path.lexists(path):
         return None
-    for place in leaving_places(path, aside):
-        if place.is_dir() and ownership.names_registration(place, registration, path=path):
-            return place
+    for directory in leaving_places(path, aside):
+        if directory.is_dir() and ownership.names_registration(directory, registration, path=path):
+            return directory
     return None
 
 
 def _require_gone(registration: Path) -> None:
-    """Make sure that there is no registration at all: one that cannot be read must not pass for none."""
+    """Make sure that there is no registration at all: an unreadable one must not count as none."""
     with contextlib.suppress(OSError):
         registration.rmdir()  # empty: git was killed before its last step of deleting it file by file
     if os.path.lexists(registration):
@@ -244,12 +245,12 @@ def _require_gone(registration: Path) -> None:
 
 
 def _is_hollow(registration: Path, path: Path) -> bool:
-    """Tell whether a directory is not there, or holds nothing but a ``.git`` file of ours."""
+    """Tell whether a directory does not exist, or holds only a ``.git`` file of ours."""
     return not os.path.lexists(path) or ownership.is_begun(path, pointers_to(registration, path))
 
 
 def _remove_registration(registration: Path) -> None:
-    """Remove a registration, and last of all what says that it is ours: killed here, the next one goes on."""
+    """Remove a registration, its lock last: after a kill the next process can still see that it is ours."""
     lock = registration / "locked"
     for entry in [path for path in registration.iterdir() if path != lock]:
         if entry.is_dir() and not entry.is_symlink():
@@ -261,18 +262,18 @@ def _remove_registration(registration: Path) -> None:
 
 
 def take_apart(registration: Path, path: Path, lock: str, branch: str | None) -> None:
-    """Remove what ``git worktree add`` had begun with when it was killed, before it could hold anything.
+    """Remove what a killed ``git worktree add`` left, before it held any work.
 
-    Under the repository's lock, so that nobody is at it.
+    The caller holds the repository's lock, so no other process works on it.
 
     Arguments:
-        registration: where it is made. If it is another worktree's, nothing is removed.
-        path: the worktree's directory. One that holds anything else stays.
-        lock: how the reason begins for which we lock it.
-        branch: that was to be checked out; ``None`` for a detached HEAD.
+        registration: the registration. If it is another worktree's, nothing is removed.
+        path: the worktree's directory. If it holds other files, it stays.
+        lock: the beginning of the reason of our lock.
+        branch: the branch that git would have checked out; ``None`` for a detached HEAD.
 
     Raises:
-        OSError: something of it cannot be removed.
+        OSError: a file cannot be removed.
 
     """
     if os.path.lexists(registration):

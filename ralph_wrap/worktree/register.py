@@ -1,4 +1,4 @@
-"""Register a worktree with git, so that nobody takes it away and it is found from every mount."""
+"""Register a worktree with git, locked against ``git worktree prune``, and usable under every mount point."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ if TYPE_CHECKING:
     from ralph_wrap.git import Git
 
 
-def add(git: Git, path: Path, reason: str, *what: str | Path, mark: SessionMark | None = None) -> Path:
+def add(git: Git, path: Path, reason: str, *arguments: str | Path, mark: SessionMark | None = None) -> Path:
     """Register a worktree in an empty directory, without a checkout, and return its registration.
 
     Arguments:
-        git: git in the repository, whose lock is held.
+        git: git in the repository; the caller holds its lock.
         path: the directory.
-        reason: why the registration is locked, for ``git worktree list``.
-        what: the rest of the command line of ``git worktree add``.
-        mark: of a session, if it is for one.
+        reason: the reason of the registration's lock, for ``git worktree list``.
+        arguments: further arguments of ``git worktree add``.
+        mark: the mark of the session; ``None`` for a worktree without one.
 
     Raises:
         GitError: git refuses.
-        OSError: something cannot be read or written.
+        OSError: a file cannot be read or written.
 
     """
-    run_git_again(git, "worktree", "add", "--no-checkout", "--lock", *what, config=ABSOLUTE_POINTERS)
+    run_git_again(git, "worktree", "add", "--no-checkout", "--lock", *arguments, config=ABSOLUTE_POINTERS)
     registration = pointer.read(path)
     if mark is not None:
         write_mark(registration, mark)
@@ -41,10 +41,10 @@ def add(git: Git, path: Path, reason: str, *what: str | Path, mark: SessionMark 
 
 
 def pointers_to(registration: Path, path: Path) -> tuple[bytes, bytes]:
-    """Return what the ``.git`` file of a new worktree may say: what git has written, and what we write."""
+    """Return the possible contents of the ``.git`` file of a new worktree: git's own, and ours."""
     return pointer.pointing_to(registration), pointer_to(registration, path)
 
 
 def pointer_to(registration: Path, path: Path) -> bytes:
-    """Return what the ``.git`` file of a worktree says, wherever the project is mounted."""
+    """Return the content of a worktree's ``.git`` file, which is the same under every mount point."""
     return pointer.pointing_to(os.path.relpath(registration, path))

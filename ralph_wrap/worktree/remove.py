@@ -1,21 +1,24 @@
-"""Remove a worktree, and a branch that nothing came of: the only code that makes work disappear.
+"""Remove a worktree, and a branch without a new commit. No other code deletes work.
 
 Why this order:
 
-1. **Ownership** (see ``ownership``). The registration bears its owner's mark. The worktree's ``.git`` names
-   the registration, and the registration names the directory and the repository. Read anew each time. A
-   directory that a user put in its place, or a worktree that was moved away, fails this and stays.
-2. **Nothing running inside.** A process that works in it would write after the save. Mount points inside
-   would be emptied with it.
-3. **Save and verify** (see ``save``). A worktree whose user has locked its registration stays, saved.
-4. **Look at 1 and 2 once more and rename aside**, into our own trash: one step, 5 ms, and until the
-   registration is dropped it can be renamed back. Then nobody finds it by its name any more, and it is
-   looked at for the last time: what was written after the save, or a new lock, brings it back.
-5. **Drop the registration**, under the repository's lock: with it go the worktree's index and reflog.
-6. **Delete** what is in the trash, in the background (see ``trash``); nobody waits for it.
+1. **Ownership** (see ``ownership``). The registration has its owner's mark. The worktree's ``.git`` file
+   names the registration, and the registration names the directory and the repository. All of this is read
+   anew each time. Another directory at its path, or a worktree that a user moved away, fails this check and
+   stays.
+2. **No process inside.** A process that works in it would write after the save. The deletion would also
+   empty mount points inside.
+3. **Save and verify** (see ``save``). If the user has locked its registration, the worktree stays, saved.
+4. **Check 1 and 2 again and rename it into our own trash.** This takes 5 ms, and can be undone until the
+   registration is dropped. From then on no process finds it by its path. The last check follows: after a
+   change since the save, or with a new lock, it goes back.
+5. **Drop the registration**, under the repository's lock. Git deletes the worktree's index and reflog with
+   it.
+6. **Delete** the directory in the trash, in the background (see ``trash``). The session does not wait for
+   the end.
 
-Whatever fails before 5 leaves a worktree that works; it is then kept, and the reason is told. No option
-skips 1 or 2.
+After any error before 5 the worktree still works. It is kept, and the outcome has the reason. No option skips
+1 or 2.
 """
 
 from __future__ import annotations
@@ -40,8 +43,8 @@ from ralph_wrap.worktree.ownership import (
     names_registration,
     others_naming,
     read_mark,
+    why_not_removable,
 )
-from ralph_wrap.worktree.ownership import why_not_removable as locked_by_user
 from ralph_wrap.worktree.save.inspect import has_submodules
 from ralph_wrap.worktree.save.registration import is_replaced
 from ralph_wrap.worktree.save.result import Losses, SavedWork
@@ -61,17 +64,17 @@ LEAVING = "ralph-wrap-leaving"
 """In a registration: the name that its worktree has in the trash while it is being removed."""
 
 _DROPPED = "ralph-wrap-dropped"
-"""In a registration with submodules: the last look was taken, and the rest may go, whatever is left of it."""
+"""In a registration with submodules: the last check was done, so an incomplete one may be deleted."""
 
 
 class WorktreeOutcome(NamedTuple):
     """How a worktree ended.
 
     Attributes:
-        saved: what was saved, ``None`` if that was not tried or could not be told.
-        kept: why the worktree is still there, ``None`` if it is gone.
-        asked: it is kept because somebody wanted that, not because it could not be saved.
-        later: it was saved and may go, but there was no time for that.
+        saved: the saved work; ``None`` if nothing was saved, or the save failed.
+        kept: the reason why the worktree still exists; ``None`` if it was removed.
+        asked: it is kept because the user wants that, not because it could not be saved.
+        later: it was saved, but there was no time to remove it.
 
     """
 
@@ -95,21 +98,21 @@ def finish(
     cancel: CancelToken = NEVER,
     reuse: Callable[[Path, Collection[str]], None] = lambda _directory, _ignored: None,
 ) -> WorktreeOutcome:
-    """Save what a worktree holds, then remove it.
+    """Save the work in a worktree, then remove it.
 
     Arguments:
         worktree: made by :func:`create`.
         git: git in the repository.
         agent_id: names the branch of the saved work.
         session: names the directory in the trash.
-        trash: directory on the worktree's file system.
-        keep: why it is to be left in place, as it is; ``None`` if it is not.
-        keep_dirty: leave it in place if it holds uncommitted work, instead of saving that.
-        keep_saved: why it is to be left in place once it is saved; ``None`` if it is not.
-        unstarted: no agent has worked in it: files that are missing were never checked out.
-        cancel: looked at after the save; without time, the removal is left to the next start.
-        reuse: given the directory once it is no worktree any more, and what git ignored in it; may move that
-            away before it is deleted.
+        trash: a directory on the worktree's file system.
+        keep: the reason to keep it without a save; ``None`` to save it.
+        keep_dirty: if it holds uncommitted work, keep it instead of saving that work.
+        keep_saved: the reason to keep it after the save; ``None`` to remove it.
+        unstarted: no agent has worked in it: missing files were never checked out.
+        cancel: if no time is left after the save, the next start removes the worktree.
+        reuse: called with the directory after the registration is dropped, and with the paths that git
+            ignored in it. It may move these paths away before the deletion.
 
     """
     if keep is not None:
@@ -118,7 +121,7 @@ def finish(
     try:
         if reason := _not_removable(worktree, worktree.path):
             return WorktreeOutcome(None, reason)
-        # Not the project root: an agent may have deleted or replaced that, too.
+        # Not in the project root: an agent may have deleted or replaced it, too.
         git = _at(worktree, git)
         with scratch_in(worktree.registration) as scratch:
             index = scratch / "index"
@@ -133,15 +136,31 @@ def finish(
             )
             if saved.problems:
                 return WorktreeOutcome(saved, "; ".join(saved.problems), asked=keep_dirty and not saved.clean)
-            _sync(worktree.common_dir)
-            keep_saved = keep_saved or worktree.stays or _locked_by_user(worktree)
-            if keep_saved is None and not cancel.out_of_time:
-                removing = _remove(worktree, git, index, trash / session, saved, reuse=reuse)
-                return WorktreeOutcome(saved, removing)
-            reason = keep_saved or "there was no time to remove it; the next start does"
-            return WorktreeOutcome(saved, reason, asked=keep_saved is not None, later=keep_saved is None)
-    except Exception as error:  # noqa: BLE001 -- whatever it is: without a full save there is no removal
+            return _remove_saved(
+                worktree, git, index, trash / session, saved, keep=keep_saved, cancel=cancel, reuse=reuse
+            )
+    except Exception as error:  # noqa: BLE001 -- after any error: without a full save there is no removal
         return WorktreeOutcome(saved, f"it cannot be {'removed' if saved else 'saved'}: {error}")
+
+
+def _remove_saved(
+    worktree: LinkedWorktree,
+    git: Git,
+    index: Path,
+    aside: Path,
+    saved: SavedWork,
+    *,
+    keep: str | None,
+    cancel: CancelToken,
+    reuse: Callable[[Path, Collection[str]], None],
+) -> WorktreeOutcome:
+    """Remove a worktree whose work is saved, unless there is a reason to keep it, or no time."""
+    _sync(worktree.common_dir)
+    if reason := keep or worktree.stays or _locked_by_user(worktree):
+        return WorktreeOutcome(saved, reason, asked=True)
+    if cancel.out_of_time:
+        return WorktreeOutcome(saved, "there was no time to remove it; the next start does", later=True)
+    return WorktreeOutcome(saved, _remove(worktree, git, index, aside, saved, reuse=reuse))
 
 
 def remove(
@@ -156,21 +175,21 @@ def remove(
     """Remove a worktree without saving anything; its branch stays.
 
     Arguments:
-        worktree: which one.
+        worktree: the worktree.
         git: git in the repository.
-        trash: directory on the worktree's file system.
-        name: of the directory in the trash, formed like the id of a session.
-        check: raises an error if the worktree is not to go with all that would be lost; else it sees to it
-            that nobody works in the worktree any more.
-        visitors: pids of processes that may be in it all the same, because they asked for this.
+        trash: a directory on the worktree's file system.
+        name: the name of the directory in the trash, in the form of a session id.
+        check: raises an error if these losses are not acceptable. Else it makes sure that no process works in
+            the worktree any more.
+        visitors: pids of processes that may be in it, because they asked for the removal.
 
     Returns:
-        What was lost; only if that is nothing, it was made sure of at the last moment.
+        The losses. If there are none, the last check has confirmed this.
 
     Raises:
-        RefusedError: it is not the one that was made, somebody works in it, or it was changed by now.
-        RalphError: what *check* raises, or git.
-        OSError: something of it cannot be read or moved.
+        RefusedError: it is not ours, a process works in it, or it has changed meanwhile.
+        RalphError: *check* or git failed.
+        OSError: a file cannot be read or moved.
 
     """
     if reason := _not_ours(worktree, worktree.path):
@@ -181,7 +200,7 @@ def remove(
         check(found)
         _sync(worktree.common_dir)
         nothing = SavedWork(None, (), (), found.ignored, found.ignored_files, (), (), found.inner)
-        # Should we be killed with the directory in the trash, ``bring_back`` finds it by this.
+        # If we are killed while the directory is in the trash, ``bring_back`` finds it by this file.
         files.replace(worktree.registration / LEAVING, name.encode())
         try:
             reason = _remove(
@@ -195,27 +214,31 @@ def remove(
 
 
 def drop_branch(worktree: LinkedWorktree, git: Git, outcome: WorktreeOutcome) -> bool:
-    """Delete the branch of a worktree that is gone if nothing came of it, and tell whether that was so.
+    """Delete the branch of a removed worktree if it holds no work, and return whether it was deleted.
 
-    It goes if we made it, it is where it began, and nothing else was saved.
+    It holds no work if ralph-wrap made it, it is still at its base, and nothing else was saved.
 
     Raises:
-        GitError: it has moved in this very moment; it stays.
+        GitError: another process has just moved it; it stays.
         OSError: the repository cannot be locked.
 
     """
     if not worktree.branch_created or outcome.kept or outcome.saved is None:
         return False
-    if outcome.saved.branch or outcome.saved.snapshots or any(one.refs for one in outcome.saved.inner):
+    if (
+        outcome.saved.branch
+        or outcome.saved.snapshots
+        or any(submodule.refs for submodule in outcome.saved.inner)
+    ):
         return False
     return drop_branch_at(git, worktree.common_dir, worktree.branch, worktree.base)
 
 
 def drop_branch_at(git: Git, common_dir: Path, branch: str, base: str) -> bool:
-    """Delete a branch that is still where it began, and tell whether that was so.
+    """Delete a branch that is still at its base, and return whether it was deleted.
 
     Raises:
-        GitError: it has moved in this very moment; it stays.
+        GitError: another process has just moved it; it stays.
         OSError: the repository cannot be locked.
 
     """
@@ -233,10 +256,10 @@ def _at(worktree: LinkedWorktree, git: Git) -> Git:
 
 
 def _sync(common_dir: Path) -> None:
-    """Have on the disk what the agent has committed without syncing it: its files are about to go."""
-    places = (common_dir, common_dir / "objects")
-    for place in {place.stat().st_dev: place for place in places}.values():
-        files.sync_file_system(place)
+    """Write the agent's commits to the disk: git may not have synced them, and the worktree will go."""
+    directories = (common_dir, common_dir / "objects")
+    for directory in {directory.stat().st_dev: directory for directory in directories}.values():
+        files.sync_file_system(directory)
 
 
 def _not_ours(worktree: LinkedWorktree, directory: Path) -> str | None:
@@ -254,8 +277,8 @@ def _not_removable(
 ) -> str | None:
     if reason := _not_ours(worktree, directory):
         return reason
-    if inside := _occupants(directory, visitors):
-        return "processes work in it: " + ", ".join(f"{name} ({pid})" for pid, name in inside)
+    if occupants := _occupants(directory, visitors):
+        return "processes work in it: " + ", ".join(f"{name} ({pid})" for pid, name in occupants)
     if mounts := directory_users.mounts_in(directory):
         return f"something is mounted in it: {mounts[0]}"
     return None
@@ -268,8 +291,8 @@ def _occupants(directory: Path, visitors: frozenset[int]) -> list[tuple[int, str
 def _is_ours(worktree: LinkedWorktree) -> bool:
     registration = worktree.registration
     try:
-        # Refs are written where this file leads, whatever GIT_COMMON_DIR says. Without it they are written
-        # into the registration: what is saved there goes with it.
+        # Git writes refs to the directory that this file names, even if GIT_COMMON_DIR names another one.
+        # Without the file git writes refs into the registration, and they would be deleted with it.
         common_dir = pointer.common_dir_of(registration)
         named = names_directory(registration, worktree.path)
     except OSError:
@@ -287,11 +310,11 @@ def _is_ours(worktree: LinkedWorktree) -> bool:
 
 def _locked_by_user(worktree: LinkedWorktree) -> str | None:
     assert worktree.owner is not None
-    return locked_by_user(worktree.registration, worktree.owner)
+    return why_not_removable(worktree.registration, worktree.owner)
 
 
 def leaving_places(path: Path, aside: Path) -> tuple[Path, Path]:
-    """Return where a worktree may be that is on its way out but may still come back."""
+    """Return the paths of a worktree in the trash whose removal can still be undone."""
     return aside.with_name(f"{aside.name}{LEAVING_SUFFIX}"), path.with_name(f"{aside.name}{LEAVING_SUFFIX}")
 
 
@@ -304,7 +327,7 @@ def _remove(
     visitors: frozenset[int] = frozenset(),
     reuse: Callable[[Path, Collection[str]], None] = lambda _directory, _ignored: None,
 ) -> str | None:
-    """Remove a worktree that holds no more than what was saved, or, without that, whatever it holds."""
+    """Remove a worktree that holds no more than the saved work; without saved work, any worktree."""
     with repository_lock(worktree.common_dir) as lock:
         if reason := _not_removable(worktree, worktree.path, visitors) or _locked_by_user(worktree):
             return reason
@@ -313,16 +336,16 @@ def _remove(
         (worktree.registration / _DROPPED).unlink(missing_ok=True)
         leaving = _move(worktree.path, *leaving_places(worktree.path, aside))
         if not names_registration(leaving, worktree.registration, path=worktree.path):
-            leaving.rename(worktree.path)  # it took the worktree's place after the look above
+            leaving.rename(worktree.path)  # another directory came here after the check above
             return f"its worktree was moved or replaced: {describe(worktree.path)}; it is left alone"
         try:
-            # Nobody finds it by its name any more, so what is looked at now is the last state there is.
+            # No process finds it by its path any more, so this is its last state.
             changed = saved is not None and not holds(worktree, git, index, leaving, saved)
             locked = _locked_by_user(worktree)
             if changed or locked or _occupants(leaving, visitors):
                 leaving.rename(worktree.path)
                 return locked or "something was changed in it while it was being removed"
-            # Should we be killed here, nobody brings the directory back for that git to delete it.
+            # If we are killed here, no process moves the directory back, so this git cannot delete it.
             _drop_registration(worktree, git._replace(lock=lock))
         except BaseException as error:
             if not os.path.lexists(worktree.path):
@@ -338,14 +361,14 @@ def _remove(
 
 
 def _drop_registration(worktree: LinkedWorktree, git: Git) -> None:
-    """Have git forget a worktree, and finish that if git is killed at it.
+    """Unregister a worktree; if git is killed during this, delete the rest of the registration.
 
     Raises:
-        GitError: it is registered as before.
+        GitError: it is still registered.
 
     """
     if has_submodules(worktree):
-        # Should git be killed among them, what they held before the last look cannot be told any more.
+        # If git is killed while it deletes them, no later check can see what they held.
         files.replace(worktree.registration / _DROPPED, b"", sync=False)
     try:
         run_git_again(git, "worktree", "remove", "--force", "--force", worktree.path)
@@ -357,10 +380,10 @@ def _drop_registration(worktree: LinkedWorktree, git: Git) -> None:
 
 
 def is_half_dropped(registration: Path, *, marked: bool) -> bool:
-    """Tell whether git has begun to delete a registration, which it does file by file, or is done with it.
+    """Tell whether git began to delete a registration (file by file), or has deleted all of it.
 
     Arguments:
-        registration: which one.
+        registration: the registration.
         marked: it had the mark of a session.
 
     """
@@ -370,7 +393,7 @@ def is_half_dropped(registration: Path, *, marked: bool) -> bool:
 
 
 def _move(path: Path, aside: Path, beside: Path) -> Path:
-    """Rename a worktree into the trash, or beside itself if that is on another file system."""
+    """Rename a worktree into the trash; if the trash is on another file system, next to itself."""
     if not aside.parent.is_symlink():
         try:
             aside.parent.mkdir(exist_ok=True)

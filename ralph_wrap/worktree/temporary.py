@@ -1,13 +1,13 @@
-"""A temporary worktree in which is tried what may fail, before anything of the user's moves.
+"""A temporary worktree for trial merges: they run here before any branch or file of the user changes.
 
-One process at a time has one, in ``.ralph/run/landing`` of its project: whoever holds the ``flock(2)`` on the
-directory ``refs`` of the repository, which several projects may share; the kernel frees it when its holder
-dies. So what somebody else has left there is of the dead, and whoever comes next takes it away: nobody but us
-ever works in it, and nothing in it is on no branch that matters.
+One process at a time has one, in ``.ralph/run/landing`` of its project. This process holds the ``flock(2)``
+on the directory ``refs`` of the repository. Several projects may share a repository. The kernel frees the
+lock when the process dies. So any temporary worktree of another process belongs to a dead process, and the
+next process removes it. Only ralph-wrap works in it, and it never holds the only copy of any work.
 
-It is a worktree as any other of ours, detached and locked against ``git worktree prune``. Killed at any point
-it breaks nothing: a locked registration more, or a directory that git does not know. A registration or a
-directory that a user has put in its place stays.
+It is detached, and locked against ``git worktree prune``. If its process is killed at any point, only a
+locked registration is left, or a directory that git does not know. If a user has replaced the registration or
+the directory, it stays.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
     from ralph_wrap.system.log import Log
 
 REASON = f"{OURS} merge"
-"""Why the registration is locked."""
+"""The reason of the registration's lock."""
 
 _PLACE = "landing"
 _TAIL = 4  # parts of a path: .ralph/run/landing/<name>
-_TICK = 200  # milliseconds between two looks at a lock that somebody else holds
+_TICK = 200  # milliseconds between two tries to get the lock
 
 
 class TemporaryWorktree(NamedTuple):
@@ -67,55 +67,55 @@ class TemporaryWorktree(NamedTuple):
 def turn(
     repository: Repository, home: Registry, log: Log, cancel: CancelToken, *, wait: bool = True
 ) -> Iterator[None]:
-    """Be the only one in a repository who tries and lands, until the context is left.
+    """Be the only process that merges in a repository, until the context ends.
 
     Arguments:
-        repository: where it is to be ours.
-        home: of the project.
-        log: that somebody else is at it.
-        cancel: whether a signal came.
-        wait: for another process that has its turn; without it, the turn is had at once or not at all.
+        repository: the repository.
+        home: the registry of the project.
+        log: gets a line if another process merges now.
+        cancel: a signal ends the wait.
+        wait: wait for the end of another merge. Without it, another merge is an error.
 
     Raises:
-        StoppedError: it came while somebody else was at it.
+        StoppedError: a signal came during the wait, or *wait* is false and another process merges.
         RalphError: the project cannot be written.
 
     """
-    lock = _lock(repository)
+    path = _lock(repository)
     try:
         home.prepare()
-        held = files.try_lock(lock)
-        if held is None:
+        lock = files.try_lock(path)
+        if lock is None:
             log.event("merge.waiting", "another merge is at work in this repository: waiting for its end")
-        while held is None:
+        while lock is None:
             if cancel.requested or not wait:
                 raise StoppedError("a signal came while another merge was at work; nothing has moved")
             select.poll().poll(_TICK)
-            held = files.try_lock(lock)
+            lock = files.try_lock(path)
     except OSError as error:
-        raise _unusable(lock, error) from error
+        raise _unusable(path, error) from error
     try:
         yield
     finally:
-        held.release()
+        lock.release()
 
 
 def is_taken(repository: Repository) -> bool:
-    """Tell whether it is somebody's turn.
+    """Tell whether a process merges in the repository.
 
     Raises:
-        OSError: that cannot be told.
+        OSError: the lock cannot be read.
 
     """
     return files.is_locked(_lock(repository))
 
 
 def _lock(repository: Repository) -> Path:
-    return repository.common_dir / "refs"  # there whatever way refs are stored (gitrepository-layout(5))
+    return repository.common_dir / "refs"  # exists with every format of refs (gitrepository-layout(5))
 
 
 def is_left(home: Registry) -> bool:
-    """Tell whether there is a temporary worktree, somebody's or nobody's."""
+    """Tell whether there is a temporary worktree, of a running or of a dead process."""
     return any((home.directory / _PLACE).glob(TEMPORARY.pattern))
 
 
@@ -123,58 +123,60 @@ def is_left(home: Registry) -> bool:
 def opened(
     git: Git, repository: Repository, home: Registry, commit: str, *, whole: bool
 ) -> Iterator[TemporaryWorktree]:
-    """Have a temporary worktree at a commit; it is gone when the context is left.
+    """Make a temporary worktree at a commit, and remove it when the context ends.
 
     Arguments:
         git: git in the repository.
-        repository: the project's.
-        home: of the project, in which it is our turn.
+        repository: the project's repository.
+        home: the registry of the project; the caller holds the lock (see :func:`turn`).
         commit: object id.
-        whole: every file is checked out, not just those at the top level.
+        whole: check out every file, not only those at the top level.
 
     Raises:
-        RalphError: it cannot be had.
+        RalphError: it cannot be made.
 
     """
     try:
-        made = _make(git, repository, home, commit, whole=whole)
+        temporary = _make(git, repository, home, commit, whole=whole)
     except OSError as error:
         raise _unusable(home.directory / _PLACE, error) from error
     try:
-        yield made
+        yield temporary
     finally:
-        # What cannot be removed harms nobody, and the next one tries it again.
+        # If this fails, the rest does no harm, and the next process tries again.
         with contextlib.suppress(GitError, OSError):
-            _remove(repository, home, made.path)
+            _remove(repository, home, temporary.path)
 
 
 def tidy(repository: Repository, home: Registry) -> None:
-    """Take away what is left of those who were killed; our turn it is.
+    """Remove the temporary worktrees of killed processes; the caller holds the lock (see :func:`turn`).
 
     Raises:
-        OSError: something of it cannot be read or moved.
+        OSError: a file cannot be read or moved.
 
     """
-    place = home.directory / _PLACE
-    if place.is_symlink():
-        raise OSError(errno.ELOOP, "it is a symlink", os.fspath(place))
+    directory = home.directory / _PLACE
+    if directory.is_symlink():
+        raise OSError(errno.ELOOP, "it is a symlink", os.fspath(directory))
     registrations = repository.common_dir.glob(f"worktrees/{TEMPORARY.pattern}")
-    registered = {path.name for path in registrations if _is_of(path, place)}
-    there = {path.name for path in place.glob(TEMPORARY.pattern) if not path.is_symlink()}
-    for name in sorted(registered | there):
-        if TEMPORARY.fits(name) and not directory_users.occupants(place / name):
-            _remove(repository, home, place / name)
+    registered = {path.name for path in registrations if _is_of(path, directory)}
+    on_disk = {path.name for path in directory.glob(TEMPORARY.pattern) if not path.is_symlink()}
+    for name in sorted(registered | on_disk):
+        if TEMPORARY.fits(name) and not directory_users.occupants(directory / name):
+            _remove(repository, home, directory / name)
 
 
 def _is_of(registration: Path, directory: Path) -> bool:
-    """Tell whether a registration is of this project: others may share the repository."""
+    """Tell whether a registration belongs to this project: other projects may share the repository."""
     path = directory / registration.name
     try:
-        back = files.read(registration / pointer.BACK)
+        content = files.read(registration / pointer.BACK)
     except OSError:  # killed in the middle of `git worktree add`
         return path.is_dir()
-    # Made where the project is mounted elsewhere, it bears another path, but its directory is here.
-    return back == pointer.back_to(path) or (pointer.is_below_some_mount(back, path, _TAIL) and path.is_dir())
+    # Made under another mount point, it names another path, but its directory is here.
+    return content == pointer.back_to(path) or (
+        pointer.is_below_some_mount(content, path, _TAIL) and path.is_dir()
+    )
 
 
 def _make(git: Git, repository: Repository, home: Registry, commit: str, *, whole: bool) -> TemporaryWorktree:
@@ -188,7 +190,7 @@ def _make(git: Git, repository: Repository, home: Registry, commit: str, *, whol
         if not whole:
             (registration / "info").mkdir(exist_ok=True)
             files.replace(registration / "info" / "sparse-checkout", cone(()), sync=False)
-        here = git._replace(
+        temporary_git = git._replace(
             cwd=path,
             git_dir=registration,
             common_dir=repository.common_dir,
@@ -198,16 +200,16 @@ def _make(git: Git, repository: Repository, home: Registry, commit: str, *, whol
                 *(sparse or ("-c", "core.sparseCheckout=false")),
             ),
         )
-        run_git(here, "reset", "--hard", "--quiet", "--no-recurse-submodules", commit)
+        run_git(temporary_git, "reset", "--hard", "--quiet", "--no-recurse-submodules", commit)
     except BaseException:
         with contextlib.suppress(GitError, OSError):
             _remove(repository, home, path)
         raise
-    return TemporaryWorktree(path, registration, here)
+    return TemporaryWorktree(path, registration, temporary_git)
 
 
 def _remove(repository: Repository, home: Registry, path: Path) -> None:
-    """Forget a temporary worktree, whole or half-made; registration and directory go to the trash at once."""
+    """Unregister a temporary worktree, whole or half-made; registration and directory go to the trash."""
     registration = repository.common_dir / "worktrees" / path.name
     with repository_lock(repository.common_dir):
         if os.path.lexists(registration) and not _is_ours(registration, path.parent):
@@ -219,7 +221,7 @@ def _remove(repository: Repository, home: Registry, path: Path) -> None:
         if registration.is_dir():
             discard(registration, home.trash / new_name(), lambda read: read("locked").startswith(REASON))
         with contextlib.suppress(OSError):
-            registration.parent.rmdir()  # git leaves none of these behind either
+            registration.parent.rmdir()  # git also removes this directory when it is empty
 
 
 def _is_ours(registration: Path, directory: Path) -> bool:

@@ -30,21 +30,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LEAVING_SUFFIX = ".leaving"
-"""What ends so may still come back: its registration is not dropped yet."""
+"""The suffix of a directory that may still go back: its registration is not dropped yet."""
 
 TOKEN = ".ralph-wrap-trash"  # noqa: S105 -- no password
 """A file in each directory that may be deleted; it holds the directory's name."""
 
 _LARGEST = 4096  # bytes of a token, or of a ``.git`` file
-_AT_ONCE = 32  # directories that one deletion is given: each takes two descriptors
+_AT_ONCE = 32  # directories for one deletion process: each needs two descriptors
 _EARLIER = {WARM: "pool", TEMPORARY: "landing"}
 
 
 class EmptiedTrash(NamedTuple):
-    """What was found in the trash.
+    """The directories in the trash.
 
     Attributes:
-        resumed: directories whose deletion was cut short, and goes on now.
+        resumed: directories whose deletion was interrupted, and continues now.
         foreign: directories that ralph-wrap did not put there; they stay.
 
     """
@@ -72,13 +72,13 @@ def is_name(name: str) -> bool:
 
 
 def discard(directory: Path, aside: Path, is_ours: Callable[[Callable[[str], str]], bool]) -> None:
-    """Delete a directory of ours in the background. No failure here keeps it: git has forgotten it.
+    """Delete a directory of ours in the background. Git has unregistered it already, so errors are ignored.
 
     Arguments:
-        directory: what is to be deleted.
-        aside: its place in the trash, where the next start finds it if the deletion is killed.
-        is_ours: tells whether it is, from the files in it: given a function that reads one of them. What is
-            read is what is deleted, whatever takes its place meanwhile.
+        directory: the directory to delete.
+        aside: its path in the trash; if the deletion is killed, the next start finds it there.
+        is_ours: returns whether the directory is ours. Its argument is a function that reads a file in the
+            directory. The directory stays open, so a replacement at its path is not deleted.
 
     """
     with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
@@ -91,23 +91,23 @@ def discard(directory: Path, aside: Path, is_ours: Callable[[Callable[[str], str
 
 
 def discard_worktree(directory: Path, aside: Path, registration: Path, path: Path) -> None:
-    """Delete a worktree that git has forgotten, as :func:`discard` does.
+    """Delete a worktree that git has unregistered, as :func:`discard` does.
 
     Arguments:
-        directory: where it is.
-        aside: see there.
-        registration: which its ``.git`` file must name.
-        path: where it was before it was moved aside.
+        directory: its directory.
+        aside: its path in the trash.
+        registration: the registration that its ``.git`` file must name.
+        path: its path before it was moved.
 
     """
     discard(directory, aside, lambda read: pointer.git_dir_in(read(".git"), path) == registration)
 
 
 def vouch(directory: Path) -> None:
-    """Write the token of a directory that was just made: it may be deleted, whatever comes into it.
+    """Write the token of a new directory: it may be deleted later, with all files that come into it.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the token cannot be written.
 
     """
     with contextlib.ExitStack() as stack:
@@ -123,10 +123,10 @@ def is_vouched_for(directory: Path) -> bool:
 
 
 def empty_trash(trash: Path) -> EmptiedTrash:
-    """Delete, in the background, what earlier deletions have left.
+    """Delete, in the background, the directories that earlier deletions have left.
 
     Arguments:
-        trash: of the project. What could not be moved there waits beside its worktrees.
+        trash: the trash of the project. Directories that could not be moved there are next to its worktrees.
 
     Raises:
         OSError: the trash cannot be read, or is a symlink.
@@ -149,24 +149,26 @@ def empty_trash(trash: Path) -> EmptiedTrash:
 
 def _set_aside_in(trash: Path) -> list[Path]:
     worktrees = trash.parent.parent / "worktrees"
-    return [path for place in (trash, worktrees) for path in place.glob(f"*{LEAVING_SUFFIX}")]
+    return [path for directory in (trash, worktrees) for path in directory.glob(f"*{LEAVING_SUFFIX}")]
 
 
 def _look(path: Path, trash: Path, stack: contextlib.ExitStack, foreign: list[Path]) -> _Entry | None:
-    """Return a directory that may be deleted, and that no deletion is at."""
-    with contextlib.suppress(BlockingIOError, FileNotFoundError), contextlib.ExitStack() as tried:
+    """Return a directory that may be deleted, and that no other process deletes now."""
+    with contextlib.suppress(BlockingIOError, FileNotFoundError), contextlib.ExitStack() as attempt:
         try:
-            entry = _open(path, tried)
+            entry = _open(path, attempt)
         except OSError:
             foreign += [path] if is_name(path.name) and os.path.lexists(path) else []
             return None
         if _read(entry, TOKEN) == path.name or _is_of_earlier_version(entry, trash):
             fcntl.flock(entry.directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            stack.push(tried.pop_all())
+            stack.push(attempt.pop_all())
             return entry
         if is_name(path.name):
             try:
-                os.rmdir(path.name, dir_fd=entry.parent)  # empty: its deletion was killed at the last step
+                os.rmdir(
+                    path.name, dir_fd=entry.parent
+                )  # empty: its deletion was killed before the last step
             except OSError:
                 foreign.append(path)
     return None
@@ -181,7 +183,7 @@ def _open(path: Path, stack: contextlib.ExitStack) -> _Entry:
 
 
 def _set_aside(entry: _Entry, aside: Path, stack: contextlib.ExitStack) -> _Entry:
-    """Move a directory into the trash, and have it say that it may be deleted there, or where it is."""
+    """Move a directory into the trash and write its token; if it cannot be moved, write the token there."""
     delete_tree.allow_owner(entry.directory)
     try:
         trash = os.open(aside.parent, delete_tree.OPEN_DIRECTORY)
@@ -200,14 +202,14 @@ def _write_token(entry: _Entry, name: str) -> None:
         os.unlink(TOKEN, dir_fd=entry.directory)
     except FileNotFoundError:
         pass
-    except OSError:  # an agent has made a directory of that name
+    except OSError:  # an agent has made a directory with this name
         moved = f"{TOKEN}-{os.urandom(4).hex()}"
         os.rename(TOKEN, moved, src_dir_fd=entry.directory, dst_dir_fd=entry.directory)
     delete_tree.write_new(TOKEN, entry.directory, name.encode())
 
 
 def _read(entry: _Entry, name: str) -> str:
-    """Return a file of a directory, without its last newline; nothing of what is no small regular file."""
+    """Return the content of a small regular file, without its last newline; empty for any other file."""
     try:
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         descriptor = os.open(name, flags, dir_fd=entry.directory)
@@ -224,14 +226,14 @@ def _read(entry: _Entry, name: str) -> str:
 def _is_of_earlier_version(entry: _Entry, trash: Path) -> bool:
     """Tell whether a version that wrote no tokens has put a worktree into the trash.
 
-    Its ``.git`` file names the registration that it had: of a session by the same name, or one of ours that
-    was made for the pool or for a merge. Git has forgotten that.
+    Its ``.git`` file names its former registration, which does not exist any more. It was the registration of
+    a session with the same name, or one of ours for the pool or for a merge.
     """
     name = _read(entry, ".git").rpartition("/")[2]
-    place = next((run for form, run in _EARLIER.items() if form.fits(name)), None)
-    if place is None and name != entry.name:
+    run_directory = next((directory for form, directory in _EARLIER.items() if form.fits(name)), None)
+    if run_directory is None and name != entry.name:
         return False
-    worktree = trash.parent / (place or "../worktrees") / name
+    worktree = trash.parent / (run_directory or "../worktrees") / name
     registration = pointer.git_dir_in(_read(entry, ".git"), worktree)
     return registration.name == name and not os.path.lexists(registration)
 
@@ -239,10 +241,10 @@ def _is_of_earlier_version(entry: _Entry, trash: Path) -> bool:
 def _start(entries: list[_Entry]) -> None:
     words = [f"{entry.parent}:{entry.directory}:{entry.name}" for entry in entries]
     process.detach(
-        # -I, -S: neither the environment nor the installed packages change what it does.
+        # -I, -S: neither the environment nor the installed packages change its behaviour.
         (sys.executable, "-I", "-S", delete_tree.__file__, TOKEN, *words),
         cwd=Path("/"),
-        # No session takes it for a process of its agent.
+        # Without these variables no session counts it as a process of its agent.
         env={name: value for name, value in os.environ.items() if not name.startswith("RALPH_")}
         | {process.OWN_COMMAND: "1"},
         inherited=[number for entry in entries for number in (entry.parent, entry.directory)],

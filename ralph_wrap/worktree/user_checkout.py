@@ -1,6 +1,6 @@
-"""A checkout that somebody works in: what stands in it where files are to come, and how those go back.
+"""A checkout that the user works in: find files in the way of a change, and undo a change.
 
-Nothing here overwrites a file that is neither what git knows it to be nor what came from us.
+This module overwrites only files that git has stored, and files that ralph-wrap wrote.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError
-from ralph_wrap.git import merge as merging
+from ralph_wrap.git import merge
 from ralph_wrap.system import files
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import named
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from ralph_wrap.git.merge import PathChange
 
 NAMED = 10
-"""Files that a message names; the others are counted."""
+"""Maximum number of files that a message names; it counts the others."""
 
-_LARGEST = 1 << 30  # bytes of a file that is looked at
+_LARGEST = 1 << 30  # bytes read of a file
 
 
 class UserCheckout(NamedTuple):
-    """A checkout that somebody works in.
+    """A checkout that the user works in.
 
     Attributes:
         path: its top level.
-        git_dir: where its index and its HEAD are.
-        git: git in it, whatever its ``.git`` says by now.
+        git_dir: the directory of its index and its HEAD.
+        git: git in it, even if its ``.git`` file names another repository now.
 
     """
 
@@ -44,19 +44,19 @@ class UserCheckout(NamedTuple):
 
 
 def names(paths: Sequence[str]) -> str:
-    """Return the first few of some paths, and how many more there are."""
+    """Return the first few of some paths, and the number of the others."""
     return named(paths, NAMED)
 
 
 def in_the_way(top: Path, changes: Sequence[PathChange]) -> Iterator[str]:
-    """Yield what git does not know in a checkout, and what comes would replace.
+    """Yield the paths in a checkout that git does not track, and that changes would replace.
 
-    A repository inside counts as a whole: git would delete a submodule, whatever it holds, to put a file in
-    its place, and write into another worktree that stands below this one.
+    A repository inside counts as a whole. Git would delete a submodule with all its work to write a file at
+    its path. Git would also write into another worktree below this one.
 
     Arguments:
-        top: of a checkout in which nothing that git knows has changed.
-        changes: what is to happen to it.
+        top: the top level of a checkout whose tracked files are unchanged.
+        changes: the changes to make in it.
 
     """
     going = {change.path for change in changes if change.before is not None and not _is_full(top, change)}
@@ -69,32 +69,32 @@ def in_the_way(top: Path, changes: Sequence[PathChange]) -> Iterator[str]:
 
 
 def _obstacles(top: Path, path: Path, going: set[str]) -> Iterator[str]:
-    for above in reversed(path.parents[:-1]):
-        if os.fspath(above) in going:
+    for parent in reversed(path.parents[:-1]):
+        if os.fspath(parent) in going:
             return
-        if _is_no_directory(top / above) or os.path.lexists(top / above / ".git"):
-            yield os.fspath(above)
+        if _is_no_directory(top / parent) or os.path.lexists(top / parent / ".git"):
+            yield os.fspath(parent)
             return
-    place = top / path
-    if place.is_dir() and not place.is_symlink():
-        yield from (name for name in _within(top, place) if name not in going)
-    elif os.path.lexists(place):
+    target = top / path
+    if target.is_dir() and not target.is_symlink():
+        yield from (name for name in _within(top, target) if name not in going)
+    elif os.path.lexists(target):
         yield os.fspath(path)
 
 
 def _is_full(top: Path, change: PathChange) -> bool:
-    """Tell whether a submodule that is no longer to be one holds anything."""
-    place = top / change.path
-    is_leaving = change.old_mode == merging.GITLINK != change.new_mode
-    return is_leaving and not place.is_symlink() and place.is_dir() and any(place.iterdir())
+    """Tell whether a change removes a submodule whose directory is not empty."""
+    directory = top / change.path
+    is_leaving = change.old_mode == merge.GITLINK != change.new_mode
+    return is_leaving and not directory.is_symlink() and directory.is_dir() and any(directory.iterdir())
 
 
-def _within(top: Path, place: Path) -> Iterator[str]:
-    """Yield what a directory holds that is none itself; links to one are none."""
-    for directory, inner, held in os.walk(place):
-        for name in (*held, *inner):
-            path = Path(directory, name)
-            if name in held or path.is_symlink():
+def _within(top: Path, directory: Path) -> Iterator[str]:
+    """Yield the files below a directory, as paths from the top level; a link to a directory is a file."""
+    for parent, directories, names in os.walk(directory):
+        for name in (*names, *directories):
+            path = Path(parent, name)
+            if name in names or path.is_symlink():
                 yield os.fspath(path.relative_to(top))
 
 
@@ -107,119 +107,125 @@ def put_back(
     partly: bool,
     but: Collection[str] = (),
 ) -> list[str]:
-    """Have the files be what they were in one commit, wherever they have come to what they are in another.
+    """Undo a change from one commit to another: restore the files that have their new content.
 
-    A file that is half-written counts as having come. The index of the checkout is not touched.
+    A half-written file counts as changed. The index of the checkout is not touched.
 
     Arguments:
-        checkout: which one.
-        index: where an index can be made for this.
-        old: commit or tree that it goes back to.
-        new: what was to come.
-        partly: do so as well if at some of the paths there is something else, which stays.
-        but: paths that do not count.
+        checkout: the checkout.
+        index: path for a separate index.
+        old: commit or tree with the content to restore.
+        new: commit or tree with the content that the change wrote.
+        partly: restore the other files even if some paths have a third content; these paths stay.
+        but: paths to leave out.
 
     Returns:
-        Paths at which there is something else.
+        The paths with a third content.
 
     Raises:
-        GitError: something cannot be read or written.
-        OSError: the same.
+        GitError: git cannot read or write a file.
+        OSError: a file cannot be read or written.
 
     """
-    hidden = merging.left_out(checkout.git).union(but)
-    changes = [change for change in merging.moved(checkout.git, old, new) if change.path not in hidden]
-    known = apart(checkout, index)
-    there = on_disk(checkout, known, old, changes)
-    back = [change for change in changes if there[change.path] != change.before]
-    foreign = [one.path for one in back if not _has_come(checkout, there[one.path], one)]
+    hidden = merge.left_out(checkout.git).union(but)
+    changes = [change for change in merge.moved(checkout.git, old, new) if change.path not in hidden]
+    scratch = apart(checkout, index)
+    current = on_disk(checkout, scratch, old, changes)
+    to_restore = [change for change in changes if current[change.path] != change.before]
+    foreign = [change.path for change in to_restore if not _has_come(checkout, current[change.path], change)]
     clear = {change.path for change in changes if change.before is None and change.path not in foreign}
-    foreign += [one.path for one in back if one.before and _is_blocked(checkout.path, one.path, clear)]
+    foreign += [
+        change.path
+        for change in to_restore
+        if change.before and _is_blocked(checkout.path, change.path, clear)
+    ]
     if foreign and not partly:
         return foreign
-    back = [change for change in back if change.path not in foreign]
-    merging.read_into(known, old)
-    for change in back:
+    to_restore = [change for change in to_restore if change.path not in foreign]
+    merge.read_into(scratch, old)
+    for change in to_restore:
         if change.before is None:
             _delete(checkout.path, change.path)
-    merging.write_out(known, [change.path for change in back if change.before is not None])
+    merge.write_out(scratch, [change.path for change in to_restore if change.before is not None])
     return foreign
 
 
 def apart(checkout: UserCheckout, index: Path) -> Git:
-    """Return git in a checkout with another index, for which nothing of it is left out."""
+    """Return git in a checkout with a separate index, and without sparse checkout."""
     return checkout.git._replace(
         index_file=index, config=(*checkout.git.config, "-c", "core.sparseCheckout=false")
     )
 
 
 def on_disk(
-    checkout: UserCheckout, known: Git, commit: str, changes: Sequence[PathChange]
+    checkout: UserCheckout, scratch: Git, commit: str, changes: Sequence[PathChange]
 ) -> dict[str, tuple[str, str] | None]:
-    """Return mode and object id of what stands where something changes; ``None`` for none, or a directory.
+    """Return mode and object id of the file at each changed path; ``None`` for no file, or a directory.
 
     Arguments:
-        checkout: where.
-        known: git in it with an index of its own, which is made anew.
-        commit: by which it is told how files are stored.
-        changes: paths that count.
+        checkout: the checkout.
+        scratch: git in it with a separate index, which this function replaces.
+        commit: a commit; its attributes decide how git stores the files.
+        changes: the changes.
 
     Raises:
-        GitError: it cannot be told.
+        GitError: git cannot read a file.
 
     """
-    if known.index_file is not None:
-        known.index_file.unlink(missing_ok=True)
-    merging.read_into(known, commit)
-    there = [change.path for change in changes if _is_file(checkout.path, change.path)]
-    merging.store(known, there)
-    staged = merging.staged(known)
-    found: dict[str, tuple[str, str] | None] = {path: staged.get(path) for path in there}
+    if scratch.index_file is not None:
+        scratch.index_file.unlink(missing_ok=True)
+    merge.read_into(scratch, commit)
+    present = [change.path for change in changes if _is_file(checkout.path, change.path)]
+    merge.store(scratch, present)
+    staged = merge.staged(scratch)
+    found: dict[str, tuple[str, str] | None] = {path: staged.get(path) for path in present}
     for change in changes:
-        if merging.GITLINK in {change.old_mode, change.new_mode}:
-            found[change.path] = change.before  # a repository of its own: not for us to move
+        if merge.GITLINK in {change.old_mode, change.new_mode}:
+            found[change.path] = change.before  # another repository, which we never move
     return {change.path: found.get(change.path) for change in changes}
 
 
 def _is_file(top: Path, path: str) -> bool:
-    place = top / path
-    if any((top / above).is_symlink() for above in Path(path).parents[:-1]):
+    target = top / path
+    if any((top / parent).is_symlink() for parent in Path(path).parents[:-1]):
         return False
-    return place.is_symlink() or place.is_file()
+    return target.is_symlink() or target.is_file()
 
 
-def _has_come(checkout: UserCheckout, there: tuple[str, str] | None, change: PathChange) -> bool:
-    """Tell whether what is there was to come, or is what git had in hand when it was killed.
+def _has_come(checkout: UserCheckout, current: tuple[str, str] | None, change: PathChange) -> bool:
+    """Tell whether a file has the new content of a change, or the beginning that a killed git wrote.
 
     Arguments:
-        checkout: where.
-        there: mode and object id, ``None`` for no file.
-        change: what was to happen.
+        checkout: the checkout.
+        current: mode and object id of the file, ``None`` for no file.
+        change: the change of the path.
 
     """
-    if there is None:
+    if current is None:
         return True
     if change.after is None:
         return False
-    if there[1] == change.new and there[0][:3] == change.new_mode[:3]:  # some disks know nothing executable
+    if (
+        current[1] == change.new and current[0][:3] == change.new_mode[:3]
+    ):  # some disks have no executable files
         return True
     with contextlib.suppress(OSError, GitError):
-        half = files.read(checkout.path / change.path, _LARGEST)
-        return merging.content(checkout.git, change.new).startswith(half)
+        content = files.read(checkout.path / change.path, _LARGEST)
+        return merge.content(checkout.git, change.new).startswith(content)
     return False
 
 
 def _is_blocked(top: Path, path: str, clear: Collection[str]) -> bool:
-    """Tell whether a file cannot be written without deleting another one that is not ours to delete.
+    """Tell whether a file that we must not delete is in the way of another file.
 
     Arguments:
-        top: of the checkout.
-        path: of the file.
-        clear: files that will be deleted before.
+        top: the top level of the checkout.
+        path: the path of the file to write.
+        clear: files that will be deleted first.
 
     """
-    for above in Path(path).parents[:-1]:
-        if _is_no_directory(top / above) and os.fspath(above) not in clear:
+    for parent in Path(path).parents[:-1]:
+        if _is_no_directory(top / parent) and os.fspath(parent) not in clear:
             return True
     return (top / path).is_dir() and not all(name in clear for name in _within(top, top / path))
 
@@ -230,14 +236,14 @@ def _is_no_directory(path: Path) -> bool:
 
 def _delete(top: Path, path: str) -> None:
     """Delete a file, and the directories that are empty without it."""
-    place = top / path
+    target = top / path
     if not _is_file(top, path):
         return
-    place.unlink()
-    for above in place.parents:
-        if above == top:
+    target.unlink()
+    for directory in target.parents:
+        if directory == top:
             return
         try:
-            above.rmdir()
+            directory.rmdir()
         except OSError:
             return

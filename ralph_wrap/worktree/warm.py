@@ -190,10 +190,10 @@ def _is_whole(warm: WarmWorktree) -> bool:
 def taken_at(registration: Path) -> str | None:
     """Return the commit of the warm checkout; ``None`` after a session has checked out its own commit."""
     try:
-        found = _READY.fullmatch(files.read(registration / READY))
+        match = _READY.fullmatch(files.read(registration / READY))
     except OSError:
         return None
-    return found[1].decode() if found else None
+    return match[1].decode() if match else None
 
 
 def choose(
@@ -220,7 +220,7 @@ def choose(
             return None
     # In random order, so that sessions that start together check different ones.
     candidates = sorted(in_pool(repository.common_dir, pool), key=lambda _: os.urandom(4))
-    for warm in [one for one in candidates if one.is_untouched()][:_LOOKS]:
+    for warm in [warm for warm in candidates if warm.is_untouched()][:_LOOKS]:
         with contextlib.suppress(GitError, OSError):  # another session has taken it meanwhile
             worktree_git = warm.git(git, repository)
             if (
@@ -247,11 +247,11 @@ def holds_nothing(
         OSError: a file cannot be read.
 
     """
-    with start_status(git) as asking:
+    with start_status(git) as running:
         index = _index(warm.registration)
         listing = b"" if index == _vouching(warm.registration) else _entries(git)
         meanwhile()
-        status = parse_status(finish_git(asking, "status").stdout)
+        status = parse_status(finish_git(running, "status").stdout)
     submodules = (warm.path / decode(path) for path in re.findall(_SUBMODULE, listing))
     return (
         status.clean
@@ -284,8 +284,8 @@ def _entries(git: Git) -> bytes:
 
 def _index(registration: Path) -> bytes:
     """Return a value that changes whenever git writes the index."""
-    found = (registration / "index").stat()
-    return b"index %d %d %d %d\n" % (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    status = (registration / "index").stat()
+    return b"index %d %d %d %d\n" % (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 def _vouching(registration: Path) -> bytes:
@@ -299,11 +299,11 @@ def _leads_to(warm: WarmWorktree, git: Git, base: str, keep: Collection[str]) ->
         return True
     answer = run_git(git, "diff-tree", "-r", "-z", "--name-only", "--no-renames", str(warm.commit), base)
     changed = [PurePosixPath(decode(path)) for path in answer.stdout.split(b"\0")[:-1]]
-    there = [PurePosixPath(name) for name in keep if os.path.lexists(warm.path / name)]
+    kept = [PurePosixPath(name) for name in keep if os.path.lexists(warm.path / name)]
     return not any(
         path.name == ".gitattributes"  # unchanged files may need other conversions
-        or (there and path.name == ".gitignore")  # a kept directory may no longer be ignored
-        or any(path == name or path in name.parents or name in path.parents for name in there)
+        or (kept and path.name == ".gitignore")  # a kept directory may no longer be ignored
+        or any(path == name or path in name.parents or name in path.parents for name in kept)
         for path in changed
     )
 
@@ -334,8 +334,8 @@ def complete(registration: Path, pool: Path, path: Path, branch: str, owner: Wor
     files.replace(registration / "locked", os.fsencode(f"{owner.lock}\n"), sync=False)
     files.replace(registration / "HEAD", os.fsencode(f"ref: refs/heads/{branch}\n"), sync=False)
     if waits:
-        for left in files.temporaries(directory / ".git"):  # a session was killed here
-            left.unlink()
+        for leftover in files.temporaries(directory / ".git"):  # a session was killed here
+            leftover.unlink()
         files.replace(directory / ".git", pointer_to(final, path), sync=False)
         directory.rename(path)
     registration.rename(final)

@@ -45,14 +45,14 @@ def compare(
 def _changed_entries(before: Observation, after: Observation) -> Iterator[str]:
     moved = before.commit != after.commit
     for path in sorted(before.entries.keys() | after.entries.keys()):
-        one, other = before.entries.get(path), after.entries.get(path)
-        if one == other:
+        old, new = before.entries.get(path), after.entries.get(path)
+        if old == new:
             continue
-        if other is None and moved:  # probably committed; the move of HEAD is in the list
+        if new is None and moved:  # probably committed; the move of HEAD is in the list
             continue
         if path == IGNORE and before.ignore == after.ignore:
             continue
-        yield f"{path} ({_in_words(one, other)})"
+        yield f"{path} ({_in_words(old, new)})"
 
 
 def _in_words(before: FileState | None, after: FileState | None) -> str:
@@ -73,25 +73,26 @@ def _changed_refs(before: Observation, after: Observation, landed: Collection[La
         yield f"HEAD moved from {_short(before.head)} to {_short(after.head)}"
     elif before.head != after.head:
         yield f"HEAD, on no branch, moved from {_short(before.head)} to {_short(after.head)}"
-    held = before.held | after.held
+    in_our_worktrees = before.held | after.held
     for name in sorted(before.refs.keys() | after.refs.keys()):
-        one, other = before.refs.get(name, ""), after.refs.get(name, "")
-        if one == other or name in held or _has_landed(name, one, other, landed):
+        old, new = before.refs.get(name, ""), after.refs.get(name, "")
+        if old == new or name in in_our_worktrees or _has_landed(name, old, new, landed):
             continue
-        if not one:
-            yield f"{_named(name)} created at {_short(other)}"
-        elif not other:
-            yield f"{_named(name)} deleted, was at {_short(one)}"
+        if not old:
+            yield f"{_named(name)} created at {_short(new)}"
+        elif not new:
+            yield f"{_named(name)} deleted, was at {_short(old)}"
         else:
-            yield f"{_named(name)} moved from {_short(one)} to {_short(other)}"
+            yield f"{_named(name)} moved from {_short(old)} to {_short(new)}"
 
 
-def _has_landed(name: str, one: str, other: str, landed: Collection[Landing]) -> bool:
+def _has_landed(name: str, old: str, new: str, landed: Collection[Landing]) -> bool:
     """Return whether landings alone moved a branch from one commit to another."""
-    steps = {old: new for ref, old, new in landed if ref == name}
+    steps = {before: after for ref, before, after in landed if ref == name}
+    commit = old
     for _ in range(len(steps)):
-        one = steps.get(one, "")
-        if one == other:
+        commit = steps.get(commit, "")
+        if commit == new:
             return True
     return False
 
@@ -115,17 +116,17 @@ def _changed_files(
     before: Mapping[str, bytes], after: Mapping[str, bytes], keys: Callable[[bytes, bytes], list[str]]
 ) -> Iterator[str]:
     for name in sorted(before.keys() | after.keys()):
-        one, other = before.get(name, b""), after.get(name, b"")
-        if one == other:
+        old, new = before.get(name, b""), after.get(name, b"")
+        if old == new:
             continue
         shown = name if name == ".git" else f".git/{name}"
         if name.endswith(CONFIGURATIONS) and not name.startswith(("hooks/", "info/")):
-            if changed := keys(one.partition(b" ")[2], other.partition(b" ")[2]):
+            if changed := keys(old.partition(b" ")[2], new.partition(b" ")[2]):
                 yield f"{shown} changed: {', '.join(changed)}"
-        elif one and other:
+        elif old and new:
             yield f"{shown} changed"
         else:
-            yield f"{shown} {'created' if other else 'deleted'}"
+            yield f"{shown} {'created' if new else 'deleted'}"
 
 
 def changed_keys(git: Git, before: bytes, after: bytes) -> list[str]:
@@ -134,10 +135,10 @@ def changed_keys(git: Git, before: bytes, after: bytes) -> list[str]:
     Values, and addresses in keys (``url.<base>.insteadOf``), may hold passwords.
     """
     try:
-        one, other = _parsed(git, before), _parsed(git, after)
+        old, new = _parsed(git, before), _parsed(git, after)
     except GitError:
         return ["git cannot read it"]
-    differing = (key for key in one.keys() | other.keys() if one.get(key) != other.get(key))
+    differing = (key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
     return sorted({_presentable(key) for key in differing if not key.startswith(_SESSIONS_BRANCH)})
 
 

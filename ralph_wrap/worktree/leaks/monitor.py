@@ -102,18 +102,18 @@ class LeakMonitor:
         for _ in range(_LOOKS):  # an observation during a landing may see half of its changes
             landed, moving = landings.read(run), landings.is_moving(run)
             self._looking = self._start()
-            now = self._finish()
+            after = self._finish()
             if self._cancel.requested or not (
                 moving or landings.is_moving(run) or landings.read(run) != landed
             ):
                 break
-        before, self._seen = self._seen, now or self._seen
-        if now is None or before is None:
+        before, self._seen = self._seen, after or self._seen
+        if after is None or before is None:
             return False
         changes = compare.compare(
             before,
-            now,
-            lambda one, other: compare.changed_keys(self._git, one, other),
+            after,
+            lambda old, new: compare.changed_keys(self._git, old, new),
             landings.read(run),
         )
         if changes:
