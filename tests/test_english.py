@@ -44,18 +44,9 @@ NOT_YET: frozenset[str] = frozenset(
     {
         "ralph_wrap/state",
         "ralph_wrap/system",
-        "ralph_wrap/worktree/create",
-        "ralph_wrap/worktree/save",
     }
 )
 """Folders and documents whose English is not plain yet: only ever shorter, then gone."""
-
-NOT_YET_PARAMETERS: frozenset[str] = frozenset(
-    {
-        "ralph_wrap/worktree/save",
-    }
-)
-"""Folders that have banned names of parameters: only ever shorter, then gone."""
 
 _PRAGMA = re.compile(r"#\s*(?:noqa|type:|pragma:|ruff:|mypy:|pylint:|!).*")
 _ROW = re.compile(r"\n(?=\s*(?:[-*] |\d+\. |\*{0,2}\w+: ))")
@@ -194,16 +185,10 @@ def test_english_is_not_plain_yet(area: str) -> None:
     assert _faults(area) != []
 
 
-@pytest.mark.parametrize("area", [area for area in _areas() if area not in NOT_YET_PARAMETERS])
+@pytest.mark.parametrize("area", _areas())
 def test_parameters_have_names(area: str) -> None:
     """A parameter says what it is."""
     assert _parameter_faults(area) == []
-
-
-@pytest.mark.parametrize("area", sorted(NOT_YET_PARAMETERS))
-def test_parameters_have_no_names_yet(area: str) -> None:
-    """What is named by now must leave the list."""
-    assert _parameter_faults(area) != []
 
 
 # Each check can fail

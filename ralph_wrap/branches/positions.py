@@ -83,10 +83,10 @@ def positions(git: Git, main: str, tips: Collection[str], facts: Mapping[str, Co
     found = {}
     for tip in tips:
         best = _outermost(bases[tip], between, order)
-        had = 0
+        contained = 0
         for base in best:
-            had |= passed.get(base, 0)
-        lacking = ((1 << len(missed.parents)) - 1) & ~had
+            contained |= passed.get(base, 0)
+        lacking = ((1 << len(missed.parents)) - 1) & ~contained
         found[tip] = Position(
             base=max(best, key=lambda base: (times[base], base)) if best else None,
             commits=tuple(commits[bit] for bit in members(own.get(tip, 0))),

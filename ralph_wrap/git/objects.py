@@ -238,14 +238,14 @@ def existing_commits(git: Git, oids: Iterable[str]) -> list[str]:
     ]
 
 
-def missing_objects(git: Git, ref: str, known: str | None) -> int:
+def missing_objects(git: Git, ref: str, present: str | None) -> int:
     """Count the objects that a ref needs and the repository lacks.
 
     Arguments:
-        known: a commit whose objects count as present, without a check.
+        present: a commit whose objects count as present, without a check.
 
     """
-    wanted = run_git(git, "rev-list", "--objects", ref, *(("--not", known) if known else ()))
+    wanted = run_git(git, "rev-list", "--objects", ref, *(("--not", present) if present else ()))
     oids = b"".join(line.split(b" ")[0] + b"\n" for line in wanted.stdout.splitlines())
     return run_git(git, "cat-file", "--batch-check", stdin=oids).stdout.count(b" missing\n")
 

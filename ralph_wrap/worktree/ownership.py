@@ -92,8 +92,8 @@ def read_mark(registration: Path) -> SessionMark | None:
         return None
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return UNREADABLE
-    known = loaded.get("version") == _VERSION and all(isinstance(word, str) for word in mark)
-    return mark if known else UNREADABLE
+    is_valid = loaded.get("version") == _VERSION and all(isinstance(word, str) for word in mark)
+    return mark if is_valid else UNREADABLE
 
 
 def lock_of(registration: Path) -> str | None:
@@ -244,9 +244,9 @@ def describe(path: Path) -> str:
 
 def _is_new(registration: Path, lock: str) -> bool:
     """Tell whether a lock is ours or git's own first one, perhaps cut short while it was written."""
-    found = lock_of(registration)
-    return found is not None and (
-        found.startswith(lock) or any(words.startswith(found) for words in (lock, *_LOCKS_OF_GIT))
+    reason = lock_of(registration)
+    return reason is not None and (
+        reason.startswith(lock) or any(words.startswith(reason) for words in (lock, *_LOCKS_OF_GIT))
     )
 
 

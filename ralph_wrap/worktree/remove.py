@@ -4,21 +4,17 @@ Why this order:
 
 1. **Ownership** (see ``ownership``). The registration has its owner's mark. The worktree's ``.git`` file
    names the registration, and the registration names the directory and the repository. All of this is read
-   anew each time. Another directory at its path, or a worktree that a user moved away, fails this check and
-   stays.
+   anew each time. Another directory at its path fails this check, and so does a moved worktree: both stay.
 2. **No process inside.** A process that works in it would write after the save. The deletion would also
    empty mount points inside.
 3. **Save and verify** (see ``save``). If the user has locked its registration, the worktree stays, saved.
 4. **Check 1 and 2 again and rename it into our own trash.** This takes 5 ms, and can be undone until the
    registration is dropped. From then on no process finds it by its path. The last check follows: after a
    change since the save, or with a new lock, it goes back.
-5. **Drop the registration**, under the repository's lock. Git deletes the worktree's index and reflog with
-   it.
-6. **Delete** the directory in the trash, in the background (see ``trash``). The session does not wait for
-   the end.
+5. **Drop the registration**, under the repository's lock; git also deletes the worktree's index and reflog.
+6. **Delete** the directory in the trash, in the background (see ``trash``).
 
-After any error before 5 the worktree still works. It is kept, and the outcome has the reason. No option skips
-1 or 2.
+After any error before 5 the worktree still works, and the outcome has the reason. No option skips 1 or 2.
 """
 
 from __future__ import annotations
@@ -58,7 +54,6 @@ if TYPE_CHECKING:
     from ralph_wrap.git import Git
     from ralph_wrap.system.cancel import CancelToken
     from ralph_wrap.worktree.model import LinkedWorktree
-
 
 LEAVING = "ralph-wrap-leaving"
 """In a registration: the name that its worktree has in the trash while it is being removed."""

@@ -90,51 +90,56 @@ def copy_ignored(
         OSError: the patterns cannot be read or written.
 
     """
-    try:
-        include = files.read(checkout / INCLUDE)
-    except FileNotFoundError:
-        include = b""
-    rows = b"".join((include, b"\n", *(os.fsencode(f"{pattern}\n") for pattern in patterns)))
+    rows = _pattern_rows(checkout, patterns)
     if not rows.strip():
         return None
     found = _matching(tree, git, rows)
     repositories = repositories_in(found)
-    if repositories:
-        below = tuple(f"{path}/" for path in repositories)
-        found = [path for path in found if not f"{path.rstrip('/')}/".startswith(below)]
-    found = _ignored(git, found)
-    free = [path for path in found if _is_free(tree.path, path)]
+    ignored = _ignored(git, _outside(repositories, found))
+    free = [path for path in ignored if _is_free(tree.path, path)]
     wanted = _ignored(tree.git(git), free)
     copying = _CopyRun(checkout, tree.path, cancel)
-    for number, path in enumerate(wanted):
-        if copying.over or cancel.requested:
-            break
-        if number % _SHOWN == _SHOWN - 1:
-            progress(f"copy: {number + 1} of {len(wanted)} ignored files")
-        copying.copy(path)
-    if len(wanted) >= _SHOWN:
-        progress("")
+    copying.copy_all(wanted, progress)
     unignored = sorted({*free} - {*wanted})
-    return CopyResult(
-        copying.count,
-        (
-            *_line(
-                unignored,
-                "would not be ignored in the worktree",
-                "commit the rule that ignores them here; to find it: git check-ignore -v PATH",
-            ),
-            *_line(repositories, "are repositories", "clone them, or share them: --link"),
-            *_line(
-                copying.leading_out,
-                "are symlinks that lead out, or are not relative",
-                "to make a relative one: ln -sr",
-            ),
-            *_line(
-                [*copying.failed],
-                f"cannot be copied: {next(iter(copying.failed.values()), '')}",
-                "copy them by hand",
-            ),
-        ),
+    return CopyResult(copying.count, tuple(_left_out(unignored, repositories, copying)))
+
+
+def _pattern_rows(checkout: Path, patterns: Sequence[str]) -> bytes:
+    """Return the patterns of ``.worktreeinclude`` and those of the settings, one a line."""
+    try:
+        include = files.read(checkout / INCLUDE)
+    except FileNotFoundError:
+        include = b""
+    return b"".join((include, b"\n", *(os.fsencode(f"{pattern}\n") for pattern in patterns)))
+
+
+def _outside(repositories: Sequence[str], paths: list[str]) -> list[str]:
+    """Return the paths that are not in repositories."""
+    if not repositories:
+        return paths
+    below = tuple(f"{path}/" for path in repositories)
+    return [path for path in paths if not f"{path.rstrip('/')}/".startswith(below)]
+
+
+def _left_out(
+    unignored: Sequence[str], repositories: Sequence[str], copying: _CopyRun
+) -> Iterator[tuple[str, str]]:
+    """Yield one line and one hint for each reason why files were not copied."""
+    yield from _line(
+        unignored,
+        "would not be ignored in the worktree",
+        "commit the rule that ignores them here; to find it: git check-ignore -v PATH",
+    )
+    yield from _line(repositories, "are repositories", "clone them, or share them: --link")
+    yield from _line(
+        copying.leading_out,
+        "are symlinks that lead out, or are not relative",
+        "to make a relative one: ln -sr",
+    )
+    yield from _line(
+        [*copying.failed],
+        f"cannot be copied: {next(iter(copying.failed.values()), '')}",
+        "copy them by hand",
     )
 
 
@@ -145,12 +150,12 @@ def _line(paths: Sequence[str], why: str, hint: str) -> Iterator[tuple[str, str]
 
 def _matching(tree: LinkedWorktree, git: Git, rows: bytes) -> list[str]:
     """Return the untracked files of a checkout that match patterns; a nested repository ends in a slash."""
-    place = tree.registration / _PATTERNS  # git deletes it with the registration
+    path = tree.registration / _PATTERNS  # git deletes it with the registration
     try:
-        files.replace(place, rows, sync=False)
-        listed = run_git(git, "ls-files", "--others", "--ignored", f"--exclude-from={place}", "-z")
+        files.replace(path, rows, sync=False)
+        listed = run_git(git, "ls-files", "--others", "--ignored", f"--exclude-from={path}", "-z")
     finally:
-        place.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
     paths = decode(listed.stdout).split("\0")[:-1]
     # On a file system that ignores case, .GIT is git's directory, too.
     return [
@@ -167,7 +172,7 @@ def repositories_in(paths: Sequence[str]) -> list[str]:
         paths: paths of files; a path that ends in a slash is a repository.
 
     """
-    there = {path.rstrip("/") for path in paths}
+    names = {path.rstrip("/") for path in paths}
     directories: set[str] = set()
     for path in paths:
         parent = path.rstrip("/").rpartition("/")[0]
@@ -178,7 +183,7 @@ def repositories_in(paths: Sequence[str]) -> list[str]:
         path
         for path in directories
         if {f"{path}/objects", f"{path}/refs"} <= directories
-        and (f"{path}/HEAD" in there or f"{path}/HEAD" in directories)
+        and (f"{path}/HEAD" in names or f"{path}/HEAD" in directories)
     }
     return sorted({path.rstrip("/") for path in paths if path.endswith("/")} | bare)
 
@@ -187,25 +192,25 @@ def _ignored(git: Git, paths: Sequence[str]) -> list[str]:
     """Return the paths that git ignores; they may not exist."""
     if not paths:
         return []
-    given = "".join(f"{path}\0" for path in paths).encode("utf-8", "surrogateescape")
+    stdin = "".join(f"{path}\0" for path in paths).encode("utf-8", "surrogateescape")
     # Verbose, because git before 2.26 also names a path that a rule with "!" brings back.
-    answer = run_git(git, "check-ignore", "--verbose", "-z", "--stdin", stdin=given, accept=(0, 1))
+    answer = run_git(git, "check-ignore", "--verbose", "-z", "--stdin", stdin=stdin, accept=(0, 1))
     fields = decode(answer.stdout).split("\0")[:-1]
     return [path for rule, path in zip(fields[2::4], fields[3::4], strict=True) if not rule.startswith("!")]
 
 
 def _is_free(top: Path, path: str) -> bool:
     """Return whether a path is free, and all its existing parents are directories."""
-    place = top
-    *above, name = path.split("/")
-    for part in above:
-        place /= part
+    directory = top
+    *parents, name = path.split("/")
+    for part in parents:
+        directory /= part
         try:
-            if not stat.S_ISDIR(place.lstat().st_mode):
+            if not stat.S_ISDIR(directory.lstat().st_mode):
                 return False  # a linked directory, a symlink or a file of the commit
         except FileNotFoundError:
             return True
-    return not os.path.lexists(place / name)
+    return not os.path.lexists(directory / name)
 
 
 class _CopyRun:
@@ -228,6 +233,17 @@ class _CopyRun:
         self.failed: dict[str, str] = {}
         self.over = False
 
+    def copy_all(self, paths: Sequence[str], progress: Callable[[str], None]) -> None:
+        """Copy files until a further copy would fail, or a signal comes."""
+        for number, path in enumerate(paths):
+            if self.over or self._cancel.requested:
+                break
+            if number % _SHOWN == _SHOWN - 1:
+                progress(f"copy: {number + 1} of {len(paths)} ignored files")
+            self.copy(path)
+        if len(paths) >= _SHOWN:
+            progress("")
+
     def copy(self, path: str) -> None:
         """Copy one file or symlink to a path that does not exist."""
         source, target = self._checkout / path, self._top / path
@@ -249,10 +265,10 @@ class _CopyRun:
     def _make_directories(self, path: str) -> None:
         """Make the directories above a file, with the same permissions as in the project."""
         for parent in reversed(Path(path).parents):
-            place = self._top / parent
-            if not place.is_dir():
-                place.mkdir()
-                place.chmod(stat.S_IMODE((self._checkout / parent).stat().st_mode) & 0o777 | stat.S_IRWXU)
+            directory = self._top / parent
+            if not directory.is_dir():
+                directory.mkdir()
+                directory.chmod(stat.S_IMODE((self._checkout / parent).stat().st_mode) & 0o777 | stat.S_IRWXU)
 
     def _copy_link(self, path: str, source: Path, target: Path) -> None:
         text = os.readlink(source)  # noqa: PTH115 -- a Path drops a slash at its end
@@ -277,7 +293,7 @@ def copy_file(source: Path, target: Path, cancel: CancelToken) -> None:
         cancel: a signal interrupts the copy.
 
     Raises:
-        StoppedError: *stopped* returned true.
+        StoppedError: a signal came.
         OSError: the file cannot be copied.
 
     """
@@ -285,8 +301,8 @@ def copy_file(source: Path, target: Path, cancel: CancelToken) -> None:
         # O_NONBLOCK: the path may be a FIFO, and open(2) must not block on it.
         reading = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         stack.callback(os.close, reading)
-        found = os.fstat(reading)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(reading)
+        if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "not a regular file", os.fspath(source))
         # Only our user may read it until it has its mode: it may hold a password.
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -294,9 +310,9 @@ def copy_file(source: Path, target: Path, cancel: CancelToken) -> None:
         stack.callback(os.close, writing)
         try:
             if not _reflink(reading, writing):
-                _copy_content(reading, writing, found.st_size, cancel)
-            os.fchmod(writing, stat.S_IMODE(found.st_mode) & 0o777)
-            os.utime(writing, ns=(found.st_atime_ns, found.st_mtime_ns))
+                _copy_content(reading, writing, status.st_size, cancel)
+            os.fchmod(writing, stat.S_IMODE(status.st_mode) & 0o777)
+            os.utime(writing, ns=(status.st_atime_ns, status.st_mtime_ns))
         except BaseException:
             target.unlink(missing_ok=True)
             raise
@@ -315,14 +331,14 @@ def _copy_content(reading: int, writing: int, size: int, cancel: CancelToken) ->
     """Copy the data of a file, and keep its holes."""
     os.ftruncate(writing, size)
     for start, end in _data(reading, size):
-        place = start
-        while place < end:
+        offset = start
+        while offset < end:
             if cancel.requested:
                 raise StoppedError("a signal came during the copying")
-            chunk = os.pread(reading, min(_CHUNK, end - place), place)
+            chunk = os.pread(reading, min(_CHUNK, end - offset), offset)
             if not chunk:  # another process has truncated it meanwhile
                 return
-            place += os.pwrite(writing, chunk, place)
+            offset += os.pwrite(writing, chunk, offset)
 
 
 def _data(descriptor: int, size: int) -> Iterator[tuple[int, int]]:

@@ -107,33 +107,35 @@ class _SubmoduleCheckout:
             above: path of *top* in the worktree, with a slash at its end.
 
         """
-        modules = top / ".gitmodules"
-        if modules.is_symlink() or not modules.is_file():
+        modules_file = top / ".gitmodules"
+        if modules_file.is_symlink() or not modules_file.is_file():
             return
-        here = self._git._replace(cwd=top)
-        said = _configured(here, "--file", os.fspath(modules))
-        config = _configured(here)
-        names = {value: key.removesuffix(".path") for key, value in said.items() if key.endswith(".path")}
-        for commit, path in _gitlinks(here):
-            section = names.get(path)
-            if section is None or _is_off(section, said, config):
+        top_git = self._git._replace(cwd=top)
+        modules_config = _configured(top_git, "--file", os.fspath(modules_file))
+        config = _configured(top_git)
+        sections = {
+            value: key.removesuffix(".path") for key, value in modules_config.items() if key.endswith(".path")
+        }
+        for commit, path in _gitlinks(top_git):
+            section = sections.get(path)
+            if section is None or _is_off(section, modules_config, config):
                 continue
             name = section.removeprefix("submodule.")
             if not _is_plain(name):
                 self._left_out(top, above + path, f"git does not accept its name {name!r}")
                 continue
-            place = repository / "modules" / name
+            submodule_repository = repository / "modules" / name
             own = model / "modules" / name if model else None
             if own is not None and not is_repository(own):
                 own = None
             active = () if _has_a_say(section, config) else ("-c", f"{section}.active=true")
-            if self._cloned_from_own(here, path, section, commit, place, own, above):
-                self._done(top / path, place, own, f"{above}{path}/")
-            elif reason := self._update(here, path, place, above, active):
+            if self._cloned_from_own(top_git, path, section, commit, submodule_repository, own, above):
+                self._done(top / path, submodule_repository, own, f"{above}{path}/")
+            elif reason := self._update(top_git, path, submodule_repository, above, active):
                 self._left_out(top, above + path, reason)
             elif (top / path / ".git").is_file():
-                _record_cloned(_inside(here, top / path, place), place)
-                self._done(top / path, place, own, f"{above}{path}/")
+                _record_cloned(_inside(top_git, top / path, submodule_repository), submodule_repository)
+                self._done(top / path, submodule_repository, own, f"{above}{path}/")
 
     def _cloned_from_own(
         self, git: Git, path: str, section: str, commit: str, directory: Path, own: Path | None, above: str
@@ -199,8 +201,8 @@ def _become_like(git: Git, own: Path) -> None:
     with contextlib.suppress(GitError):
         branches = "+refs/remotes/origin/*:refs/remotes/origin/*"
         run_git(git, "fetch", "--quiet", "--no-tags", "--no-recurse-submodules", own, branches)
-        asked = ("config", "--file", own / "config", "--get", "remote.origin.url")
-        url = run_git(git, *asked, accept=(0, 1)).stdout
+        arguments = ("config", "--file", own / "config", "--get", "remote.origin.url")
+        url = run_git(git, *arguments, accept=(0, 1)).stdout
         if url:
             run_git(git, "config", "remote.origin.url", decode(url).removesuffix("\n"))
 
@@ -226,8 +228,8 @@ def _is_plain(name: str) -> bool:
 _NO = {"false", "no", "off", "0", ""}  # git-config(1): boolean
 
 
-def _is_off(section: str, said: dict[str, str], config: dict[str, str]) -> bool:
-    update = config.get(f"{section}.update", said.get(f"{section}.update"))
+def _is_off(section: str, modules_config: dict[str, str], config: dict[str, str]) -> bool:
+    update = config.get(f"{section}.update", modules_config.get(f"{section}.update"))
     return update == "none" or config.get(f"{section}.active", "true").lower() in _NO
 
 
@@ -239,9 +241,9 @@ def _has_a_say(section: str, config: dict[str, str]) -> bool:
 def _can_be_cloned(git: Git, own: Path, commit: str) -> bool:
     if any((own / "objects" / "pack").glob("*.promisor")):
         return False
-    here = git._replace(cwd=own, git_dir=own, common_dir=own, work_tree=own, config=())
+    own_git = git._replace(cwd=own, git_dir=own, common_dir=own, work_tree=own, config=())
     try:
-        return bool(existing_commits(here, [commit]))
+        return bool(existing_commits(own_git, [commit]))
     except GitError:
         return False
 

@@ -2,19 +2,19 @@
 
 The steps, each undone if a later one fails:
 
-1. Under the repository's lock: create the branch, register the worktree without a checkout. Several
-   ``git worktree add`` at once fail in one of ten (they read each other's half-written registration), so
-   one at a time; without the checkout that is a matter of milliseconds.
-2. Still under the lock: write the reason of the registration's lock, and make the worktree's ``.git``
-   file relative, so that it works where the project is mounted under another path. The way back
-   (``gitdir``) stays absolute: git resolves a relative one against the current directory.
+1. Under the repository's lock: create the branch, and register the worktree without a checkout. If several
+   ``git worktree add`` run at once, one in ten fails: they read each other's half-written registration. So
+   they run one after the other; without the checkout each takes milliseconds.
+2. Still under the lock: write the reason of the registration's lock, and make the path in the worktree's
+   ``.git`` file relative. Then it works where the project is mounted under another path. The path in
+   ``gitdir`` stays absolute: git resolves a relative one against the current directory.
 3. Outside the lock: check the files out, on several cores.
 
-Where a warm worktree is to be had (see ``warm``), it takes the place of the new registration in 1, and only
-what differs from the base is checked out in 3.
+If there is a warm worktree (see ``warm``), it replaces the new registration in step 1. Then step 3 checks out
+only the differences from the base.
 
-The branch is created by ``update-ref`` before the worktree, never by ``worktree add -b``: then we know
-whether it is ours to undo, and git writes no tracking configuration.
+``update-ref`` creates the branch before the worktree, never ``worktree add -b``. So this module knows whether
+to undo the branch, and git writes no tracking configuration.
 
 This module never touches a branch, registration or directory that it did not make in the same call.
 """
@@ -48,7 +48,7 @@ from ralph_wrap.worktree.register import add
 from ralph_wrap.worktree.warm import settle
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from ralph_wrap.git import Git, Repository
     from ralph_wrap.system.cancel import CancelToken
@@ -89,58 +89,60 @@ def create(
         git: git at the project root.
         repository: the project's repository.
         path: the new directory; it must not exist.
-        branch: checked out in it; created at *base*.
+        branch: the branch to check out; created at *base*.
         base: commit id.
-        continued: if the branch exists, go on with it.
-        owner: what the registration says: whose it is, and why it is locked, for ``git worktree list``.
-        cancel: whether the session is to end; the checkout is then cut short.
-        progress: told how far a checkout is that takes a second or more.
+        continued: check out the branch if it exists already.
+        owner: the mark and the lock of the registration.
+        cancel: a signal interrupts the checkout.
+        progress: called with the progress of a checkout that takes a second or more.
         meanwhile: called once while git checks the files out.
-        registered: called under the repository's lock before anybody else can see the worktree.
-        layout: what of the repository it holds.
-        warm: one that is taken, if it is still there, instead of a new one.
-        abandon: takes back one that was taken, if a later step fails: somebody may have worked in it.
+        registered: called under the repository's lock, before another process can see the worktree.
+        layout: the part of the repository that it holds.
+        warm: a warm worktree to take instead of a new one, if it is still unchanged.
+        abandon: called with a warm worktree that was taken, if a later step fails: a process may have worked
+            in it.
 
     Raises:
-        IsolationError: it cannot be had; nothing is left of the attempt.
+        IsolationError: it cannot be made; nothing is left of the attempt.
         BranchBusyError: the branch is checked out in another worktree.
         StoppedError: a signal came; nothing is left of the attempt.
 
     """
+    with _all_or_nothing(git, repository, path, branch) as undo:
+        with repository_lock(repository.common_dir):
+            tip = _claim_branch(git, repository, branch, base, continued, owner.lock, undo)
+            warm = warm if warm and warm.is_untouched() else None
+            worktree = LinkedWorktree(
+                path=path,
+                registration=_register(git, repository, path, branch, owner, warm, undo),
+                common_dir=repository.common_dir,
+                branch=branch,
+                base=tip or base,
+                branch_created=tip is None,
+                config=file_system_config(file_mode=repository.file_mode, symlinks=repository.symlinks),
+                warm=warm is not None,
+                owner=owner,
+            )
+            if warm is not None:
+                undo.callback(abandon, worktree)
+            prepare(git, worktree.registration, layout)
+            registered(worktree)
+        _check_out(worktree, git, warm.commit if warm else None, cancel, progress, meanwhile)
+        link(path, repository.root, layout.links)
+    return worktree
+
+
+@contextlib.contextmanager
+def _all_or_nothing(
+    git: Git, repository: Repository, path: Path, branch: str
+) -> Iterator[contextlib.ExitStack]:
+    """Yield the steps that undo a worktree, and run them if it cannot be made."""
     try:
         with contextlib.ExitStack() as undo:
             try:
-                with repository_lock(repository.common_dir):
-                    tip = _claim_branch(git, repository, branch, base, continued, owner.lock, undo)
-                    at = warm.commit if warm and warm.is_untouched() else None
-                    made = _claim_directory(path, undo)
-                    if at is None:
-                        undo.callback(_remove_attempt, git, repository, path, made)
-                    worktree = LinkedWorktree(
-                        path=path,
-                        registration=warm.take(path, branch, owner)
-                        if warm and at
-                        else add(git, path, owner.lock, path, branch, mark=owner.mark),
-                        common_dir=repository.common_dir,
-                        branch=branch,
-                        base=tip or base,
-                        branch_created=tip is None,
-                        config=file_system_config(
-                            file_mode=repository.file_mode, symlinks=repository.symlinks
-                        ),
-                        warm=at is not None,
-                        owner=owner,
-                    )
-                    if at is not None:
-                        undo.callback(abandon, worktree)
-                    prepare(git, worktree.registration, layout)
-                    registered(worktree)
-                _check_out(worktree, git, at, cancel, progress, meanwhile)
-                if at is not None:
-                    settle(worktree.registration)
-                link(path, repository.root, layout.links)
+                yield undo
             except (GitError, OSError) as error:
-                # Before the undo: it makes room on a full disk.
+                # The hint comes before the undo, which makes room on a full disk.
                 raise IsolationError(
                     f"no worktree could be made: {_reason(error)}", _hint(git, repository, branch)
                 ) from error
@@ -150,7 +152,23 @@ def create(
             f"a half-made worktree could not be undone: {_reason(error)}",
             f"git worktree remove --force --force {path} && git branch -D {branch}",
         ) from error
-    return worktree
+
+
+def _register(
+    git: Git,
+    repository: Repository,
+    path: Path,
+    branch: str,
+    owner: WorktreeOwner,
+    warm: WarmWorktree | None,
+    undo: contextlib.ExitStack,
+) -> Path:
+    """Move a warm worktree to a directory, or register a new one there, and return the registration."""
+    status = _claim_directory(path, undo)
+    if warm is not None:
+        return warm.take(path, branch, owner)
+    undo.callback(_remove_attempt, git, repository, path, status)
+    return add(git, path, owner.lock, path, branch, mark=owner.mark)
 
 
 def _claim_branch(
@@ -162,14 +180,14 @@ def _claim_branch(
     reason: str,
     undo: contextlib.ExitStack,
 ) -> str | None:
-    """Make a branch, or return the tip of the one that is there and is to be continued."""
+    """Create a branch, or return the tip of the existing branch that is continued."""
     ref = f"refs/heads/{branch}"
     tip = list_refs(git, ref).get(ref) if continued else None
     if tip is None:
         try:
             create_ref(git, ref, base, f"ralph-wrap: {reason}")
         except GitError as error:
-            # Killed after it was done. Any other failure may mean that the branch is somebody else's.
+            # git was killed after it created the branch. After any other error it may be another owner's.
             if error.status < 0 and list_refs(git, ref).get(ref) == base:
                 undo.callback(_delete_branch, git, repository, ref, base)
             raise
@@ -184,7 +202,7 @@ def _claim_branch(
 def _claim_directory(path: Path, undo: contextlib.ExitStack) -> os.stat_result:
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        path.mkdir()  # from here on it is ours to remove: nobody else has made it
+        path.mkdir()  # from here on we may remove it: no other process has made it
     except FileExistsError:
         raise IsolationError(f"{path} is there already", "move it away") from None
     undo.callback(_remove_empty, path)
@@ -192,27 +210,24 @@ def _claim_directory(path: Path, undo: contextlib.ExitStack) -> os.stat_result:
 
 
 def _remove_empty(path: Path) -> None:
-    with contextlib.suppress(OSError):  # gone already, or kept for what is in it
+    with contextlib.suppress(OSError):  # it is gone already, or not empty
         path.rmdir()
 
 
 def _check_out(
     worktree: LinkedWorktree,
     git: Git,
-    at: str | None,
+    commit: str | None,
     cancel: CancelToken,
     progress: Callable[[str], None],
     meanwhile: Callable[[], object],
 ) -> None:
-    """Check out what is not there yet.
+    """Check out the missing files; *cancel*, *progress* and *meanwhile* are those of :func:`create`.
 
     Arguments:
         worktree: the worktree.
         git: git in the repository.
-        at: the commit that is checked out in it, ``None`` if none is.
-        cancel: as for :func:`create`, and the next two.
-        progress: see there.
-        meanwhile: see there.
+        commit: the commit that is checked out in it, ``None`` for a new worktree.
 
     """
     worktree_git = worktree.git(git)
@@ -221,18 +236,31 @@ def _check_out(
         _sync_names(worktree)
         meanwhile()
 
-    if at is None:
+    if commit is None:
         _run(worktree_git, cancel, progress, while_git_works, *_CHECKOUT)
         return
-    if at == worktree.base:
+    if commit == worktree.base:
         while_git_works()
-        return
-    move = ("read-tree", "-v", "-m", "-u", "--no-recurse-submodules", at, worktree.base)
+    else:
+        _move(worktree_git, commit, worktree.base, cancel, progress, while_git_works)
+    settle(worktree.registration)
+
+
+def _move(
+    git: Git,
+    old: str,
+    new: str,
+    cancel: CancelToken,
+    progress: Callable[[str], None],
+    meanwhile: Callable[[], object],
+) -> None:
+    """Check out the differences between two commits."""
+    command = ("read-tree", "-v", "-m", "-u", "--no-recurse-submodules", old, new)
     try:
-        _run(worktree_git, cancel, progress, while_git_works, *move)
-    except GitError:  # files have other times than the index knows: a copy of the project, another mount
-        run_git(worktree_git, "update-index", "-q", "--refresh", accept=(0, 1))
-        _run(worktree_git, cancel, progress, lambda: None, *move)
+        _run(git, cancel, progress, meanwhile, *command)
+    except GitError:  # the index has other times for files: a copy of the project, another mount
+        run_git(git, "update-index", "-q", "--refresh", accept=(0, 1))
+        _run(git, cancel, progress, lambda: None, *command)
 
 
 def _run(
@@ -242,7 +270,7 @@ def _run(
     meanwhile: Callable[[], object],
     *command: str,
 ) -> None:
-    """Run a git command that checks files out, tell how far it is, and end it when a signal comes."""
+    """Run a git command that checks files out, report its progress, and end it after a signal."""
     config = (*_PARALLEL_CHECKOUT, *(SPARSE if git.git_dir and is_sparse(git.git_dir) else ()))
     with start_git(git, *command, config=config) as running:
         meanwhile()
@@ -259,18 +287,18 @@ def _run(
 
 
 def _sync_names(worktree: LinkedWorktree) -> None:
-    """Have on the disk what says whose worktree it is; git syncs none of it, and power may fail."""
+    """Sync the files that identify the worktree: git does not sync them, and power may fail."""
     registration = worktree.registration
-    marks = (MARK,) if worktree.owner and worktree.owner.mark else ()
-    named = (registration / name for name in ("HEAD", "commondir", pointer.BACK, "locked", *marks))
+    mark_names = (MARK,) if worktree.owner and worktree.owner.mark else ()
+    names = (registration / name for name in ("HEAD", "commondir", pointer.BACK, "locked", *mark_names))
     files.fsync(worktree.path / ".git", worktree.path, worktree.path.parent)
-    files.fsync(*named, registration, registration.parent)
+    files.fsync(*names, registration, registration.parent)
 
 
-def _remove_attempt(git: Git, repository: Repository, path: Path, made: os.stat_result) -> None:
-    """Remove a worktree that is not finished, unless something else has taken its place."""
+def _remove_attempt(git: Git, repository: Repository, path: Path, status: os.stat_result) -> None:
+    """Remove an unfinished worktree, unless another directory is at its path now."""
     with contextlib.suppress(FileNotFoundError):
-        if os.path.samestat(path.lstat(), made):
+        if os.path.samestat(path.lstat(), status):
             # Outside the lock, because it may hold many files by now.
             deferred.shutil.rmtree(path, ignore_errors=True)
     with repository_lock(repository.common_dir) as lock:
@@ -280,7 +308,7 @@ def _remove_attempt(git: Git, repository: Repository, path: Path, made: os.stat_
 
 def _delete_branch(git: Git, repository: Repository, ref: str, base: str) -> None:
     with repository_lock(repository.common_dir):
-        if not worktree_holding(git, ref):  # a worktree that had to be kept
+        if not worktree_holding(git, ref):  # a worktree that is kept may have it
             delete_ref(git, ref, base)
 
 
@@ -291,24 +319,24 @@ def _reason(error: GitError | OSError) -> str:
 
 
 def _hint(git: Git, repository: Repository, branch: str) -> str:
-    """Say what stands in the way, from facts: git's own words are for people, not for programs."""
+    """Return the cause and its fix, from facts: git's own messages are for people, not for programs."""
     with contextlib.suppress(GitError):
         parents = [parent.as_posix() for parent in Path(branch).parents if parent.name]
-        if taken := list_refs(git, *(f"refs/heads/{parent}" for parent in parents)):
-            name = next(iter(taken)).removeprefix("refs/heads/")
+        if refs := list_refs(git, *(f"refs/heads/{parent}" for parent in parents)):
+            name = next(iter(refs)).removeprefix("refs/heads/")
             if name in parents:
                 return f"branch {name} is in the way of {branch}: git branch -m {name} another-name"
-    for place in (repository.common_dir, repository.root):
+    for directory in (repository.common_dir, repository.root):
         try:
-            disk = os.statvfs(place)
+            disk = os.statvfs(directory)
         except OSError:
             continue
         if disk.f_flag & os.ST_RDONLY:
-            return f"{place} is mounted read-only: mount it read-write"
-        if not os.access(place, os.W_OK):
-            return f"{place} cannot be written by user id {os.geteuid()}: start as its owner"
+            return f"{directory} is mounted read-only: mount it read-write"
+        if not os.access(directory, os.W_OK):
+            return f"{directory} cannot be written by user id {os.geteuid()}: start as its owner"
         if disk.f_bavail * disk.f_frsize < _NEARLY_FULL or (disk.f_files and not disk.f_favail):
-            return f"the disk of {place} is full: free some space"
+            return f"the disk of {directory} is full: free some space"
     return "ralph-wrap doctor looks for the cause"
 
 

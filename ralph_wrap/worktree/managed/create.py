@@ -55,24 +55,9 @@ def make(
         StoppedError: a signal came; nothing is left of the attempt.
 
     """
-    configured = hooks_off or layout != EVERYTHING
-    if configured:
+    mark = mark._replace(configured=hooks_off or layout != EVERYTHING)
+    if mark.configured:
         require_configurable(git, repository)
-
-    def complete(tree: LinkedWorktree) -> None:
-        write_mark(
-            tree.registration,
-            mark._replace(
-                base=tree.base,
-                branch_created=tree.branch_created,
-                configured=configured,
-                file_mode=repository.file_mode,
-                symlinks=repository.symlinks,
-            ),
-        )
-        if configured:
-            configure(git, tree, [*([HOOKS_OFF] if hooks_off else []), *core_config(tree.registration)])
-
     try:
         return create(
             git,
@@ -85,12 +70,29 @@ def make(
             cancel=cancel,
             progress=progress,
             meanwhile=lambda: None,
-            registered=complete,
+            registered=lambda tree: _complete(tree, git, repository, mark, hooks_off=hooks_off),
             layout=layout,
         )
     except BaseException:
-        if configured:
+        if mark.configured:
             # An error here must not hide the first one. The next creation or removal tidies, too.
             with contextlib.suppress(RalphError, OSError), repository_lock(repository.common_dir):
                 tidy_hooks(repository.common_dir)
         raise
+
+
+def _complete(
+    tree: LinkedWorktree, git: Git, repository: Repository, mark: WorktreeMetadata, *, hooks_off: bool
+) -> None:
+    """Write the mark and the configuration of a new worktree; the caller holds the repository's lock."""
+    write_mark(
+        tree.registration,
+        mark._replace(
+            base=tree.base,
+            branch_created=tree.branch_created,
+            file_mode=repository.file_mode,
+            symlinks=repository.symlinks,
+        ),
+    )
+    if mark.configured:
+        configure(git, tree, [*([HOOKS_OFF] if hooks_off else []), *core_config(tree.registration)])

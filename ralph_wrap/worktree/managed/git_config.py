@@ -80,8 +80,8 @@ def _require_harmless(git: Git, common_dir: Path, instead: str) -> None:
             "the shared configuration has core.worktree, which all worktrees would get", instead
         )
     ours = {registration for registration, mark in marked(common_dir).items() if mark.configured}
-    if there := [path for path in _own_configurations(common_dir) if path.parent not in ours]:
-        raise RefusedError(f"git does not read {there[0]} now, but would read it afterwards", instead)
+    if unread := [path for path in _own_configurations(common_dir) if path.parent not in ours]:
+        raise RefusedError(f"git does not read {unread[0]} now, but would read it afterwards", instead)
 
 
 def configure(git: Git, worktree: LinkedWorktree, core: Collection[tuple[str, str]]) -> None:
@@ -127,14 +127,14 @@ def tidy_hooks(common_dir: Path) -> None:
 
 def without_ours(content: bytes) -> bytes:
     """Return the configuration without our lines; lines that other programs added to them stay."""
-    while found := _OURS.search(content):
-        head, tail = content[: found.start()], content[found.end() :]
-        if found["broken"]:
+    while match := _OURS.search(content):
+        head, tail = content[: match.start()], content[match.end() :]
+        if match["broken"]:
             head = head.removesuffix(b"\n")
             if tail:  # another program has added lines
                 head += b"\n"
-        if found["header"] and _begins_with_a_key(tail):
-            head += found["header"]
+        if match["header"] and _begins_with_a_key(tail):
+            head += match["header"]
         content = head + tail
     return content
 
@@ -147,13 +147,13 @@ def _begins_with_a_key(tail: bytes) -> bool:
 
 def _own_configurations(common_dir: Path) -> list[Path]:
     """Return the files that git reads only with the extension (git-worktree(1): CONFIGURATION FILE)."""
-    places = (common_dir / _OWN_FILE, *common_dir.glob(f"worktrees/*/{_OWN_FILE}"))
-    return [path for path in places if os.path.lexists(path)]
+    paths = (common_dir / _OWN_FILE, *common_dir.glob(f"worktrees/*/{_OWN_FILE}"))
+    return [path for path in paths if os.path.lexists(path)]
 
 
 def _is_extended(git: Git, common_dir: Path) -> bool:
-    asked = ("config", "--file", common_dir / "config", "--bool", "--get", "extensions.worktreeConfig")
-    return run_git(git, *asked, accept=(0, 1, 128)).stdout.strip() == b"true"
+    arguments = ("config", "--file", common_dir / "config", "--bool", "--get", "extensions.worktreeConfig")
+    return run_git(git, *arguments, accept=(0, 1, 128)).stdout.strip() == b"true"
 
 
 def _shared(common_dir: Path) -> Path:

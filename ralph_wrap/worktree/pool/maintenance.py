@@ -71,16 +71,16 @@ def make(git: Git, repository: Repository, pool: Path, commit: str) -> WarmWorkt
     with repository_lock(repository.common_dir):
         path.mkdir()
         try:
-            made = WarmWorktree(path, add(git, path, REASON, "--detach", path, commit), None)
+            warm = WarmWorktree(path, add(git, path, REASON, "--detach", path, commit), None)
             # Before the checkout: on a full disk git could write no index, so give_up could not compare the
             # files, and the disk would stay full.
-            run_git(_begun(made, made.git(git, repository)), "read-tree", commit)
+            run_git(_begun(warm, warm.git(git, repository)), "read-tree", commit)
         except (GitError, OSError):
             with contextlib.suppress(OSError):
                 (repository.common_dir / "worktrees" / path.name / _BEGUN).unlink(missing_ok=True)
                 take_apart(repository.common_dir / "worktrees" / path.name, path, REASON, None)
             raise
-    return made
+    return warm
 
 
 def _begun(warm: WarmWorktree, git: Git) -> Git:
@@ -146,16 +146,16 @@ def _work_in(unfinished: WarmWorktree, git: Git) -> str | None:
     log = registration / "logs" / "HEAD"
     commit = decode(files.read(registration / "HEAD")).strip()
     moves = [line.split()[:2] for line in files.read(log).splitlines()] if log.is_file() else []
-    made = [b"0" * len(commit), commit.encode()]  # the only entry of `git worktree add`
-    if not is_oid(commit) or any(move != made for move in moves):
+    created = [b"0" * len(commit), commit.encode()]  # the only entry of `git worktree add`
+    if not is_oid(commit) or any(move != created for move in moves):
         return "a process has worked in it"
     scratch = _begun(unfinished, git)
     if not (
         registration / _BEGUN
     ).is_file():  # its process was killed before it made this index, or after it deleted it
         run_git(scratch, "read-tree", commit)
-    with start_status(scratch) as asking:
-        status = parse_status(finish_git(asking, "status").stdout)
+    with start_status(scratch) as running:
+        status = parse_status(finish_git(running, "status").stdout)
     if status.untracked or status.ignored:
         return f"there are other files in it: {next(iter((*status.untracked, *status.ignored)))}"
     written = [path for path in status.unstaged if os.path.lexists(unfinished.path / path)]
@@ -187,18 +187,18 @@ def keep(leaving: Path, pool: Path, session: str, names: Iterable[str], ignored:
         OSError: a directory cannot be moved.
 
     """
-    if any(place.is_symlink() for place in (pool, pool / _KEPT, pool / _KEPT / session)):
+    if any(directory.is_symlink() for directory in (pool, pool / _KEPT, pool / _KEPT / session)):
         return
     for name in names:
-        directory = leaving / name
-        if f"{name}/" in ignored and directory.is_dir() and directory.resolve() == leaving.resolve() / name:
-            place = pool / _KEPT / session
-            place.mkdir(parents=True, exist_ok=True)
-            if not any(place.iterdir()):
-                vouch(place)
-            target = place / name
+        source = leaving / name
+        if f"{name}/" in ignored and source.is_dir() and source.resolve() == leaving.resolve() / name:
+            directory = pool / _KEPT / session
+            directory.mkdir(parents=True, exist_ok=True)
+            if not any(directory.iterdir()):
+                vouch(directory)
+            target = directory / name
             target.parent.mkdir(parents=True, exist_ok=True)
-            directory.rename(target)
+            source.rename(target)
 
 
 def kept(pool: Path) -> list[Path]:
@@ -237,15 +237,15 @@ def give(warm: WarmWorktree, git: Git, repository: Repository, source: Path, nam
     """
     worktree_git = warm.git(git, repository)
     for name in names:
-        place = warm.path / name
-        if not (source / name).is_dir() or os.path.lexists(place):
+        target = warm.path / name
+        if not (source / name).is_dir() or os.path.lexists(target):
             continue
         if (source / name).resolve() != source.resolve() / name:
             continue
-        if not place.parent.is_dir() or place.parent.resolve() != (warm.path.resolve() / name).parent:
+        if not target.parent.is_dir() or target.parent.resolve() != (warm.path.resolve() / name).parent:
             continue
         if run_git(worktree_git, "check-ignore", "--quiet", f"{name}/", accept=(0, 1)).status == 0:
-            (source / name).rename(place)
+            (source / name).rename(target)
 
 
 def remove(
@@ -317,28 +317,36 @@ def tidy(common_dir: Path, pool: Path, trash: Path) -> list[Path]:
         for name in (pointer.BACK, "locked", READY, LEAVING, MARK):
             for temporary in files.temporaries(warm.registration / name):
                 temporary.unlink()
-        back = pointer.back_to(warm.path)
-        if files.read(warm.registration / pointer.BACK) != back:  # made under the path of another mount
-            files.replace(warm.registration / pointer.BACK, back)
-    whole = {warm.path for warm in in_pool(common_dir, pool)}
-    named = {pool / path.name for path in common_dir.glob(f"worktrees/{WARM.pattern}") if _is_of(path, pool)}
-    there = {path for path in pool.glob(WARM.pattern) if is_warm(path)}
-    for path in sorted((named | there) - whole):
+        content = pointer.back_to(warm.path)
+        if files.read(warm.registration / pointer.BACK) != content:  # made under the path of another mount
+            files.replace(warm.registration / pointer.BACK, content)
+    complete = {warm.path for warm in in_pool(common_dir, pool)}
+    registered = {
+        pool / path.name for path in common_dir.glob(f"worktrees/{WARM.pattern}") if _is_of(path, pool)
+    }
+    directories = {path for path in pool.glob(WARM.pattern) if is_warm(path)}
+    for path in sorted((registered | directories) - complete):
         take_apart(common_dir / "worktrees" / path.name, path, REASON, None)
     # A sweep completes the sessions that were killed while they took a worktree.
     registrations = common_dir / "worktrees"
-    taken = {path for path in there - whole if (registrations / path.name / pointer.BACK).is_file()}
-    kept_by_others = {*(pool / _KEPT).glob("*/*")} - {path for one in kept(pool) for path in one.iterdir()}
-    return sorted(path for path in (there - whole - taken) | kept_by_others if os.path.lexists(path))
+    half_taken = {
+        path for path in directories - complete if (registrations / path.name / pointer.BACK).is_file()
+    }
+    kept_by_others = {*(pool / _KEPT).glob("*/*")} - {
+        path for session in kept(pool) for path in session.iterdir()
+    }
+    return sorted(
+        path for path in (directories - complete - half_taken) | kept_by_others if os.path.lexists(path)
+    )
 
 
 def _is_of(registration: Path, pool: Path) -> bool:
     """Return whether a registration belongs to a pool; it may be half made after a kill."""
     try:
-        back = files.read(registration / pointer.BACK)
+        content = files.read(registration / pointer.BACK)
     except OSError:
         return is_warm(registration) and (pool / registration.name).is_dir()
-    return is_warm(registration) and back == pointer.back_to(pool / registration.name)
+    return is_warm(registration) and content == pointer.back_to(pool / registration.name)
 
 
 def _bring_back(common_dir: Path, pool: Path, trash: Path) -> None:

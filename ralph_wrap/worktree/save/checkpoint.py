@@ -1,7 +1,7 @@
-"""Keep what an iteration has left uncommitted: as a hidden ref, or as a commit on the branch.
+"""Keep the uncommitted work of an iteration: as a hidden ref, or as a commit on the branch.
 
-Whoever is killed later has then lost no more than the iteration that ran, even where the worktree's directory
-is gone with the disk or the container that it was on. Nothing of the worktree itself changes by a snapshot.
+A session that is killed later loses only the iteration that ran. This is so even if the worktree's directory
+is lost with its disk or its container. A snapshot changes no file of the worktree.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 
 
 class Snapshot(NamedTuple):
-    """What a worktree held at the end of an iteration.
+    """The state of a worktree at the end of an iteration.
 
     Attributes:
         head: the commit at HEAD.
-        ref: ``refs/ralph/snapshots/<id>/<n>``, whose commit on top of *head* holds what was uncommitted;
-            ``None`` if nothing was.
-        problems: what could not be kept, one line each: what is in other repositories is not.
+        ref: ``refs/ralph/snapshots/<id>/<n>``, with a commit on top of *head* that holds the uncommitted
+            work; ``None`` if there was none.
+        problems: one line for each part that could not be kept, for example work in other repositories.
 
     """
 
@@ -52,28 +52,28 @@ class Snapshot(NamedTuple):
 
 
 def snapshot(worktree: LinkedWorktree, git: Git, *, agent_id: str, session: str, number: int) -> Snapshot:
-    """Keep what is uncommitted.
+    """Keep the uncommitted work of an iteration as a hidden ref.
 
     Arguments:
-        worktree: of the session.
+        worktree: the worktree of the session.
         git: git at the repository.
         agent_id: names the ref.
         session: named in the commit's message.
-        number: of the iteration; an earlier snapshot of the same one is replaced.
+        number: the number of the iteration; an earlier snapshot of the same iteration is replaced.
 
     Raises:
-        GitError: that fails.
-        OSError: the same.
+        GitError: git failed.
+        OSError: a file cannot be read or written.
 
     """
-    here = _git(worktree, git)
+    worktree_git = _git(worktree, git)
     problems: list[str] = []
-    head = resolve_commit(here, "HEAD")
+    head = resolve_commit(worktree_git, "HEAD")
     with scratch_in(worktree.registration) as directory:
-        scratch = here._replace(index_file=directory / "index")
-        status, walked = look(worktree, here, scratch, problems, ())
+        scratch = worktree_git._replace(index_file=directory / "index")
+        status, walked = look(worktree, worktree_git, scratch, problems, ())
         if walked.repositories:
-            problems += _in_repositories(here, status)
+            problems += _in_repositories(worktree_git, status)
         if status.clean:
             return Snapshot(head, None, tuple(problems))
         picture = take_picture(worktree, scratch, head, status, problems)
@@ -82,69 +82,69 @@ def snapshot(worktree: LinkedWorktree, git: Git, *, agent_id: str, session: str,
         message = f"ralph: after iteration {number} of session {session}\n"
         commit = picture.commit(scratch, message, session)
     ref = f"refs/ralph/snapshots/{agent_id}/{number}"
-    if before := list_refs(here, ref).get(ref):
-        move_ref(here, ref, before, commit, message, itself=True)
+    if before := list_refs(worktree_git, ref).get(ref):
+        move_ref(worktree_git, ref, before, commit, message, itself=True)
     else:
-        create_ref(here, ref, commit, message)
+        create_ref(worktree_git, ref, commit, message)
     return Snapshot(head, ref, tuple(problems))
 
 
 def sees_all(worktree: LinkedWorktree, git: Git, head: str) -> bool:
-    """Tell whether a worktree without an uncommitted file at a commit, as git says, is all there is.
+    """Tell whether git sees every change in a worktree that it reports clean at a commit.
 
-    Not if git was told to take files for unchanged, or the agent has put another repository in its place.
+    It does not if an index flag hides changes of a file, or if the agent has replaced the repository.
 
     Arguments:
-        worktree: of the session.
+        worktree: the worktree of the session.
         git: git at the repository.
-        head: that commit.
+        head: the commit.
 
     Raises:
-        GitError: it cannot be told.
-        OSError: the same.
+        GitError: git failed.
+        OSError: a file cannot be read.
 
     """
-    here = _git(worktree, git)
+    worktree_git = _git(worktree, git)
     hidden = re.compile(rb"(?:\A|\0)[a-zS] ")  # see lift_flags
-    return resolve_commit(here, "HEAD") == head and not hidden.search(
-        run_git(here, "ls-files", "-v", "-z").stdout
+    return resolve_commit(worktree_git, "HEAD") == head and not hidden.search(
+        run_git(worktree_git, "ls-files", "-v", "-z").stdout
     )
 
 
 def commit_all(worktree: LinkedWorktree, git: Git, message: str) -> bool:
-    """Commit what is uncommitted to the session's branch.
+    """Commit the uncommitted work to the session's branch.
 
     Arguments:
-        worktree: of the session.
+        worktree: the worktree of the session.
         git: git at the repository.
-        message: of the commit.
+        message: the message of the commit.
 
     Returns:
-        Whether there is a commit now. None is made if git has nothing to commit or is in the middle of
-        something, or if HEAD is on another branch, which is somebody's, or on none.
+        Whether this function made a commit. It makes none if nothing has changed, or during a git operation.
+        Nor does it if HEAD is detached, or on another branch, which may be the user's.
 
     Raises:
-        GitError: that fails; part of it may be staged.
-        OSError: the same.
+        GitError: git failed; some files may be staged.
+        OSError: a file cannot be read.
 
     """
-    here = _git(worktree, git)
-    with start_status(here, "dirty") as asking:
-        branch = current_branch(here)
-        status = parse_status(finish_git(asking, "status").stdout)
+    worktree_git = _git(worktree, git)
+    with start_status(worktree_git, "dirty") as running:
+        branch = current_branch(worktree_git)
+        status = parse_status(finish_git(running, "status").stdout)
     if branch != f"refs/heads/{worktree.branch}" or status.unmerged or operation(worktree):
         return False
     if status.changed or len(status.nested) < len(status.untracked):
-        if failure := stage_all(here, exclude=status.nested):
+        if failure := stage_all(worktree_git, exclude=status.nested):
             raise failure
-        if is_staged(here):  # not if what has changed are line endings, say
-            commit_index(here, message)
+        if is_staged(worktree_git):  # it does not if only line endings have changed
+            commit_index(worktree_git, message)
             return True
     return False
 
 
 def _git(worktree: LinkedWorktree, git: Git) -> Git:
-    if worktree.path.is_symlink():  # to the project, say, whose files are the user's own
+    if worktree.path.is_symlink():  # it may lead to the project, where the files are the user's
         raise OSError(errno.ELOOP, "a symlink is in the worktree's place", str(worktree.path))
     if is_replaced(worktree.registration):
         raise OSError(errno.EINVAL, "HEAD or index is no file any more", str(worktree.registration))
@@ -152,11 +152,11 @@ def _git(worktree: LinkedWorktree, git: Git) -> Git:
 
 
 def _in_repositories(git: Git, status: Status) -> list[str]:
-    """Return the repositories in a worktree that hold what a snapshot does not."""
-    with start_status(git) as asking:
-        inside = parse_status(finish_git(asking, "status").stdout)
-    dirty = sorted({*inside.changed} - {*status.changed})
+    """Return the repositories in a worktree with work that a snapshot does not hold."""
+    with start_status(git) as running:
+        status_inside = parse_status(finish_git(running, "status").stdout)
+    dirty = sorted({*status_inside.changed} - {*status.changed})
     return [
         *(f"nested repository {path}" for path in status.nested),
-        *(f"submodule {path}: what is uncommitted in it" for path in dirty),
+        *(f"submodule {path}: the uncommitted work in it" for path in dirty),
     ]

@@ -1,7 +1,7 @@
-"""Save commits that only a worktree's bookkeeping knows: its reflog, its own refs, operations in progress.
+"""Save commits that only a worktree's registration names: in its reflog, its own refs, or an operation.
 
-All of that is deleted with the worktree's registration. Whatever it names and no branch, tag, remote branch
-or snapshot holds gets a ref ``refs/ralph/snapshots/<id>/commit-<n>``.
+Git deletes these files with the registration. A commit that they name, and no branch, tag, remote branch or
+snapshot contains, gets a ref ``refs/ralph/snapshots/<id>/commit-<n>``.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
     from ralph_wrap.git import Git
 
-_NAMELESS = ("index", "sharedindex", "ralph-wrap-warm")  # the last one names what nobody has made there
+_NAMELESS = ("index", "sharedindex", "ralph-wrap-warm")  # no agent made the commit that the last one names
 _LARGEST = 64 << 20  # bytes read of one file; a reflog of 300,000 entries
-_NO_NAMES = {"objects", "modules", "hooks", "lfs"}  # where a repository names no commits of its own
+_NO_NAMES = {"objects", "modules", "hooks", "lfs"}  # in a repository, these name no commits of its own
 
 
 def save_commits(registration: Path, git: Git, agent_id: str, problems: list[str]) -> tuple[str, ...]:
-    """Give a ref to each commit that nothing else holds, and return those refs.
+    """Give a ref to each commit that no other ref contains, and return these refs.
 
     Arguments:
         registration: ``.git/worktrees/<name>``.
         git: git in the worktree.
         agent_id: names the refs.
-        problems: gets a line for what cannot be looked at.
+        problems: gets a line for each file that cannot be read.
 
     Raises:
         GitError: a ref cannot be made.
@@ -41,22 +41,22 @@ def save_commits(registration: Path, git: Git, agent_id: str, problems: list[str
 
 
 def unheld(registration: Path, git: Git, problems: list[str]) -> list[str]:
-    """Return the commits that the registration names and nothing else holds, only the outermost.
+    """Return the commits that the registration names and no ref contains, without their ancestors.
 
     Arguments:
         registration: ``.git/worktrees/<name>``.
         git: git in the worktree.
-        problems: gets a line for what cannot be looked at.
+        problems: gets a line for each file that cannot be read.
 
     Raises:
-        GitError: that cannot be told.
+        GitError: git failed.
 
     """
     return unreachable(git, existing_commits(git, _named_objects(registration, git, problems)))
 
 
 def make_snapshots(git: Git, agent_id: str, tips: Sequence[str]) -> tuple[str, ...]:
-    """Give a ref ``refs/ralph/snapshots/<id>/commit-<n>`` to each commit, and return those refs.
+    """Give a ref ``refs/ralph/snapshots/<id>/commit-<n>`` to each commit, and return these refs.
 
     Raises:
         GitError: a ref cannot be made.
@@ -73,25 +73,25 @@ def make_snapshots(git: Git, agent_id: str, tips: Sequence[str]) -> tuple[str, .
 
 
 def unreachable(git: Git, commits: list[str]) -> list[str]:
-    """Return those commits that no branch, tag, remote branch or snapshot holds, only the outermost."""
+    """Return the commits that no branch, tag, remote branch or snapshot contains, without their ancestors."""
     if not commits:
         return []
-    held = ("--not", "--branches", "--tags", "--remotes", "--glob=refs/ralph/*")
-    answer = run_git(git, "rev-list", "--parents", "--stdin", *held, stdin="\n".join(commits).encode())
+    excluded = ("--not", "--branches", "--tags", "--remotes", "--glob=refs/ralph/*")
+    answer = run_git(git, "rev-list", "--parents", "--stdin", *excluded, stdin="\n".join(commits).encode())
     rows = [line.split() for line in decode_lines(answer.stdout)]
     inner = {parent for _, *parents in rows for parent in parents}
     return [commit for commit, *_ in rows if commit not in inner]
 
 
 def _files(registration: Path) -> Iterator[Path]:
-    for directory, names, found in os.walk(registration):
+    for directory, names, file_names in os.walk(registration):
         if Path(directory) == registration:
             names[:] = [name for name in names if name not in _NO_NAMES]
-        yield from (Path(directory, name) for name in found)
+        yield from (Path(directory, name) for name in file_names)
 
 
 def _named_objects(registration: Path, git: Git, problems: list[str]) -> set[str]:
-    """Return every object id in the registration's files (gitrepository-layout(5)); the index names none."""
+    """Return the object ids in the registration's files (gitrepository-layout(5)), except its index."""
     found: set[str] = set()
     for path in _files(registration):
         if path.name.startswith(_NAMELESS) or path.is_symlink() or not path.is_file():

@@ -1,7 +1,8 @@
-"""Copy commits of a submodule's repository into one that stays.
+"""Copy commits of a submodule's repository into a repository that stays.
 
-Not by ``git fetch``: that obeys the configuration of both sides, cannot name a commit without a ref in older
-git, and writes more than refs. A pack is made of what the other side lacks, and put there as it is.
+This module does not use ``git fetch``, which obeys the configuration of both repositories. In older git it
+cannot fetch a commit without a ref, and it writes more than refs. Instead git packs the objects that the
+other repository lacks, directly into its object directory.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ if TYPE_CHECKING:
 
 
 class RepositoryTips(NamedTuple):
-    """The outermost commits of a repository, and tags.
+    """The tips of a repository: commits that no other commit has as an ancestor, and tags.
 
     Attributes:
         every: object ids that its refs, HEAD and reflogs name.
-        loose: those that the other repository does not hold.
-        common: commits that both have, and that refs hold in the other one.
+        loose: the object ids that the other repository lacks.
+        common: commits that both repositories have, and that refs of the other one contain.
 
     """
 
@@ -41,11 +42,11 @@ class RepositoryTips(NamedTuple):
 
 
 def store_of(worktree: LinkedWorktree, repository: Path) -> Path:
-    """Return the repository in which the commits of a submodule are to stay.
+    """Return the repository that gets the commits of a submodule.
 
     Arguments:
-        worktree: that the submodule is in, or a submodule of it.
-        repository: of the submodule, in the worktree's registration.
+        worktree: the worktree with the submodule.
+        repository: the repository of the submodule, in the worktree's registration.
 
     """
     common = worktree.common_dir
@@ -56,29 +57,29 @@ def store_of(worktree: LinkedWorktree, repository: Path) -> Path:
         borrowed = files.read(own / "objects" / "info" / "alternates").splitlines()
     except FileNotFoundError:
         return own
-    if any(line.startswith(b'"') for line in borrowed):  # quoted, as it may be (git 2.11)
+    if any(line.startswith(b'"') for line in borrowed):  # a quoted path (git 2.11)
         return common
-    places = ((own / "objects" / os.fsdecode(line)).resolve() for line in borrowed)
-    going = (worktree.registration, worktree.path)
-    return common if any(place.is_relative_to(one) for place in places for one in going) else own
+    alternates = ((own / "objects" / os.fsdecode(line)).resolve() for line in borrowed)
+    removed = (worktree.registration, worktree.path)
+    return common if any(path.is_relative_to(top) for path in alternates for top in removed) else own
 
 
 def tips(
     git: Git, store: Git, repository: Path, problems: list[str], *, cloned: bool = False
 ) -> RepositoryTips:
-    """Look for what a repository holds and another one does not.
+    """Return the tips that a repository holds and another one lacks.
 
     Arguments:
-        git: git in it.
-        store: git in the other one.
-        repository: its directory.
-        problems: gets a line for what cannot be copied.
-        cloned: it was cloned by us, perhaps not to the end, and nobody has worked in it: what it has of
-            its origin is nobody's work.
+        git: git in the repository.
+        store: git in the other repository.
+        repository: the directory of the repository.
+        problems: gets a line for each object that cannot be copied.
+        cloned: ralph-wrap cloned it, perhaps only in part, and no agent has worked in it. So its remote
+            branches and tags are no work.
 
     Raises:
-        GitError: that cannot be told.
-        OSError: the same.
+        GitError: git failed.
+        OSError: a file cannot be read.
 
     """
     rows = decode_lines(
@@ -89,28 +90,28 @@ def tips(
     tags = {oid for oid, kind, _ in refs if kind == "tag"}
     every = {oid for oid, kind, _ in refs if kind == "commit"}
     every |= {*unheld(repository, git, problems)}
-    known = (
+    ignored = (
         {oid for oid, _, name in refs if name.startswith(("refs/remotes/", "refs/tags/"))}
         if cloned
         else set()
     )
-    known |= _recorded(repository)
-    theirs = {*list_refs(store).values()}
+    ignored |= _recorded(repository)
+    refs_of_store = {*list_refs(store).values()}
     if head := resolve_commit(store, "HEAD"):
-        theirs.add(head)
-    common = {*existing_commits(git, theirs)} | _held(store, every - theirs)
-    loose = {*_outermost(git, every, common | {*existing_commits(git, known)})}
-    # A tag is an object of its own, which no commit leads to, and leads to what it names.
-    loose |= tags - theirs - known
+        refs_of_store.add(head)
+    common = {*existing_commits(git, refs_of_store)} | _held(store, every - refs_of_store)
+    loose = {*_outermost(git, every, common | {*existing_commits(git, ignored)})}
+    # No commit refers to a tag object, and a tag object refers to the commit that it names.
+    loose |= tags - refs_of_store - ignored
     return RepositoryTips(frozenset(every | tags), tuple(sorted(loose)), tuple(sorted(common)))
 
 
 def transfer(git: Git, store: Git, found: RepositoryTips) -> None:
-    """Copy what is loose, and make sure that all of it has come.
+    """Copy the loose tips with all their objects, and verify that every object has arrived.
 
     Raises:
-        GitError: it cannot be copied.
-        OSError: the same.
+        GitError: git cannot copy them.
+        OSError: an object cannot be copied, or is missing.
 
     """
     assert git.git_dir is not None
@@ -126,7 +127,7 @@ def transfer(git: Git, store: Git, found: RepositoryTips) -> None:
 
 
 def snapshots_of(store: Git, agent_id: str, found: RepositoryTips) -> tuple[str, ...]:
-    """Return the refs by which a repository holds what was found, those of an earlier attempt included."""
+    """Return the refs of a repository that hold these tips, including refs of an earlier attempt."""
     refs = list_refs(store, f"refs/ralph/snapshots/{agent_id}/")
     return tuple(sorted(name for name, oid in refs.items() if oid in found.every))
 
@@ -136,7 +137,7 @@ def _recorded(repository: Path) -> set[str]:
         content = files.read(repository / CLONED)
     except FileNotFoundError:
         return set()
-    # Whole ids only: git would take the beginning of one for any commit that begins so.
+    # Only whole ids: git would resolve the beginning of an id to any commit with this beginning.
     return {line for line in decode_lines(content) if is_oid(line)}
 
 
@@ -148,24 +149,24 @@ def _shallow(git_dir: Path) -> set[bytes]:
 
 
 def _held(store: Git, oids: Collection[str]) -> set[str]:
-    """Return those of some commits that refs of a repository hold."""
-    there = existing_commits(store, oids) if oids else []
-    if not there:
+    """Return the commits among these that refs of a repository contain."""
+    present = existing_commits(store, oids) if oids else []
+    if not present:
         return set()
     try:
-        answer = run_git(store, "rev-list", "--stdin", "--not", "--all", stdin=_stdin(there))
-    except GitError:  # of what no ref holds, some may have been collected by now
+        answer = run_git(store, "rev-list", "--stdin", "--not", "--all", stdin=_stdin(present))
+    except GitError:  # git may have pruned objects that no ref contains
         return set()
-    return {*there} - {*decode_lines(answer.stdout)}
+    return {*present} - {*decode_lines(answer.stdout)}
 
 
 def _outermost(git: Git, oids: Collection[str], without: Collection[str]) -> list[str]:
     if not oids:
         return []
-    asked = _stdin([*oids, *(f"^{oid}" for oid in without)])
+    stdin = _stdin([*oids, *(f"^{oid}" for oid in without)])
     rows = [
         line.split()
-        for line in decode_lines(run_git(git, "rev-list", "--parents", "--stdin", stdin=asked).stdout)
+        for line in decode_lines(run_git(git, "rev-list", "--parents", "--stdin", stdin=stdin).stdout)
     ]
     inner = {parent for _, *parents in rows for parent in parents}
     return [commit for commit, *_ in rows if commit not in inner]

@@ -1,6 +1,6 @@
-"""A copy of an index that comes to hold what is on the disk.
+"""A copy of an index that gets the state of the files on the disk.
 
-Nothing is done to the index of a worktree itself: its owner may want it as it is, if the worktree is kept.
+The index of a worktree itself never changes: its owner may need it, if the worktree is kept.
 """
 
 from __future__ import annotations
@@ -19,44 +19,44 @@ if TYPE_CHECKING:
 
 
 def status_of(git: Git) -> Status:
-    """Return the state of all files; of submodules, only whether they are at another commit.
+    """Return the state of all files; for a submodule, only whether it is at another commit.
 
-    What is in a submodule is looked at by itself, and any other repository keeps the worktree anyway.
+    ``submodules`` checks the files in submodules, and any other repository keeps the worktree anyway.
 
     Raises:
-        GitError: it cannot be told.
+        GitError: git failed.
 
     """
-    with start_status(git, "dirty") as asking:
-        return parse_status(finish_git(asking, "status").stdout)
+    with start_status(git, "dirty") as running:
+        return parse_status(finish_git(running, "status").stdout)
 
 
 def copy_index(worktree: LinkedWorktree, scratch: Git) -> None:
-    """Make the copy if it is not there yet.
+    """Make the copy if it does not exist yet.
 
     Raises:
         OSError: there is no index, or it cannot be copied.
 
     """
-    # copy2 keeps the time of last modification, by which git tells entries whose files may have changed in
-    # the very moment the index was written. A newer copy would make it miss such changes.
+    # copy2 keeps the modification time. A file may have changed in the moment when git wrote the index, and
+    # git finds such files by this time. With a newer time it would miss these changes.
     if scratch.index_file is not None and not scratch.index_file.exists():
         shutil.copy2(worktree.registration / "index", scratch.index_file)
 
 
 def lift_flags(worktree: LinkedWorktree, scratch: Git, listing: bytes) -> bool:
-    """Make git look at files that it was told to take for unchanged; tell whether there are any.
+    """Remove index flags that hide changed files from git; return whether there were any.
 
     ``git ls-files -v`` shows *assume unchanged* as a lower-case tag and *skip worktree* as S. In a sparse
-    checkout an absent file of the latter kind is not deleted, but left out.
+    checkout, an absent file with *skip worktree* was never checked out, so it is not deleted.
 
     Arguments:
-        worktree: whose.
-        scratch: git in it with the copy, which is made if it is needed.
-        listing: what ``git ls-files -v -s -z`` says.
+        worktree: the worktree.
+        scratch: git in it with the copy, which this function makes if necessary.
+        listing: the output of ``git ls-files -v -s -z``.
 
     Raises:
-        GitError: that fails.
+        GitError: git failed.
         OSError: the index cannot be copied.
 
     """
@@ -64,8 +64,10 @@ def lift_flags(worktree: LinkedWorktree, scratch: Git, listing: bytes) -> bool:
     if not entries:
         return False
     copy_index(worktree, scratch)
-    asked = ("config", "--bool", "--get", "core.sparseCheckout")
-    sparse = is_sparse(worktree.registration) or run_git(scratch, *asked, accept=(0, 1)).stdout == b"true\n"
+    arguments = ("config", "--bool", "--get", "core.sparseCheckout")
+    sparse = (
+        is_sparse(worktree.registration) or run_git(scratch, *arguments, accept=(0, 1)).stdout == b"true\n"
+    )
     lifted = {
         "--no-assume-unchanged": [path for tag, path in entries if tag.islower()],
         "--no-skip-worktree": [
@@ -82,13 +84,13 @@ def lift_flags(worktree: LinkedWorktree, scratch: Git, listing: bytes) -> bool:
 
 
 def not_in_index(scratch: Git) -> list[str]:
-    """Return the files whose content on disk is not in the index; nested repositories cannot be there."""
+    """Return the files whose content on disk is not in the index, without nested repositories."""
     status = status_of(scratch)
     return [*status.unstaged, *(path for path in status.untracked if not path.endswith("/"))]
 
 
 def add_what_can_be(scratch: Git, paths: list[str]) -> None:
-    """Add as many of these files as possible: one that cannot be stored makes git give up on all of them."""
+    """Add as many of these files as possible: if git cannot store one file, it adds none of them."""
     if not paths:
         return
     failure = stage_paths(scratch, paths)
@@ -101,15 +103,15 @@ def add_what_can_be(scratch: Git, paths: list[str]) -> None:
 
 
 def unlock(scratch: Git) -> None:
-    """Remove the lock that a git has left which was killed (out of memory); this index is ours alone."""
+    """Remove the lock of a git that was killed (out of memory); no other process uses this index."""
     if scratch.index_file is not None:
         scratch.index_file.with_name(f"{scratch.index_file.name}.lock").unlink(missing_ok=True)
 
 
 def resolve(scratch: Git) -> None:
-    """Replace conflicts in the index by one side, our own first: a tree cannot hold them.
+    """Replace each conflict in the index by one side, our own first: a tree cannot hold conflicts.
 
-    Nothing is lost: all sides are in commits, and the file with its conflict markers is on disk.
+    No work is lost: all sides are in commits, and the file with its conflict markers is on the disk.
     """
     sides: dict[bytes, dict[bytes, bytes]] = {}
     for entry in run_git(scratch, "ls-files", "--unmerged", "-z").stdout.split(b"\0")[:-1]:

@@ -1,6 +1,6 @@
-"""Look at what one worktree or submodule holds besides its branch; nothing of it is changed.
+"""Find the work in one worktree or submodule that its branch does not hold; change nothing.
 
-``submodules`` looks at what is in its submodules, and ``whole`` puts both together.
+``submodules`` does the same for its submodules, and ``whole`` combines both.
 """
 
 from __future__ import annotations
@@ -28,36 +28,36 @@ if TYPE_CHECKING:
 
 
 def has_submodules(worktree: LinkedWorktree) -> bool:
-    """Tell whether repositories of submodules would go with a worktree."""
+    """Tell whether the removal of a worktree would delete repositories of submodules."""
     return os.path.lexists(worktree.registration / "modules")
 
 
 def look(
     worktree: LinkedWorktree, git: Git, scratch: Git, problems: list[str], inner: Collection[str]
 ) -> tuple[Status, DirectoryWalk]:
-    """Return what a worktree holds besides its HEAD, whatever flags hide it.
+    """Return the differences of a worktree from its HEAD, including files that index flags hide.
 
     Arguments:
-        worktree: which one.
+        worktree: the worktree.
         git: git in it.
-        scratch: the same with the copy of the index, which is made if it is needed.
-        problems: gets a line for all that git does not see or cannot save.
-        inner: paths of its submodules, into which nobody looks here.
+        scratch: the same with the copy of the index, which this function makes if necessary.
+        problems: gets a line for each thing that git does not see or cannot save.
+        inner: paths of its submodules, which this function leaves out.
 
     Raises:
-        GitError: it cannot be told.
-        OSError: the same.
+        GitError: git failed.
+        OSError: a file cannot be read.
 
     """
     with (
-        start_status(git, "dirty") as asking,
+        start_status(git, "dirty") as running,
         start_git(git, "ls-files", "-v", "-s", "-z") as entries,
     ):
         walked = walk(worktree.path, inner)
         problems += walked.problems
         problems += unsaved_bookkeeping(worktree)
         try:
-            answer = finish_git(asking, "status").stdout
+            answer = finish_git(running, "status").stdout
             listing = finish_git(entries, "ls-files").stdout
         except GitError as error:
             problems.append(f"the index cannot be read, what was staged in it is not saved: {error.message}")
@@ -74,22 +74,22 @@ def look(
 
 
 def nested(status: Status, walked: DirectoryWalk) -> list[str]:
-    """Return the repositories in a worktree that are not its own."""
+    """Return the repositories in a worktree that git does not track."""
     return sorted({*walked.repositories, *status.nested, *walked.bare_beside(status.ignored)})
 
 
 def tree_losses(tree: LinkedWorktree, git: Git, index: Path, inner: tuple[str, ...] = ()) -> Losses:
-    """Look for everything that would be lost with a worktree, without what is in its submodules.
+    """Return the work that would be lost with a worktree, without its submodules.
 
     Arguments:
-        tree: which one.
+        tree: the worktree.
         git: git at the repository.
-        index: where a copy of the index can be made; nothing is there yet.
+        index: a free path for a copy of the index.
         inner: paths of its submodules.
 
     Raises:
-        GitError: it cannot be told.
-        OSError: the same.
+        GitError: git failed.
+        OSError: a file cannot be read.
 
     """
     worktree_git = tree.git(git)
@@ -108,24 +108,24 @@ def tree_losses(tree: LinkedWorktree, git: Git, index: Path, inner: tuple[str, .
 
 
 def tree_holds(tree: LinkedWorktree, git: Git, index: Path, directory: Path, saved: SavedWork) -> bool:
-    """Tell whether a worktree and its commits are still as they were saved, without its submodules.
+    """Tell whether a worktree and its commits are unchanged since the save, without its submodules.
 
     Arguments:
-        tree: saved without a problem.
+        tree: a worktree that was saved without a problem.
         git: git at the repository.
-        index: as it was given to the save.
-        directory: where the worktree's directory is now.
-        saved: what the save returned.
+        index: the index path of the save.
+        directory: the present directory of the worktree.
+        saved: the result of the save.
 
     Raises:
-        GitError: that cannot be told.
-        OSError: the same.
+        GitError: git failed.
+        OSError: a file cannot be read.
 
     """
     worktree_git = tree.git(git, directory)
     if unheld(tree.registration, worktree_git, []):
-        return False  # a commit was made since, of which only the registration knows
+        return False  # there is a new commit that only the registration names
     if index.exists():
-        inner = {one.path for one in saved.inner}
+        inner = {submodule.path for submodule in saved.inner}
         return {*not_in_index(worktree_git._replace(index_file=index))} <= {*saved.missing} | inner
     return status_of(worktree_git).clean

@@ -1,4 +1,4 @@
-"""Save what one worktree or submodule holds, without what is in its submodules (see ``whole``)."""
+"""Save the work in one worktree or submodule, without its submodules (see ``whole``)."""
 
 from __future__ import annotations
 
@@ -52,21 +52,21 @@ def save_tree(
     unstarted: bool = False,
     inner: tuple[str, ...] = (),
 ) -> SavedWork:
-    """Save what would be lost with a worktree, and verify it.
+    """Save the work that would be lost with a worktree, and verify it.
 
     Arguments:
-        tree: whose work.
+        tree: the worktree.
         git: git at the repository.
-        index: where a copy of the index can be made; nothing is there yet.
+        index: a free path for a copy of the index.
         agent_id: names the branch and the snapshots.
         session: named in the commit's message.
-        commits_only: do not save files; having to is then a problem.
-        unstarted: no agent has worked in it: files that are missing were never checked out.
+        commits_only: do not save files; uncommitted files are then a problem.
+        unstarted: no agent has worked in it: missing files were never checked out.
         inner: paths of its submodules, which this function leaves out.
 
     Raises:
-        GitError: it cannot even be told what there is to save.
-        OSError: the same.
+        GitError: git failed.
+        OSError: a file cannot be read or written.
 
     """
     worktree_git = tree.git(git)
@@ -100,20 +100,20 @@ def save_tree(
 def _left_by_checkout(
     worktree: LinkedWorktree, scratch: Git, commit: str, inner: tuple[str, ...]
 ) -> tuple[str, ...] | None:
-    """Return what a checkout has not got to when it was cut short; ``None`` if somebody has worked there."""
-    at = taken_at(worktree.registration)
+    """Return the files that an interrupted checkout has not written; ``None`` if a process worked in it."""
+    warm_commit = taken_at(worktree.registration)
     before = None
-    with contextlib.suppress(GitError):  # that commit may be on no branch any more, and gone
-        before = _differing(scratch, at) if at else None
-    found = _differing(scratch, commit) - {*inner}  # they may have been cloned, and not be checked out yet
+    with contextlib.suppress(GitError):  # git may have pruned this commit
+        before = _differing(scratch, warm_commit) if warm_commit else None
+    found = _differing(scratch, commit) - {*inner}  # they may be cloned, but not checked out yet
     if inner and walk(worktree.path, inner).repositories:
         return None
-    left = tuple(
+    unwritten = tuple(
         path
         for path in found
         if not os.path.lexists(worktree.path / path) or (before is not None and path not in before)
     )
-    return left if len(left) == len(found) else None
+    return unwritten if len(unwritten) == len(found) else None
 
 
 def _differing(scratch: Git, commit: str) -> set[str]:
@@ -153,7 +153,7 @@ def _save_files(
 
 
 def _is_saved_already(git: Git, branch: str, picture: WorktreeTrees) -> bool:
-    """Tell whether somebody who died after it has saved the same: files, HEAD and index."""
+    """Tell whether an earlier save, whose process died, has saved the same files, HEAD and index."""
     commits = commit_and_parents(git, f"refs/heads/{branch}")
     if not commits or (picture.head is not None and picture.head not in commits):
         return False
@@ -161,9 +161,10 @@ def _is_saved_already(git: Git, branch: str, picture: WorktreeTrees) -> bool:
 
 
 def _name(git: Git, agent_id: str, commit: str, session: str) -> str:
-    """Make ``ralph/<id>-wip`` name a commit, and return what names it now.
+    """Point ``ralph/<id>-wip`` to a commit, and return the name that the commit has now.
 
-    What the branch named before gets a snapshot; if somebody works on it, the commit gets one instead.
+    The former commit of the branch gets a snapshot. If a worktree has the branch checked out, the branch
+    stays, and the new commit gets a snapshot.
     """
     branch = f"ralph/{agent_id}-wip"
     ref = f"refs/heads/{branch}"

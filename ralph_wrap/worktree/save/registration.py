@@ -1,12 +1,11 @@
-"""What a worktree's registration says of work that is neither files nor commits."""
+"""Find unsaved work in a worktree's registration that is neither a file nor a commit."""
 
 from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING
 
-from ralph_wrap.git import decode
-from ralph_wrap.git import merge as merging
+from ralph_wrap.git import decode, merge
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,21 +14,21 @@ if TYPE_CHECKING:
 
 
 def operation(worktree: LinkedWorktree) -> str | None:
-    """Return what git is in the middle of in a worktree."""
-    return merging.operation(worktree.registration)
+    """Return the git operation that is in progress in a worktree, ``None`` if there is none."""
+    return merge.operation(worktree.registration)
 
 
 def is_replaced(registration: Path) -> bool:
-    """Tell whether HEAD or index is no file any more: git would wait for the other end of a FIFO."""
-    places = (registration / "HEAD", registration / "index")
-    return any(os.path.lexists(place) and (place.is_symlink() or not place.is_file()) for place in places)
+    """Tell whether HEAD or index is not a file any more: on a FIFO git would wait for a writer."""
+    paths = (registration / "HEAD", registration / "index")
+    return any(os.path.lexists(path) and (path.is_symlink() or not path.is_file()) for path in paths)
 
 
 def unsaved_bookkeeping(worktree: LinkedWorktree) -> list[str]:
-    """Return what would go with a registration and cannot be saved, one line each.
+    """Return one line for each thing in a registration that cannot be saved.
 
     Raises:
-        OSError: it cannot be told.
+        OSError: a file cannot be read.
 
     """
     found = []
@@ -43,7 +42,9 @@ def unsaved_bookkeeping(worktree: LinkedWorktree) -> list[str]:
         (worktree.common_dir / "objects" / decode(line)).resolve() for line in alternates.splitlines()
     ]
     if any(
-        place.is_relative_to(going) for place in borrowed for going in (worktree.path, worktree.registration)
+        objects.is_relative_to(directory)
+        for objects in borrowed
+        for directory in (worktree.path, worktree.registration)
     ):
         found.append("the repository borrows objects from it")
     return found

@@ -1,4 +1,4 @@
-"""What was saved of a worktree, and what would be lost with it: the values that the save returns."""
+"""The results of a save: the saved work, and the work that would be lost with a worktree."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ if TYPE_CHECKING:
 
 
 class SavedWork(NamedTuple):
-    """What a worktree held besides its branch.
+    """The work in a worktree that its branch did not hold.
 
     Attributes:
-        branch: ``ralph/<id>-wip`` if something was uncommitted or on no branch.
-        paths: what was uncommitted, as ``git status`` names it.
-        snapshots: refs that were made for commits that no branch held.
+        branch: ``ralph/<id>-wip`` if there was uncommitted work, or a commit on no branch.
+        paths: the uncommitted paths, as ``git status`` names them.
+        snapshots: new refs for commits that no branch contained.
         ignored: ignored files and directories (with a slash), which are not saved.
-        ignored_files: how many files those are.
-        problems: what could not be saved, one line each; empty if the worktree may go.
-        missing: files that were never checked out, or are as they were before that.
-        inner: what was saved of its submodules.
+        ignored_files: the number of these files.
+        problems: one line for each thing that could not be saved; empty if the worktree may be removed.
+        missing: files that the checkout did not write, or that still have their content from before it.
+        inner: the saved work of its submodules.
 
     """
 
@@ -36,28 +36,28 @@ class SavedWork(NamedTuple):
 
     @property
     def clean(self) -> bool:
-        """Nothing was uncommitted."""
+        """There was no uncommitted work."""
         return not self.paths
 
     @property
     def own_ignored(self) -> tuple[str, ...]:
-        """Its ignored files without those in submodules."""
-        return tuple({*self.ignored} - {path for one in self.inner for path in one.ignored})
+        """Its ignored files, without those in submodules."""
+        return tuple({*self.ignored} - {path for submodule in self.inner for path in submodule.ignored})
 
 
 _NOTHING = SavedWork(None, (), (), (), 0, ())
 
 
 class SavedSubmodule(NamedTuple):
-    """What was saved of a submodule.
+    """The saved work of a submodule.
 
     Attributes:
-        name: the place of its repository in the registration, as ``modules/a/modules/b``.
-        path: of its files, below the top of the worktree; empty if it has none (any more).
-        store: the repository that holds it now.
-        refs: by which it does.
-        saved: of its files.
-        unstarted: it was cloned by us and never worked in.
+        name: the path of its repository in the registration, as ``modules/a/modules/b``.
+        path: the path of its files, below the top of the worktree; empty if it has no files.
+        store: the repository that holds its commits now.
+        refs: the refs in *store* that hold them.
+        saved: the saved work in its files.
+        unstarted: ralph-wrap cloned it, and no agent has worked in it.
 
     """
 
@@ -70,25 +70,25 @@ class SavedSubmodule(NamedTuple):
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """What was uncommitted in it, as paths in the worktree."""
+        """Its uncommitted paths, as paths in the worktree."""
         return below(self.path, self.saved.paths)
 
     @property
     def ignored(self) -> tuple[str, ...]:
-        """Its ignored files, the same way."""
+        """Its ignored files, as paths in the worktree."""
         return below(self.path, self.saved.ignored)
 
 
 class Losses(NamedTuple):
-    """What a worktree holds and nothing else does.
+    """The work that would be lost with a worktree.
 
     Attributes:
-        paths: what is uncommitted, as ``git status`` names it.
-        commits: ids of commits that no branch, tag or remote branch holds, only the outermost.
-        operation: what git is in the middle of: ``merge``, ``rebase``, …
-        problems: what git does not see or cannot save, one line each.
-        ignored: ignored files and directories (with a slash), which go with the worktree.
-        ignored_files: how many files those are.
+        paths: the uncommitted paths, as ``git status`` names them.
+        commits: ids of commits that no branch, tag or remote branch contains, without their ancestors.
+        operation: the git operation in progress: ``merge``, ``rebase``, …
+        problems: one line for each thing that git does not see or cannot save.
+        ignored: ignored files and directories (with a slash), which are deleted with the worktree.
+        ignored_files: the number of these files.
         inner: its submodules.
 
     """
@@ -103,11 +103,11 @@ class Losses(NamedTuple):
 
     @property
     def none(self) -> bool:
-        """Nothing but ignored files would be lost."""
+        """Only ignored files would be lost."""
         return not (self.paths or self.commits or self.operation or self.problems)
 
     def lines(self) -> list[str]:
-        """Return what would be lost, one line each; ignored files are counted."""
+        """Return one line for each loss, and one line with the number of ignored files."""
         found = [f"uncommitted: {path}" for path in self.paths]
         found += [f"commit on no branch: {commit}" for commit in self.commits]
         found += [f"in progress: {self.operation}"] if self.operation else []
@@ -117,4 +117,4 @@ class Losses(NamedTuple):
 
 def below(path: str, paths: tuple[str, ...]) -> tuple[str, ...]:
     """Return paths in a submodule as paths in the worktree."""
-    return tuple(f"{path}/{one}" for one in paths)
+    return tuple(f"{path}/{name}" for name in paths)

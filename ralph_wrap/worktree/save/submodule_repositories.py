@@ -1,7 +1,7 @@
 """Find the repositories of submodules in a worktree's registration, and the directories of their files.
 
-A directory belongs to a repository if the index above knows it as a submodule and its ``.git`` file names the
-repository. What the repository itself says of that (``core.worktree``) is not asked.
+A directory belongs to a repository if the index above lists it as a submodule, and its ``.git`` file names
+the repository. This module does not read ``core.worktree`` in the configuration of the repository.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
     from ralph_wrap.git import Git
 
-_TEMPLATES = re.compile(r".*/(config|description|.*\.lock)|hooks/.*|info/exclude")  # before there is a HEAD
+_TEMPLATES = re.compile(r".*/(config|description|.*\.lock)|hooks/.*|info/exclude")  # they exist before HEAD
 
 
 class SubmoduleRepository(NamedTuple):
     """A repository in a worktree's registration.
 
     Attributes:
-        name: its place there, as ``modules/a/modules/b``.
-        path: of its files, below the top of the worktree; empty if it has none (any more).
-        commit: what the index above it says it is at.
-        tree: the same as a worktree; without *path* its directory is the repository.
-        nested: paths of the submodules in it, below its own.
+        name: its path there, as ``modules/a/modules/b``.
+        path: the path of its files, below the top of the worktree; empty if it has no files.
+        commit: its commit in the index above it.
+        tree: the submodule as a worktree; without *path* its directory is the repository.
+        nested: paths of the submodules in it, below its own path.
 
     """
 
@@ -46,16 +46,16 @@ class SubmoduleRepository(NamedTuple):
 def find(
     worktree: LinkedWorktree, git: Git, directory: Path, problems: list[str]
 ) -> list[SubmoduleRepository]:
-    """Return the submodules of a worktree, those in submodules included, by name.
+    """Return the submodules of a worktree, including submodules of submodules, by name.
 
     Arguments:
-        worktree: which one.
+        worktree: the worktree.
         git: git at the repository.
-        directory: where its directory is now.
-        problems: gets a line for what is no repository, or whose it cannot be told.
+        directory: the present directory of the worktree.
+        problems: gets a line for each file without a repository, and each repository with two directories.
 
     Raises:
-        OSError: it cannot be looked at.
+        OSError: a directory cannot be read.
 
     """
     return sorted(_find(worktree, git, directory, "", "", problems))
@@ -67,13 +67,15 @@ def _find(
     pointers = _pointers(above, git, directory) if directory else []
     modules = above.registration / "modules"
     for repository in _repositories(modules, problems):
-        pointing = [(commit, at) for commit, at, pointed in pointers if pointed == repository]
+        pointing = [(commit, own_path) for commit, own_path, pointed in pointers if pointed == repository]
         label = f"{name}modules/{repository.relative_to(modules)}"
         if len(pointing) > 1:
-            problems.append(f"two directories share {label}: {', '.join(at for _, at in pointing)}")
-        commit, at = pointing[0] if pointing else ("", "")
+            problems.append(
+                f"two directories share {label}: {', '.join(own_path for _, own_path in pointing)}"
+            )
+        commit, own_path = pointing[0] if pointing else ("", "")
         tree = LinkedWorktree(
-            path=above.path / at if at else repository,
+            path=above.path / own_path if own_path else repository,
             registration=repository,
             common_dir=repository,
             branch="",
@@ -81,35 +83,40 @@ def _find(
             branch_created=False,
             config=above.config,
         )
-        whole = f"{path}{at}" if at else ""
-        inside = [
+        full_path = f"{path}{own_path}" if own_path else ""
+        inner = [
             *_find(
-                tree, git, directory / at if directory and at else None, f"{label}/", f"{whole}/", problems
+                tree,
+                git,
+                directory / own_path if directory and own_path else None,
+                f"{label}/",
+                f"{full_path}/",
+                problems,
             )
         ]
-        nested = tuple(one.path.removeprefix(f"{whole}/") for one in inside if one.path)
-        yield SubmoduleRepository(label, whole, commit, tree, nested)
-        yield from inside
+        nested = tuple(submodule.path.removeprefix(f"{full_path}/") for submodule in inner if submodule.path)
+        yield SubmoduleRepository(label, full_path, commit, tree, nested)
+        yield from inner
 
 
-def _pointers(above: LinkedWorktree, git: Git, place: Path) -> list[tuple[str, str, Path]]:
+def _pointers(above: LinkedWorktree, git: Git, top: Path) -> list[tuple[str, str, Path]]:
     """Return commit and path of each submodule in an index, and the repository that its ``.git`` names."""
     try:
-        listing = run_git(above.git(git, place), "ls-files", "-s", "-z").stdout
+        listing = run_git(above.git(git, top), "ls-files", "-s", "-z").stdout
     except GitError:
-        return []  # whoever saves the rest tells that, and finds their directories to be nested repositories
+        return []  # the save of the files reports this, and sees their directories as nested repositories
     found = []
     # In a conflict there are up to three entries of one path.
     entries = re.findall(rb"(?:\A|\0)160000 ([0-9a-f]+) [0-3]\t([^\0]+)", listing)
     for name, oid in {name: oid for oid, name in entries}.items():
         path = decode(name)
-        directory = place / path
+        directory = top / path
         if (directory / ".git").is_symlink() or any(
-            (place / one).is_symlink() for one in (path, *_parents(path))
+            (top / parent).is_symlink() for parent in (path, *_parents(path))
         ):
             continue
         try:
-            # Relative to where it belongs: it leads nowhere else while it is in the trash.
+            # The path is relative to the directory's own path, even while the directory is in the trash.
             pointed = pointer.read(directory, above.path / path)
         except OSError:
             continue
@@ -124,22 +131,22 @@ def _parents(path: str) -> Iterator[str]:
 
 
 def _repositories(modules: Path, problems: list[str]) -> list[Path]:
-    """Return the repositories below a directory: what has a HEAD, which is the first that git makes in one.
+    """Return the repositories below a directory: each directory with a HEAD, which git creates first.
 
-    Names of submodules may have slashes, so that there are directories between.
+    Names of submodules may have slashes, so a repository may be several levels deep.
     """
     found: list[Path] = []
     waiting = [modules] if os.path.lexists(modules) else []
     while waiting:
-        place = waiting.pop()
-        if place.is_symlink():
-            problems.append(f"{place} is a symlink")
-        elif place.is_dir():
-            head = place / "HEAD"
-            if place != modules and os.path.lexists(head) and not head.is_dir():
-                found.append(place)
+        path = waiting.pop()
+        if path.is_symlink():
+            problems.append(f"{path} is a symlink")
+        elif path.is_dir():
+            head = path / "HEAD"
+            if path != modules and os.path.lexists(head) and not head.is_dir():
+                found.append(path)
             else:
-                waiting += place.iterdir()
-        elif not _TEMPLATES.fullmatch(f"{place.parent.name}/{place.name}"):
-            problems.append(f"{place} belongs to no repository")
+                waiting += path.iterdir()
+        elif not _TEMPLATES.fullmatch(f"{path.parent.name}/{path.name}"):
+            problems.append(f"{path} belongs to no repository")
     return sorted(found)

@@ -1,19 +1,20 @@
-"""Save what the submodules of a worktree hold: their repositories lie in its registration and go with it.
+"""Save the work in the submodules of a worktree: git deletes their repositories with its registration.
 
-A submodule's repository is ``modules/<name>`` in the registration, that of one in it ``modules`` in that
-repository, and so on. What is saved of each, before anything of the worktree is removed:
+A submodule's repository is ``modules/<name>`` in the registration. The repository of a submodule in it is in
+``modules`` of this repository, and so on. Before the worktree is removed, this module saves for each:
 
-1. its files and its index, by the same code as those of a worktree: a commit in its own repository;
-2. every commit that its refs, its HEAD and its reflogs name and that is nowhere else. All objects of those
-   are copied into a repository that stays, are looked for there one by one, and only then named by
-   ``refs/ralph/snapshots/<id>/commit-<n>`` of it.
+1. Its files and its index, by the same code as those of a worktree: a commit in its own repository.
+2. Every commit that its refs, its HEAD and its reflogs name, and that the other repository lacks. All their
+   objects are copied into a repository that stays. Each object is verified there. Only then the commits get
+   refs there, ``refs/ralph/snapshots/<id>/commit-<n>``.
 
-The repository that stays is the main checkout's own one of the same submodule, where its other commits are
-and where ``git submodule update`` looks for them, or else the project's. In a place nowhere else is what none
-of its refs holds; for a submodule that was cloned by us from elsewhere, what was not cloned, either.
+The repository that stays is the main checkout's own repository of the same submodule, if there is one. It has
+the other commits of the submodule, and ``git submodule update`` searches there. Otherwise it is the project's
+repository. It lacks a commit if none of its refs contains the commit. For a submodule that ralph-wrap cloned
+from elsewhere, the cloned commits do not count as missing.
 
-Nothing is taken for saved because a configuration, a pointer or a name says so: whatever is unknown in a
-repository, leads out of it, or is pointed to by two directories is a problem, and keeps the worktree.
+A configuration, a pointer or a name never proves that work is saved. These are problems, and keep the
+worktree: an unknown file in a repository, a path that leads out of it, and a repository with two directories.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from ralph_wrap.worktree.model import LinkedWorktree
     from ralph_wrap.worktree.save.result import Losses
 
-# What git itself has in a repository (gitrepository-layout(5)), and what is looked at, or is nobody's work.
+# The files of git in a repository (gitrepository-layout(5)): this module checks them, or they hold no work.
 _KNOWN = re.compile(
     r"branches|config(\.worktree)?|description|gc\.(log|pid)|hooks|info|logs|modules|packed-refs|refs"
     r"|index|sharedindex\..*|shallow|rebase-merge|rebase-apply|sequencer|rr-cache|reftable|ralph-wrap-.*"
@@ -61,148 +62,184 @@ def save_submodules(
     commits_only: bool,
     unstarted: bool,
 ) -> tuple[SavedSubmodule, ...]:
-    """Save what the submodules of a worktree hold.
+    """Save the work in the submodules of a worktree.
 
     Arguments:
-        worktree: whose.
+        worktree: the worktree.
         git: git at the repository.
-        index: beside it, copies of their indexes can be made.
-        problems: gets a line for all that cannot be saved.
+        index: a path; copies of the submodules' indexes are made next to it.
+        problems: gets a line for each thing that cannot be saved.
         agent_id: as for :func:`save_tree`.
-        session: the same.
-        commits_only: the same.
-        unstarted: the same.
+        session: as for :func:`save_tree`.
+        commits_only: as for :func:`save_tree`.
+        unstarted: as for :func:`save_tree`.
 
     Raises:
-        OSError: it cannot be told what there is.
+        OSError: the registration cannot be read.
 
     """
     done = []
-    for number, sub in enumerate(find(worktree, git, worktree.path, problems)):
-        mine: list[str] = []
-        inner = SavedSubmodule(
-            sub.name, sub.path, store_of(worktree, sub.tree.registration), unstarted=unstarted
-        )
+    for number, submodule in enumerate(find(worktree, git, worktree.path, problems)):
+        own_problems: list[str] = []
+        store = store_of(worktree, submodule.tree.registration)
+        saved = SavedSubmodule(submodule.name, submodule.path, store, unstarted=unstarted)
         try:
-            if not _is_empty(sub, sub.tree.path):
-                mine += _unknown(sub.tree.registration, inner.store)
-                scratch = _scratch(index, number)
-                if sub.path and not (unstarted and _is_as_cloned(sub, git, sub.tree.path, scratch)):
-                    saved = save_tree(
-                        sub.tree,
-                        git,
-                        scratch,
-                        agent_id=agent_id,
-                        session=session,
-                        commits_only=commits_only,
-                        inner=sub.nested,
-                    )
-                    mine += saved.problems
-                    inner = inner._replace(saved=saved)
-                elif not sub.path:
-                    mine += _unsaved_without_files(sub, git)
-                here, store = sub.tree.git(git), _git(git, inner.store)
-                found = tips(here, store, sub.tree.registration, mine, cloned=unstarted)
-                if found.loose:
-                    transfer(here, store, found)
-                    make_snapshots(store, agent_id, found.loose)
-                inner = inner._replace(refs=snapshots_of(store, agent_id, found))
+            if not _is_empty(submodule, submodule.tree.path):
+                saved = _with_files(
+                    saved,
+                    submodule,
+                    git,
+                    _scratch(index, number),
+                    own_problems,
+                    agent_id=agent_id,
+                    session=session,
+                    commits_only=commits_only,
+                )
+                saved = _with_commits(saved, submodule, git, own_problems, agent_id)
         except (GitError, OSError) as error:
-            mine.append(f"it cannot be saved: {error}")
-        problems += _told(sub, mine)
-        done.append(inner)
+            own_problems.append(f"it cannot be saved: {error}")
+        problems += _lines(submodule, own_problems)
+        done.append(saved)
     return tuple(done)
+
+
+def _with_files(
+    saved: SavedSubmodule,
+    submodule: SubmoduleRepository,
+    git: Git,
+    index: Path,
+    problems: list[str],
+    *,
+    agent_id: str,
+    session: str,
+    commits_only: bool,
+) -> SavedSubmodule:
+    """Save the files of a submodule in its own repository."""
+    tree = submodule.tree
+    problems += _unknown(tree.registration, saved.store)
+    if not submodule.path:
+        problems += _unsaved_without_files(submodule, git)
+        return saved
+    if saved.unstarted and _is_as_cloned(submodule, git, tree.path, index):
+        return saved
+    work = save_tree(
+        tree,
+        git,
+        index,
+        agent_id=agent_id,
+        session=session,
+        commits_only=commits_only,
+        inner=submodule.nested,
+    )
+    problems += work.problems
+    return saved._replace(saved=work)
+
+
+def _with_commits(
+    saved: SavedSubmodule, submodule: SubmoduleRepository, git: Git, problems: list[str], agent_id: str
+) -> SavedSubmodule:
+    """Copy the commits of a submodule into the repository that stays."""
+    submodule_git, store = submodule.tree.git(git), _git(git, saved.store)
+    found = tips(submodule_git, store, submodule.tree.registration, problems, cloned=saved.unstarted)
+    if found.loose:
+        transfer(submodule_git, store, found)
+        make_snapshots(store, agent_id, found.loose)
+    return saved._replace(refs=snapshots_of(store, agent_id, found))
 
 
 def hold(
     worktree: LinkedWorktree, git: Git, index: Path, directory: Path, saved: tuple[SavedSubmodule, ...]
 ) -> bool:
-    """Tell whether the submodules of a worktree are as they were saved, and their commits held elsewhere.
+    """Tell whether the submodules of a worktree are unchanged since the save, and their commits are safe.
 
     Arguments:
-        worktree: saved without a problem.
+        worktree: a worktree that was saved without a problem.
         git: git at the repository.
-        index: as it was given to :func:`save_submodules`.
-        directory: where the worktree's directory is now.
-        saved: what that returned.
+        index: the index path of :func:`save_submodules`.
+        directory: the present directory of the worktree.
+        saved: the result of :func:`save_submodules`.
 
     Raises:
-        GitError: that cannot be told.
-        OSError: the same.
+        GitError: git failed.
+        OSError: a file cannot be read.
 
     """
     problems: list[str] = []
     found = find(worktree, git, directory, problems)
-    if [(one.name, one.path) for one in found] != [(one.name, one.path) for one in saved]:
+    if [(submodule.name, submodule.path) for submodule in found] != [
+        (submodule.name, submodule.path) for submodule in saved
+    ]:
         return False
-    for number, (sub, inner) in enumerate(zip(found, saved, strict=True)):
-        top = directory / sub.path if sub.path else sub.tree.path
-        if _is_empty(sub, top):
+    for number, (submodule, saved_submodule) in enumerate(zip(found, saved, strict=True)):
+        top = directory / submodule.path if submodule.path else submodule.tree.path
+        if _is_empty(submodule, top):
             continue
-        here, scratch = sub.tree.git(git, top), _scratch(index, number)
-        store = _git(git, inner.store)
-        problems += _unknown(sub.tree.registration, inner.store)
-        if tips(here, store, sub.tree.registration, problems, cloned=inner.unstarted).loose:
+        submodule_git, scratch = submodule.tree.git(git, top), _scratch(index, number)
+        store = _git(git, saved_submodule.store)
+        problems += _unknown(submodule.tree.registration, saved_submodule.store)
+        if tips(
+            submodule_git, store, submodule.tree.registration, problems, cloned=saved_submodule.unstarted
+        ).loose:
             return False
-        if not sub.path:
-            problems += _unsaved_without_files(sub, git)
-        elif not (inner.unstarted and _is_as_cloned(sub, git, top, scratch)) and not tree_holds(
-            sub.tree, git, scratch, top, inner.saved
-        ):
+        if not submodule.path:
+            problems += _unsaved_without_files(submodule, git)
+        elif not (
+            saved_submodule.unstarted and _is_as_cloned(submodule, git, top, scratch)
+        ) and not tree_holds(submodule.tree, git, scratch, top, saved_submodule.saved):
             return False
     return not problems
 
 
 def add_losses(worktree: LinkedWorktree, git: Git, index: Path, found: Losses) -> Losses:
-    """Return what would be lost with a worktree, with what would be lost in its submodules.
+    """Return the losses of a worktree together with those of its submodules.
 
     Arguments:
-        worktree: which one.
+        worktree: the worktree.
         git: git at the repository.
-        index: beside it, copies of their indexes can be made.
-        found: what would be lost besides.
+        index: a path; copies of the submodules' indexes are made next to it.
+        found: the losses without submodules.
 
     Raises:
-        GitError: it cannot be told.
-        OSError: the same.
+        GitError: git failed.
+        OSError: a file cannot be read.
 
     """
     problems: list[str] = []
-    for number, sub in enumerate(find(worktree, git, worktree.path, problems)):
-        store = store_of(worktree, sub.tree.registration)
-        inner = SavedSubmodule(sub.name, sub.path, store)
-        found = found._replace(inner=(*found.inner, inner))
-        if _is_empty(sub, sub.tree.path):
+    for number, submodule in enumerate(find(worktree, git, worktree.path, problems)):
+        store = store_of(worktree, submodule.tree.registration)
+        saved_submodule = SavedSubmodule(submodule.name, submodule.path, store)
+        found = found._replace(inner=(*found.inner, saved_submodule))
+        if _is_empty(submodule, submodule.tree.path):
             continue
-        mine = _unknown(sub.tree.registration, store)
-        worktree_git = sub.tree.git(git)
-        if sub.path:
-            lost = tree_losses(sub.tree, git, _scratch(index, number), sub.nested)
-            mine += lost.problems
+        own_problems = _unknown(submodule.tree.registration, store)
+        worktree_git = submodule.tree.git(git)
+        if submodule.path:
+            lost = tree_losses(submodule.tree, git, _scratch(index, number), submodule.nested)
+            own_problems += lost.problems
             found = found._replace(
-                paths=(*found.paths, *below(sub.path, lost.paths)),
+                paths=(*found.paths, *below(submodule.path, lost.paths)),
                 operation=found.operation or lost.operation,
-                ignored=(*found.ignored, *below(sub.path, lost.ignored)),
+                ignored=(*found.ignored, *below(submodule.path, lost.ignored)),
                 ignored_files=found.ignored_files + lost.ignored_files,
             )
         else:
-            mine += _unsaved_without_files(sub, git)
-        loose = tips(worktree_git, _git(git, store), sub.tree.registration, mine).loose
+            own_problems += _unsaved_without_files(submodule, git)
+        loose = tips(worktree_git, _git(git, store), submodule.tree.registration, own_problems).loose
         found = found._replace(commits=(*found.commits, *loose))
-        problems += _told(sub, mine)
+        problems += _lines(submodule, own_problems)
     return found._replace(problems=(*found.problems, *problems))
 
 
-def _is_empty(sub: SubmoduleRepository, top: Path) -> bool:
-    """Tell whether a clone was cut short before anything could be worked on."""
-    repository = sub.tree.registration
+def _is_empty(submodule: SubmoduleRepository, top: Path) -> bool:
+    """Tell whether a clone was interrupted before an agent could work in it."""
+    repository = submodule.tree.registration
     if not all(_EMPTY.fullmatch(entry.name) for entry in repository.iterdir()):
         return False
     if (repository / "objects").is_dir() and not all(
         _OBJECTS.fullmatch(entry.name) for entry in (repository / "objects").iterdir()
     ):
-        return False  # another submodule, whose name ends so
-    if sub.path and any(entry.name != ".git" for entry in top.iterdir()):
+        return False  # another submodule, whose name ends with "objects"
+    if submodule.path and any(entry.name != ".git" for entry in top.iterdir()):
         return False
     try:
         head = files.read(repository / "HEAD")
@@ -213,14 +250,14 @@ def _is_empty(sub: SubmoduleRepository, top: Path) -> bool:
 
 
 def _unknown(repository: Path, store: Path) -> list[str]:
-    """Return what is in a repository and saved by nobody."""
+    """Return one line for each thing in a repository that no step saves."""
     found = []
     for entry in sorted(repository.iterdir()):
         if entry.name == "objects":
             found += [
-                f"objects/{one.name} in its repository is unknown"
-                for one in entry.iterdir()
-                if not _OBJECTS.fullmatch(one.name)
+                f"objects/{path.name} in its repository is unknown"
+                for path in entry.iterdir()
+                if not _OBJECTS.fullmatch(path.name)
             ]
         elif entry.name == "worktrees":
             if any(entry.iterdir()):
@@ -242,25 +279,25 @@ def _has(store: Path, repository: Path, path: Path) -> bool:
     return (store / path.relative_to(repository)).is_file()
 
 
-def _is_as_cloned(sub: SubmoduleRepository, git: Git, top: Path, index: Path) -> bool:
-    """Tell whether all files that a submodule has are those of the commit that it was cloned for."""
-    worktree_git = sub.tree.git(git, top)
+def _is_as_cloned(submodule: SubmoduleRepository, git: Git, top: Path, index: Path) -> bool:
+    """Tell whether all files of a submodule are those of the commit for which it was cloned."""
+    worktree_git = submodule.tree.git(git, top)
     scratch = worktree_git._replace(index_file=index)
-    if resolve_commit(worktree_git, sub.commit) is None:
+    if resolve_commit(worktree_git, submodule.commit) is None:
         return all(entry.name == ".git" for entry in top.iterdir())
-    run_git(scratch, "read-tree", sub.commit)
-    with start_status(scratch, "dirty") as asking:
-        status = parse_status(finish_git(asking, "status").stdout)
+    run_git(scratch, "read-tree", submodule.commit)
+    with start_status(scratch, "dirty") as running:
+        status = parse_status(finish_git(running, "status").stdout)
     return not status.untracked and not any(os.path.lexists(top / path) for path in status.unstaged)
 
 
-def _unsaved_without_files(sub: SubmoduleRepository, git: Git) -> list[str]:
-    """Return what is not saved of a submodule whose directory is gone."""
-    worktree_git = sub.tree.git(git)
+def _unsaved_without_files(submodule: SubmoduleRepository, git: Git) -> list[str]:
+    """Return the work in a submodule without a directory that cannot be saved."""
+    worktree_git = submodule.tree.git(git)
     found = []
-    if unfinished := operation(sub.tree):
+    if unfinished := operation(submodule.tree):
         found.append(f"its directory is gone, and a {unfinished} is in progress")
-    if (sub.tree.registration / "index").exists() and run_git(
+    if (submodule.tree.registration / "index").exists() and run_git(
         worktree_git, "diff-index", "--cached", "--quiet", "--ignore-submodules=none", "HEAD", accept=(0, 1)
     ).status:
         found.append("its directory is gone, and something is staged")
@@ -268,7 +305,7 @@ def _unsaved_without_files(sub: SubmoduleRepository, git: Git) -> list[str]:
 
 
 def _git(git: Git, store: Path) -> Git:
-    # The work tree that its configuration names may be gone, which git would not bear.
+    # Its configuration may name a work tree that does not exist; git would then fail.
     return git._replace(cwd=store, git_dir=store, common_dir=store, work_tree=store, config=())
 
 
@@ -276,5 +313,5 @@ def _scratch(index: Path, number: int) -> Path:
     return index.with_name(f"{index.name}-{number}")
 
 
-def _told(sub: SubmoduleRepository, problems: list[str]) -> list[str]:
-    return [f"submodule {sub.path or sub.name}: {problem}" for problem in problems]
+def _lines(submodule: SubmoduleRepository, problems: list[str]) -> list[str]:
+    return [f"submodule {submodule.path or submodule.name}: {problem}" for problem in problems]

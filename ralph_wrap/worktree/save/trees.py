@@ -1,4 +1,4 @@
-"""A picture of what is in a worktree and not in its HEAD, as trees."""
+"""The state of a worktree's files and index, stored as trees."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
     from ralph_wrap.git import Git, Status
     from ralph_wrap.worktree.model import LinkedWorktree
 
-_ATTEMPTS = 3  # at a picture of files that somebody goes on writing
-_NAMED = 3  # files that a problem names; the others are counted
+_ATTEMPTS = 3  # to store files that a process still writes
+_NAMED = 3  # files that a problem names; it counts the others
 
 
 class WorktreeTrees(NamedTuple):
-    """What was in a worktree.
+    """The trees of a worktree.
 
     Attributes:
         head: the commit at HEAD, if there is one.
-        head_tree: its tree.
-        tree: of the files on disk that are not ignored.
-        index_tree: of what was staged.
+        head_tree: the tree of this commit.
+        tree: the tree of the files on the disk that are not ignored.
+        index_tree: the tree of the index.
 
     """
 
@@ -34,20 +34,20 @@ class WorktreeTrees(NamedTuple):
 
     @property
     def shows_head(self) -> bool:
-        """Nothing is uncommitted."""
+        """There is no uncommitted work."""
         return self.tree == self.head_tree == self.index_tree
 
     @property
     def trees(self) -> list[str]:
-        """The trees of its commit and of that commit's parents."""
+        """The trees of its commit and of the parents of this commit."""
         head = [self.head_tree] if self.head_tree else []
         return [self.tree, *head, *([self.index_tree] if self.index_tree != self.tree else [])]
 
     def commit(self, git: Git, message: str, session: str) -> str:
-        """Make a commit of it on top of HEAD; an index that differs is its second parent, as in a stash.
+        """Make a commit on top of HEAD; if the index differs, it is the second parent, as in a stash.
 
         Raises:
-            GitError: that fails.
+            GitError: git failed.
 
         """
         parents = [self.head] if self.head else []
@@ -60,14 +60,14 @@ class WorktreeTrees(NamedTuple):
 def take_picture(
     worktree: LinkedWorktree, scratch: Git, head: str | None, status: Status, problems: list[str]
 ) -> WorktreeTrees:
-    """Write the trees of what is in a worktree.
+    """Write the trees of a worktree.
 
     Arguments:
-        worktree: which one.
-        scratch: git in it with a copy of its index, which is made if it is not there yet.
+        worktree: the worktree.
+        scratch: git in it with a copy of its index, which this function makes if it does not exist.
         head: the commit at HEAD.
-        status: what is uncommitted.
-        problems: gets a line for what cannot be stored.
+        status: the uncommitted paths.
+        problems: gets a line if files cannot be stored.
 
     Raises:
         GitError: a tree cannot be written.

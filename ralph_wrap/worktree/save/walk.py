@@ -1,4 +1,4 @@
-"""Look at every directory of a worktree for what git does not tell: repositories, unreadable places."""
+"""Search every directory of a worktree for repositories and unreadable directories; git reports neither."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from ralph_wrap.system.named_tuple import NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-_BARE = {"HEAD", "objects", "refs"}  # what makes a directory a repository (gitrepository-layout(5))
+_BARE = {"HEAD", "objects", "refs"}  # a directory with these is a repository (gitrepository-layout(5))
 
 
 class DirectoryWalk(NamedTuple):
-    """What is in a directory tree; every path is relative to its top.
+    """The result of a walk through a directory tree; every path is relative to its top.
 
     Attributes:
-        repositories: directories with a ``.git`` of their own.
-        bare: directories that look like a bare repository; git takes their files for ordinary ones.
-        counts: number of files that are no directories, by directory.
-        problems: what could not be looked at, one line each.
+        repositories: directories with their own ``.git``.
+        bare: directories that look like a bare repository; for git their files are ordinary files.
+        counts: number of entries that are not directories, by directory.
+        problems: one line for each directory that could not be read.
 
     """
 
@@ -31,24 +31,23 @@ class DirectoryWalk(NamedTuple):
     problems: tuple[str, ...]
 
     def bare_beside(self, ignored: tuple[str, ...]) -> list[str]:
-        """Return the bare repositories of which at least a part is ignored, and so saved by nothing."""
+        """Return the bare repositories of which git ignores a part, so that no save holds it."""
         below = _below(ignored)
         return [
             path for path in self.bare if below(path) or any(part.startswith(f"{path}/") for part in ignored)
         ]
 
     def count_below(self, ignored: tuple[str, ...]) -> int:
-        """Count ignored files, those in ignored directories included."""
+        """Count ignored files, including those in ignored directories."""
         below = _below(ignored)
         single = sum(not path.endswith("/") for path in ignored)
         return single + sum(count for path, count in self.counts.items() if below(path))
 
 
 def walk(top: Path, without: Collection[str] = ()) -> DirectoryWalk:
-    """Look at every directory below *top* but some, following no symlink.
+    """Walk through every directory below *top* except those of *without*; follow no symlink.
 
-    Names only, no file is touched: that is what makes it cheap (100,000 files in about a tenth of the time
-    that ``git status`` takes for them).
+    The walk reads only names, no file. For 100,000 files it takes a tenth of the time of ``git status``.
     """
     root = os.fspath(top)
     repositories: list[str] = []
@@ -61,13 +60,13 @@ def walk(top: Path, without: Collection[str] = ()) -> DirectoryWalk:
             continue
         names: set[str] = set()
         files = 0
-        place = f"{root}/{directory}"
-        if not os.access(place, os.R_OK | os.X_OK):
-            # Without the latter the names can be read, but git takes every file for unchanged.
+        path = f"{root}/{directory}"
+        if not os.access(path, os.R_OK | os.X_OK):
+            # Without X_OK the names can be read, but for git every file is unchanged.
             problems.append(f"directory {directory or '.'} cannot be searched")
             continue
         try:
-            with os.scandir(place) as entries:
+            with os.scandir(path) as entries:
                 for entry in entries:
                     if entry.name == ".git":
                         repositories.append(directory)

@@ -1,20 +1,20 @@
-"""Save what a worktree holds and no branch does.
+"""Save the work in a worktree that no branch holds.
 
-What is looked at, since each of it goes with the worktree and none of it is on a branch:
+All of this would be deleted with the worktree, and none of it is on a branch:
 
-- files on disk that differ from HEAD or are untracked, whatever the configuration, assume-unchanged or
-  skip-worktree say: they become one commit on top of HEAD, on ``ralph/<id>-wip``;
-- an index that differs from the files: that commit's second parent, as ``git stash`` does, so that
-  ``git stash apply --index ralph/<id>-wip`` brings both back;
-- commits of a detached HEAD: ``ralph/<id>-wip`` itself, or what it stands on;
-- commits that only the worktree's own bookkeeping knows (see ``commits``);
-- the same of every submodule that was initialised in it (see ``submodules``);
-- what git cannot save or does not even see (repositories nested in the worktree, also in ignored
-  directories, files below a submodule's path): a problem.
+- Files on the disk that differ from HEAD or are untracked. The save ignores the configuration, and the flags
+  *assume unchanged* and *skip worktree*. The files become one commit on top of HEAD, on ``ralph/<id>-wip``.
+- An index that differs from the files. It becomes the second parent of this commit, as in ``git stash``. So
+  ``git stash apply --index ralph/<id>-wip`` restores both.
+- Commits of a detached HEAD. ``ralph/<id>-wip`` is the last one, or its child.
+- Commits that only the worktree's registration names (see ``commits``).
+- The same in every submodule that was initialised in it (see ``submodules``).
+- Work that git cannot save or does not see. These are nested repositories, also in ignored directories, and
+  files below a submodule's path. Each is a problem.
 
-Everything is done through a copy of the index, and with the repository named explicitly: the agent may
-have replaced the worktree's ``.git`` by then. A problem never stops the rest from being saved; whoever
-gets a result with problems must not remove the worktree.
+The save uses a copy of the index, and names the repository explicitly: the agent may have replaced the
+worktree's ``.git``. After a problem the rest is still saved. The caller must not remove a worktree whose save
+has a problem.
 """
 
 from __future__ import annotations
@@ -44,26 +44,26 @@ def save(
     commits_only: bool = False,
     unstarted: bool = False,
 ) -> SavedWork:
-    """Save what would be lost with the worktree and its submodules, and verify it.
+    """Save the work that would be lost with a worktree and its submodules, and verify it.
 
     Arguments:
-        worktree: whose work.
+        worktree: the worktree.
         git: git at the repository.
-        index: where a copy of the index can be made; nothing is there yet.
+        index: a free path for a copy of the index.
         agent_id: names the branch and the snapshots.
         session: named in the commit's message.
-        commits_only: do not save files; having to is then a problem.
-        unstarted: no agent has worked in it: files that are missing were never checked out.
+        commits_only: do not save files; uncommitted files are then a problem.
+        unstarted: no agent has worked in it: missing files were never checked out.
 
     Raises:
-        GitError: it cannot even be told what there is to save.
-        OSError: the same.
+        GitError: git failed.
+        OSError: a file cannot be read or written.
 
     """
     problems: list[str] = []
-    within: tuple[SavedSubmodule, ...] = ()
+    submodules: tuple[SavedSubmodule, ...] = ()
     if has_submodules(worktree):
-        within = save_submodules(
+        submodules = save_submodules(
             worktree,
             git,
             index,
@@ -81,30 +81,34 @@ def save(
         session=session,
         commits_only=commits_only,
         unstarted=unstarted and not problems,
-        inner=tuple(one.path for one in within if one.path),
+        inner=tuple(submodule.path for submodule in submodules if submodule.path),
     )
+    return _with_submodules(saved._replace(problems=(*problems, *saved.problems)), submodules)
+
+
+def _with_submodules(saved: SavedWork, submodules: tuple[SavedSubmodule, ...]) -> SavedWork:
+    """Return the saved work of a worktree together with that of its submodules."""
     return saved._replace(
-        paths=(*saved.paths, *(path for one in within for path in one.paths)),
-        ignored=(*saved.ignored, *(path for one in within for path in one.ignored)),
-        ignored_files=saved.ignored_files + sum(one.saved.ignored_files for one in within),
-        problems=(*problems, *saved.problems),
-        inner=within,
+        paths=(*saved.paths, *(path for submodule in submodules for path in submodule.paths)),
+        ignored=(*saved.ignored, *(path for submodule in submodules for path in submodule.ignored)),
+        ignored_files=saved.ignored_files + sum(submodule.saved.ignored_files for submodule in submodules),
+        inner=submodules,
     )
 
 
 def holds(worktree: LinkedWorktree, git: Git, index: Path, directory: Path, saved: SavedWork) -> bool:
-    """Tell whether everything in a worktree, and all its commits, are still as they were saved.
+    """Tell whether all files in a worktree, and all its commits, are unchanged since the save.
 
     Arguments:
-        worktree: saved without a problem.
+        worktree: a worktree that was saved without a problem.
         git: git at the repository.
-        index: as it was given to :func:`save`.
-        directory: where the worktree's directory is now.
-        saved: what :func:`save` returned.
+        index: the index path of :func:`save`.
+        directory: the present directory of the worktree.
+        saved: the result of :func:`save`.
 
     Raises:
-        GitError: that cannot be told.
-        OSError: the same.
+        GitError: git failed.
+        OSError: a file cannot be read.
 
     """
     has_inner = bool(saved.inner) or has_submodules(worktree)
@@ -114,20 +118,20 @@ def holds(worktree: LinkedWorktree, git: Git, index: Path, directory: Path, save
 
 
 def losses(worktree: LinkedWorktree, git: Git, index: Path) -> Losses:
-    """Look for everything that would be lost with a worktree and its submodules; nothing is changed.
+    """Return the work that would be lost with a worktree and its submodules; change nothing.
 
     Arguments:
-        worktree: which one.
+        worktree: the worktree.
         git: git at the repository.
-        index: where a copy of the index can be made; nothing is there yet.
+        index: a free path for a copy of the index.
 
     Raises:
-        GitError: it cannot be told.
-        OSError: the same.
+        GitError: git failed.
+        OSError: a file cannot be read.
 
     """
     if not has_submodules(worktree):
         return tree_losses(worktree, git, index)
-    # What is wrong with them is told where they are looked at, in the last call.
-    inner = tuple(one.path for one in find(worktree, git, worktree.path, []) if one.path)
+    # No list of problems is needed here: add_losses finds the same problems again.
+    inner = tuple(submodule.path for submodule in find(worktree, git, worktree.path, []) if submodule.path)
     return add_losses(worktree, git, index, tree_losses(worktree, git, index, inner))
