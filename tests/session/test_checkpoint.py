@@ -250,7 +250,7 @@ def test_a_dirty_submodule_is_told_and_no_progress(repo: Repo, tmp_path: Path, l
     configure(repo, f'submodules = "init"\n{line}')
     result = run(repo.path, "--max-stalls", "2", *on_each("echo x > sub/new; echo y > own", "true"))
     told = [event["problems"] for event in result.events if event["event"] == "snapshot.incomplete"]
-    assert told[0] == ["submodule sub: what is uncommitted in it"]
+    assert told[0] == ["submodule sub: the uncommitted work in it"]
     assert result.ending == ("max-stalls", 3, 0)
 
 
