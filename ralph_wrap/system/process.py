@@ -15,20 +15,20 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, NoReturn, Self
 
 from ralph_wrap.system import deferred
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from types import FrameType
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 
 OWN_COMMAND = "RALPH_WRAP_OWN_COMMAND"
 """In the environment of our own commands: the session they work for, or 1. Other ralph-wraps spare them."""
 
 _LOWEST_PRIORITY = 19  # nice(1)
+_AGENTS_GRACE = 5.0  # seconds between SIGTERM and SIGKILL to an agent whose start was interrupted
 _GRACE = 1.0  # seconds between the first signal to one of our commands and SIGKILL
 
 _FOR_GROUPS = {signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGHUP, signal.SIGTERM}
@@ -51,38 +51,40 @@ def _signals_held_back() -> Iterator[Callable[[], None]]:
         this call the child keeps the signals blocked (``execve(2)``).
 
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _FOR_GROUPS)
-    deferred: list[int] = []
-    handlers = _defer_handlers(deferred)
+    with contextlib.ExitStack() as stack:  # all of it is undone, even if a handler raises
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _FOR_GROUPS)
+        stack.callback(signal.pthread_sigmask, signal.SIG_SETMASK, before)
+        if threading.current_thread() is threading.main_thread():  # handlers run there alone
+            stack.enter_context(_handlers_deferred())
 
-    def let_through() -> None:
-        for number in _FOR_GROUPS:
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                signal.signal(number, signal.SIG_IGN)  # discards what is pending (POSIX, "Signal Actions")
-                signal.signal(number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        def let_through() -> None:
+            for number in _FOR_GROUPS:
+                if signal.getsignal(number) is not signal.SIG_IGN:
+                    # This discards what is pending (POSIX, "Signal Actions").
+                    signal.signal(number, signal.SIG_IGN)
+                    signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
-    try:
         yield let_through
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-        for deferred_signal in deferred:
-            signal.raise_signal(deferred_signal)
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _defer_handlers(deferred: list[int]) -> dict[signal.Signals, Callable[[int, FrameType | None], Any]]:
-    """Record the signals for which Python would call a handler, and return the handlers to restore."""
-    if threading.current_thread() is not threading.main_thread():
-        return {}  # handlers run in the main thread alone
-    handlers = {}
-    for number in _FOR_GROUPS:
-        handler = signal.getsignal(number)
-        if callable(handler):
-            signal.signal(number, lambda number, _frame: deferred.append(number))
-            handlers[number] = handler
-    return handlers
+@contextlib.contextmanager
+def _handlers_deferred() -> Iterator[None]:
+    """Have Python call its handlers of the signals to process groups at the end of the context."""
+    arrived: list[int] = []
+    with contextlib.ExitStack() as stack:
+        stack.callback(_raise_again, arrived)
+        for number in _FOR_GROUPS:
+            handler = signal.getsignal(number)
+            if callable(handler):
+                stack.callback(signal.signal, number, handler)
+                signal.signal(number, lambda number, _frame: arrived.append(number))
+        yield
+
+
+def _raise_again(signals: Iterable[int]) -> None:
+    for number in signals:
+        signal.raise_signal(number)
 
 
 class CompletedCommand(NamedTuple):
@@ -266,6 +268,19 @@ def become(argv: Sequence[str | os.PathLike[str]], env: Mapping[str, str]) -> No
     os.execvpe(argv[0], [os.fspath(word) for word in argv], env)  # noqa: S606 -- no shell is wanted
 
 
+def _end(agent: subprocess.Popen[bytes]) -> None:
+    """Ask an agent to end, and kill it after a while or at a second signal."""
+    try:
+        os.killpg(agent.pid, signal.SIGTERM)
+        agent.wait(_AGENTS_GRACE)
+    except subprocess.TimeoutExpired:
+        pass  # the next lines kill it
+    finally:
+        if agent.poll() is None:
+            os.killpg(agent.pid, signal.SIGKILL)
+            agent.wait()
+
+
 class StandardStreams(NamedTuple):
     """The descriptors that become an agent's standard streams; ``None`` inherits ours."""
 
@@ -329,8 +344,7 @@ class ProcessGroup:
         except BaseException:
             # A signal that was held back raises here, Ctrl-C above all. The caller gets no group to end.
             if popen is not None:
-                os.killpg(popen.pid, signal.SIGKILL)
-                popen.wait()
+                _end(popen)
             raise
         self._popen = popen
         self.pid = self._popen.pid

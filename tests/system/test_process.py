@@ -199,7 +199,7 @@ def test_a_key_during_the_start_of_an_agent_ends_it(
     with pytest.raises(KeyboardInterrupt):
         process.ProcessGroup(("sleep", "600"), cwd=tmp_path, env=os.environ, streams=streams, inherited=1)
     (child,) = started
-    assert child.returncode == -signal.SIGKILL
+    assert child.returncode == -signal.SIGTERM
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
