@@ -23,6 +23,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import RefusedError
@@ -34,14 +35,12 @@ from ralph_wrap.worktree.managed.find import directory_of
 from ralph_wrap.worktree.managed.metadata import marked
 from ralph_wrap.worktree.model import WARM, LinkedWorktree
 from ralph_wrap.worktree.ownership import SessionMark, WorktreeOwner, session_lock
-from ralph_wrap.worktree.register import pointers_to
+from ralph_wrap.worktree.register import pointer_to, pointers_to
 from ralph_wrap.worktree.remove import LEAVING, is_half_dropped, leaving_places
 from ralph_wrap.worktree.trash import discard_worktree, is_name
 from ralph_wrap.worktree.warm import REASON, complete
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from ralph_wrap.git import Repository
     from ralph_wrap.state.registry import SessionRecord
 
@@ -140,9 +139,10 @@ def _is_sessions(registration: Path, path: Path, leaving: Path | None, record: S
     except FileNotFoundError:
         return False
     directory = leaving or path
-    if pointer.is_below_some_mount(content, path, _TAIL) and ownership.names_registration(
-        directory, registration, path=path
-    ):
+    is_other_mount = pointer.is_below_some_mount(content, path, _TAIL)
+    if is_other_mount and record.state == "starting":
+        _complete_pointer(registration, path, content)
+    if is_other_mount and ownership.names_registration(directory, registration, path=path):
         ours = pointer.back_to(path)
         if content != ours:
             files.replace(registration / pointer.BACK, ours)
@@ -150,6 +150,21 @@ def _is_sessions(registration: Path, path: Path, leaving: Path | None, record: S
     if not os.path.lexists(directory) or _is_hollow(registration, path):
         return True
     raise moved_or_replaced(path)
+
+
+def _complete_pointer(registration: Path, path: Path, content: bytes) -> None:
+    """Write the ``.git`` file of a worktree that git had begun to make at another mount point.
+
+    git writes absolute paths there. A directory that holds anything else is left alone.
+
+    Arguments:
+        content: of the file ``gitdir``, which has the path at that mount point.
+
+    """
+    earlier_path = Path(decode(content)).parent
+    earlier = os.path.normpath(earlier_path / os.path.relpath(registration, path))
+    if ownership.is_begun(path, (pointer.pointing_to(earlier),)):
+        files.replace(path / ".git", pointer_to(registration, path))
 
 
 def moved_or_replaced(path: Path, registration: Path | None = None) -> RefusedError:
@@ -177,6 +192,14 @@ def _names(registration: Path, path: Path) -> bool:
     return False
 
 
+def _names_at_any_mount(registration: Path, path: Path) -> bool:
+    if _names(registration, path):
+        return True
+    with contextlib.suppress(OSError):
+        return pointer.is_below_some_mount(files.read(registration / pointer.BACK), path, _TAIL)
+    return False
+
+
 def _is_half_dropped(registration: Path, path: Path, record: SessionRecord) -> bool:
     """Tell whether git began to delete the registration of the session."""
     if registration.is_symlink() or not registration.is_dir():
@@ -190,7 +213,7 @@ def _is_half_dropped(registration: Path, path: Path, record: SessionRecord) -> b
     foreign_lock = lock is not None and not ownership.is_locked_for(
         registration, session_lock(record.session)
     )
-    foreign_path = (registration / pointer.BACK).exists() and not _names(registration, path)
+    foreign_path = (registration / pointer.BACK).exists() and not _names_at_any_mount(registration, path)
     return not foreign_lock and not foreign_path
 
 

@@ -330,10 +330,10 @@ def _remove(
             return f"its worktree was moved or replaced: {others[0].name} is registered in its place too"
         (worktree.registration / _DROPPED).unlink(missing_ok=True)
         leaving = _move(worktree.path, *leaving_places(worktree.path, aside))
-        if not names_registration(leaving, worktree.registration, path=worktree.path):
-            leaving.rename(worktree.path)  # another directory came here after the check above
-            return f"its worktree was moved or replaced: {describe(worktree.path)}; it is left alone"
         try:
+            if not names_registration(leaving, worktree.registration, path=worktree.path):
+                leaving.rename(worktree.path)  # another directory came here after the check above
+                return f"its worktree was moved or replaced: {describe(worktree.path)}; it is left alone"
             # No process finds it by its path any more, so this is its last state.
             changed = saved is not None and not holds(worktree, git, index, leaving, saved)
             locked = _locked_by_user(worktree)

@@ -38,6 +38,7 @@ TOKEN = ".ralph-wrap-trash"  # noqa: S105 -- no password
 _LARGEST = 4096  # bytes of a token, or of a ``.git`` file
 _AT_ONCE = 32  # directories for one deletion process: each needs two descriptors
 _EARLIER = {WARM: "pool", TEMPORARY: "landing"}
+_TAIL = 4  # parts of a path: .ralph/run/landing/<name>
 
 
 class EmptiedTrash(NamedTuple):
@@ -230,6 +231,8 @@ def _is_of_earlier_version(entry: _Entry, trash: Path) -> bool:
     a session with the same name, or one of ours for the pool or for a merge.
     """
     name = _read(entry, ".git").rpartition("/")[2]
+    if not name:
+        return _is_registration_of_merge(entry, trash)
     run_directory = next((directory for form, directory in _EARLIER.items() if form.fits(name)), None)
     if run_directory is None and name != entry.name:
         return False
@@ -238,7 +241,34 @@ def _is_of_earlier_version(entry: _Entry, trash: Path) -> bool:
     return registration.name == name and not os.path.lexists(registration)
 
 
+def _is_registration_of_merge(entry: _Entry, trash: Path) -> bool:
+    """Tell whether a merge of an earlier version has put the registration of its worktree into the trash."""
+    named = os.fsencode(_read(entry, pointer.BACK)) + b"\n"
+    name = Path(os.fsdecode(named)).parent.name
+    worktree = trash.parent / _EARLIER[TEMPORARY] / name
+    return (
+        TEMPORARY.fits(name)
+        and _read(entry, "locked") == "ralph-wrap merge"
+        and pointer.is_below_some_mount(named, worktree, _TAIL)
+    )
+
+
 def _start(entries: list[_Entry]) -> None:
+    """Delete directories, in a process that no process waits for.
+
+    After a change of user this process may be unable to run Python again: root's can be in a directory that
+    nobody else may read. Then it deletes them itself.
+    """
+    try:
+        Path(delete_tree.__file__).open("rb").close()
+        _start_process(entries)
+    except OSError:
+        for entry in entries:
+            with contextlib.suppress(OSError):
+                delete_tree.TreeDeletion(*entry, TOKEN).run()
+
+
+def _start_process(entries: list[_Entry]) -> None:
     words = [f"{entry.parent}:{entry.directory}:{entry.name}" for entry in entries]
     process.detach(
         # -I, -S: neither the environment nor the installed packages change its behaviour.

@@ -69,10 +69,18 @@ def _owned(project: Project) -> dict[str, str]:
     return {**os.environ, **TRUSTED, "HOME": os.fspath(top.parent), "GIT_CONFIG_GLOBAL": os.devnull}
 
 
-def _as_owner(project: Project, *arguments: str, accept: Collection[int] = (0,)) -> str:
-    """Run a command as root that may load nothing once it is the owner, and return its stdout."""
+def _as_owner(project: Project, *arguments: str, accept: Collection[int] = (0,), before: str = "") -> str:
+    """Run a command as root that may load nothing once it is the owner, and return its stdout.
+
+    Arguments:
+        project: in which it runs.
+        arguments: of ralph-wrap.
+        accept: exit statuses.
+        before: Python code that runs first.
+
+    """
     done = subprocess.run(
-        (sys.executable, "-c", LOADS_NOTHING_AS_OWNER, *arguments),
+        (sys.executable, "-c", before + LOADS_NOTHING_AS_OWNER, *arguments),
         cwd=project.repo.path,
         env=_owned(project),
         stdin=subprocess.DEVNULL,
@@ -99,6 +107,19 @@ def test_nothing_is_loaded_after_the_change(project: Project) -> None:
     """Of a plain session, which leaves something to save."""
     report, stdout = _session(project, "-n", "1", "--", "sh", "-c", "id -u; echo new > new")
     assert (stdout, report["saved_paths"], report["kept"]) == (f"{UID}\n", ["new"], None)
+
+
+def test_a_worktree_is_deleted_without_a_python_that_the_owner_can_run(
+    project: Project, tmp_path: Path
+) -> None:
+    """The session deletes it then, before its own end."""
+    private = tmp_path / "private"
+    private.mkdir(mode=0o700)
+    (private / "python").symlink_to(sys.executable)
+    other_python = f"import sys; sys.executable = {os.fspath(private / 'python')!r}\n"
+    _as_owner(project, "run", "-n", "1", "--", "sh", "-c", "echo new > new", before=other_python)
+    assert [*project.repo.path.glob(".ralph/run/trash/*")] == []
+    assert [*project.repo.path.glob(".ralph/worktrees/*")] == []
 
 
 def test_nothing_is_loaded_for_what_few_sessions_do(project: Project) -> None:
