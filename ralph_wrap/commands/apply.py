@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 
 # The identity of a temporary commit, which must work without ``user.name`` and ``user.email``.
 _NOBODY = {
-    f"GIT_{role}_{what}": value
+    f"GIT_{role}_{field}": value
     for role in ("AUTHOR", "COMMITTER")
-    for what, value in (("NAME", "ralph-wrap"), ("EMAIL", "ralph-wrap@localhost"))
+    for field, value in (("NAME", "ralph-wrap"), ("EMAIL", "ralph-wrap@localhost"))
 }
 
 
@@ -109,7 +109,7 @@ def apply(
                 raise ConflictError(f"{top} has no commit yet", "git commit --allow-empty -m start")
             with temporary.opened(git, repository, home, head, whole=False) as opened:
                 changes = _changes(opened, branch, head, top)
-                written, there = _write(checkout, opened, head, changes[0], changes[1])
+                written, unchanged = _write(checkout, opened, head, changes[0], changes[1])
     except OSError as error:
         raise RalphError(f"{error}; {branch.saved_name} is unchanged", "is the disk full?") from error
     return AppliedChanges(
@@ -117,18 +117,18 @@ def apply(
         branch.saved_name,
         os.fspath(top),
         tuple(written),
-        tuple(there),
+        tuple(unchanged),
         tuple(change.path for change in changes[1] if _is_submodule(change)),
     )
 
 
 def _checkout(git: Git, repository: Repository, top: Path) -> UserCheckout:
-    found = run_git(git._replace(cwd=top), "rev-parse", "--absolute-git-dir", "--git-common-dir")
-    git_dir, common = (top / line for line in decode_lines(found.stdout))
+    directories = run_git(git._replace(cwd=top), "rev-parse", "--absolute-git-dir", "--git-common-dir")
+    git_dir, common = (top / line for line in decode_lines(directories.stdout))
     if common.resolve() != repository.common_dir:
         raise ConflictError(f"{top} belongs to another repository", "name a checkout of this project")
-    here = git._replace(cwd=top, git_dir=git_dir, common_dir=repository.common_dir, work_tree=top)
-    return UserCheckout(top, git_dir, here)
+    checkout_git = git._replace(cwd=top, git_dir=git_dir, common_dir=repository.common_dir, work_tree=top)
+    return UserCheckout(top, git_dir, checkout_git)
 
 
 def _changes(opened: TemporaryWorktree, branch: Branch, head: str, top: Path) -> tuple[str, list[PathChange]]:
@@ -172,13 +172,21 @@ def _write(
         raise ConflictError(f"{checkout.path} has conflicts: {names(unmerged)}", "resolve them first")
     index = opened.registration / "apply"
     hidden = merging.left_out(checkout.git)
-    found = on_disk(checkout, apart(checkout, index), head, changes)
+    contents = on_disk(checkout, apart(checkout, index), head, changes)
     absent = {path for path in hidden if not os.path.lexists(checkout.path / path)}
-    there = [one.path for one in changes if found[one.path] == one.after and one.path not in absent]
-    coming = [one for one in changes if one.path not in there]
-    obstacles = [one.path for one in coming if found[one.path] != one.before and one.path not in absent]
-    more = in_the_way(checkout.path, [*coming, *modules])
-    obstacles += [path for path in more if path not in obstacles]
+    unchanged = [
+        change.path
+        for change in changes
+        if contents[change.path] == change.after and change.path not in absent
+    ]
+    to_write = [change for change in changes if change.path not in unchanged]
+    obstacles = [
+        change.path
+        for change in to_write
+        if contents[change.path] != change.before and change.path not in absent
+    ]
+    blocking = in_the_way(checkout.path, [*to_write, *modules])
+    obstacles += [path for path in blocking if path not in obstacles]
     if obstacles:
         raise ConflictError(
             f"files in {checkout.path} would be overwritten: {names(obstacles)}", "commit or stash them"
@@ -186,11 +194,11 @@ def _write(
     index.unlink()
     shutil.copy2(checkout.git_dir / "index", index)
     copy = apart(checkout, index)
-    merging.store(copy, there)
+    merging.store(copy, unchanged)
     try:
         merging.move_files(copy, head, tree)
     except GitError:
-        if left := put_back(checkout, opened.registration / "back", head, tree, partly=True, but=there):
-            raise RalphError(f"only some files were written: {names(left)}", "git status") from None
+        if failed := put_back(checkout, opened.registration / "back", head, tree, partly=True, but=unchanged):
+            raise RalphError(f"only some files were written: {names(failed)}", "git status") from None
         raise
-    return [one.path for one in coming], there
+    return [change.path for change in to_write], unchanged

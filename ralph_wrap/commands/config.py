@@ -59,7 +59,7 @@ def show(project: Project, cwd: Path) -> list[EffectiveSetting]:
     settings = Settings(project=project.root, command=(), **values)
     approved = bool(settings.commands) and _is_approved(project, settings.commands)
     text = (project.root / config.CONFIG).read_text(encoding="utf-8") if KEY in sources.values() else ""
-    found = [
+    effective = [
         EffectiveSetting(
             row.name,
             row.group,
@@ -71,7 +71,7 @@ def show(project: Project, cwd: Path) -> list[EffectiveSetting]:
         for row in Settings.options
         if row.kind is not AGENTS
     ]
-    return [*found, *_agents(settings, text, approved=approved)]
+    return [*effective, *_agents(settings, text, approved=approved)]
 
 
 def _agents(settings: Settings, text: str, *, approved: bool) -> Iterator[EffectiveSetting]:

@@ -69,16 +69,16 @@ def sides(
     """
     if iteration is not None and (other or saved):
         raise UsageError("--iteration compares two states of one branch", "leave out ID2 and --saved")
-    known = branches.read(project)
-    one = branches.named(known, name)
+    all_branches = branches.read(project)
+    branch = branches.named(all_branches, name)
     if iteration is not None:
-        return _iteration(project, one, iteration)
+        return _iteration(project, branch, iteration)
     if other is not None:
-        two = branches.named(known, other)
-        lacking = tuple(branch.name for branch in (one, two) if saved and branch.saved is None)
-        return DiffSides(_tip(one, saved=saved), _tip(two, saved=saved), lacking)
-    lacking = (one.name,) if saved and one.saved is None else ()
-    return DiffSides(base_of(project, one), _tip(one, saved=saved), lacking)
+        other_branch = branches.named(all_branches, other)
+        lacking = tuple(side.name for side in (branch, other_branch) if saved and side.saved is None)
+        return DiffSides(_tip(branch, saved=saved), _tip(other_branch, saved=saved), lacking)
+    lacking = (branch.name,) if saved and branch.saved is None else ()
+    return DiffSides(base_of(project, branch), _tip(branch, saved=saved), lacking)
 
 
 def _tip(branch: Branch, *, saved: bool) -> str:

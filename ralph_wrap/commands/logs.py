@@ -40,7 +40,7 @@ def logs(
     *,
     events: bool,
     follow: bool,
-    to: int,
+    descriptor: int,
     raw: bool = False,
 ) -> None:
     """Write a log.
@@ -49,7 +49,7 @@ def logs(
         name: an agent id or a session id.
         events: write the event log; otherwise the agent's output.
         follow: continue until the session has ended.
-        to: the descriptor to write to.
+        descriptor: the descriptor to write to.
         raw: write the output unchanged, not in its readable form.
 
     Raises:
@@ -59,18 +59,18 @@ def logs(
         BrokenPipeError: the reader has closed its end of the pipe.
 
     """
-    found = inventory.find(project, name)
-    if found.directory is None:
-        raise RalphError(f"session {found.name} is unknown: {found.note}", "to see it: ralph-wrap ps")
-    path = found.directory / ("events.jsonl" if events else "output.log")
+    session = inventory.find(project, name)
+    if session.directory is None:
+        raise RalphError(f"session {session.name} is unknown: {session.note}", "to see it: ralph-wrap ps")
+    path = session.directory / ("events.jsonl" if events else "output.log")
     try:
-        _refuse_links(found.directory)
-        with GrowingFile(path) as log, DirectoryWatch(found.directory, events=CAME | MODIFIED) as watch:
-            copy = _LogCopy(log, to, None if events or raw else _TerminalView(found.directory))
+        _refuse_links(session.directory)
+        with GrowingFile(path) as log, DirectoryWatch(session.directory, events=CAME | MODIFIED) as watch:
+            copy = _LogCopy(log, descriptor, None if events or raw else _TerminalView(session.directory))
             copy.all()
             if follow:
-                _follow(found, copy, watch, events=events)
-            if follow or found.verdict not in _ALIVE:
+                _follow(session, copy, watch, events=events)
+            if follow or session.verdict not in _ALIVE:
                 copy.finish()
     except BrokenPipeError:
         raise
@@ -109,18 +109,18 @@ class _TerminalView:
 
 def _format(events: Path) -> str | None:
     """Return the format of the agent's output; ``None`` if no agent has started yet."""
-    begun = b""
+    beginning = b""
     try:
         with GrowingFile(events) as log:
-            while len(begun) < _BEGINNING and (piece := log.read()):
-                begun += piece
+            while len(beginning) < _BEGINNING and (piece := log.read()):
+                beginning += piece
     except OSError:  # an agent may have replaced the file
         return ""
-    for line in begun.split(b"\n")[:-1]:
+    for line in beginning.split(b"\n")[:-1]:
         if _STARTED in line:
             try:
-                told = json.loads(line)
-                return str(told["output"]) if told["event"] == "agent.started" else ""
+                event = json.loads(line)
+                return str(event["output"]) if event["event"] == "agent.started" else ""
             except (
                 ValueError,
                 TypeError,
@@ -135,7 +135,7 @@ class _LogCopy:
     """Copies a growing log.
 
     Arguments:
-        to: the descriptor to write to.
+        descriptor: the descriptor to write to.
         shown: turns the output into its readable form; ``None`` copies it unchanged.
 
     Attributes:
@@ -143,17 +143,17 @@ class _LogCopy:
 
     """
 
-    def __init__(self, log: GrowingFile, to: int, shown: _TerminalView | None) -> None:
+    def __init__(self, log: GrowingFile, descriptor: int, shown: _TerminalView | None) -> None:
         self._log = log
         self._shown = shown
-        self.to = to
+        self.descriptor = descriptor
         self._tail = b""
         self.released = False
 
     def all(self) -> None:
         """Copy everything that is in the log by now."""
         while piece := self._log.read():
-            write_all(self.to, self._shown.feed(piece) if self._shown else piece)
+            write_all(self.descriptor, self._shown.feed(piece) if self._shown else piece)
             window = self._tail + piece
             self.released = self.released or _RELEASED in window
             self._tail = window[1 - len(_RELEASED) :]
@@ -161,28 +161,28 @@ class _LogCopy:
     def finish(self) -> None:
         """Copy the last line, even if it has no newline yet."""
         if self._shown:
-            write_all(self.to, self._shown.finish())
+            write_all(self.descriptor, self._shown.finish())
 
 
 def _refuse_links(directory: Path) -> None:
-    for place in (directory.parent, directory):
-        if place.is_symlink():
-            raise OSError(errno.ELOOP, "a symlink is not followed", str(place))
+    for path in (directory.parent, directory):
+        if path.is_symlink():
+            raise OSError(errno.ELOOP, "a symlink is not followed", str(path))
 
 
-def _follow(found: FoundSession, copy: _LogCopy, watch: DirectoryWatch, *, events: bool) -> None:
+def _follow(session: FoundSession, copy: _LogCopy, watch: DirectoryWatch, *, events: bool) -> None:
     """Copy new output until the session has ended and everything is copied."""
     looks = _LAST_LOOKS
-    while found.verdict in _ALIVE or (events and looks and _may_tell(found, copy)):
-        looks -= found.verdict is Verdict.FINISHED
-        if not watch.wait(_LOOK, reader=copy.to):
+    while session.verdict in _ALIVE or (events and looks and _last_event_may_come(session, copy)):
+        looks -= session.verdict is Verdict.FINISHED
+        if not watch.wait(_LOOK, reader=copy.descriptor):
             raise BrokenPipeError
-        found = found.again()
+        session = session.again()
         copy.all()  # after the look, so that it has everything from before the session's end
 
 
-def _may_tell(found: FoundSession, copy: _LogCopy) -> bool:
+def _last_event_may_come(session: FoundSession, copy: _LogCopy) -> bool:
     """Return whether the last event may still come: a session frees its id before it logs this event."""
-    if copy.released or found.record is None or found.verdict is not Verdict.FINISHED:
+    if copy.released or session.record is None or session.verdict is not Verdict.FINISHED:
         return False
-    return found.record.pid_namespace != pid_namespace() or is_running(found.record.owner)
+    return session.record.pid_namespace != pid_namespace() or is_running(session.record.owner)

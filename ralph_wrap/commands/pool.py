@@ -87,7 +87,7 @@ class ProjectPool(NamedTuple):
 
     def entries(self) -> list[PoolEntry]:
         """Return the worktrees in the pool."""
-        return [PoolEntry(os.fspath(one.path), one.commit, one.is_untouched()) for one in self._warm()]
+        return [PoolEntry(os.fspath(warm.path), warm.commit, warm.is_untouched()) for warm in self._warm()]
 
     def fill(self) -> bool:
         """Make missing worktrees and remove surplus ones; return ``False`` if another process does so.
@@ -116,12 +116,12 @@ class ProjectPool(NamedTuple):
             return False
         try:
             self._finish_what_was_killed(home.trash)
-            ready = [one for one in self._warm() if self._is_ready(one)]
+            ready = [warm for warm in self._warm() if self._is_ready(warm)]
             for missing in range(len(ready), self.settings.pool):
                 ready.append(self._add(home.trash))
                 self.log.progress(f"pool: {missing + 1} of {self.settings.pool}")
-            for one in ready[self.settings.pool :]:
-                self._remove(one, home.trash)
+            for warm in ready[self.settings.pool :]:
+                self._remove(warm, home.trash)
             self._give(ready[: self.settings.pool], home.trash)
         finally:
             self.log.progress("")
@@ -142,14 +142,14 @@ class ProjectPool(NamedTuple):
                 return True
         except (GitError, OSError) as error:
             if warm.path.is_dir():  # otherwise a session has just taken it
-                self._tell_changed(warm, str(error))
+                self._warn_changed(warm, str(error))
             return False
-        self._tell_changed(warm, "a process has worked in it")
+        self._warn_changed(warm, "a process has worked in it")
         return False
 
     def _commit(self) -> str:
-        asked = run_git(self.project.git, "config", "--bool", "--get", "core.sparseCheckout", accept=(0, 1))
-        if asked.stdout == b"true\n":
+        sparse = run_git(self.project.git, "config", "--bool", "--get", "core.sparseCheckout", accept=(0, 1))
+        if sparse.stdout == b"true\n":
             raise IsolationError("the checkout is sparse, and a warm worktree holds all files", "pool = 0")
         if commit := resolve_commit(self.project.git, "HEAD"):
             return commit
@@ -157,11 +157,11 @@ class ProjectPool(NamedTuple):
 
     def _add(self, trash: Path) -> WarmWorktree:
         commit = self._commit()
-        made = maintenance.make(self.project.git, self.repository, self.directory, commit)
+        unfinished = maintenance.make(self.project.git, self.repository, self.directory, commit)
         try:
-            ready = maintenance.check_out(made, self.project.git, self.repository, commit)
+            ready = maintenance.check_out(unfinished, self.project.git, self.repository, commit)
         except (GitError, OSError):
-            self._give_up(made, trash)
+            self._give_up(unfinished, trash)
             raise
         if not ready.is_untouched():  # otherwise each fill would add one more
             raise RalphError(
@@ -172,22 +172,22 @@ class ProjectPool(NamedTuple):
 
     def _finish_what_was_killed(self, trash: Path) -> None:
         with repository_lock(self.repository.common_dir):
-            for left in maintenance.tidy(self.repository.common_dir, self.directory, trash):
+            for path in maintenance.tidy(self.repository.common_dir, self.directory, trash):
                 self.log.warning(
                     "pool.unknown",
-                    f"ralph-wrap did not make {left}, and leaves it there",
-                    f"to move it away: mv {left} .",
+                    f"ralph-wrap did not make {path}, and leaves it there",
+                    f"to move it away: mv {path} .",
                 )
             maintenance.drop_refs(self.project.git)
-        for one in self._warm():
-            if one.commit is None:
-                self._give_up(one, trash)
+        for warm in self._warm():
+            if warm.commit is None:
+                self._give_up(warm, trash)
 
     def _give_up(self, unfinished: WarmWorktree, trash: Path) -> None:
         try:
             maintenance.give_up(unfinished, self.project.git, self.repository, trash, new_name())
         except (RefusedError, GitError, OSError) as error:
-            self._tell_changed(unfinished, str(error))
+            self._warn_changed(unfinished, str(error))
 
     def _remove(self, warm: WarmWorktree, trash: Path) -> None:
         try:
@@ -196,11 +196,11 @@ class ProjectPool(NamedTuple):
             )
         except (RefusedError, GitError, OSError) as error:
             if warm.path.is_dir():  # otherwise a session has just taken it
-                self._tell_changed(warm, str(error))
+                self._warn_changed(warm, str(error))
         else:
             self.log.event("pool.shrunk", path=os.fspath(warm.path))
 
-    def _tell_changed(self, warm: WarmWorktree, reason: str) -> None:
+    def _warn_changed(self, warm: WarmWorktree, reason: str) -> None:
         self.log.warning(
             "pool.changed",
             f"{warm.path} is kept, and no session gets it: {reason}",
@@ -210,11 +210,11 @@ class ProjectPool(NamedTuple):
     def _give(self, ready: list[WarmWorktree], trash: Path) -> None:
         """Move directories that sessions left into warm worktrees that lack them, and delete the rest."""
         names = self.settings.pool_keep
-        kept = maintenance.kept(self.directory)
-        lacking = [one for one in ready if not all(os.path.lexists(one.path / name) for name in names)]
-        for one, source in zip(lacking, kept, strict=False):
+        sources = maintenance.kept(self.directory)
+        lacking = [warm for warm in ready if not all(os.path.lexists(warm.path / name) for name in names)]
+        for warm, source in zip(lacking, sources, strict=False):
             with repository_lock(self.repository.common_dir):
-                if one.is_untouched():
-                    maintenance.give(one, self.project.git, self.repository, source, names)
-        for source in kept:
+                if warm.is_untouched():
+                    maintenance.give(warm, self.project.git, self.repository, source, names)
+        for source in sources:
             maintenance.discard_kept(source, trash / new_name())

@@ -114,7 +114,7 @@ def look(project: Project) -> Review:
     repository = repository_of(project)
     git = project.git
     configured = config.of_project(project.root).main
-    found = branches.read(project)
+    all_branches = branches.read(project)
     notes: list[str] = []
     main = None
     try:
@@ -123,26 +123,31 @@ def look(project: Project) -> Review:
         if configured:
             raise
         notes.append(f"{error.message}; {error.hint}")
-    facts, more = compare(git, repository, main, found)
-    landed = [one for one in found if one.saved and facts[one.name].merged]
+    facts, comparison_notes = compare(git, repository, main, all_branches)
+    landed = [branch for branch in all_branches if branch.saved and facts[branch.name].merged]
     try:
-        left = _left(git, repository, main, landed)
+        saved_open = _with_open_saved_work(git, repository, main, landed)
     except GitError as error:
-        left = {one.name for one in landed}
-        more.append(f"cannot find out which saved work has landed: {error}")
-    recorded = facts_of(git, [one.base for one in found if one.base])
+        saved_open = {branch.name for branch in landed}
+        comparison_notes.append(f"cannot find out which saved work has landed: {error}")
+    recorded = facts_of(git, [branch.base for branch in all_branches if branch.base])
     checked = check_results.results(project.root / RUN)
     rows = [
-        _row(one, facts[one.name], one.base if one.base in recorded else None, checked.get(one.tip))._replace(
-            saved_open=one.name in left
-        )
-        for one in found
+        _row(
+            branch,
+            facts[branch.name],
+            branch.base if branch.base in recorded else None,
+            checked.get(branch.tip),
+        )._replace(saved_open=branch.name in saved_open)
+        for branch in all_branches
     ]
     rows.sort(key=lambda row: row.ended or row.committed or "", reverse=True)
-    return Review(rows, main, (*notes, *more))
+    return Review(rows, main, (*notes, *comparison_notes))
 
 
-def _left(git: Git, repository: Repository, main: MainBranch | None, landed: Sequence[Branch]) -> set[str]:
+def _with_open_saved_work(
+    git: Git, repository: Repository, main: MainBranch | None, landed: Sequence[Branch]
+) -> set[str]:
     """Return the names of the branches whose saved work the main branch does not have.
 
     Saved work is a commit of files. Its second parent, if it has one, is a commit of the staged files.
@@ -151,44 +156,46 @@ def _left(git: Git, repository: Repository, main: MainBranch | None, landed: Seq
         landed: branches with saved work that the main branch has.
 
     """
-    saved = {one.name: one.saved for one in landed if one.saved}
+    saved = {branch.name: branch.saved for branch in landed if branch.saved}
     if not saved:
         return set()
-    known = facts_of(git, saved.values())
-    parts = {name: (tip, *(known[tip].parents[1:] if tip in known else ())) for name, tip in saved.items()}
-    asked = {oid for row in parts.values() for oid in row}
+    commits = facts_of(git, saved.values())
+    parts = {
+        name: (tip, *(commits[tip].parents[1:] if tip in commits else ())) for name, tip in saved.items()
+    }
+    oids = {oid for part in parts.values() for oid in part}
     facts, _ = compare(
-        git, repository, main, [landed[0]._replace(name=oid, tip=oid) for oid in asked], pairs=False
+        git, repository, main, [landed[0]._replace(name=oid, tip=oid) for oid in oids], pairs=False
     )
-    begun = {oid for fact in known.values() for oid in fact.parents[:1]}
-    known = facts_of(git, [*asked, *begun])
+    begun = {oid for fact in commits.values() for oid in fact.parents[:1]}
+    commits = facts_of(git, [*oids, *begun])
 
     def changes(oid: str, since: str) -> bool:
-        fact, start = known.get(oid), known.get(since)
+        fact, start = commits.get(oid), commits.get(since)
         return fact is None or start is None or fact.parents[:1] != (since,) or fact.tree != start.tree
 
-    def is_left(branch: Branch) -> bool:
+    def is_open(branch: Branch) -> bool:
         tip, *staged = parts[branch.name]
-        since = [branch.tip, *(known[tip].parents[0] for _ in staged)]
+        since = [branch.tip, *(commits[tip].parents[0] for _ in staged)]
         return any(
             facts[oid].ahead != 0 and not facts[oid].merged and changes(oid, start)
             for oid, start in zip((tip, *staged), since, strict=True)
         )
 
-    return {one.name for one in landed if is_left(one)}
+    return {branch.name for branch in landed if is_open(branch)}
 
 
 def _row(
     branch: Branch, facts: BranchComparison, recorded_base: str | None, checked: CheckResult | None
 ) -> ReviewRow:
-    told = branch.record or {}
+    record = branch.record or {}
     change = facts.change
     return ReviewRow(
         id=branch.id,
         branch=branch.name,
-        agent=_text(told.get("agent")) or None,
-        ended_by=_text(told.get("ended_by")),
-        ended=_time(told.get("ended")),
+        agent=_text(record.get("agent")) or None,
+        ended_by=_text(record.get("ended_by")),
+        ended=_time(record.get("ended")),
         base=recorded_base or facts.base,
         ahead=facts.ahead,
         behind=facts.behind,

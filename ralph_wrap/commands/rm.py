@@ -55,7 +55,7 @@ def remove_all(project: Project, names: Iterable[str]) -> tuple[list[RemovedSess
             failures.append(error)
     if not failures:
         return removed, None
-    return removed, type(failures[0])("; ".join(one.message for one in failures), failures[0].hint)
+    return removed, type(failures[0])("; ".join(error.message for error in failures), failures[0].hint)
 
 
 def remove(project: Project, name: str) -> RemovedSession:
@@ -71,23 +71,25 @@ def remove(project: Project, name: str) -> RemovedSession:
         RalphError: another process removes it at this moment.
 
     """
-    found = inventory.find(project, name)
-    if found.record is None or found.directory is None or found.verdict is not Verdict.FINISHED:
-        raise RefusedError(f"session {found.name} is {found.verdict.value}: its worktree stays", found.note)
-    record = found.record
-    lock = files.try_lock(found.directory)
+    session = inventory.find(project, name)
+    if session.record is None or session.directory is None or session.verdict is not Verdict.FINISHED:
+        raise RefusedError(
+            f"session {session.name} is {session.verdict.value}: its worktree stays", session.note
+        )
+    record = session.record
+    lock = files.try_lock(session.directory)
     if lock is None:
-        raise RalphError(f"another process removes the worktree of session {found.name} at this moment")
+        raise RalphError(f"another process removes the worktree of session {session.name} at this moment")
     log = on_stderr(project.environ)
     try:
-        log.attach(found.directory / "events.jsonl", agent_id=record.id, session_id=record.session)
-        remains = SessionRecovery(project, found.home, record, log)
-        tree = remains.worktree()
+        log.attach(session.directory / "events.jsonl", agent_id=record.id, session_id=record.session)
+        recovery = SessionRecovery(project, session.home, record, log)
+        tree = recovery.worktree()
         if tree is None:
             log.event("worktree.missing", f"session {record.session} has no worktree (any more)")
             return RemovedSession(record.id, record.session, removed=False, saved=None)
-        outcome = remains.leave(tree, for_good=True)
-        remains.write_report(outcome)
+        outcome = recovery.leave(tree, for_good=True)
+        recovery.write_report(outcome)
     finally:
         log.close()
         lock.release()

@@ -44,7 +44,7 @@ class StoppedSession(NamedTuple):
 
 
 def stop(
-    project: Project, names: Sequence[str] | None, how: StopMode, log: Log
+    project: Project, names: Sequence[str] | None, mode: StopMode, log: Log
 ) -> tuple[list[StoppedSession], RalphError | None]:
     """Ask sessions to end, and wait until they have ended.
 
@@ -63,45 +63,47 @@ def stop(
         inventory.check_name(name)
     failures: list[RalphError] = []
     sessions: dict[str, FoundSession] = {}  # in order, each once, even if it was named by two ids
-    for found in _named(project, names, failures):
-        sessions.setdefault(found.name, found)
+    for session in _named(project, names, failures):
+        sessions.setdefault(session.name, session)
     if names is None and not sessions:
         log.event("stop.needless", f"there is no session to stop in {project.root}")
-    with DirectoryWatch(*{one.home.agents for one in sessions.values()}, events=LEFT) as watch:
+    with DirectoryWatch(*{session.home.agents for session in sessions.values()}, events=LEFT) as watch:
         outcomes: dict[str, str] = {}
         try:
             for name, session in sessions.items():
                 outcomes[name] = ""  # it may have the request before an interrupt lets us note that
-                outcomes[name] = _ask(session, how, log, failures)
+                outcomes[name] = _ask(session, mode, log, failures)
             _wait(sessions, outcomes, watch, log, failures)
         except KeyboardInterrupt:
-            left = ", ".join(name for name, outcome in outcomes.items() if not outcome)
-            if left:
-                log.event("wait.ended", f"we wait no longer; each session that was asked will stop: {left}")
+            waiting = ", ".join(name for name, outcome in outcomes.items() if not outcome)
+            if waiting:
+                log.event(
+                    "wait.ended", f"we wait no longer; each session that was asked will stop: {waiting}"
+                )
             raise
     stopped = [
-        StoppedSession(one.id, one.record.session if one.record else None, outcomes[name])
-        for name, one in sessions.items()
+        StoppedSession(session.id, session.record.session if session.record else None, outcomes[name])
+        for name, session in sessions.items()
     ]
     if not failures:
         return stopped, None
-    gravest = next((one for one in failures if not isinstance(one, NotFoundError)), failures[0])
-    return stopped, type(gravest)("; ".join(one.message for one in failures), gravest.hint)
+    gravest = next((error for error in failures if not isinstance(error, NotFoundError)), failures[0])
+    return stopped, type(gravest)("; ".join(error.message for error in failures), gravest.hint)
 
 
 def _named(project: Project, names: Sequence[str] | None, failures: list[RalphError]) -> list[FoundSession]:
     if names is None:
         return inventory.unfinished(project)
-    found = []
+    sessions = []
     for name in names:
         try:
-            found.append(inventory.find(project, name))
+            sessions.append(inventory.find(project, name))
         except NotFoundError as error:
             failures.append(error)
-    return found
+    return sessions
 
 
-def _ask(session: FoundSession, how: StopMode, log: Log, failures: list[RalphError]) -> str:
+def _ask(session: FoundSession, mode: StopMode, log: Log, failures: list[RalphError]) -> str:
     """Ask a session that may be alive, and return its outcome; empty if the command has to wait for it."""
     if session.verdict is Verdict.FINISHED:
         log.event("session.ended_already", f"session {session.name} has ended already", session=session.name)
@@ -111,7 +113,7 @@ def _ask(session: FoundSession, how: StopMode, log: Log, failures: list[RalphErr
     if session.verdict is Verdict.UNKNOWN or session.directory is None:
         return _unknown(session, failures)
     try:
-        asked = stop_request.ask(session.directory, how)
+        effective = stop_request.ask(session.directory, mode)
     except OSError as error:
         if session.again().verdict is Verdict.FINISHED:
             return ""
@@ -121,9 +123,9 @@ def _ask(session: FoundSession, how: StopMode, log: Log, failures: list[RalphErr
     elsewhere = ", perhaps on another machine" if session.verdict is Verdict.FOREIGN else ""
     log.event(
         "session.asked",
-        f"asked session {session.name}{elsewhere} to stop ({asked.value})",
+        f"asked session {session.name}{elsewhere} to stop ({effective.value})",
         session=session.name,
-        how=asked.value,
+        how=effective.value,
     )
     return ""
 
@@ -137,16 +139,16 @@ def _wait(
 ) -> None:
     """Wait until every session that was asked has ended, and record its outcome."""
     while True:
-        for name, found in sessions.items():
+        for name, session in sessions.items():
             if outcomes[name]:
                 continue
-            now = found.again()
-            if now.verdict is Verdict.FINISHED:
+            current = session.again()
+            if current.verdict is Verdict.FINISHED:
                 outcomes[name] = "stopped"
-            elif now.verdict is Verdict.ORPHAN:
-                outcomes[name] = _orphan(now, log)
-            elif now.verdict is Verdict.UNKNOWN:
-                outcomes[name] = _unknown(now, failures)
+            elif current.verdict is Verdict.ORPHAN:
+                outcomes[name] = _orphan(current, log)
+            elif current.verdict is Verdict.UNKNOWN:
+                outcomes[name] = _unknown(current, failures)
         if all(outcomes.values()):
             return
         watch.wait(_LOOK)

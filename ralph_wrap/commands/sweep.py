@@ -93,13 +93,13 @@ def sweep(
         RefusedError: a session of *adopted* is alive, or its record cannot be read.
 
     """
-    found = [(home, record) for home in registries(project) for record in home.unfinished()]
-    verdicts = [_verdict(home, record) for home, record in found]
+    records = [(home, record) for home in registries(project) for record in home.unfinished()]
+    verdicts = [_verdict(home, record) for home, record in records]
     _check_adopted(
-        adopted, {record.id: verdict for (_, record), verdict in zip(found, verdicts, strict=True)}
+        adopted, {record.id: verdict for (_, record), verdict in zip(records, verdicts, strict=True)}
     )
     swept = []
-    for (home, record), verdict in zip(found, verdicts, strict=True):
+    for (home, record), verdict in zip(records, verdicts, strict=True):
         dead = verdict is Verdict.ORPHAN or (verdict is Verdict.FOREIGN and record.id in adopted)
         if isinstance(record, UnreadableRecord):
             swept.append(SweptSession(record.id, None, verdict.value, "left", note=record.reason))
@@ -155,12 +155,12 @@ def _empty_trash(trash: Path, environ: Mapping[str, str]) -> None:
 
 def kept(swept: Collection[SweptSession]) -> RefusedError | None:
     """Return the error that lists the sessions that are not finished, ``None`` if all are."""
-    left = [entry for entry in swept if entry.action in {"kept", "failed"}]
-    if not left:
+    unfinished = [entry for entry in swept if entry.action in {"kept", "failed"}]
+    if not unfinished:
         return None
-    hints = dict.fromkeys(entry.hint for entry in left if entry.hint)
+    hints = dict.fromkeys(entry.hint for entry in unfinished if entry.hint)
     return RefusedError(
-        "; ".join(f"{entry.session}: {entry.note}" for entry in left),
+        "; ".join(f"{entry.session}: {entry.note}" for entry in unfinished),
         "; ".join(hints) or "nothing is lost: all unsaved work is still in the worktree",
     )
 
@@ -223,16 +223,16 @@ def _end(project: Project, claim: SessionClaim, log: Log) -> WorktreeOutcome | N
     log.event("session.found_dead", f"session {record.session} is dead: finishing it", state=record.state)
     _require_seen(claim)
     survivors = _end_leftovers(claim, log)
-    remains = SessionRecovery(project, claim.registry, record, log)
-    tree = remains.worktree()
-    outcome = remains.leave(tree, survivors) if tree else None
+    recovery = SessionRecovery(project, claim.registry, record, log)
+    tree = recovery.worktree()
+    outcome = recovery.leave(tree, survivors) if tree else None
     if record.drop_empty or not _agent_started(claim):
-        remains.drop_unused_branch(tree, outcome)
-    remains.write_report(outcome)
+        recovery.drop_unused_branch(tree, outcome)
+    recovery.write_report(outcome)
     if tree is None and (missing := _missing(project, record)):
         log.warning("worktree.missing", message=missing)
     claim.release()
-    log.event("session.swept", _told(record, outcome))
+    log.event("session.swept", _summary(record, outcome))
     return outcome
 
 
@@ -274,10 +274,10 @@ def _end_leftovers(claim: SessionClaim, log: Log) -> tuple[int, ...]:
         OSError: the check failed.
 
     """
-    left = process_tree.ProcessTree(whole_process=False, session=claim.record.session, dead=True)
+    leftovers = process_tree.ProcessTree(whole_process=False, session=claim.record.session, dead=True)
     deadline = time.monotonic() + _LAST_BREATH
     while True:
-        ended = left.end(_GRACE, lambda: False, asked=False)
+        ended = leftovers.end(_GRACE, lambda: False, asked=False)
         if ended.signalled:
             log.event("processes.ended", count=ended.signalled)
         if ended.survivors or not claim.has_agents():
@@ -302,7 +302,7 @@ def _agent_started(claim: SessionClaim) -> bool:
     return b'"event": "agent.started"' in events
 
 
-def _told(record: SessionRecord, outcome: WorktreeOutcome | None) -> str:
+def _summary(record: SessionRecord, outcome: WorktreeOutcome | None) -> str:
     words = f"session {record.session} is finished"
     if outcome and outcome.saved and outcome.saved.branch:
         words += f": saved on {outcome.saved.branch}"

@@ -35,7 +35,7 @@ def _printed(repo: Repo, to: Path, name: str, *, raw: bool = False, events: bool
     """Return what is printed of a session's log."""
     place = project.find_project(repo.path, os.environ)
     with to.open("wb") as file:
-        logs.logs(place, name, events=events, follow=False, to=file.fileno(), raw=raw)
+        logs.logs(place, name, events=events, follow=False, descriptor=file.fileno(), raw=raw)
     return to.read_bytes()
 
 

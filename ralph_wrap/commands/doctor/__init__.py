@@ -71,7 +71,7 @@ def examine(directory: Path, environ: Mapping[str, str], root: Path = Path("/"))
         environ = privileges.with_home(environ, os.geteuid())
     project = find_project(directory, environ)
     checks = (
-        *_place(directory, project, project_checks.owner(project, began_as, refused)),
+        *_project_checks(directory, project, project_checks.owner(project, began_as, refused)),
         *probes.locks(project),
         probes.events(project, storage.kind(project.root)),
         probes.subreaper(),
@@ -84,7 +84,7 @@ def examine(directory: Path, environ: Mapping[str, str], root: Path = Path("/"))
     return Diagnosis(checks, _problem(checks, project.obstacle))
 
 
-def _place(directory: Path, project: Project, owner: DoctorCheck) -> Iterator[DoctorCheck]:
+def _project_checks(directory: Path, project: Project, owner: DoctorCheck) -> Iterator[DoctorCheck]:
     yield project_checks.git_version(project)
     yield from project_checks.repository(project)
     yield owner
@@ -95,14 +95,14 @@ def _place(directory: Path, project: Project, owner: DoctorCheck) -> Iterator[Do
     if project.repository is None:
         return
     repository = project.repository
-    yield _asked("repository files", lambda: project_checks.repository_files(repository))
-    yield _asked("branch names", lambda: project_checks.branch_names(project))
-    yield _asked("ignore rule", lambda: project_checks.ignore_rule(project, repository, settings.ignore))
-    yield _asked("committer", lambda: _base(settings, project))
-    yield _asked("disk", lambda: storage.disk(project))
+    yield _run_check("repository files", lambda: project_checks.repository_files(repository))
+    yield _run_check("branch names", lambda: project_checks.branch_names(project))
+    yield _run_check("ignore rule", lambda: project_checks.ignore_rule(project, repository, settings.ignore))
+    yield _run_check("committer", lambda: _base(settings, project))
+    yield _run_check("disk", lambda: storage.disk(project))
 
 
-def _asked(name: str, ask: Callable[[], DoctorCheck]) -> DoctorCheck:
+def _run_check(name: str, ask: Callable[[], DoctorCheck]) -> DoctorCheck:
     """Return the result of a check, or a failed check if git fails."""
     try:
         return ask()

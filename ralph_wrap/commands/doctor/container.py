@@ -25,24 +25,24 @@ def first_process(root: Path) -> DoctorCheck:
     """Check whether ``docker stop`` reaches sessions that were started by ``docker exec``."""
     name = "PID 1"
     why = "docker stop signals PID 1 alone, then kills: a session saves its work only if PID 1 signals it"
-    first = container.process(root, 1)
-    init, said = container.init(root), _shown(first.words)
+    pid1 = container.process(root, 1)
+    init, command_line = container.init(root), _shown(pid1.words)
     if init is not None:
-        told = "ralph-wrap init" if init.pid == 1 else f"ralph-wrap init, below {first.name}"
+        label = "ralph-wrap init" if init.pid == 1 else f"ralph-wrap init, below {pid1.name}"
         uid = container.below(root, f"/proc/{init.pid}").stat().st_uid
         if uid not in {0, os.geteuid()}:
-            found = f"{told} runs as user id {uid} and cannot signal sessions of user id {os.geteuid()}"
+            found = f"{label} runs as user id {uid} and cannot signal sessions of user id {os.geteuid()}"
             return failed(name, found, why, f"docker run without --user, or docker exec --user {uid}")
-        return fine(name, told, why)
+        return fine(name, label, why)
     mark = container.mark(root)
     if mark is None:
-        return fine(name, f"{said}; this is not a container", why)
-    if mark not in {*container.MARKS, "/proc/1/cgroup"} and first.name in _HOST_INITS:
-        return fine(name, f"{said}, which signals every process before the machine shuts down", why)
-    whose = ", which is the host's" if container.namespace(root) == container.HOST_NAMESPACE else ""
+        return fine(name, f"{command_line}; this is not a container", why)
+    if mark not in {*container.MARKS, "/proc/1/cgroup"} and pid1.name in _HOST_INITS:
+        return fine(name, f"{command_line}, which signals every process before the machine shuts down", why)
+    host_note = ", which is the host's" if container.namespace(root) == container.HOST_NAMESPACE else ""
     return failed(
         name,
-        f"{said}{whose}; this is a container ({mark})",
+        f"{command_line}{host_note}; this is a container ({mark})",
         why,
         "docker run -d --entrypoint ralph-wrap IMAGE init, not --pid=host; here: ralph-wrap stop --all first",
     )
@@ -58,9 +58,9 @@ def stop_timeout(root: Path) -> DoctorCheck:
     init = container.init(root)
     if init is None:
         return fine(name, "no ralph-wrap init is running here", why)
-    given = _option(init.words, "--stop-timeout") or _variable(root, init.pid, *STOP_TIMEOUT.variables)
+    text = _option(init.words, "--stop-timeout") or _variable(root, init.pid, *STOP_TIMEOUT.variables)
     try:
-        seconds = duration(given) if given else _DEFAULT
+        seconds = duration(text) if text else _DEFAULT
     except ValueError as error:
         return noted(name, str(error), why, "ralph-wrap init --stop-timeout 8")
     found = f"init gives sessions {seconds:g} s"
@@ -72,12 +72,12 @@ def stop_timeout(root: Path) -> DoctorCheck:
 
 def _option(words: Sequence[str], option: str) -> str | None:
     """Return the value of an option on a command line; words after ``--`` belong to another command."""
-    ours = [*words][: [*words, "--"].index("--")]
-    for place, word in enumerate(ours):
+    own_words = [*words][: [*words, "--"].index("--")]
+    for index, word in enumerate(own_words):
         if word.startswith(f"{option}="):
             return word.partition("=")[2]
         if word == option:
-            return "".join(ours[place + 1 : place + 2])
+            return "".join(own_words[index + 1 : index + 2])
     return None
 
 

@@ -37,14 +37,14 @@ _DISTANT = {
 def locks(project: Project) -> Iterator[DoctorCheck]:
     """Check whether a process sees the lock of another process."""
     why = "the kernel frees a session's lock when the session dies, which proves its death"
-    yield _lock("locks", _probe_in(_scratch_directory(project)), why, made=True)
+    yield _lock("locks", _probe_in(_scratch_directory(project)), why, temporary=True)
     if project.repository is not None:
         why = "sessions that start at once take turns to make worktrees; without this lock they make none"
-        yield _lock("repository lock", project.repository.common_dir, why, made=False)
+        yield _lock("repository lock", project.repository.common_dir, why, temporary=False)
 
 
-def _lock(name: str, path: Path, why: str, *, made: bool) -> DoctorCheck:
-    place = path.parent if made else path
+def _lock(name: str, path: Path, why: str, *, temporary: bool) -> DoctorCheck:
+    directory = path.parent if temporary else path
     fix = "keep the project on a local file system: NFS cannot lock directories, some others lock nothing"
     try:
         lock = files.try_lock(path)
@@ -55,14 +55,14 @@ def _lock(name: str, path: Path, why: str, *, made: bool) -> DoctorCheck:
         finally:
             lock.release()
     except OSError as error:
-        return failed(name, f"cannot lock in {place}: {error.strerror}", why, fix)
+        return failed(name, f"cannot lock in {directory}: {error.strerror}", why, fix)
     finally:
-        if made:
+        if temporary:
             with contextlib.suppress(OSError):  # it may not exist
                 path.unlink()
     if not seen:
-        return failed(name, f"a second process does not see a lock in {place}", why, fix)
-    return fine(name, f"a second process sees a lock in {place}", why)
+        return failed(name, f"a second process does not see a lock in {directory}", why, fix)
+    return fine(name, f"a second process sees a lock in {directory}", why)
 
 
 def events(project: Project, kind: str) -> DoctorCheck:
@@ -113,8 +113,8 @@ def _adopts() -> bool:
 
 def _scratch_directory(project: Project) -> Path:
     """Return the innermost existing directory of those above the records."""
-    places = (project.root / ".ralph" / "run", project.root / ".ralph")
-    return next((path for path in places if path.is_dir() and not path.is_symlink()), project.root)
+    directories = (project.root / ".ralph" / "run", project.root / ".ralph")
+    return next((path for path in directories if path.is_dir() and not path.is_symlink()), project.root)
 
 
 def _probe_in(directory: Path) -> Path:

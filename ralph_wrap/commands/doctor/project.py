@@ -98,18 +98,18 @@ def owner(project: Project, began_as: int, refused: RalphError | None) -> Doctor
 def state(project: Project) -> DoctorCheck:
     """Check whether sessions can write records and worktrees in the project."""
     name, why = ".ralph", "sessions register there; if they cannot, they work in the directory itself"
-    places = [project.root / part for part in (*_STATE, WORKTREES)]
-    there = [path for path in places if os.path.lexists(path)]
+    paths = [project.root / part for part in (*_STATE, WORKTREES)]
+    existing = [path for path in paths if os.path.lexists(path)]
     if next(iter(registries(project))).directory != project.root / _STATE[1]:
-        link = next(path for path in there if path.is_symlink())
+        link = next(path for path in existing if path.is_symlink())
         return failed(name, f"{link} is a symlink, which is not followed", why, "replace it by a directory")
-    for path in there or [project.root]:
+    for path in existing or [project.root]:
         if path.is_symlink() or not path.is_dir():
             fix = f"mv {shlex.quote(os.fspath(path))} elsewhere"
             return failed(name, f"{path} is in the way: it is not a directory", why, fix)
         if not _writable(path):
             return failed(name, f"{path} cannot be written by user id {os.geteuid()}", why, _give(path))
-    return fine(name, "exists, and is writable" if there else "can be created", why)
+    return fine(name, "exists, and is writable" if existing else "can be created", why)
 
 
 _ROOM = "a session creates its branch ralph/<id> and registers its worktree"

@@ -28,14 +28,14 @@ def kind(path: Path, table: Path = Path("/proc/self/mountinfo")) -> str:
         rows = table.read_bytes().splitlines()
     except OSError:
         return ""
-    found, depth = "", -1
+    name, depth = "", -1
     for row in rows:
-        before, _, after = row.partition(b" - ")
-        point = Path(os.fsdecode(re.sub(rb"\\([0-7]{3})", _octal, before.split(b" ")[4])))
+        mount_fields, _, file_system_fields = row.partition(b" - ")
+        point = Path(os.fsdecode(re.sub(rb"\\([0-7]{3})", _octal, mount_fields.split(b" ")[4])))
         # Of two mounts at one place, the later one hides the earlier one.
         if path.is_relative_to(point) and len(point.parts) >= depth:
-            found, depth = os.fsdecode(after.split(b" ")[0]), len(point.parts)
-    return found
+            name, depth = os.fsdecode(file_system_fields.split(b" ")[0]), len(point.parts)
+    return name
 
 
 def _octal(escape: re.Match[bytes]) -> bytes:
@@ -50,9 +50,9 @@ def mounts(project: Project, *, contained: bool) -> Iterator[DoctorCheck]:
 
     """
     why = "a session writes worktrees, records and branches in the project"
-    worktrees = _there(project.root / WORKTREES)
-    places = [project.root, worktrees, *([project.repository.common_dir] if project.repository else [])]
-    for path in places:
+    worktrees = _existing_parent(project.root / WORKTREES)
+    paths = [project.root, worktrees, *([project.repository.common_dir] if project.repository else [])]
+    for path in paths:
         if os.statvfs(path).f_flag & os.ST_RDONLY:
             yield failed("mounts", f"{path} is mounted read-only", why, "mount it without :ro")
             return
@@ -77,15 +77,19 @@ class _SpaceNeeded(NamedTuple):
 def disk(project: Project) -> DoctorCheck:
     """Check whether a worktree fits on the disk."""
     name, why = "disk", "without space for a worktree a session works in the directory itself"
-    path = _there(project.root / WORKTREES)
-    need, there = _need(project), os.statvfs(path)
-    size = there.f_bavail * there.f_frsize
-    one = f"a worktree takes {_told(need.size)} in {need.files} file{'' if need.files == 1 else 's'}"
+    path = _existing_parent(project.root / WORKTREES)
+    need, file_system = _need(project), os.statvfs(path)
+    size = file_system.f_bavail * file_system.f_frsize
+    worktree_size = (
+        f"a worktree takes {_readable_size(need.size)} in {need.files} file{'' if need.files == 1 else 's'}"
+    )
     if size < need.size + _MEBIBYTE:
-        return failed(name, f"{_told(size)} left on {path}; {one}", why, "free some space")
-    if there.f_files and there.f_favail < need.files + 100:  # 0 means no limit (btrfs)
-        return failed(name, f"{there.f_favail} inodes left on {path}; {one}", why, "delete files there")
-    return fine(name, f"{_told(size)} left on {path}; {one}", why)
+        return failed(name, f"{_readable_size(size)} left on {path}; {worktree_size}", why, "free some space")
+    if file_system.f_files and file_system.f_favail < need.files + 100:  # 0 means no limit (btrfs)
+        return failed(
+            name, f"{file_system.f_favail} inodes left on {path}; {worktree_size}", why, "delete files there"
+        )
+    return fine(name, f"{_readable_size(size)} left on {path}; {worktree_size}", why)
 
 
 def _need(project: Project) -> _SpaceNeeded:
@@ -98,9 +102,9 @@ def _need(project: Project) -> _SpaceNeeded:
     return _SpaceNeeded(size, len(names))
 
 
-def _told(size: int) -> str:
+def _readable_size(size: int) -> str:
     return f"{size / _GIBIBYTE:,.1f} GiB" if size >= _GIBIBYTE else f"{size / _MEBIBYTE:,.1f} MiB"
 
 
-def _there(path: Path) -> Path:
-    return next(place for place in (path, *path.parents) if place.is_dir())
+def _existing_parent(path: Path) -> Path:
+    return next(directory for directory in (path, *path.parents) if directory.is_dir())

@@ -70,59 +70,65 @@ def drop(project: Project, wanted: DropSelection, now: float) -> tuple[list[Drop
         raise UsageError("ids exclude --merged and --empty", "give one of them")
     if not wanted.names and not wanted.merged and not wanted.empty and wanted.older_than is None:
         raise UsageError("no branch is selected", "ralph-wrap drop ID…, or: ralph-wrap drop --merged")
-    found = branches.read(project)
+    all_branches = branches.read(project)
     if wanted.names:
-        chosen = [*{one.name: one for one in (_named(found, name) for name in wanted.names)}.values()]
+        chosen = [
+            *{
+                branch.name: branch for branch in (_named(all_branches, name) for name in wanted.names)
+            }.values()
+        ]
     else:
-        chosen = [one for one in found if one.id is not None]
-    judge = DropSafety(project, chosen, now)
+        chosen = [branch for branch in all_branches if branch.id is not None]
+    safety = DropSafety(project, chosen, now)
     rows: list[DroppedBranch] = []
     failures: list[RalphError] = []
-    going: list[tuple[Branch, tuple[str, ...]]] = []
-    for one in chosen:
-        if not judge.fits(one, wanted):
+    to_delete: list[tuple[Branch, tuple[str, ...]]] = []
+    for branch in chosen:
+        if not safety.fits(branch, wanted):
             continue
-        error = judge.busy(one)
+        error = safety.busy(branch)
         if error is not None and not wanted.names:
             continue  # the user named no ids, so branches in use are left out without an error
-        lost = judge.lost(one)
+        lost = safety.lost(branch)
         if error is None and lost and not wanted.force:
             error = RefusedError(
-                f"{one.name} kept, this would be lost: {'; '.join(lost)}",
-                f"to see it: ralph-wrap diff --saved {one.label}; "
-                f"to drop it: ralph-wrap drop --force {one.label}",
+                f"{branch.name} kept, this would be lost: {'; '.join(lost)}",
+                f"to see it: ralph-wrap diff --saved {branch.label}; "
+                f"to drop it: ralph-wrap drop --force {branch.label}",
             )
         if error is None:
-            going.append((one, lost))
+            to_delete.append((branch, lost))
         else:
             failures.append(error)
-            rows.append(_row(one, lost, error))
-    gone = _delete(project, [one for one, _ in going], judge, now) if going else {}
-    for one, lost in going:
-        rows.append(_row(one, lost, gone[one.name]))
-        failures += filter(None, [gone[one.name]])
+            rows.append(_row(branch, lost, error))
+    errors = _delete(project, [branch for branch, _ in to_delete], safety, now) if to_delete else {}
+    for branch, lost in to_delete:
+        rows.append(_row(branch, lost, errors[branch.name]))
+        failures += filter(None, [errors[branch.name]])
     return rows, failures
 
 
-def _named(found: list[Branch], name: str) -> Branch:
-    one = branches.named(found, name)
-    if one.saved_name != one.name and name == one.saved_name:
+def _named(all_branches: list[Branch], name: str) -> Branch:
+    branch = branches.named(all_branches, name)
+    if branch.saved_name != branch.name and name == branch.saved_name:
         raise UsageError(
-            f"{one.saved_name} can only be dropped with {one.name}",
-            f"to drop both: ralph-wrap drop {one.label}",
+            f"{branch.saved_name} can only be dropped with {branch.name}",
+            f"to drop both: ralph-wrap drop {branch.label}",
         )
-    return one
+    return branch
 
 
 def _delete(
-    project: Project, going: Sequence[Branch], judge: DropSafety, now: float
+    project: Project, to_delete: Sequence[Branch], safety: DropSafety, now: float
 ) -> dict[str, RalphError | None]:
     """Delete branches that are still not checked out; the repository lock keeps other processes from it."""
     try:
         with repository_lock(repository_of(project).common_dir):
-            judge.look_again()
-            late = {one.name: judge.busy(one) for one in going}
-            return late | delete(project.git, [one for one in going if late[one.name] is None], now)
+            safety.look_again()
+            busy = {branch.name: safety.busy(branch) for branch in to_delete}
+            return busy | delete(
+                project.git, [branch for branch in to_delete if busy[branch.name] is None], now
+            )
     except OSError as error:
         raise RalphError(f"cannot lock the repository: {error}; nothing was dropped") from error
 

@@ -38,60 +38,67 @@ class RestoredBranch(NamedTuple):
     saved: str | None
 
 
-def delete(git: Git, going: Iterable[Branch], now: float) -> dict[str, RalphError | None]:
+def delete(git: Git, wanted: Iterable[Branch], now: float) -> dict[str, RalphError | None]:
     """Delete branches, in one transaction if possible, and return an error for each branch that stays.
 
     Arguments:
         now: seconds since 1970.
 
     """
-    there = list_refs(git, DROPPED)
-    ways: dict[str, list[RefChange]] = {}
+    dropped = list_refs(git, DROPPED)
+    changes: dict[str, list[RefChange]] = {}
     problems: dict[str, RalphError | None] = {}
-    for one in going:
+    for branch in wanted:
         try:
-            ways[one.name] = _way_out(one, there)
-            _forget(git, one, there, now)
-            problems[one.name] = None
+            changes[branch.name] = _changes_to_drop(branch, dropped)
+            _forget(git, branch, dropped, now)
+            problems[branch.name] = None
         except ConflictError as error:
-            problems[one.name] = error
+            problems[branch.name] = error
         except GitError as error:
-            del ways[one.name]
-            problems[one.name] = ConflictError(f"{one.name} cannot be dropped: {error.message}", "try again")
+            del changes[branch.name]
+            problems[branch.name] = ConflictError(
+                f"{branch.name} cannot be dropped: {error.message}", "try again"
+            )
     try:
-        change_refs(git, [change for way in ways.values() for change in way], _REASON, int(now))
+        change_refs(
+            git,
+            [ref_change for branch_changes in changes.values() for ref_change in branch_changes],
+            _REASON,
+            int(now),
+        )
     except GitError:  # another process has moved one, for example: the others can still be deleted
-        for name, way in ways.items():
+        for name, branch_changes in changes.items():
             try:
-                change_refs(git, way, _REASON, int(now))
+                change_refs(git, branch_changes, _REASON, int(now))
             except GitError as error:
                 problems[name] = ConflictError(f"{name} cannot be dropped: {error.message}", "try again")
     return problems
 
 
-def _way_out(branch: Branch, there: Mapping[str, str]) -> list[RefChange]:
+def _changes_to_drop(branch: Branch, dropped: Mapping[str, str]) -> list[RefChange]:
     """Return the changes of refs that drop a branch and its saved work.
 
     Raises:
         ConflictError: another branch of this name was dropped before, and can still be restored.
 
     """
-    found: list[RefChange] = []
+    changes: list[RefChange] = []
     for name, tip in ((branch.name, branch.tip), (branch.saved_name, branch.saved)):
-        if name is None or tip is None or (name == branch.name and found):
+        if name is None or tip is None or (name == branch.name and changes):
             continue
         ref = DROPPED + name.removeprefix("ralph/")
-        if there.get(ref, tip) != tip:
+        if dropped.get(ref, tip) != tip:
             raise ConflictError(
-                f"another {name} was dropped before, at {there[ref][:12]}, and can still be restored",
-                f"to keep both: git branch NAME {there[ref][:12]}"
-                f" && git update-ref -d {ref} {there[ref][:12]}",
+                f"another {name} was dropped before, at {dropped[ref][:12]}, and can still be restored",
+                f"to keep both: git branch NAME {dropped[ref][:12]}"
+                f" && git update-ref -d {ref} {dropped[ref][:12]}",
             )
-        found += [RefChange(ref, None, tip), RefChange(HEADS + name, tip, None)]
-    return found
+        changes += [RefChange(ref, None, tip), RefChange(HEADS + name, tip, None)]
+    return changes
 
 
-def _forget(git: Git, branch: Branch, there: Mapping[str, str], now: float) -> None:
+def _forget(git: Git, branch: Branch, dropped: Mapping[str, str], now: float) -> None:
     """Delete the ref of an earlier drop of the same tip, so that its time counts from now on.
 
     Raises:
@@ -101,7 +108,7 @@ def _forget(git: Git, branch: Branch, there: Mapping[str, str], now: float) -> N
     old = [
         change
         for name, tip in {branch.name: branch.tip, branch.saved_name: branch.saved}.items()
-        if name and tip and (ref := DROPPED + name.removeprefix("ralph/")) in there
+        if name and tip and (ref := DROPPED + name.removeprefix("ralph/")) in dropped
         for change in (RefChange(HEADS + name, tip, tip), RefChange(ref, tip, None))
     ]
     if old:
@@ -132,12 +139,14 @@ def expire(project: Project, keep: float, now: float) -> list[str]:
     if not old:
         return []
     stems = {ref.removeprefix(DROPPED).removesuffix(WIP) for ref in old}
-    left = {ref.removeprefix(DROPPED).removesuffix(WIP) for ref in refs.keys() - old.keys()}
-    there = list_refs(git, branches.OURS)
-    left |= {found.id for found in inventory.unfinished(project)}  # snapshots may belong to these sessions
-    for stem in stems - left:
+    in_use = {ref.removeprefix(DROPPED).removesuffix(WIP) for ref in refs.keys() - old.keys()}
+    heads = list_refs(git, branches.OURS)
+    in_use |= {
+        session.id for session in inventory.unfinished(project)
+    }  # snapshots may belong to these sessions
+    for stem in stems - in_use:
         names = {f"{branches.OURS}{stem}", f"{branches.OURS}{stem}{WIP}"}
-        if is_agent_id(stem) and not names & there.keys():
+        if is_agent_id(stem) and not names & heads.keys():
             old |= list_refs(git, f"{SNAPSHOTS}{stem}/")
     change_refs(git, [RefChange(ref, tip, None) for ref, tip in old.items()], "ralph-wrap: expired", int(now))
     return sorted(f"ralph/{ref.removeprefix(DROPPED)}" for ref in old if ref.startswith(DROPPED))
@@ -159,23 +168,29 @@ def restore(project: Project, name: str, now: float) -> RestoredBranch:
     repository_of(project)
     git = project.git
     stem = name.removeprefix(HEADS).removeprefix("ralph/")
-    there = list_refs(git, DROPPED, branches.OURS)
+    refs = list_refs(git, DROPPED, branches.OURS)
     wanted = [stem, *([f"{stem}{WIP}"] if is_agent_id(stem) else [])]
-    found = {one: there[DROPPED + one] for one in wanted if DROPPED + one in there}
-    for one in dict.fromkeys([stem, *found]):
-        if branches.OURS + one in there:
+    dropped = {
+        short_name: refs[DROPPED + short_name] for short_name in wanted if DROPPED + short_name in refs
+    }
+    for short_name in dict.fromkeys([stem, *dropped]):
+        if branches.OURS + short_name in refs:
             raise ConflictError(
-                f"branch ralph/{one} already exists", f"to rename it: git branch -m ralph/{one} NAME"
+                f"branch ralph/{short_name} already exists",
+                f"to rename it: git branch -m ralph/{short_name} NAME",
             )
-    if not found:
+    if not dropped:
         raise NotFoundError(
             f"ralph/{stem} was not dropped, or has expired",
             f"to list dropped branches: git for-each-ref {DROPPED}",
         )
     changes = [
         change
-        for one, tip in found.items()
-        for change in (RefChange(branches.OURS + one, None, tip), RefChange(DROPPED + one, tip, None))
+        for short_name, tip in dropped.items()
+        for change in (
+            RefChange(branches.OURS + short_name, None, tip),
+            RefChange(DROPPED + short_name, tip, None),
+        )
     ]
     try:
         change_refs(git, changes, "ralph-wrap: restored", int(now))
@@ -184,7 +199,7 @@ def restore(project: Project, name: str, now: float) -> RestoredBranch:
     saved = f"{stem}{WIP}"
     return RestoredBranch(
         id=stem if is_agent_id(stem) else None,
-        branch=f"ralph/{stem}" if stem in found else None,
-        tip=found.get(stem),
-        saved=f"ralph/{saved}" if saved in found else None,
+        branch=f"ralph/{stem}" if stem in dropped else None,
+        tip=dropped.get(stem),
+        saved=f"ralph/{saved}" if saved in dropped else None,
     )

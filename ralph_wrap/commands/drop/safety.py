@@ -66,9 +66,9 @@ class DropSafety:
         repository = repository_of(project)
         self._common_dir = repository.common_dir
         self._checked_out = _checked_out(self._git, self._common_dir)
-        saved = [_of_saved(one) for one in chosen if one.saved and not one.only_saved]
+        saved = [_of_saved(branch) for branch in chosen if branch.saved and not branch.only_saved]
         self._facts, _ = compare(self._git, repository, self._main, [*chosen, *saved], pairs=False)
-        tips = [oid for one in chosen for oid in (one.tip, one.saved) if oid]
+        tips = [oid for branch in chosen for oid in (branch.tip, branch.saved) if oid]
         self._known = facts_of(self._git, tips)
 
     def fits(self, branch: Branch, wanted: DropSelection) -> bool:
@@ -120,20 +120,20 @@ class DropSafety:
 
     def lost(self, branch: Branch) -> tuple[str, ...]:
         """Return the work that would be lost, one line each."""
-        found: list[str] = []
+        lines: list[str] = []
         facts = self._facts[branch.name]
         if not facts.merged and not branch.only_saved:
             if self._main is None or branch.tip == branch.base:
                 commits = commits_nowhere_else(self._git, branch.tip)
             else:
                 commits = commits_without(self._git, [branch.tip], self._main.tip)
-            found += some([f"{commit.id[:12]} {commit.subject}" for commit in commits], _NAMED, " commits")
+            lines += some([f"{commit.id[:12]} {commit.subject}" for commit in commits], _NAMED, " commits")
         if branch.saved and not self._saved_elsewhere(branch):
-            found += [
+            lines += [
                 f"{line} in {branch.saved_name}"
                 for line in some(self._saved_paths(branch.saved), _NAMED, " paths")
             ]
-        return tuple(found)
+        return tuple(lines)
 
     def _saved_elsewhere(self, branch: Branch) -> bool:
         """Return whether the main branch has all saved work, or the session's branch has the same files."""
@@ -143,8 +143,8 @@ class DropSafety:
         fact = self._known.get(branch.saved or "")
         if fact is None or not fact.parents or self._is_staged(fact.parents):
             return False
-        own = self._known.get(branch.tip)
-        same = own is not None and fact.parents[0] == branch.tip and own.tree == fact.tree
+        tip_facts = self._known.get(branch.tip)
+        same = tip_facts is not None and fact.parents[0] == branch.tip and tip_facts.tree == fact.tree
         return bool(facts.merged) or same
 
     def _is_staged(self, parents: Sequence[str]) -> bool:
@@ -154,18 +154,18 @@ class DropSafety:
     def _saved_paths(self, saved: str) -> list[str]:
         fact = self._known.get(saved)
         pair = (saved, fact.parents[0]) if fact and fact.parents else (saved,)
-        return [path for found in entries(self._git, [pair]) for path in found] or ["nothing but commits"]
+        return [path for paths in entries(self._git, [pair]) for path in paths] or ["nothing but commits"]
 
 
 def _checked_out(git: Git, common_dir: Path) -> dict[str, Path]:
     """Return the checkout of each branch that is checked out, or from which a rebase or bisection began."""
-    found = {info.branch: info.path for info in list_worktrees(git) if info.branch}
+    checkouts = {info.branch: info.path for info in list_worktrees(git) if info.branch}
     for directory in (common_dir, *sorted(common_dir.glob("worktrees/*"))):
         for name in _BEGUN_ON:
             with contextlib.suppress(OSError):
                 began = decode(files.read(directory / name)).strip().removeprefix("ref: ")
-                found.setdefault(began.removeprefix(HEADS), directory)
-    return found
+                checkouts.setdefault(began.removeprefix(HEADS), directory)
+    return checkouts
 
 
 def _main(project: Project) -> MainBranch | None:

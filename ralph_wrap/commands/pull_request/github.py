@@ -44,7 +44,9 @@ def repository(directory: Path, environ: Mapping[str, str]) -> GitHubRepository:
 
     """
     wanted = environ.get("GH_REPO")
-    answer = _asked(directory, environ, "repo", "view", *([wanted] if wanted else []), "--json=url,owner")
+    answer = _json_answer(
+        directory, environ, "repo", "view", *([wanted] if wanted else []), "--json=url,owner"
+    )
     try:
         return GitHubRepository(str(answer["url"]), str(answer["owner"]["login"]))
     except (TypeError, KeyError):
@@ -65,9 +67,9 @@ def open_pulls(
 
     """
     about = (f"--repo={home.url}", f"--head={branch}", f"--base={base}", "--state=open")
-    answer = _asked(directory, environ, "pr", "list", *about, "--json=url,headRepositoryOwner")
+    answer = _json_answer(directory, environ, "pr", "list", *about, "--json=url,headRepositoryOwner")
     try:
-        return [PullRequest(str(one["url"]), str(one["headRepositoryOwner"]["login"])) for one in answer]
+        return [PullRequest(str(pull["url"]), str(pull["headRepositoryOwner"]["login"])) for pull in answer]
     except (TypeError, KeyError):
         raise RalphError("gh pr list has printed JSON of an unknown form") from None
 
@@ -101,7 +103,7 @@ def create_pull(
     return url
 
 
-def _asked(directory: Path, environ: Mapping[str, str], *words: str) -> Any:
+def _json_answer(directory: Path, environ: Mapping[str, str], *words: str) -> Any:
     try:
         return json.loads(_run(directory, environ, *words).stdout)
     except ValueError:
@@ -111,7 +113,7 @@ def _asked(directory: Path, environ: Mapping[str, str], *words: str) -> Any:
 def _run(
     directory: Path, environ: Mapping[str, str], *words: str, stdin: bytes | None = None
 ) -> CompletedCommand:
-    what = f"gh {' '.join(words[:2])}"
+    command = f"gh {' '.join(words[:2])}"
     env = _environment(environ)
     try:
         with RunningCommand(
@@ -123,13 +125,13 @@ def _run(
             "gh, GitHub's command line, is not installed", "install it: https://cli.github.com"
         ) from None
     except TimeoutError:
-        raise RalphError(f"{what}: still running after {_PATIENCE:.0f} s", "try again") from None
+        raise RalphError(f"{command}: still running after {_PATIENCE:.0f} s", "try again") from None
     except OSError as error:
         raise RalphError(f"cannot run gh: {error.strerror}", "check the PATH") from None
     if done.status != 0:
-        said = [line.strip() for line in decode(done.stderr).splitlines() if line.strip()]
-        reason = "; ".join(line for line in said if not line.startswith("Warning: "))
-        raise RalphError(f"{what}: {reason or f'status {done.status}'}", "gh auth status")
+        lines = [line.strip() for line in decode(done.stderr).splitlines() if line.strip()]
+        reason = "; ".join(line for line in lines if not line.startswith("Warning: "))
+        raise RalphError(f"{command}: {reason or f'status {done.status}'}", "gh auth status")
     return done
 
 

@@ -86,30 +86,30 @@ def open_pull_request(project: Project, name: str, log: Log) -> OpenedPullReques
     """
     git = project.git
     settings = config.of_project(project.root)
-    one = branches.named(branches.read(project), name)
+    branch = branches.named(branches.read(project), name)
     main = branches.main_branch(project, settings.main)
-    _require_finished(one)
-    _require_unmerged(project, one, main)
-    there = list_remotes(git)
-    remote = _remote(settings.push, there)
-    base = _name_there(main, there)
-    commits = commits_without(git, [one.tip], main.tip)[::-1]
-    _warn_of_others(git, one, main, f"{remote}/{base}", len(commits), log)
+    _require_finished(branch)
+    _require_unmerged(project, branch, main)
+    remotes = list_remotes(git)
+    remote = _remote(settings.push, remotes)
+    base = _name_on_remote(main, remotes)
+    commits = commits_without(git, [branch.tip], main.tip)[::-1]
+    _warn_of_others(git, branch, main, f"{remote}/{base}", len(commits), log)
     try:
         log.progress("gh: looking for the repository")
         home = github.repository(project.checkout, project.environ)
-        log.progress(f"push: {one.name} to {remote}")
-        _push(git, remote, one)
-        log.event("branch.pushed", f"pushed {one.name} to {remote}", branch=one.name, commit=one.tip)
+        log.progress(f"push: {branch.name} to {remote}")
+        _push(git, remote, branch)
+        log.event("branch.pushed", f"pushed {branch.name} to {remote}", branch=branch.name, commit=branch.tip)
         log.progress(f"gh: pull request in {home.url}")
         owner = _owner(git, remote) or home.owner.lower()
-        found = github.open_pulls(project.checkout, project.environ, home, one.name, base)
-        url = next((pull.url for pull in found if pull.head_owner.lower() == owner), None)
-        opened = OpenedPullRequest(one.id, one.name, base, url or "", remote, created=url is None)
+        pulls = github.open_pulls(project.checkout, project.environ, home, branch.name, base)
+        url = next((pull.url for pull in pulls if pull.head_owner.lower() == owner), None)
+        opened = OpenedPullRequest(branch.id, branch.name, base, url or "", remote, created=url is None)
         if url:
             return opened
-        head = one.name if owner == home.owner.lower() else f"{owner}:{one.name}"
-        title, body = title_of(one, commits), body_of(one, commits)
+        head = branch.name if owner == home.owner.lower() else f"{owner}:{branch.name}"
+        title, body = title_of(branch, commits), body_of(branch, commits)
         return opened._replace(
             url=github.create_pull(
                 project.checkout, project.environ, home, head=head, base=base, title=title, body=body
@@ -149,40 +149,44 @@ def _require_unmerged(project: Project, branch: Branch, main: MainBranch) -> Non
         raise ConflictError(f"{branch.name} and {main.name} have no common history")
 
 
-def _remote(configured: str | None, there: Sequence[str]) -> str:
+def _remote(configured: str | None, remotes: Sequence[str]) -> str:
     """Return the remote to which branches are pushed.
 
     Raises:
         UsageError: there is none, or several are possible.
 
     """
-    if not there:
+    if not remotes:
         raise UsageError("the repository has no remote", "git remote add origin URL")
-    if configured is not None and configured not in there:
-        raise UsageError(f"push: {configured!r} is not the name of a remote", f"remotes: {', '.join(there)}")
-    if configured is None and "origin" not in there and len(there) > 1:
+    if configured is not None and configured not in remotes:
         raise UsageError(
-            f"the repository has several remotes: {', '.join(there)}",
+            f"push: {configured!r} is not the name of a remote", f"remotes: {', '.join(remotes)}"
+        )
+    if configured is None and "origin" not in remotes and len(remotes) > 1:
+        raise UsageError(
+            f"the repository has several remotes: {', '.join(remotes)}",
             'choose one in .ralph/config.toml: push = "NAME"',
         )
-    return configured or ("origin" if "origin" in there else there[0])
+    return configured or ("origin" if "origin" in remotes else remotes[0])
 
 
-def _name_there(main: MainBranch, remotes: Sequence[str]) -> str:
+def _name_on_remote(main: MainBranch, remotes: Sequence[str]) -> str:
     """Return the name of the main branch on a remote; the main branch may be a remote-tracking branch."""
     names = [main.ref.removeprefix(f"{_REMOTES}{remote}/") for remote in remotes]
     return min((*names, main.ref.removeprefix(HEADS)), key=len)
 
 
-def _warn_of_others(git: Git, branch: Branch, main: MainBranch, there: str, own: int, log: Log) -> None:
+def _warn_of_others(
+    git: Git, branch: Branch, main: MainBranch, remote_branch: str, own_commits: int, log: Log
+) -> None:
     """Log a warning if the pull request would also have unpushed commits of the main branch."""
-    ref = f"{_REMOTES}{there}"
-    known = list_refs(git, ref).get(ref)
-    more = (count_commits(git, known, branch.tip) or 0) - own if known else 0
-    if more > 0:
+    ref = f"{_REMOTES}{remote_branch}"
+    remote_tip = list_refs(git, ref).get(ref)
+    unpushed = (count_commits(git, remote_tip, branch.tip) or 0) - own_commits if remote_tip else 0
+    if unpushed > 0:
         log.warning(
             "base.unpushed",
-            f"the pull request also has {more} commits of {main.name} that {there} lacks",
+            f"the pull request also has {unpushed} commits of {main.name} that {remote_branch} lacks",
             f"to push them first, on {main.name}: git push",
         )
 
@@ -190,8 +194,8 @@ def _warn_of_others(git: Git, branch: Branch, main: MainBranch, there: str, own:
 def _owner(git: Git, remote: str) -> str | None:
     """Return the owner of a remote's repository from its address; ``None`` if the address has none."""
     address = decode_lines(run_git(git, "remote", "get-url", "--push", "--", remote).stdout)[0]
-    found = _ON_GITHUB.fullmatch(address)
-    return found[1].lower() if found else None
+    match = _ON_GITHUB.fullmatch(address)
+    return match[1].lower() if match else None
 
 
 def _push(git: Git, remote: str, branch: Branch) -> None:
@@ -240,9 +244,9 @@ def body_of(branch: Branch, commits: Sequence[CommitSummary]) -> str:
 
     """
     rows = [f"    {commit.id[:_SHOWN]} {_line(commit)}".rstrip() for commit in commits[:_MOST]]
-    more = "".join(f"… {line}." for line in and_more(len(commits), _MOST))
+    omitted = "".join(f"… {line}." for line in and_more(len(commits), _MOST))
     saved = f"Uncommitted work is on `{branch.saved_name}`, not in this branch." if branch.saved_name else ""
-    blocks = ("Commits, oldest first:", "\n".join(rows), more, _ended(branch.record or {}), saved)
+    blocks = ("Commits, oldest first:", "\n".join(rows), omitted, _ended(branch.record or {}), saved)
     return "\n\n".join(filter(None, blocks)) + "\n"
 
 
@@ -256,6 +260,6 @@ def _ended(record: Mapping[str, Any]) -> str:
     agent, reason, turns = record.get("agent"), record.get("ended_by"), record.get("iterations")
     if not isinstance(reason, str) or not _WORD.fullmatch(reason):
         return ""
-    by = f" of {agent}" if isinstance(agent, str) and _WORD.fullmatch(agent) else ""
-    after = f" after {turns} iteration{'' if turns == 1 else 's'}" if type(turns) is int else ""
-    return f"The session{by} ended{after}: {reason}."
+    of_agent = f" of {agent}" if isinstance(agent, str) and _WORD.fullmatch(agent) else ""
+    after_turns = f" after {turns} iteration{'' if turns == 1 else 's'}" if type(turns) is int else ""
+    return f"The session{of_agent} ended{after_turns}: {reason}."

@@ -47,10 +47,10 @@ def slug(task: str) -> str:
         UsageError: no word is left.
 
     """
-    made = slugify(task, max_length=LONGEST, word_boundary=True, save_order=True, stopwords=_STOP_WORDS)
-    if not made:
+    words = slugify(task, max_length=LONGEST, word_boundary=True, save_order=True, stopwords=_STOP_WORDS)
+    if not words:
         raise UsageError(f"task {task!r} has no word for a branch name", "describe the task in words")
-    return made
+    return words
 
 
 def branch_name(git: Git, prefix: str, words: str) -> str:

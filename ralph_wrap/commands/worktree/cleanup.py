@@ -80,12 +80,12 @@ def cleanup(
     tip = None if keep_branch else _tip_to_delete(tree, git, log)
     alone = [] if tip is None else commits_only_on(git, tree.branch, tip)
 
-    def check(found: Losses) -> None:
-        if force or (found.none and not alone):
+    def check(losses: Losses) -> None:
+        if force or (losses.none and not alone):
             return
-        lines = [*found.lines(), *(_named(tree, commit) for commit in alone[:_SHOWN])]
+        lines = [*losses.lines(), *(_named(tree, commit) for commit in alone[:_SHOWN])]
         lines += and_more(len(alone), _SHOWN, " commits")
-        instead = "--keep-branch keeps the commits; " if found.none else ""
+        instead = "--keep-branch keeps the commits; " if losses.none else ""
         raise RefusedError(
             f"{tree.path} stays, this would be lost: {'; '.join(lines)}",
             f"{instead}--force removes it with all its work",
@@ -93,16 +93,16 @@ def cleanup(
 
     trash = home_of(project).trash
     try:
-        found = remove(tree, git, trash, new_name(), check=check)
+        losses = remove(tree, git, trash, new_name(), check=check)
     except OSError as error:
         raise RalphError(
             f"{tree.path} stays: {error.strerror}: {os.fsdecode(error.filename or '')}"
         ) from error
-    if found.ignored_files:
+    if losses.ignored_files:
         log.event(
             "worktree.removed",
-            f"ignored files deleted with {tree.path}: {found.ignored_files}",
-            ignored=found.ignored_files,
+            f"ignored files deleted with {tree.path}: {losses.ignored_files}",
+            ignored=losses.ignored_files,
         )
     deleted = tip is not None and _delete_branch(git, tree, tip, log, force=force)
     _tidy(common_dir, log)

@@ -155,13 +155,15 @@ def _checked_path(project: Project, repository: Repository, path: Path, log: Log
             f"--path {path} is inside git's directory {repository.common_dir}", "name another path"
         )
     main, *linked = list_worktrees(project.git)
-    ours = target.is_relative_to(project.root / WORKTREES)
-    for other in linked:
-        if target.is_relative_to(other.path) and not (ours and other.path == project.root):
-            raise UsageError(f"--path {path} is inside another worktree, {other.path}", "name another path")
+    is_own = target.is_relative_to(project.root / WORKTREES)
+    for worktree in linked:
+        if target.is_relative_to(worktree.path) and not (is_own and worktree.path == project.root):
+            raise UsageError(
+                f"--path {path} is inside another worktree, {worktree.path}", "name another path"
+            )
     if target.is_relative_to(main.path):
         name = f"{target.relative_to(main.path)}/"
-        if not ours and not is_ignored(project.git._replace(cwd=main.path), name):
+        if not is_own and not is_ignored(project.git._replace(cwd=main.path), name):
             log.warning(
                 "path.not_ignored",
                 f"git does not ignore {target}: git add would add it",
@@ -232,8 +234,10 @@ def _make(
 
 def _free_name(git: Git, wanted: str, directory: Path | None) -> str:
     """Return the first of ``wanted``, ``wanted-2``, … that neither a branch nor a directory has."""
-    taken = {name.removeprefix("refs/heads/") for name in list_refs(git, "refs/heads/")}
-    parents = {name[:at]: name for name in sorted(taken) for at, sign in enumerate(name) if sign == "/"}
+    existing = {name.removeprefix("refs/heads/") for name in list_refs(git, "refs/heads/")}
+    parents = {
+        name[:index]: name for name in sorted(existing) for index, sign in enumerate(name) if sign == "/"
+    }
     for number in count(1):
         name = wanted if number == 1 else f"{wanted}-{number}"
         if below := parents.get(name):
@@ -241,6 +245,6 @@ def _free_name(git: Git, wanted: str, directory: Path | None) -> str:
                 f"branch {below} leaves no room for a branch {name}",
                 "another --prefix, or: git branch -m to rename it",
             )
-        if name not in taken and not (directory and os.path.lexists(directory / name)):
+        if name not in existing and not (directory and os.path.lexists(directory / name)):
             return name
     raise AssertionError("numbers do not end")

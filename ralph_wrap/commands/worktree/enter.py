@@ -139,8 +139,8 @@ def enter(
     recover(project)
     git = project.git
     branch = f"ralph/{_checked(git, name)}"
-    if there := entered(project, repository, session):
-        path, mark = there
+    if current := entered(project, repository, session):
+        path, mark = current
         raise ConflictError(
             f"session {session} is already in {path} on {mark.branch}",
             "ralph-wrap worktree exit --action keep",
@@ -195,11 +195,11 @@ def leave(
     """
     repository = project.repository
     recover(project)
-    there = entered(project, repository, session) if repository else None
-    if repository is None or there is None:
+    current = entered(project, repository, session) if repository else None
+    if repository is None or current is None:
         message = f"No-op: session {session} has entered no worktree here; nothing was changed"
         return ExitedWorktree(action.value, False, None, None, None, None, message)
-    tree, mark = find(repository.common_dir, there[0])
+    tree, mark = find(repository.common_dir, current[0])
     if mark.session != session:
         raise ConflictError(f"another session has entered {tree.path} meanwhile", "ralph-wrap worktree list")
     git = project.git._replace(cwd=tree.common_dir)  # our working directory may be the worktree to remove
@@ -210,18 +210,18 @@ def leave(
 
     tip = _tip(git, mark) if holds_its_branch(tree) else None
 
-    def check(found: Losses) -> None:
+    def check(losses: Losses) -> None:
         if not discard_changes:
-            _require_no_loss(git, tree, mark, found, tip)
+            _require_no_loss(git, tree, mark, losses, tip)
         if mark.tmux_session and tmux.is_in(mark.tmux_session, tree.path, project.environ):
             tmux.kill(mark.tmux_session, project.environ)
             _wait_until_empty(tree)
 
-    found = _remove(project, tree, tip, check)
+    losses = _remove(project, tree, tip, check)
     stays = _tip(git, mark)
     message = f"{tree.path} is removed, branch {mark.branch} {'stays' if stays else 'too'}"
-    if found.ignored_files:
-        message += f"; ignored files deleted with it: {found.ignored_files}"
+    if losses.ignored_files:
+        message += f"; ignored files deleted with it: {losses.ignored_files}"
     return _exited(action, tree, mark, message)
 
 
@@ -283,21 +283,21 @@ def _tip(git: Git, mark: WorktreeMetadata) -> str | None:
 
 
 def _require_no_loss(
-    git: Git, tree: LinkedWorktree, mark: WorktreeMetadata, found: Losses, tip: str | None
+    git: Git, tree: LinkedWorktree, mark: WorktreeMetadata, losses: Losses, tip: str | None
 ) -> None:
     original = list_refs(git, mark.origin).get(mark.origin) if mark.origin else None
     since = original or resolve_commit(git, mark.base) or ""
-    tips = [*([tip] if tip else []), *found.commits]
+    tips = [*([tip] if tip else []), *losses.commits]
     alone = commits_without(git, tips, since)
     if tip is not None:  # the original branch may have started from a commit that no branch held
-        alone += [one for one in commits_only_on(git, mark.branch, tip) if one not in alone]
-    lines = [line for line in found.lines() if not line.startswith("commit on no branch")]
+        alone += [commit for commit in commits_only_on(git, mark.branch, tip) if commit not in alone]
+    lines = [line for line in losses.lines() if not line.startswith("commit on no branch")]
     for commit in alone[:_SHOWN]:
-        others = [name for name in branches_containing(git, commit.id) if name != mark.branch]
-        held = f" (also on {', '.join(others)})" if others else ""
-        lines.append(f"commit not on {_name(mark)}: {commit.id[:12]} {commit.subject}{held}")
+        other_branches = [name for name in branches_containing(git, commit.id) if name != mark.branch]
+        also_on = f" (also on {', '.join(other_branches)})" if other_branches else ""
+        lines.append(f"commit not on {_name(mark)}: {commit.id[:12]} {commit.subject}{also_on}")
     lines += and_more(len(alone), _SHOWN, " commits")
-    if alone or not found.none:
+    if alone or not losses.none:
         raise RefusedError(
             f"{tree.path} would be lost with: {'; '.join(lines)}",
             "--action keep keeps it; --discard-changes removes it with all its work",
@@ -307,8 +307,10 @@ def _require_no_loss(
 def _wait_until_empty(tree: LinkedWorktree) -> None:
     """Wait until the processes of a killed tmux session have ended; the removal names those that remain."""
     deadline = time.monotonic() + _LAST_BREATH
-    ours = process_table.ancestors(os.getpid())
-    while {pid for pid, _ in directory_users.occupants(tree.path)} - ours and time.monotonic() < deadline:
+    ancestors = process_table.ancestors(os.getpid())
+    while {
+        pid for pid, _ in directory_users.occupants(tree.path)
+    } - ancestors and time.monotonic() < deadline:
         time.sleep(_TICK)
 
 
@@ -326,7 +328,7 @@ def _remove(
     home = home_of(project)
     git = project.git._replace(cwd=tree.common_dir)
     aside = new_name()
-    found = remove(
+    losses = remove(
         tree, git, home.trash, aside, check=check, visitors=frozenset(process_table.ancestors(os.getpid()))
     )
     ref = f"refs/heads/{tree.branch}"
@@ -334,4 +336,4 @@ def _remove(
         if tree.branch_created and tip and not worktree_holding(git, ref):
             with contextlib.suppress(GitError):  # a new commit is on it: it stays
                 delete_ref(git, ref, tip)
-    return found
+    return losses

@@ -32,4 +32,4 @@ def logs(
         log = on_stderr(os.environ)
         environ = become_owner(directory, log)
         project = places.find_project(directory, environ)
-        use_case.logs(project, session, events=events, follow=follow, to=1, raw=raw)
+        use_case.logs(project, session, events=events, follow=follow, descriptor=1, raw=raw)
