@@ -18,9 +18,11 @@ from ralph_wrap.system import files
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from ralph_wrap.branches import Branch
+    from ralph_wrap.git import Git
     from ralph_wrap.state.project import Project
 
 SNAPSHOTS = "refs/ralph/snapshots/"
@@ -105,28 +107,15 @@ def _iteration(project: Project, branch: Branch, number: int) -> DiffSides:
 
     The event log has the state after each iteration, except the last. That is the state at the session's end.
     """
-    git = project.git
     agent_id = branch.id or (branch.record or {}).get("id", "")
-    prefix = f"{SNAPSHOTS}{agent_id}/"
-    there = list_refs(git, prefix) if agent_id else {}
-    states = {
-        int(ref.removeprefix(prefix)): tip
-        for ref, tip in there.items()
-        if _NUMBER.fullmatch(ref.removeprefix(prefix))
-    }
-    ran = max(states, default=0)
+    snapshots = _snapshots(project.git, agent_id) if agent_id else {}
+    ran = max(snapshots, default=0)
     try:
         session = inventory.find(project, agent_id)
     except RalphError:  # no session has this id
         session = None
-    kept = _kept(session.directory / "events.jsonl") if session and session.directory else {}
-    if kept:
-        heads = facts_of(git, [head for head, _ in kept.values() if head])
-        states = {
-            turn: states[turn] if snapshot and turn in states else head
-            for turn, (head, snapshot) in kept.items()
-            if (snapshot and turn in states) or head in heads
-        }
+    recorded = _recorded(session.directory / "events.jsonl") if session and session.directory else {}
+    states = _recorded_states(project.git, recorded, snapshots) if recorded else snapshots
     if session and session.record and session.verdict is Verdict.FINISHED:
         last = session.record.iteration
         if (branch.record or {}).get(
@@ -135,28 +124,51 @@ def _iteration(project: Project, branch: Branch, number: int) -> DiffSides:
             states.setdefault(last, branch.saved or branch.tip)
         ran = max(ran, last)
     # Without events every iteration counts: one that changed nothing may have left no snapshot.
-    if number not in (states if kept else range(1, ran + 1)):
+    if number not in (states if recorded else range(1, ran + 1)):
         raise NotFoundError(
             f"iteration {number} of {branch.name} is not recorded",
             f"to see the recorded iterations: ralph-wrap logs --events {branch.label}",
         )
     base = base_of(project, branch)
-
-    def state(last: int) -> str:
-        earlier = [turn for turn in states if turn <= last]
-        return states[max(earlier)] if earlier else base
-
-    return DiffSides(state(number - 1), state(number))
+    return DiffSides(_state_after(states, number - 1, base), _state_after(states, number, base))
 
 
-def _kept(log: Path) -> dict[int, tuple[str, bool]]:
+def _snapshots(git: Git, agent_id: str) -> dict[int, str]:
+    """Return the snapshots of an agent id by the number of their iteration."""
+    prefix = f"{SNAPSHOTS}{agent_id}/"
+    return {
+        int(ref.removeprefix(prefix)): tip
+        for ref, tip in list_refs(git, prefix).items()
+        if _NUMBER.fullmatch(ref.removeprefix(prefix))
+    }
+
+
+def _recorded_states(
+    git: Git, recorded: Mapping[int, tuple[str, bool]], snapshots: Mapping[int, str]
+) -> dict[int, str]:
+    """Return the state after each recorded iteration whose commit or snapshot still exists."""
+    heads = facts_of(git, [head for head, _ in recorded.values() if head])
+    return {
+        number: snapshots[number] if snapshot and number in snapshots else head
+        for number, (head, snapshot) in recorded.items()
+        if (snapshot and number in snapshots) or head in heads
+    }
+
+
+def _state_after(states: Mapping[int, str], number: int, base: str) -> str:
+    """Return the newest state up to an iteration; before the first one it is the base."""
+    earlier = [recorded for recorded in states if recorded <= number]
+    return states[max(earlier)] if earlier else base
+
+
+def _recorded(log: Path) -> dict[int, tuple[str, bool]]:
     """Return for each iteration in an event log the commit at HEAD, and whether there is a snapshot.
 
     Arguments:
         log: the session's event log; an agent may have changed it, so any content is accepted.
 
     """
-    found = {}
+    recorded = {}
     try:
         lines = files.read(log, _LARGEST).split(b"\n")
     except OSError:
@@ -165,8 +177,8 @@ def _kept(log: Path) -> dict[int, tuple[str, bool]]:
         if b'"iteration.kept"' not in line:
             continue
         with contextlib.suppress(ValueError, TypeError, KeyError, RecursionError):
-            told = json.loads(line)
-            if told["event"] == "iteration.kept" and type(told["iteration"]) is int:
-                head = told["head"] if isinstance(told["head"], str) else ""
-                found[told["iteration"]] = (head if is_oid(head) else "", bool(told["snapshot"]))
-    return found
+            event = json.loads(line)
+            if event["event"] == "iteration.kept" and type(event["iteration"]) is int:
+                head = event["head"] if isinstance(event["head"], str) else ""
+                recorded[event["iteration"]] = (head if is_oid(head) else "", bool(event["snapshot"]))
+    return recorded

@@ -70,15 +70,7 @@ def drop(project: Project, wanted: DropSelection, now: float) -> tuple[list[Drop
         raise UsageError("ids exclude --merged and --empty", "give one of them")
     if not wanted.names and not wanted.merged and not wanted.empty and wanted.older_than is None:
         raise UsageError("no branch is selected", "ralph-wrap drop ID…, or: ralph-wrap drop --merged")
-    all_branches = branches.read(project)
-    if wanted.names:
-        chosen = [
-            *{
-                branch.name: branch for branch in (_named(all_branches, name) for name in wanted.names)
-            }.values()
-        ]
-    else:
-        chosen = [branch for branch in all_branches if branch.id is not None]
+    chosen = _chosen(branches.read(project), wanted)
     safety = DropSafety(project, chosen, now)
     rows: list[DroppedBranch] = []
     failures: list[RalphError] = []
@@ -106,6 +98,14 @@ def drop(project: Project, wanted: DropSelection, now: float) -> tuple[list[Drop
         rows.append(_row(branch, lost, errors[branch.name]))
         failures += filter(None, [errors[branch.name]])
     return rows, failures
+
+
+def _chosen(all_branches: list[Branch], wanted: DropSelection) -> list[Branch]:
+    """Return the named branches, or without a name all branches with an id in their name."""
+    if not wanted.names:
+        return [branch for branch in all_branches if branch.id is not None]
+    named = [_named(all_branches, name) for name in wanted.names]
+    return [*{branch.name: branch for branch in named}.values()]
 
 
 def _named(all_branches: list[Branch], name: str) -> Branch:

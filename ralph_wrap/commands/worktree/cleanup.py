@@ -23,6 +23,7 @@ from ralph_wrap.worktree.remove import remove
 from ralph_wrap.worktree.trash import new_name
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from ralph_wrap.git import Git
@@ -78,18 +79,21 @@ def cleanup(
     # Not the checkout: it may be the worktree to remove.
     git = project.git._replace(cwd=common_dir)
     tip = None if keep_branch else _tip_to_delete(tree, git, log)
+    _remove(project, tree, git, tip, log, force=force)
+    deleted = tip is not None and _delete_branch(git, tree, tip, log, force=force)
+    _tidy(common_dir, log)
+    return CleanedWorktree(removed=True, branchDeleted=deleted, path=os.fspath(tree.path))
+
+
+def _remove(
+    project: Project, tree: LinkedWorktree, git: Git, tip: str | None, log: Log, *, force: bool
+) -> None:
+    """Remove a worktree, unless work would be lost with it and with its branch at a tip."""
     alone = [] if tip is None else commits_only_on(git, tree.branch, tip)
 
     def check(losses: Losses) -> None:
-        if force or (losses.none and not alone):
-            return
-        lines = [*losses.lines(), *(_named(tree, commit) for commit in alone[:_SHOWN])]
-        lines += and_more(len(alone), _SHOWN, " commits")
-        instead = "--keep-branch keeps the commits; " if losses.none else ""
-        raise RefusedError(
-            f"{tree.path} stays, this would be lost: {'; '.join(lines)}",
-            f"{instead}--force removes it with all its work",
-        )
+        if not force:
+            _require_no_loss(tree, losses, alone)
 
     trash = home_of(project).trash
     try:
@@ -104,9 +108,19 @@ def cleanup(
             f"ignored files deleted with {tree.path}: {losses.ignored_files}",
             ignored=losses.ignored_files,
         )
-    deleted = tip is not None and _delete_branch(git, tree, tip, log, force=force)
-    _tidy(common_dir, log)
-    return CleanedWorktree(removed=True, branchDeleted=deleted, path=os.fspath(tree.path))
+
+
+def _require_no_loss(tree: LinkedWorktree, losses: Losses, alone: Sequence[CommitSummary]) -> None:
+    """Check that nothing is lost with a worktree, and with the commits that only its branch has."""
+    if losses.none and not alone:
+        return
+    lines = [*losses.lines(), *(_named(tree, commit) for commit in alone[:_SHOWN])]
+    lines += and_more(len(alone), _SHOWN, " commits")
+    instead = "--keep-branch keeps the commits; " if losses.none else ""
+    raise RefusedError(
+        f"{tree.path} stays, this would be lost: {'; '.join(lines)}",
+        f"{instead}--force removes it with all its work",
+    )
 
 
 def _tip_to_delete(tree: LinkedWorktree, git: Git, log: Log) -> str | None:

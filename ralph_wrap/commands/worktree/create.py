@@ -113,20 +113,9 @@ def create(
     home_of(project)
     if project.root == project.checkout:
         _add_ignore_rule(git, repository, ignore, log)
-    mark = WorktreeMetadata(
-        branch=wanted,
-        base=commit,
-        branch_created=True,
-        origin=current_branch(git),
-    )
+    mark = WorktreeMetadata(branch=wanted, base=commit, branch_created=True, origin=current_branch(git))
     making = partial(
-        make,
-        git,
-        repository,
-        hooks_off=not hooks,
-        layout=layout,
-        cancel=cancel,
-        progress=log.progress,
+        make, git, repository, hooks_off=not hooks, layout=layout, cancel=cancel, progress=log.progress
     )
     tree = _make(git, making, project.root / WORKTREES, target, mark)
     provide(tree, git, project.checkout, copy, log=log, cancel=cancel)

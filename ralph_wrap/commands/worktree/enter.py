@@ -139,12 +139,7 @@ def enter(
     recover(project)
     git = project.git
     branch = f"ralph/{_checked(git, name)}"
-    if current := entered(project, repository, session):
-        path, mark = current
-        raise ConflictError(
-            f"session {session} is already in {path} on {mark.branch}",
-            "ralph-wrap worktree exit --action keep",
-        )
+    _require_outside(project, repository, session)
     path = project.root / WORKTREES / name
     if list_refs(git, f"refs/heads/{branch}") or os.path.lexists(path):
         raise ConflictError(f"{branch} or {path} already exists", "choose another name")
@@ -162,16 +157,37 @@ def enter(
     )
     tree = make(git, repository, path, mark)
     provide(tree, git, project.checkout, copy, log=log)
+    tmux_session = None
     if in_tmux:
-        try:
-            in_session = tmux.start(f"ralph-{name}", tree.path, project.environ)
-            tree, mark = find(repository.common_dir, path)
-            mark = mark._replace(tmux_session=in_session)
-            write_mark(tree.registration, mark)
-        except BaseException:
-            _remove(project, tree, tree.base, lambda _: None)
-            raise
-    return EnteredWorktree(os.fspath(tree.path), branch, tree.base, os.fspath(cwd), mark.tmux_session)
+        tree, tmux_session = _start_tmux(project, tree, name)
+    return EnteredWorktree(os.fspath(tree.path), branch, tree.base, os.fspath(cwd), tmux_session)
+
+
+def _require_outside(project: Project, repository: Repository, session: str) -> None:
+    """Check that a session is in no worktree yet.
+
+    Raises:
+        ConflictError: it is in one.
+
+    """
+    if current := entered(project, repository, session):
+        path, mark = current
+        raise ConflictError(
+            f"session {session} is already in {path} on {mark.branch}",
+            "ralph-wrap worktree exit --action keep",
+        )
+
+
+def _start_tmux(project: Project, tree: LinkedWorktree, name: str) -> tuple[LinkedWorktree, str]:
+    """Start a tmux session in a new worktree, and note it in the mark; after an error the worktree goes."""
+    try:
+        tmux_session = tmux.start(f"ralph-{name}", tree.path, project.environ)
+        tree, mark = find(tree.common_dir, tree.path)
+        write_mark(tree.registration, mark._replace(tmux_session=tmux_session))
+    except BaseException:
+        _remove(project, tree, tree.base, lambda _: None)
+        raise
+    return tree, tmux_session
 
 
 def leave(
