@@ -31,10 +31,12 @@ if TYPE_CHECKING:
     from ralph_wrap.branches import Branch
     from ralph_wrap.commands.merge.target import LandingTarget
     from ralph_wrap.git import Git, Repository
+    from ralph_wrap.git.merge import PathChange
     from ralph_wrap.state.project import Project
     from ralph_wrap.system.cancel import CancelToken
     from ralph_wrap.system.log import Log
     from ralph_wrap.worktree.temporary import TemporaryWorktree
+    from ralph_wrap.worktree.user_checkout import UserCheckout
 
 
 class LandingResult(NamedTuple):
@@ -79,16 +81,20 @@ class _LandingContext(NamedTuple):
     """The values that are the same for all branches of one landing."""
 
     project: Project
-    repository: Repository
     home: Registry
     trial: TemporaryWorktree
     target: LandingTarget
-    how: MergeMethod
+    method: MergeMethod
     into_main: bool
     check: str
     check_timeout: float
     log: Log
     cancel: CancelToken
+
+    @property
+    def repository(self) -> Repository:
+        """The repository of the project."""
+        return repository_of(self.project)
 
 
 def land(
@@ -97,7 +103,7 @@ def land(
     target: LandingTarget,
     *,
     log: Log,
-    how: MergeMethod = MergeMethod.MERGE,
+    method: MergeMethod = MergeMethod.MERGE,
     best_order: bool = False,
     check: str = "",
     check_timeout: float = 0.0,
@@ -119,40 +125,36 @@ def land(
 
     """
     repository = repository_of(project)
-    git = project.git
     home = _home(project)
     with contextlib.ExitStack() as stack:
         stack.enter_context(temporary.turn(repository, home, log, cancel))
-        try:
-            recover(git, repository, home, log)
-            temporary.tidy(repository, home)
-            tip = _tip(git, target)
-        except OSError as error:
-            raise RalphError(f"{home.directory} cannot be used: {error}; nothing has moved") from error
-        asked = [one.name for one in wanted]
-        early = {one.name: _before_trying(git, one, target, tip) for one in wanted}
-        left = [one for one in wanted if early[one.name] is None]
-        landed = [result for one in wanted if (result := early[one.name])]
-        if left:
-            opened = stack.enter_context(temporary.opened(git, repository, home, tip, whole=bool(check)))
-            if best_order:
-                left = best(opened, repository, left, tip, cancel)
-            landing = _LandingContext(
-                project,
-                repository,
-                home,
-                opened,
-                target,
-                how,
-                target.name == main,
-                check,
-                check_timeout,
-                log,
-                cancel,
+        tip = _first_tip(project, home, target, log)
+        decided = {branch.name: _before_trying(project.git, branch, target, tip) for branch in wanted}
+        to_try = [branch for branch in wanted if decided[branch.name] is None]
+        landed = [result for branch in wanted if (result := decided[branch.name])]
+        if to_try:
+            trial = stack.enter_context(
+                temporary.opened(project.git, repository, home, tip, whole=bool(check))
             )
-            landed += [_land(landing, one) for one in left]
+            if best_order:
+                to_try = best(trial, repository, to_try, tip, cancel)
+            landing = _LandingContext(
+                project, home, trial, target, method, target.name == main, check, check_timeout, log, cancel
+            )
+            landed += [_land(landing, branch) for branch in to_try]
+    order = [branch.name for branch in wanted]
     # With best_order the results keep the order of the trials.
-    return landed if best_order else sorted(landed, key=lambda result: asked.index(result.branch))
+    return landed if best_order else sorted(landed, key=lambda result: order.index(result.branch))
+
+
+def _first_tip(project: Project, home: Registry, target: LandingTarget, log: Log) -> str:
+    """Undo what a killed landing left, and return the tip of the target."""
+    try:
+        recover(project.git, repository_of(project), home, log)
+        temporary.tidy(repository_of(project), home)
+        return _tip(project.git, target)
+    except OSError as error:
+        raise RalphError(f"{home.directory} cannot be used: {error}; nothing has moved") from error
 
 
 def _home(project: Project) -> Registry:
@@ -212,62 +214,77 @@ def _land(landing: _LandingContext, branch: Branch) -> LandingResult:
 
 
 def _try(landing: _LandingContext, branch: Branch) -> LandingResult:
-    target = landing.target
-    tip = _tip(landing.project.git, target)
-    if merging.is_ancestor(
-        landing.project.git, branch.tip, tip
-    ):  # it was part of a branch that has just landed
+    target, git = landing.target, landing.project.git
+    tip = _tip(git, target)
+    if merging.is_ancestor(git, branch.tip, tip):  # it was part of a branch that has just landed
         return _nothing(branch, target, tip)
-    checkouts = checkouts_of(landing.project.git, landing.repository, target)
+    checkouts = checkouts_of(git, landing.repository, target)
     require_movable(landing.repository, target, checkouts)
-    made = attempt(landing.trial.git, branch, target, tip, landing.how, landing.into_main)
-    if made.commit is None:
-        reason = f"conflicts with {target.name} in {names(made.conflicts)}"
+    trial = attempt(landing.trial.git, branch, target, tip, landing.method, landing.into_main)
+    if trial.commit is None:
+        reason = f"conflicts with {target.name} in {names(trial.conflicts)}"
         hint = f"to resolve them, on {target.name}: git merge {branch.name}"
-        return _left(branch, target, reason, hint)._replace(before=tip, after=tip, conflicts=made.conflicts)
-    if made.commit == tip:
+        return _left(branch, target, reason, hint)._replace(before=tip, after=tip, conflicts=trial.conflicts)
+    if trial.commit == tip:
         return _nothing(branch, target, tip)
-    changes = merging.moved(landing.project.git, tip, made.commit)
+    changes = merging.moved(git, tip, trial.commit)
     for checkout in checkouts:
         require_room(target, checkout, changes)
     status, in_time = _check(landing, branch, tip) if landing.check else (None, True)
     if status:
-        how = (
-            f"failed with status {status}"
-            if in_time
-            else f"was still running after {landing.check_timeout:g} s"
-        )
-        reason = f"check {how} on the merge of {branch.name} into {target.name}"
-        hint = f"see its output above; it is {'check' if in_time else 'check_timeout'} in .ralph/config.toml"
-        return _left(branch, target, reason, hint)._replace(before=tip, after=tip, check=status)
-    if landing.cancel.requested:
-        raise StoppedError("a signal came before it could land; nothing has moved")
-    # The check may have taken long, and only now we know which files change.
-    if _tip(landing.project.git, target) != tip:
-        raise ConflictError(f"{target.name} has moved meanwhile", "try again")
-    require_movable(landing.repository, target, checkouts, {change.path for change in changes})
-    for checkout in checkouts:
-        require_room(target, checkout, changes)
-    move(
-        landing.project.git,
-        landing.home,
-        landing.trial,
-        checkouts,
-        TargetMove(target.ref, tip, made.commit),
-        f"ralph-wrap merge {branch.name}: {made.way}",
-    )
+        return _check_failed(landing, branch, tip, status, in_time=in_time)
+    step = TargetMove(target.ref, tip, trial.commit)
+    _move(landing, checkouts, changes, step, f"ralph-wrap merge {branch.name}: {trial.way}")
     return LandingResult(
         id=branch.id,
         branch=branch.name,
         target=target.name,
         outcome="landed",
-        way=made.way,
+        way=trial.way,
         before=tip,
-        after=made.commit,
-        commits=count_commits(landing.project.git, tip, branch.tip),
+        after=trial.commit,
+        commits=count_commits(git, tip, branch.tip),
         check=status,
         saved=branch.saved_name,
     )
+
+
+def _check_failed(
+    landing: _LandingContext, branch: Branch, tip: str, status: int, *, in_time: bool
+) -> LandingResult:
+    ending = (
+        f"failed with status {status}" if in_time else f"was still running after {landing.check_timeout:g} s"
+    )
+    reason = f"check {ending} on the merge of {branch.name} into {landing.target.name}"
+    hint = f"see its output above; it is {'check' if in_time else 'check_timeout'} in .ralph/config.toml"
+    return _left(branch, landing.target, reason, hint)._replace(before=tip, after=tip, check=status)
+
+
+def _move(
+    landing: _LandingContext,
+    checkouts: Sequence[UserCheckout],
+    changes: Sequence[PathChange],
+    step: TargetMove,
+    reason: str,
+) -> None:
+    """Move the target, unless a signal has come, or a user has changed target or checkouts meanwhile.
+
+    The check may have taken long, and only after the trial we know which files change.
+
+    Raises:
+        StoppedError: a signal came; nothing has moved.
+        ConflictError: the target or a checkout has changed; nothing has moved.
+
+    """
+    target, git = landing.target, landing.project.git
+    if landing.cancel.requested:
+        raise StoppedError("a signal came before it could land; nothing has moved")
+    if _tip(git, target) != step.old:
+        raise ConflictError(f"{target.name} has moved meanwhile", "try again")
+    require_movable(landing.repository, target, checkouts, {change.path for change in changes})
+    for checkout in checkouts:
+        require_room(target, checkout, changes)
+    move(git, landing.home, landing.trial, checkouts, step, reason)
 
 
 def _check(landing: _LandingContext, branch: Branch, tip: str) -> tuple[int, bool]:
@@ -318,12 +335,12 @@ def undo_killed(project: Project, log: Log) -> None:
 
 def problem(landed: Sequence[LandingResult]) -> ConflictError | None:
     """Return the error that lists the branches that did not land, ``None`` if all did."""
-    left = [one for one in landed if one.outcome == "left"]
-    if not left:
+    not_landed = [result for result in landed if result.outcome == "left"]
+    if not not_landed:
         return None
-    said = "; ".join(f"{one.branch}: {one.reason}" for one in left)
-    count = "" if len(landed) == 1 else f"{len(left)} of {len(landed)} did not land: "
-    return ConflictError(f"{count}{said}", left[0].hint or "")
+    reasons = "; ".join(f"{result.branch}: {result.reason}" for result in not_landed)
+    count = "" if len(landed) == 1 else f"{len(not_landed)} of {len(landed)} did not land: "
+    return ConflictError(f"{count}{reasons}", not_landed[0].hint or "")
 
 
 def named_branch(project: Project, name: str) -> Branch:
@@ -333,9 +350,9 @@ def named_branch(project: Project, name: str) -> Branch:
         NotFoundError: the branch does not exist.
 
     """
-    known = branches.read(project)
-    if found := next((one for one in known if one.name == name), None):
-        return found
+    all_branches = branches.read(project)
+    if branch := next((branch for branch in all_branches if branch.name == name), None):
+        return branch
     ref = f"{HEADS}{name}"
     if tip := list_refs(project.git, ref).get(ref):
         return branches.Branch(name, None, tip, None, None, None)

@@ -109,14 +109,18 @@ def move(
             _take(checkout, scratch, step)
         move_ref(checkouts[0].git, step.ref, step.old, step.new, reason)
     except (RalphError, OSError) as error:
-        now = list_refs(git, step.ref).get(step.ref)
-        if now == step.new:  # git was killed after it had moved the branch
+        current = list_refs(git, step.ref).get(step.ref)
+        if current == step.new:  # git was killed after it had moved the branch
             _forget(note)
             return
-        left = [line for one, scratch in begun for line in _put_back(one, scratch, step, now, partly=True)]
+        problems = [
+            problem
+            for checkout, scratch in begun
+            for problem in _put_back(checkout, scratch, step, current, partly=True)
+        ]
         note.unlink()
-        if left:
-            raise RalphError(f"{error}; and {'; '.join(left)}", "git status, there") from error
+        if problems:
+            raise RalphError(f"{error}; and {'; '.join(problems)}", "git status, there") from error
         raise
     _forget(note)
 
@@ -141,8 +145,8 @@ def _take(checkout: UserCheckout, scratch: Path, step: TargetMove) -> None:
     index, prepared = checkout.git_dir / "index", scratch / "index"
     before = files.state(index)
     shutil.copy2(index, prepared)  # with its time stamp, by which git finds files that may have changed since
-    with files.locked_directory(scratch, _PATIENCE) as held:
-        merging.move_files(checkout.git._replace(index_file=prepared, lock=held), step.old, step.new)
+    with files.locked_directory(scratch, _PATIENCE) as descriptor:
+        merging.move_files(checkout.git._replace(index_file=prepared, lock=descriptor), step.old, step.new)
     with _locked(index, prepared) as lock:
         if files.state(index) != before and merging.is_staged(checkout.git, step.old):
             raise ConflictError(f"a change was staged in {checkout.path} at this moment", "commit it")
@@ -173,20 +177,20 @@ def _locked(index: Path, prepared: Path) -> Iterator[Path]:
 
 
 def _put_back(
-    checkout: UserCheckout, scratch: Path, step: TargetMove, now: str | None, *, partly: bool
+    checkout: UserCheckout, scratch: Path, step: TargetMove, current: str | None, *, partly: bool
 ) -> list[str]:
     """Put a checkout back to its old state; return a line for each part that another process has changed."""
     _unlock(checkout, scratch / "index")
-    back = now or step.old  # a commit of a user meanwhile stays, even if it has some of our changes
-    left = []
+    back = current or step.old  # a commit of a user meanwhile stays, even if it has some of our changes
+    problems = []
     if foreign := put_back(checkout, scratch / "look", back, step.new, partly=partly):
-        left.append(f"{checkout.path} was changed meanwhile, and these files stay: {names(foreign)}")
-    if (partly or not left) and merging.is_staged(checkout.git, back):
+        problems.append(f"{checkout.path} was changed meanwhile, and these files stay: {names(foreign)}")
+    if (partly or not problems) and merging.is_staged(checkout.git, back):
         try:
             merging.move_index(checkout.git, step.new, back)
         except GitError as error:
-            left.append(f"the index of {checkout.path} stays as it is: {error.message}")
-    return left
+            problems.append(f"the index of {checkout.path} stays as it is: {error.message}")
+    return problems
 
 
 def _unlock(checkout: UserCheckout, prepared: Path) -> None:
@@ -223,16 +227,16 @@ def recover(git: Git, repository: Repository, home: Registry, log: Log) -> None:
     target = LandingTarget(step.ref.removeprefix(HEADS), step.ref)
     if list_refs(git, step.ref).get(step.ref) == step.old:
         try:
-            left = _undo(git, repository, home, name, target, step)
+            problems = _undo(git, repository, home, name, target, step)
         except ConflictError as error:
-            left = [error.message]
-        for line in left:
+            problems = [error.message]
+        for problem in problems:
             log.warning(
                 "landing.left",
-                f"a merge into {target.name} was killed: {line}",
+                f"a merge into {target.name} was killed: {problem}",
                 "in this checkout: git status",
             )
-        if not left:
+        if not problems:
             log.warning(
                 "landing.undone", f"a merge into {target.name} was killed before it landed, and is undone"
             )
@@ -243,16 +247,16 @@ def _undo(
     git: Git, repository: Repository, home: Registry, name: str, target: LandingTarget, step: TargetMove
 ) -> list[str]:
     registration = repository.common_dir / "worktrees" / name
-    left = []
+    problems = []
     # A new directory, because an existing one of this name may belong to a user.
     with tempfile.TemporaryDirectory(prefix="undo-", dir=home.directory, ignore_cleanup_errors=True) as spare:
-        known = is_locked_for(registration, REASON)
+        is_own = is_locked_for(registration, REASON)
         for number, checkout in enumerate(checkouts_of(git, repository, target)):
-            scratch = _scratch(registration if known else Path(spare), number)
+            scratch = _scratch(registration if is_own else Path(spare), number)
             scratch.mkdir(exist_ok=True)
             with files.locked_directory(scratch, _PATIENCE):  # waits for a git of the killed landing
-                left += _put_back(checkout, scratch, step, step.old, partly=False)
-    return left
+                problems += _put_back(checkout, scratch, step, step.old, partly=False)
+    return problems
 
 
 def _read_note(note: Path, git: Git) -> tuple[TargetMove, str]:

@@ -39,16 +39,16 @@ def best(
     """
     clash = _clashes(trial, repository, [tip, *(branch.tip for branch in wanted)], cancel)
     hopeless = [branch for branch in wanted if frozenset((tip, branch.tip)) in clash]
-    left = [branch for branch in wanted if branch not in hopeless]
+    remaining = [branch for branch in wanted if branch not in hopeless]
     chosen: list[Branch] = []
-    after: list[Branch] = []
-    while left:
-        following = min(left, key=lambda branch: _number_of_clashes(branch, left, clash))
-        beaten = [branch for branch in left if frozenset((branch.tip, following.tip)) in clash]
+    conflicting: list[Branch] = []
+    while remaining:
+        following = min(remaining, key=lambda branch: _number_of_clashes(branch, remaining, clash))
+        beaten = [branch for branch in remaining if frozenset((branch.tip, following.tip)) in clash]
         chosen.append(following)
-        after += beaten
-        left = [branch for branch in left if branch not in beaten and branch != following]
-    return [*chosen, *after, *hopeless]
+        conflicting += beaten
+        remaining = [branch for branch in remaining if branch not in beaten and branch != following]
+    return [*chosen, *conflicting, *hopeless]
 
 
 def _number_of_clashes(branch: Branch, others: Sequence[Branch], clash: set[frozenset[str]]) -> int:

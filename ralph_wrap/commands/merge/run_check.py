@@ -52,6 +52,22 @@ def run_check(
 
     """
     name = f"check-{os.urandom(4).hex()}"
+    group = _start(command, directory, _environment(directory, environ, branch, project, name))
+    leftovers = ProcessTree(whole_process=False, session=name)
+    try:
+        status, cut_short = _wait(group, timeout, cancel)
+    finally:
+        leftovers.end(_GRACE, lambda: cancel.requested, asked=False)
+    if not cut_short:
+        return status
+    if cancel.requested:
+        raise StoppedError("a signal came while the check ran; nothing has moved")
+    return None
+
+
+def _environment(
+    directory: Path, environ: Mapping[str, str], branch: str, project: Path, name: str
+) -> dict[str, str]:
     variables: dict[str, str | Path] = {
         "BRANCH": branch,
         "PROJECT": project,
@@ -59,12 +75,14 @@ def run_check(
         "SESSION_ID": name,
     }
     env = {key: value for key, value in environ.items() if not key.startswith(("RALPH_", "GIT_INDEX"))}
-    env |= {f"RALPH_{key}": os.fspath(value) for key, value in variables.items()} | {
-        "PWD": os.fspath(directory)
-    }
+    env |= {f"RALPH_{key}": os.fspath(value) for key, value in variables.items()}
+    return env | {"PWD": os.fspath(directory)}
+
+
+def _start(command: str, directory: Path, env: Mapping[str, str]) -> process.ProcessGroup:
     nothing = os.open(os.devnull, os.O_RDONLY)
     try:
-        group = process.ProcessGroup(
+        return process.ProcessGroup(
             ("sh", "-c", command),
             cwd=directory,
             env=env,
@@ -75,16 +93,6 @@ def run_check(
         raise RalphError(f"cannot run the check: {error.strerror}", "sh must be on the PATH") from None
     finally:
         os.close(nothing)
-    left = ProcessTree(whole_process=False, session=name)
-    try:
-        status, cut_short = _wait(group, timeout, cancel)
-    finally:
-        left.end(_GRACE, lambda: cancel.requested, asked=False)
-    if not cut_short:
-        return status
-    if cancel.requested:
-        raise StoppedError("a signal came while the check ran; nothing has moved")
-    return None
 
 
 def _wait(group: process.ProcessGroup, timeout: float, cancel: CancelToken) -> tuple[int, bool]:

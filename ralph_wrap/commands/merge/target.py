@@ -86,7 +86,7 @@ def checkouts_of(git: Git, repository: Repository, target: LandingTarget) -> lis
         OSError: the file system cannot list them.
 
     """
-    found = []
+    checkouts = []
     for number, listed in enumerate(list_worktrees(git)):
         if listed.branch != target.name:
             continue
@@ -102,11 +102,11 @@ def checkouts_of(git: Git, repository: Repository, target: LandingTarget) -> lis
                 f"{target.name} is checked out in the worktree of a session, {info.path}",
                 f"ralph-wrap stop {info.path.name}, or, if it has ended: ralph-wrap rm {info.path.name}",
             )
-        here = git._replace(
+        checkout_git = git._replace(
             cwd=info.path, git_dir=git_dir, common_dir=repository.common_dir, work_tree=info.path
         )
-        found.append(UserCheckout(info.path, git_dir, here))
-    return found
+        checkouts.append(UserCheckout(info.path, git_dir, checkout_git))
+    return checkouts
 
 
 def _main_path(repository: Repository, listed: Path) -> Path:
@@ -124,10 +124,10 @@ def _leads_to(path: Path, git_dir: Path) -> bool:
 
 def _registration(common_dir: Path, path: Path) -> Path | None:
     """Return the registration that names a linked worktree."""
-    ours = pointer.back_to(path)
+    back_pointer = pointer.back_to(path)
     for registration in sorted(common_dir.glob("worktrees/*")):
         try:
-            if files.read(registration / pointer.BACK) == ours:
+            if files.read(registration / pointer.BACK) == back_pointer:
                 return registration
         except OSError:
             continue
@@ -170,14 +170,16 @@ def _line(path: Path) -> str:
 
 
 def _require_clean(target: LandingTarget, checkout: UserCheckout, coming: Collection[str]) -> None:
-    where = f"{target.name} is checked out in {checkout.path}"
+    checked_out = f"{target.name} is checked out in {checkout.path}"
     if _is_worked_in(checkout.path):
-        raise ConflictError(f"{where}, where a session works without isolation", "to see it: ralph-wrap ps")
+        raise ConflictError(
+            f"{checked_out}, where a session works without isolation", "to see it: ralph-wrap ps"
+        )
     if operation := merging.operation(checkout.git_dir):
-        raise ConflictError(f"{where}, where a {operation} is in progress", "finish it or abort it")
+        raise ConflictError(f"{checked_out}, where a {operation} is in progress", "finish it or abort it")
     if (checkout.git_dir / "index.lock").exists():
         raise ConflictError(
-            f"{where}, whose index is locked",
+            f"{checked_out}, whose index is locked",
             f"wait for git to finish there; if no git is running: rm {checkout.git_dir / 'index.lock'}",
         )
     with start_status(checkout.git, "dirty") as asking:
@@ -185,7 +187,7 @@ def _require_clean(target: LandingTarget, checkout: UserCheckout, coming: Collec
     changed = [path for path in status.changed if path != _IGNORE or path in coming or not _is_rule(checkout)]
     if changed:
         raise ConflictError(
-            f"{where}, where changes are not committed: {names(changed)}", "commit or stash them"
+            f"{checked_out}, where changes are not committed: {names(changed)}", "commit or stash them"
         )
 
 
@@ -214,9 +216,9 @@ def require_room(target: LandingTarget, checkout: UserCheckout, changes: Sequenc
         ConflictError: it would overwrite one.
 
     """
-    if found := list(in_the_way(checkout.path, changes)):
+    if blocking := list(in_the_way(checkout.path, changes)):
         raise ConflictError(
             f"{target.name} is checked out in {checkout.path}, where untracked files would be overwritten:"
-            f" {names(found)}",
+            f" {names(blocking)}",
             "move them away, or commit them",
         )

@@ -44,7 +44,7 @@ class TrialMerge(NamedTuple):
 
 
 def attempt(
-    git: Git, branch: Branch, target: LandingTarget, tip: str, how: MergeMethod, into_main: bool
+    git: Git, branch: Branch, target: LandingTarget, tip: str, method: MergeMethod, into_main: bool
 ) -> TrialMerge:
     """Make the new commit for the target, and check it out in the worktree of *git*.
 
@@ -61,16 +61,16 @@ def attempt(
     """
     merging.start_over(git, tip)
     ahead = merging.is_ancestor(git, tip, branch.tip)
-    if how is MergeMethod.REBASE and merging.has_merges(git, branch.tip, tip):
+    if method is MergeMethod.REBASE and merging.has_merges(git, branch.tip, tip):
         raise ConflictError(
             f"{branch.name} has merge commits, which cannot be rebased", "leave out --rebase, or use --squash"
         )
-    if ahead and how in {MergeMethod.MERGE, MergeMethod.REBASE}:
+    if ahead and method in {MergeMethod.MERGE, MergeMethod.REBASE}:
         merging.start_over(git, branch.tip)
         return TrialMerge(branch.tip, "fast-forward")
-    if how is MergeMethod.REBASE:
+    if method is MergeMethod.REBASE:
         way, conflicts = "rebase", merging.replay(git, merging.to_replay(git, branch.tip, tip))
-    elif how is MergeMethod.SQUASH:
+    elif method is MergeMethod.SQUASH:
         way, conflicts = "squash", merging.squash(git, branch.tip, _list(git, branch, tip))
     else:
         way, conflicts = "merge", merging.merge(git, branch.tip, _message(branch, target, into_main))
@@ -78,7 +78,7 @@ def attempt(
         return TrialMerge(None, way, conflicts)
     commit = resolve_commit(git, "HEAD")
     assert commit is not None  # git has just made it
-    if how is MergeMethod.MERGE and tree_of(git, commit) == tree_of(git, tip):
+    if method is MergeMethod.MERGE and tree_of(git, commit) == tree_of(git, tip):
         commit = tip  # the target already has its changes, for example from a squash
     return TrialMerge(commit, way)
 

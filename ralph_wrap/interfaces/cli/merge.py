@@ -74,7 +74,7 @@ def merge(
             wanted,
             target,
             log=log,
-            how=how,
+            method=how,
             best_order=best_order,
             check=settings.check,
             check_timeout=settings.check_timeout,

@@ -46,13 +46,13 @@ _busy = threading.Lock()  # one action at a time: a refusal depends on what the 
 async def stop(context: PageContext, form: Form, server_log: Log) -> FlashMessage:
     """Ask a session to end, and wait up to 3 s for its end."""
     [name] = form.get("id", [""])[:1]
-    how = next((how for how in StopMode if [how.value] == [*form.get("how", ())]), StopMode.SOON)
+    mode = next((mode for mode in StopMode if [mode.value] == [*form.get("how", ())]), StopMode.SOON)
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     notes: list[FlashMessage] = []
 
     def work() -> None:
-        notes.append(_noted(lambda log: _stopped(context, name, how, log), server_log))
+        notes.append(_noted(lambda log: _stopped(context, name, mode, log), server_log))
         with suppress(RuntimeError):  # the server has stopped meanwhile
             loop.call_soon_threadsafe(ended.set)
 
@@ -60,7 +60,7 @@ async def stop(context: PageContext, form: Form, server_log: Log) -> FlashMessag
     try:
         await asyncio.wait_for(ended.wait(), _PATIENCE)
     except TimeoutError:
-        return FlashMessage("done", (f"session {name} has a stop request: {_ASKED[how]}",))
+        return FlashMessage("done", (f"session {name} has a stop request: {_ASKED[mode]}",))
     return notes[0]
 
 
@@ -71,29 +71,33 @@ _ASKED = {
 }
 
 
-def _stopped(context: PageContext, name: str, how: StopMode, log: Log) -> FlashMessage:
-    stopped, problem = stopping.stop(context.project, [name], how, log)
+def _stopped(context: PageContext, name: str, mode: StopMode, log: Log) -> FlashMessage:
+    stopped, problem = stopping.stop(context.project, [name], mode, log)
     if problem is not None:
         raise problem
-    return FlashMessage("done", tuple(f"session {one.session or one.id}: {one.outcome}" for one in stopped))
+    return FlashMessage(
+        "done", tuple(f"session {session.session or session.id}: {session.outcome}" for session in stopped)
+    )
 
 
 async def merge(context: PageContext, form: Form, server_log: Log) -> FlashMessage:
     """Land branches on the main branch, or change nothing and show the reason."""
     names = _names(form)
-    way = next(
-        (way for way in merging.MergeMethod if [way.value] == [*form.get("how", ())]),
+    method = next(
+        (method for method in merging.MergeMethod if [method.value] == [*form.get("how", ())]),
         merging.MergeMethod.MERGE,
     )
-    return await run_in_threadpool(_alone, lambda log: _landed(context, names, way, log), server_log)
+    return await run_in_threadpool(_alone, lambda log: _landed(context, names, method, log), server_log)
 
 
-def _landed(context: PageContext, names: Sequence[str], way: merging.MergeMethod, log: Log) -> FlashMessage:
+def _landed(
+    context: PageContext, names: Sequence[str], method: merging.MergeMethod, log: Log
+) -> FlashMessage:
     project = context.project
     settings = of_project(project.root)
-    known = branches.read(project)
+    all_branches = branches.read(project)
     wanted = list(
-        {branch.name: branch for branch in (branches.named(known, name) for name in names)}.values()
+        {branch.name: branch for branch in (branches.named(all_branches, name) for name in names)}.values()
     )
     target = merging.target_of(project, None, settings.main)
     if settings.check and not (
@@ -107,25 +111,27 @@ def _landed(context: PageContext, names: Sequence[str], way: merging.MergeMethod
         wanted,
         target,
         log=log,
-        how=way,
+        method=method,
         check=settings.check,
         check_timeout=settings.check_timeout,
         main=target.name,
         cancel=context.cancel,
     )
     lines = [
-        f"{one.branch} has landed on {one.target} ({one.way})"
-        if one.outcome == "landed"
-        else f"{one.branch}: {one.outcome}"
-        for one in landed
-        if one.outcome != "left"
+        f"{result.branch} has landed on {result.target} ({result.way})"
+        if result.outcome == "landed"
+        else f"{result.branch}: {result.outcome}"
+        for result in landed
+        if result.outcome != "left"
     ]
     lines += [
-        f"{one.saved} holds work that has not landed" for one in landed if one.saved and one.outcome != "left"
+        f"{result.saved} holds work that has not landed"
+        for result in landed
+        if result.saved and result.outcome != "left"
     ]
-    left = [f"{one.branch}: {one.reason}" for one in landed if one.outcome == "left"]
+    reasons = [f"{result.branch}: {result.reason}" for result in landed if result.outcome == "left"]
     if problem := merging.problem(landed):
-        return FlashMessage("failed", (*left, *lines), problem.hint)
+        return FlashMessage("failed", (*reasons, *lines), problem.hint)
     return FlashMessage("done", tuple(lines))
 
 
@@ -139,18 +145,20 @@ def _dropped(context: PageContext, wanted: dropping.DropSelection) -> FlashMessa
     rows, failures = dropping.drop(context.project, wanted, time.time())
     keep = of_project(context.project.root).keep_dropped
     dropping.expire(context.project, keep, time.time())
-    gone = [row for row in rows if row.dropped]
-    lines = [f"{row.branch} dropped{_with(row.saved, row.branch)}" for row in gone]
+    dropped = [row for row in rows if row.dropped]
+    lines = [f"{row.branch} dropped{_with(row.saved, row.branch)}" for row in dropped]
     if not failures:
-        names = [row.branch for row in gone]
-        return FlashMessage("done", tuple(lines), "", _again("restore", names, "Restore") if gone else None)
-    kept = [row.kept for row in rows if row.kept]
+        names = [row.branch for row in dropped]
+        return FlashMessage(
+            "done", tuple(lines), "", _again("restore", names, "Restore") if dropped else None
+        )
+    reasons = [row.kept for row in rows if row.kept]
     names = [row.branch for row in rows if row.lost and not row.dropped]
     if not names or wanted.force:
-        return FlashMessage("failed", (*kept, *lines), failures[0].hint)
+        return FlashMessage("failed", (*reasons, *lines), failures[0].hint)
     label = "Drop it anyway" if len(names) == 1 else f"Drop these {len(names)} anyway"
     hint = "a dropped branch can be restored for some time"
-    return FlashMessage("failed", (*kept, *lines), hint, _again("drop", names, label, force="1"))
+    return FlashMessage("failed", (*reasons, *lines), hint, _again("drop", names, label, force="1"))
 
 
 def _with(saved: str | None, branch: str) -> str:
@@ -164,10 +172,12 @@ async def restore(context: PageContext, form: Form, log: Log) -> FlashMessage:
 
 
 def _restored(context: PageContext, names: Sequence[str]) -> FlashMessage:
-    found = [dropping.restore(context.project, name, time.time()) for name in names]
+    restored = [dropping.restore(context.project, name, time.time()) for name in names]
     lines = [
-        f"{one.branch} restored{_with(one.saved, one.branch)}" if one.branch else f"{one.saved} restored"
-        for one in found
+        f"{branch.branch} restored{_with(branch.saved, branch.branch)}"
+        if branch.branch
+        else f"{branch.saved} restored"
+        for branch in restored
     ]
     return FlashMessage("done", tuple(lines))
 
@@ -185,8 +195,8 @@ def _names(form: Form) -> list[str]:
     return names
 
 
-def _again(action: str, names: Sequence[str], label: str, **more: str) -> RetryForm:
-    return RetryForm(action, (*(("name", quoted(name)) for name in names), *more.items()), label)
+def _again(action: str, names: Sequence[str], label: str, **fields: str) -> RetryForm:
+    return RetryForm(action, (*(("name", quoted(name)) for name in names), *fields.items()), label)
 
 
 def _alone(work: Callable[[Log], FlashMessage], log: Log) -> FlashMessage:
@@ -236,8 +246,8 @@ async def press(name: str, context: PageContext, form: Form, log: Log) -> str:
     except UsageError as error:
         note = FlashMessage("failed", (error.message,), error.hint)
     [address] = form.get("back", [""])[:1]
-    gone = name == "drop" and note.kind == "done" and address.startswith("branch")
-    if gone or not _ADDRESS.fullmatch(address):
+    page_is_gone = name == "drop" and note.kind == "done" and address.startswith("branch")
+    if page_is_gone or not _ADDRESS.fullmatch(address):
         address = ""
     return f"{address}{'&' if '?' in address else '?'}note={context.notes.put(note)}"
 

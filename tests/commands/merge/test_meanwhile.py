@@ -180,7 +180,7 @@ def test_what_somebody_killed_has_left_is_taken_away(repo: Repo, log: Log) -> No
     (place / "mine").mkdir()
     other = repo.path.parent / "other"
     repo.git("worktree", "add", "-q", "--detach", other / "land-00000003")
-    assert land(repo, log, "aaaa", how=MergeMethod.NO_FF)[0].outcome == "landed"
+    assert land(repo, log, "aaaa", method=MergeMethod.NO_FF)[0].outcome == "landed"
     assert sorted(path.name for path in place.iterdir()) == ["mine"]
     assert [path.name for path in repo.path.glob(".git/worktrees/*")] == ["land-00000003"]
     assert (other / "land-00000003" / "file.txt").exists()

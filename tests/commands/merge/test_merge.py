@@ -54,7 +54,7 @@ def test_a_merge_commit_is_made_where_it_is_needed(repo: Repo, log: Log) -> None
 def test_no_ff_makes_one_always(repo: Repo, log: Log) -> None:
     """Also where the target is only behind."""
     before, tip = repo.head, branch(repo, "aaaa", AAAA)
-    (landed,) = land(repo, log, "aaaa", how=MergeMethod.NO_FF)
+    (landed,) = land(repo, log, "aaaa", method=MergeMethod.NO_FF)
     assert (landed.way, repo.git("log", "-1", "--format=%P", "main")) == ("merge", f"{before} {tip}")
     assert is_clean(repo, str(landed.after))
 
@@ -64,7 +64,7 @@ def test_a_squash_is_one_commit_that_lists_them(repo: Repo, log: Log) -> None:
     first = branch(repo, "aaaa", AAAA, message="ein Anfang: größer")
     second = branch(repo, "aaaa", {"new/b": "B\n"}, message="# no comment")
     before = repo.head
-    (landed,) = land(repo, log, "aaaa", how=MergeMethod.SQUASH)
+    (landed,) = land(repo, log, "aaaa", method=MergeMethod.SQUASH)
     assert (landed.way, landed.commits) == ("squash", 2)
     assert is_clean(repo, str(landed.after))
     assert repo.git("log", "-1", "--format=%P%n%B", "main") == (
@@ -84,7 +84,7 @@ def test_a_rebase_keeps_authors_and_messages(repo: Repo, log: Log, monkeypatch: 
     repo.write("mine", "mine\n")
     repo.commit("mine")
     repo.git("cherry-pick", both)
-    (landed,) = land(repo, log, "aaaa", how=MergeMethod.REBASE)
+    (landed,) = land(repo, log, "aaaa", method=MergeMethod.REBASE)
     assert landed.way == "rebase"
     assert is_clean(repo, str(landed.after))
     shown = repo.git("log", "-4", "--format=%an|%cn|%B%x00", "main").replace("\n\0", "\0").split("\0")
@@ -105,29 +105,29 @@ def test_what_becomes_empty_in_a_rebase_is_left_out(repo: Repo, log: Log) -> Non
     repo.write("a", "1\n")
     repo.write("c", "1\n")
     repo.commit("mine")
-    land(repo, log, "aaaa", how=MergeMethod.REBASE)
+    land(repo, log, "aaaa", method=MergeMethod.REBASE)
     assert repo.git("log", "--format=%s", "main") == "last\nempty from the start\nmine\nfirst"
 
 
 @pytest.mark.parametrize(
-    "how", [MergeMethod.MERGE, MergeMethod.SQUASH, MergeMethod.REBASE, MergeMethod.NO_FF]
+    "method", [MergeMethod.MERGE, MergeMethod.SQUASH, MergeMethod.REBASE, MergeMethod.NO_FF]
 )
-def test_nothing_to_do_for_what_has_landed(repo: Repo, log: Log, how: MergeMethod) -> None:
+def test_nothing_to_do_for_what_has_landed(repo: Repo, log: Log, method: MergeMethod) -> None:
     """Also a second time in the same way, where the branch is in no history."""
     branch(repo, "aaaa", AAAA)
     repo.write("mine", "mine\n")
     repo.commit("mine")
-    assert [one.outcome for one in land(repo, log, "aaaa", how=how)] == ["landed"]
+    assert [one.outcome for one in land(repo, log, "aaaa", method=method)] == ["landed"]
     before = state(repo)
-    again = how if how is not MergeMethod.NO_FF else MergeMethod.MERGE
-    assert [one.outcome for one in land(repo, log, "aaaa", how=again)] == ["nothing to do"]
+    again = method if method is not MergeMethod.NO_FF else MergeMethod.MERGE
+    assert [one.outcome for one in land(repo, log, "aaaa", method=again)] == ["nothing to do"]
     assert state(repo) == before
 
 
 def test_what_was_squashed_is_not_merged_again(repo: Repo, log: Log) -> None:
     """A merge commit that changes nothing says nothing."""
     branch(repo, "aaaa", AAAA)
-    land(repo, log, "aaaa", how=MergeMethod.SQUASH)
+    land(repo, log, "aaaa", method=MergeMethod.SQUASH)
     before = state(repo)
     assert [one.outcome for one in land(repo, log, "aaaa")] == ["nothing to do"]
     assert state(repo) == before
@@ -198,7 +198,7 @@ def test_a_merge_into_another_branch_says_so(repo: Repo, log: Log) -> None:
     """As git does."""
     repo.git("branch", "release")
     branch(repo, "aaaa", AAAA)
-    land(repo, log, "aaaa", into="release", how=MergeMethod.NO_FF)
+    land(repo, log, "aaaa", into="release", method=MergeMethod.NO_FF)
     assert repo.git("log", "-1", "--format=%s", "release") == "Merge branch 'ralph/aaaa' into release"
 
 
@@ -325,7 +325,7 @@ def test_every_kind_of_change_comes_to_the_checkout(repo: Repo, log: Log) -> Non
 def test_a_branch_of_any_name_lands_by_it(repo: Repo, log: Log, name: str) -> None:
     """It bears no id, and has no record."""
     tip = branch(repo, name, AAAA)
-    (landed,) = land(repo, log, f"ralph/{name}", how=MergeMethod.NO_FF)
+    (landed,) = land(repo, log, f"ralph/{name}", method=MergeMethod.NO_FF)
     assert (landed.id, landed.branch, landed.outcome) == (None, f"ralph/{name}", "landed")
     assert repo.git("log", "-1", "--format=%s%n%P", "main").endswith(tip)
     assert repo.git("log", "-1", "--format=%s", "main") == f"Merge branch 'ralph/{name}'"
@@ -375,7 +375,7 @@ def test_hooks_do_not_run(repo: Repo, log: Log) -> None:
         repo.write(f".git/hooks/{name}", f"#!/bin/sh\necho {name} >>{ran}\n", executable=True)
     branch(repo, "aaaa", AAAA)
     ran.unlink()  # negative control: they run for everybody else
-    assert land(repo, log, "aaaa", how=MergeMethod.NO_FF)[0].outcome == "landed"
+    assert land(repo, log, "aaaa", method=MergeMethod.NO_FF)[0].outcome == "landed"
     assert not ran.exists()
 
 
@@ -385,7 +385,7 @@ def test_commits_are_signed_if_the_user_signs(repo: Repo, log: Log, script: Call
     before = state(repo)
     repo.git("config", "--global", "commit.gpgSign", "true")
     repo.git("config", "--global", "gpg.program", script("exit 1"))
-    (landed,) = land(repo, log, "aaaa", how=MergeMethod.NO_FF)
+    (landed,) = land(repo, log, "aaaa", method=MergeMethod.NO_FF)
     assert (landed.outcome, "gpg failed to sign" in str(landed.reason)) == ("left", True)
     assert state(repo) == before
     repo.git(
@@ -394,5 +394,5 @@ def test_commits_are_signed_if_the_user_signs(repo: Repo, log: Log, script: Call
         "gpg.program",
         script('cat >/dev/null; echo "[GNUPG:] SIG_CREATED " >&2; echo SIG'),
     )
-    land(repo, log, "aaaa", how=MergeMethod.NO_FF)
+    land(repo, log, "aaaa", method=MergeMethod.NO_FF)
     assert b"gpgsig SIG" in repo.show("main")

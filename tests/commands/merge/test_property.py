@@ -74,10 +74,14 @@ def _files(repo: Repo) -> Listing:
 @pytest.mark.slow
 @_SETTINGS
 @given(
-    base=_LISTINGS, theirs=_LISTINGS, ours=_LISTINGS, unknown=_LISTINGS, how=st.sampled_from([*MergeMethod])
+    base=_LISTINGS,
+    theirs=_LISTINGS,
+    ours=_LISTINGS,
+    unknown=_LISTINGS,
+    method=st.sampled_from([*MergeMethod]),
 )
 def test_it_lands_or_nothing_moves(
-    base: Listing, theirs: Listing, ours: Listing, unknown: Listing, how: MergeMethod
+    base: Listing, theirs: Listing, ours: Listing, unknown: Listing, method: MergeMethod
 ) -> None:
     """What git does not know stays; the checkout is what the commit holds, which is what git makes."""
     with tempfile.TemporaryDirectory() as directory, Path(os.devnull).open("wb") as null:
@@ -90,7 +94,7 @@ def test_it_lands_or_nothing_moves(
         told = Log(null.fileno(), terminal=False, colour=False)
         wanted = branches.read(place)
         target = merge.target_of(place, "main", None)
-        (landed,) = merge.land(place, wanted, target, log=told, how=how)
+        (landed,) = merge.land(place, wanted, target, log=told, method=method)
         event(landed.outcome)
         after = _files(repo)
         assert left(repo) == []
@@ -101,7 +105,7 @@ def test_it_lands_or_nothing_moves(
         assert is_clean(repo, str(landed.after)) or mine
         assert after == {**in_git(repo, "HEAD"), **mine}
         merged = repo.git("merge-tree", "--write-tree", head, "ralph/aaaa", check=False).split("\n")[0]
-        assert how is MergeMethod.REBASE or repo.git("rev-parse", "HEAD^{tree}") == merged
+        assert method is MergeMethod.REBASE or repo.git("rev-parse", "HEAD^{tree}") == merged
 
 
 @pytest.mark.slow

@@ -26,8 +26,8 @@ from tests.support.wait import eventually
 # What is left
 
 
-@pytest.mark.parametrize("how", MergeMethod)
-def test_a_conflict_moves_nothing(repo: Repo, log: Log, how: MergeMethod) -> None:
+@pytest.mark.parametrize("method", MergeMethod)
+def test_a_conflict_moves_nothing(repo: Repo, log: Log, method: MergeMethod) -> None:
     """Files, index, branches, rerere's memory: all as before; the files are named."""
     repo.git("config", "rerere.enabled", "true")
     branch(repo, "aaaa", AAAA | {"one/two/three": "theirs\n"})
@@ -35,7 +35,7 @@ def test_a_conflict_moves_nothing(repo: Repo, log: Log, how: MergeMethod) -> Non
     repo.write("one/two/three", "mine\n")
     repo.commit("mine")
     before = state(repo), sorted(repo.path.glob(".git/rr-cache/*"))
-    (landed,) = land(repo, log, "aaaa", how=how)
+    (landed,) = land(repo, log, "aaaa", method=method)
     assert (landed.outcome, landed.conflicts) == ("left", ("file.txt", "one/two/three"))
     assert landed.reason == "conflicts with main in file.txt, one/two/three"
     assert (state(repo), sorted(repo.path.glob(".git/rr-cache/*"))) == before
@@ -295,10 +295,10 @@ def test_merges_are_not_replayed(repo: Repo, log: Log) -> None:
     repo.write("mine", "mine\n")
     repo.commit("mine")
     before = state(repo)
-    (landed,) = land(repo, log, "aaaa", how=MergeMethod.REBASE)
+    (landed,) = land(repo, log, "aaaa", method=MergeMethod.REBASE)
     assert (landed.outcome, "has merge commits" in str(landed.reason)) == ("left", True)
     assert state(repo) == before
-    assert land(repo, log, "aaaa", how=MergeMethod.SQUASH)[0].outcome == "landed"
+    assert land(repo, log, "aaaa", method=MergeMethod.SQUASH)[0].outcome == "landed"
 
 
 def test_without_an_identity_nothing_lands(repo: Repo, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -308,7 +308,7 @@ def test_without_an_identity_nothing_lands(repo: Repo, log: Log, monkeypatch: py
     for name in ("AUTHOR_NAME", "AUTHOR_EMAIL", "COMMITTER_NAME", "COMMITTER_EMAIL"):
         monkeypatch.delenv(f"GIT_{name}")
     before = state(repo)
-    (landed,) = land(repo, log, "aaaa", how=MergeMethod.NO_FF)
+    (landed,) = land(repo, log, "aaaa", method=MergeMethod.NO_FF)
     assert landed.outcome == "left"
     assert state(repo) == before
 
@@ -338,7 +338,7 @@ def test_a_record_directory_that_leads_elsewhere_is_not_followed(
     (repo.path / ".ralph" / "run").mkdir(parents=True)
     (repo.path / ".ralph" / "run" / "landing").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(RalphError, match="it is a symlink"):
-        land(repo, log, "aaaa", how=MergeMethod.NO_FF)
+        land(repo, log, "aaaa", method=MergeMethod.NO_FF)
     assert (tmp_path / "elsewhere" / "land-00000000").is_dir()
 
 
