@@ -6,7 +6,7 @@ import re
 from html import unescape
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from markupsafe import escape
 
@@ -63,6 +63,7 @@ def test_output_without_its_terminal(output: bytes, text: str) -> None:
     assert plain(output) == text
 
 
+@settings(deadline=None)  # the first call for a name loads its lexer
 @given(
     name=st.sampled_from(["a.py", "a.js", "a.c", "a.html", "Makefile", "a.unknown", "a.md", "a.json"]),
     lines=st.lists(st.text(st.characters(exclude_characters="\n"), max_size=30), max_size=6),
