@@ -107,8 +107,8 @@ class AccessControl:
         return None
 
     def _welcome(self, query: bytes) -> Response:
-        [given, *_] = parse_qs(query).get(b"token", [b""])
-        if not secrets.compare_digest(given, self._token):
+        [token, *_] = parse_qs(query).get(b"token", [b""])
+        if not secrets.compare_digest(token, self._token):
             return _refused("Open the address that <code>ralph-wrap web</code> has printed.")
         answer = RedirectResponse(f"{self.path}/", 303)
         answer.set_cookie(_COOKIE, self.token, path=f"{self.path}/", httponly=True, samesite="strict")
@@ -138,9 +138,9 @@ def _is_ours(headers: Headers, host: str, *, writes: bool) -> bool:
     return site in {"same-origin", "none", None} and origin in {f"http://{host}", None}
 
 
-def _refused(why: str) -> Response:
+def _refused(reason: str) -> Response:
     page = (
         '<!doctype html><html lang="en"><meta charset="utf-8"><title>403 · ralph-wrap</title>'
-        f"<h1>403</h1><p>{why}"
+        f"<h1>403</h1><p>{reason}"
     )
     return HTMLResponse(page, 403)

@@ -106,17 +106,22 @@ def _landed(
         raise UntrustedError(
             "the check in .ralph/config.toml is not approved", "to see and approve it: ralph-wrap trust"
         )
-    landed = merging.land(
-        project,
-        wanted,
-        target,
-        log=log,
-        method=method,
-        check=settings.check,
-        check_timeout=settings.check_timeout,
-        main=target.name,
-        cancel=context.cancel,
+    return _landing_note(
+        merging.land(
+            project,
+            wanted,
+            target,
+            log=log,
+            method=method,
+            check=settings.check,
+            check_timeout=settings.check_timeout,
+            main=target.name,
+            cancel=context.cancel,
+        )
     )
+
+
+def _landing_note(landed: Sequence[merging.LandingResult]) -> FlashMessage:
     lines = [
         f"{result.branch} has landed on {result.target} ({result.way})"
         if result.outcome == "landed"
@@ -206,7 +211,7 @@ def _alone(work: Callable[[Log], FlashMessage], log: Log) -> FlashMessage:
 
 def _noted(work: Callable[[Log], FlashMessage], server_log: Log) -> FlashMessage:
     """Do some work, and return a note with its messages."""
-    with _heard() as (log, lines):
+    with _captured() as (log, lines):
         try:
             note = work(log)
         except RalphError as error:
@@ -218,7 +223,7 @@ def _noted(work: Callable[[Log], FlashMessage], server_log: Log) -> FlashMessage
 
 
 @contextmanager
-def _heard() -> Iterator[tuple[Log, Callable[[], list[str]]]]:
+def _captured() -> Iterator[tuple[Log, Callable[[], list[str]]]]:
     """Yield a log, and a function that returns its messages."""
     descriptor = anonymous_file()
 

@@ -49,24 +49,13 @@ def application(context: PageContext, root: str, log: Log) -> ASGIApp:
 
     def button(name: str) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
-            body = b""
-            try:
-                async for piece in request.stream():
-                    body += piece
-                    if len(body) > _LONGEST_FORM:
-                        return PlainTextResponse("too long", 413)
-            except ClientDisconnect:  # an incomplete form must do nothing
-                return PlainTextResponse("gone", 400)
+            body = await _body(request)
+            if isinstance(body, Response):
+                return body
             back = await actions.press(name, context, _form(body), log)
             return RedirectResponse(f"{root}/{back}", 303)
 
         return answer
-
-    def asset(request: Request) -> Response:
-        name = request.path_params["name"]
-        if name not in static_files.KINDS:
-            return PlainTextResponse("not found", 404)
-        return Response(static_files.CONTENT[name], media_type=static_files.KINDS[name])
 
     routes = [
         Route("/", page("overview")),
@@ -77,10 +66,30 @@ def application(context: PageContext, root: str, log: Log) -> ASGIApp:
         ),
         Route("/part", page("file", "part.html")),
         Route("/progress", page("session", "progress.html")),
-        Route("/static/{name}", asset),
+        Route("/static/{name}", _asset),
         *(Route(f"/{name}", button(name), methods=["POST"]) for name in actions.BUTTONS),
     ]
     return Starlette(routes=[Mount(root, routes=routes)])
+
+
+async def _body(request: Request) -> bytes | Response:
+    """Return the content of a form, or the refusal of one that is too long or incomplete."""
+    body = b""
+    try:
+        async for piece in request.stream():
+            body += piece
+            if len(body) > _LONGEST_FORM:
+                return PlainTextResponse("too long", 413)
+    except ClientDisconnect:  # an incomplete form must do nothing
+        return PlainTextResponse("gone", 400)
+    return body
+
+
+def _asset(request: Request) -> Response:
+    name = request.path_params["name"]
+    if name not in static_files.KINDS:
+        return PlainTextResponse("not found", 404)
+    return Response(static_files.CONTENT[name], media_type=static_files.KINDS[name])
 
 
 def _shown(
@@ -105,7 +114,7 @@ def _query(query: bytes) -> dict[str, str]:
 
 def _form(body: bytes) -> dict[str, list[str]]:
     """Return the fields of a form."""
-    found: dict[str, list[Any]] = {}
+    fields: dict[str, list[Any]] = {}
     for name, value in parse_qsl(body.decode("latin-1"), keep_blank_values=True, errors="surrogateescape"):
-        found.setdefault(name, []).append(value)
-    return found
+        fields.setdefault(name, []).append(value)
+    return fields

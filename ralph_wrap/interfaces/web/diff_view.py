@@ -82,21 +82,21 @@ def diff(git: Git, old: str, new: str, *, lines: int = _LINES, whole: bool = Fal
 
     """
     changes = patch.changes(git, old, new)
-    first = changes[:_FILES]
-    notes = _notes(git, first)
-    opened = _opened(first, notes, lines, len(first) if whole else _OPENED)
+    listed = changes[:_FILES]
+    notes = _notes(git, listed)
+    opened = _opened(listed, notes, lines, len(listed) if whole else _OPENED)
     paths = [name for change in opened for name in (change.path, change.before) if name]
     hunks = patch.patches(git, old, new, paths, _CONTEXT)
     painter = Highlighter()
     views = []
-    for change in first:
+    for change in listed:
         part = None
         if change in opened:
             limit = lines * 2 if whole else _ROWS
             part = side_by_side(change.path, hunks.get(change.path, ()), painter, 0, limit)
         views.append(FileView(change, _WORDS.get(change.status, "changed"), notes[change], part, old, new))
     added, deleted = (sum(getattr(change, name) or 0 for change in changes) for name in ("added", "deleted"))
-    return DiffView(views, len(changes) - len(first), added, deleted, old, new)
+    return DiffView(views, len(changes) - len(listed), added, deleted, old, new)
 
 
 def one_file(git: Git, old: str, new: str, paths: Sequence[str], begin: int) -> FileView | None:
@@ -112,10 +112,10 @@ def one_file(git: Git, old: str, new: str, paths: Sequence[str], begin: int) -> 
         GitError: the repository lacks one of the trees.
 
     """
-    found = [change for change in patch.changes(git, old, new, paths) if change.path == paths[0]]
-    if not found:
+    changes = [change for change in patch.changes(git, old, new, paths) if change.path == paths[0]]
+    if not changes:
         return None
-    change = found[0]
+    change = changes[0]
     [note] = _notes(git, [change]).values()
     part = None
     if not note:
@@ -145,11 +145,11 @@ def _notes(git: Git, changes: Sequence[FileChange]) -> dict[FileChange, str]:
 
 
 def _note(change: FileChange, sizes: Sequence[int | None]) -> str:
-    known = [size or 0 for size in sizes]
+    bytes_each = [size or 0 for size in sizes]
     if change.added is None:
-        return f"binary, {_bytes(known[0])} before, {_bytes(known[1])} after"
-    if max(known) > _BIGGEST:
-        return f"too big to show here: {_bytes(max(known))}"
+        return f"binary, {_bytes(bytes_each[0])} before, {_bytes(bytes_each[1])} after"
+    if max(bytes_each) > _BIGGEST:
+        return f"too big to show here: {_bytes(max(bytes_each))}"
     if not change.lines and change.modes[0] != change.modes[1] and change.status not in "AD":
         return f"mode {change.modes[0]} → {change.modes[1]}"
     if not change.lines:

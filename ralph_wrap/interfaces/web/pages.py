@@ -65,26 +65,26 @@ class PageContext(NamedTuple):
 class RunningSession(NamedTuple):
     """A session that is not finished, its age in seconds, and the end of its agent's output."""
 
-    found: FoundSession
+    session: FoundSession
     age: int | None
     output: str
 
 
 def overview(context: PageContext, query: Mapping[str, str]) -> dict[str, Any]:
     """Return the data of the first page."""
-    known = context.facts.get(_PATIENCE)
+    cached = context.facts.get(_PATIENCE)
     shown: BranchList | None = None
     picture = None
-    if known.review is not None:
-        shown = listing(known.review.rows, query)
-        picture = matrix(known.review.rows)
+    if cached.review is not None:
+        shown = listing(cached.review.rows, query)
+        picture = matrix(cached.review.rows)
     return {
         "live": lives(context),
         "listing": shown,
         "matrix": picture,
-        "main": known.review.main if known.review else None,
-        "remarks": known.review.notes if known.review else (),
-        "fresh": known.fresh,
+        "main": cached.review.main if cached.review else None,
+        "remarks": cached.review.notes if cached.review else (),
+        "fresh": cached.fresh,
         "note": context.notes.get(query.get("note", "")),
     }
 
@@ -97,14 +97,14 @@ def live(context: PageContext, _: Mapping[str, str]) -> dict[str, Any]:
 def lives(context: PageContext) -> list[RunningSession]:
     """Return the sessions that are not finished, the newest first."""
     now = datetime.now(UTC)
-    found = []
-    for one in inventory.unfinished(context.project):
+    sessions = []
+    for session in inventory.unfinished(context.project):
         age, output = None, ""
-        if one.record is not None and one.directory is not None:
-            age = max(0, int((now - ids.started(one.record.session)).total_seconds()))
-            output = tail.output(one.directory, _TAIL)
-        found.append(RunningSession(one, age, output))
-    return sorted(found, key=lambda live: live.found.name, reverse=True)
+        if session.record is not None and session.directory is not None:
+            age = max(0, int((now - ids.started(session.record.session)).total_seconds()))
+            output = tail.output(session.directory, _TAIL)
+        sessions.append(RunningSession(session, age, output))
+    return sorted(sessions, key=lambda live: live.session.name, reverse=True)
 
 
 def branch(context: PageContext, query: Mapping[str, str]) -> dict[str, Any]:
@@ -114,23 +114,23 @@ def branch(context: PageContext, query: Mapping[str, str]) -> dict[str, Any]:
         NotFoundError: the branch does not exist.
 
     """
-    one, main = _branch(context, query)
-    old, since = _origin(context, one, main)
+    branch, main = _branch(context, query)
+    old, since = _origin(context, branch, main)
     skip = _number(query, "skip")
     commits: list[LogEntry] = []
-    if not one.only_saved:
-        without = [main.tip] if main else [one.base] if since and one.base else []
-        commits = patch.history(context.git, one.tip, without, _COMMITS + 1, skip)
-    known = context.facts.get(0)
-    rows = known.review.rows if known.review else []
+    if not branch.only_saved:
+        without = [main.tip] if main else [branch.base] if since and branch.base else []
+        commits = patch.history(context.git, branch.tip, without, _COMMITS + 1, skip)
+    cached = context.facts.get(0)
+    rows = cached.review.rows if cached.review else []
     return {
-        "branch": one,
+        "branch": branch,
         "main": main,
-        "row": next((row for row in rows if row.branch == one.name), None),
+        "row": next((row for row in rows if row.branch == branch.name), None),
         "since": since,
         "commits": commits[:_COMMITS],
         "more": skip + _COMMITS if len(commits) > _COMMITS else None,
-        "diff": diff_view.diff(context.git, old, one.tip),
+        "diff": diff_view.diff(context.git, old, branch.tip),
         "note": context.notes.get(query.get("note", "")),
     }
 
@@ -142,10 +142,14 @@ def saved(context: PageContext, query: Mapping[str, str]) -> dict[str, Any]:
         NotFoundError: the branch does not exist, or has no saved work.
 
     """
-    one, _ = _branch(context, query)
-    if one.saved is None:
-        raise NotFoundError(f"{one.name} has no saved work", "everything was committed")
-    return {"branch": one, "commit": _commit(context, one.saved), "diff": _against_parent(context, one.saved)}
+    branch, _ = _branch(context, query)
+    if branch.saved is None:
+        raise NotFoundError(f"{branch.name} has no saved work", "everything was committed")
+    return {
+        "branch": branch,
+        "commit": _commit(context, branch.saved),
+        "diff": _against_parent(context, branch.saved),
+    }
 
 
 def against(context: PageContext, query: Mapping[str, str]) -> dict[str, Any]:
@@ -190,7 +194,7 @@ def file(context: PageContext, query: Mapping[str, str]) -> dict[str, Any]:
 
     """
     old, new = _oid(query, "old"), _oid(query, "new")
-    paths = [name for name in (query.get("path", ""), query.get("before", "")) if name]
+    paths = [path for path in (query.get("path", ""), query.get("before", "")) if path]
     if not paths:
         raise UsageError("the address names no file", "open the file from the page of its branch")
     try:
@@ -210,19 +214,19 @@ def session(context: PageContext, query: Mapping[str, str]) -> dict[str, Any]:
         NotFoundError: the session does not exist.
 
     """
-    found = inventory.find(context.project, query.get("id", ""))
+    session = inventory.find(context.project, query.get("id", ""))
     now = datetime.now(UTC)
-    events, output, told = [], "", None
+    events, output, session_report = [], "", None
     commits: list[LogEntry] = []
-    if found.record is not None and found.directory is not None:
-        events = tail.events(found.directory)
-        output = tail.output(found.directory, _LONG_TAIL)
-        told = report.read(found.directory / "report.json")
-        commits = _commits_of(context, found.record.branch, found.record.base)
-    ended = found.verdict is Verdict.FINISHED
+    if session.record is not None and session.directory is not None:
+        events = tail.events(session.directory)
+        output = tail.output(session.directory, _LONG_TAIL)
+        session_report = report.read(session.directory / "report.json")
+        commits = _commits_of(context, session.record.branch, session.record.base)
+    ended = session.verdict is Verdict.FINISHED
     return {
-        "found": found,
-        "report": told.to_dict() if told else {},
+        "session": session,
+        "report": session_report.to_dict() if session_report else {},
         "story": timeline.story(events, commits, now),
         "output": output,
         "live": not ended,
@@ -244,8 +248,8 @@ PAGES: dict[str, Callable[[PageContext, Mapping[str, str]], dict[str, Any]]] = {
 
 
 def _branch(context: PageContext, query: Mapping[str, str]) -> tuple[Branch, MainBranch | None]:
-    found = branches.named(branches.read(context.project), query.get("name", ""))
-    return found, main_of(context)
+    branch = branches.named(branches.read(context.project), query.get("name", ""))
+    return branch, main_of(context)
 
 
 def main_of(context: PageContext) -> MainBranch | None:
@@ -260,13 +264,13 @@ def _origin(context: PageContext, branch: Branch, main: MainBranch | None) -> tu
     """Return the commit from which a branch started, with words; without one the empty tree, and no words."""
     if branch.only_saved:
         return _parent(context, branch.tip), ""
-    there = main and compare.merge_base(context.git, main.tip, branch.tip)
-    if main and there and there != branch.tip:
-        return there, f"since it left {main.name}"
+    merge_base = main and compare.merge_base(context.git, main.tip, branch.tip)
+    if main and merge_base and merge_base != branch.tip:
+        return merge_base, f"since it left {main.name}"
     if branch.base and resolve_commit(context.git, branch.base):
         return branch.base, f"since it began at {branch.base[:12]}"
-    if there:
-        return there, ""
+    if merge_base:
+        return merge_base, ""
     return compare.empty_tree(context.git), ""
 
 
@@ -282,10 +286,10 @@ def _parent(context: PageContext, oid: str) -> str:
 
 def _commit(context: PageContext, oid: str) -> LogEntry:
     try:
-        [found] = patch.history(context.git, oid, (), 1)
+        [entry] = patch.history(context.git, oid, (), 1)
     except (GitError, ValueError):
         raise NotFoundError(f"there is no commit {oid}") from None
-    return found
+    return entry
 
 
 def _commits_of(context: PageContext, name: str | None, base: str | None) -> list[LogEntry]:

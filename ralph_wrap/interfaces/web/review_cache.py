@@ -42,7 +42,7 @@ class ReviewCache:
         self._log = log
         self._changed = threading.Condition()
         self._state: object = None
-        self._at = 0.0
+        self._compared_at = 0.0
         self._review: Review | None = None
         self._problem: RalphError | None = None
         self._busy = False
@@ -80,7 +80,7 @@ class ReviewCache:
 
     def _is_fresh(self, state: object) -> bool:
         oldest = _OLDEST if self._problem is None else _OLDEST_PROBLEM
-        return self._state == state and time.monotonic() - self._at < oldest
+        return self._state == state and time.monotonic() - self._compared_at < oldest
 
     def _look(self) -> object:
         """Return a value that differs if the rows may have changed."""
@@ -98,10 +98,10 @@ class ReviewCache:
         return refs, head, *notes, *directories
 
     def _compare(self) -> None:
-        state, found, problem = None, None, None
+        state, latest, problem = None, None, None
         try:
             state = self._look()
-            found = review.look(self._project)
+            latest = review.look(self._project)
         except RalphError as error:
             problem = error
         except Exception as error:  # noqa: BLE001 -- a bug: a page must show it, and the next one try again
@@ -110,6 +110,6 @@ class ReviewCache:
             )
             self._log.error("review.failed", problem.message, traceback=traceback_of(error))
         with self._changed:
-            self._state, self._at = state, time.monotonic()
-            self._review, self._problem, self._busy = found, problem, False
+            self._state, self._compared_at = state, time.monotonic()
+            self._review, self._problem, self._busy = latest, problem, False
             self._changed.notify_all()

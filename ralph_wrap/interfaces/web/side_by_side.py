@@ -59,9 +59,9 @@ def side_by_side(
         limit: the maximum number of rows.
 
     """
-    found = list(islice(_rows(hunks), begin, begin + limit + 1))
-    more = begin + limit if len(found) > limit else None
-    return SideBySidePart(list(_painted(path, found[:limit], painter)), more)
+    rows = list(islice(_rows(hunks), begin, begin + limit + 1))
+    next_row = begin + limit if len(rows) > limit else None
+    return SideBySidePart(list(_painted(path, rows[:limit], painter)), next_row)
 
 
 def _rows(hunks: Sequence[Hunk]) -> Iterator[SideBySideRow]:

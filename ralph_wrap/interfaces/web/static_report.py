@@ -48,7 +48,7 @@ class ReportSection(NamedTuple):
     omitted: bool
 
 
-def page(project: Project, found: Review, rows: Sequence[ReviewRow], log: Log) -> bytes:
+def page(project: Project, review: Review, rows: Sequence[ReviewRow], log: Log) -> bytes:
     """Return the content of the file.
 
     Arguments:
@@ -59,28 +59,28 @@ def page(project: Project, found: Review, rows: Sequence[ReviewRow], log: Log) -
 
     """
     git = project.git
-    there = {one.name: one for one in branches.read(project)}
+    all_branches = {branch.name: branch for branch in branches.read(project)}
     sections: list[ReportSection] = []
-    left = _ALL_LINES
+    lines_left = _ALL_LINES
     for number, row in enumerate(rows, 1):
         log.progress(f"branch {number} of {len(rows)}")
-        one = there.get(row.branch)
-        full = left <= 0 or number > _BRANCHES
-        if one is None or full or (row.merged and not one.saved):
-            sections.append(ReportSection(row, [], None, None, bool(one and full and not row.merged)))
+        branch = all_branches.get(row.branch)
+        full = lines_left <= 0 or number > _BRANCHES
+        if branch is None or full or (row.merged and not branch.saved):
+            sections.append(ReportSection(row, [], None, None, bool(branch and full and not row.merged)))
             continue
-        section = _section(git, one, row, found, min(_LINES, left))
+        section = _section(git, branch, row, review, min(_LINES, lines_left))
         sections.append(section)
-        left -= sum(view.added + view.deleted for view in (section.diff, section.saved) if view)
+        lines_left -= sum(view.added + view.deleted for view in (section.diff, section.saved) if view)
     log.progress("")
     style = static_files.CONTENT["app.css"].decode()
     return render(
         "report.html",
         project=project.root.name,
         root="",
-        main=found.main,
+        main=review.main,
         rows=rows,
-        remarks=found.notes,
+        remarks=review.notes,
         sections=sections,
         matrix=matrix(rows),
         now=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
@@ -89,20 +89,20 @@ def page(project: Project, found: Review, rows: Sequence[ReviewRow], log: Log) -
     ).encode()
 
 
-def _section(git: Git, branch: Branch, row: ReviewRow, found: Review, lines: int) -> ReportSection:
+def _section(git: Git, branch: Branch, row: ReviewRow, review: Review, lines: int) -> ReportSection:
     """Return the section of a branch; an error in one branch must not hide the others."""
     try:
         commits: list[LogEntry] = []
         diff = saved = None
         if not row.merged and not branch.only_saved:
-            since = compare.merge_base(git, found.main.tip, branch.tip) if found.main else branch.base
+            since = compare.merge_base(git, review.main.tip, branch.tip) if review.main else branch.base
             if since is not None and resolve_commit(git, since) is None:
                 since = None
             commits = patch.history(git, branch.tip, [since] if since else [], _COMMITS)
             diff = diff_view.diff(git, since or compare.empty_tree(git), branch.tip, lines=lines, whole=True)
         if branch.saved is not None:
-            [last] = patch.history(git, branch.saved, (), 1)
-            old = last.parents[0] if last.parents else compare.empty_tree(git)
+            [saved_commit] = patch.history(git, branch.saved, (), 1)
+            old = saved_commit.parents[0] if saved_commit.parents else compare.empty_tree(git)
             saved = diff_view.diff(git, old, branch.saved, lines=lines, whole=True)
     except (GitError, ValueError):
         return ReportSection(row, [], None, None, omitted=True)
@@ -111,7 +111,7 @@ def _section(git: Git, branch: Branch, row: ReviewRow, found: Review, lines: int
 
 def write(
     project: Project,
-    found: Review,
+    review: Review,
     rows: Sequence[ReviewRow],
     log: Log,
     path: Path,
@@ -126,7 +126,7 @@ def write(
         RalphError: the file cannot be written.
 
     """
-    content = page(project, found, rows, log)
+    content = page(project, review, rows, log)
     try:
         replace(path, content, sync=False)
     except OSError as error:

@@ -40,7 +40,7 @@ class BranchList(NamedTuple):
 
     Attributes:
         rows: the rows on this page.
-        found: the number of rows on all pages.
+        matching: the number of rows on all pages.
         total: the number of branches.
         page: the number of this page, from 0.
         pages: the number of pages.
@@ -51,7 +51,7 @@ class BranchList(NamedTuple):
     """
 
     rows: list[ReviewRow]
-    found: int
+    matching: int
     total: int
     page: int
     pages: int

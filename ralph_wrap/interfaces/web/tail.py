@@ -48,11 +48,11 @@ def events(directory: Path) -> list[dict[str, Any]]:
 def _format(path: Path) -> str:
     """Return the format of an agent's output from the beginning of the event log; empty for none."""
     try:
-        begun = files.read(path, _BEGINNING)
+        beginning = files.read(path, _BEGINNING)
     except OSError:
         return ""
-    told = (event.get("output") for event in _parsed(begun) if event.get("event") == "agent.started")
-    return str(next(told, ""))
+    formats = (event.get("output") for event in _parsed(beginning) if event.get("event") == "agent.started")
+    return str(next(formats, ""))
 
 
 def _parsed(content: bytes) -> Iterator[dict[str, Any]]:

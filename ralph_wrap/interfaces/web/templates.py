@@ -43,12 +43,12 @@ def _age(seconds: float | None) -> str:
 def _since(moment: Any) -> str:
     """Return the age of a moment; *moment* is ISO 8601, seconds since 1970, or any other value."""
     try:
-        at = (
+        time = (
             datetime.fromtimestamp(moment, UTC)
             if isinstance(moment, int | float)
             else datetime.fromisoformat(moment)
         )
-        return f"{_age(max(0, int((datetime.now(UTC) - at).total_seconds())))} ago"
+        return f"{_age(max(0, int((datetime.now(UTC) - time).total_seconds())))} ago"
     except (TypeError, ValueError, OverflowError, OSError):
         return _NOTHING
 

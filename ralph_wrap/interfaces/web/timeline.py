@@ -83,7 +83,7 @@ def _iterations(
     ends: dict[int, tuple[datetime, dict[str, Any]]] = {}
     spent: dict[int, dict[str, Any]] = {}
     released = any(event.get("event") == "session.released" for _, event in timed)
-    last = timed[-1][0] if released else now
+    end = timed[-1][0] if released else now
     for at, event in timed:
         if event.get("event") == "agent.reported" and begins:  # this event has no iteration number
             spent[max(begins)] = event
@@ -94,26 +94,26 @@ def _iterations(
             begins[number] = at
         elif event.get("event") == "iteration.ended":
             ends[number] = (at, event)
-    first = timed[0][0]
-    whole = max((last - first).total_seconds(), 0.001)
-    found = []
+    start = timed[0][0]
+    duration = max((end - start).total_seconds(), 0.001)
+    iterations = []
     for number, began in sorted(begins.items()):
-        ended, event = ends.get(number, (last, {}))
+        ended, event = ends.get(number, (end, {}))
         took = max((ended - began).total_seconds(), 0.0)
         status = event.get("status")
-        made = sum(int(began.timestamp()) <= commit.time <= ended.timestamp() for commit in commits)
-        found.append(
+        commits_made = sum(int(began.timestamp()) <= commit.time <= ended.timestamp() for commit in commits)
+        iterations.append(
             TimelineIteration(
                 number=number,
                 began=began,
                 took=took,
                 status=status if isinstance(status, int) else None,
-                remarks=_remarks(event, spent.get(number, {}), made),
-                left=min(100.0, 100 * max((began - first).total_seconds(), 0.0) / whole),
-                width=max(_NARROWEST, min(100.0, 100 * took / whole)),
+                remarks=_remarks(event, spent.get(number, {}), commits_made),
+                left=min(100.0, 100 * max((began - start).total_seconds(), 0.0) / duration),
+                width=max(_NARROWEST, min(100.0, 100 * took / duration)),
             )
         )
-    return found
+    return iterations
 
 
 def _remarks(ended: dict[str, Any], spent: dict[str, Any], commits: int) -> tuple[str, ...]:
@@ -150,7 +150,7 @@ def _words(event: dict[str, Any]) -> tuple[str, str, str]:
 
 def _moment(text: Any) -> datetime | None:
     try:
-        at = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except (TypeError, ValueError):
         return None
-    return at if at.tzinfo else None
+    return moment if moment.tzinfo else None

@@ -72,7 +72,7 @@ def test_a_table_has_pages() -> None:
     """All of them together are every row, once."""
     rows = [_row(number) for number in range(450)]
     found = [listing(rows, {"sort": "branch", "page": str(page)}) for page in range(3)]
-    assert [(len(one.rows), one.found, one.pages) for one in found] == [
+    assert [(len(one.rows), one.matching, one.pages) for one in found] == [
         (200, 450, 3),
         (200, 450, 3),
         (50, 450, 3),
