@@ -74,14 +74,14 @@ def run_agent(
         raise NotFoundError(f"{directory} is not a directory", "pass another cwd")
     look_up(settings.command, os.environ)
     with contextlib.ExitStack() as stack:
-        kept = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        given, command = hand_over(settings, content(settings), kept)
-        assert given is not None
-        stack.callback(os.close, given)
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        stdin, command = hand_over(settings, content(settings), scratch)
+        assert stdin is not None
+        stack.callback(os.close, stdin)
         printed = process.anonymous_file()
         stack.callback(os.close, printed)
         environ = {**git_environment(os.environ), **dict(settings.invocation.env)}
-        status = _run(command, directory, environ, process.StandardStreams(given, printed, None), printed)
+        status = _run(command, directory, environ, process.StandardStreams(stdin, printed, None), printed)
         output = os.pread(printed, os.fstat(printed).st_size, 0)
     return _understood(settings.invocation.output, status, output)
 

@@ -120,10 +120,10 @@ def add_worktree(
     """
     location = location_of(cwd)
     require_branch_name(location.project.git, branch)
-    there = f"refs/heads/{branch}" in list_refs(location.project.git, f"refs/heads/{branch}")
-    if there and create_branch:
+    exists = f"refs/heads/{branch}" in list_refs(location.project.git, f"refs/heads/{branch}")
+    if exists and create_branch:
         raise ConflictError(f"branch {branch} already exists", "create_branch=False checks it out")
-    if not there and not create_branch:
+    if not exists and not create_branch:
         raise NotFoundError(f"there is no branch {branch}", "create_branch=True creates it")
     if base is not None and not create_branch:
         raise UsageError(f"base {base!r} is for a new branch, and {branch} exists", "leave the base out")
@@ -154,10 +154,10 @@ def make(location: RepositoryLocation, path: Path, branch: str, base: str | None
 
 
 def _commit(git: Git, base: str) -> str:
-    found = None if "\0" in base else resolve_commit(git, base)
-    if found is None:
+    commit = None if "\0" in base else resolve_commit(git, base)
+    if commit is None:
         raise NotFoundError(f"base {base!r} names no commit", "to list commits: git log --oneline --all")
-    return found
+    return commit
 
 
 def remove_worktree(
@@ -192,10 +192,10 @@ def remove(location: RepositoryLocation, path: Path, *, force: bool) -> None:
     """
     tree, mark = find(location.repository.common_dir, path)
 
-    def check(found: Losses) -> None:
-        if not force and not found.none:
+    def check(losses: Losses) -> None:
+        if not force and not losses.none:
             raise RefusedError(
-                f"{path} would be lost with: {'; '.join(found.lines())}",
+                f"{path} would be lost with: {'; '.join(losses.lines())}",
                 "commit it first; force=True removes it without",
             )
 

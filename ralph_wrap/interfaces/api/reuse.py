@@ -32,11 +32,11 @@ def find(location: RepositoryLocation, branch: str, path: Path, *, exact: bool) 
 
     """
     main, *linked = list_worktrees(location.project.git)
-    if at := next((info for info in linked if real(info.path) == path and path.is_dir()), None):
-        if at.branch != branch:
-            found = at.branch or "no branch"
+    if worktree := next((info for info in linked if real(info.path) == path and path.is_dir()), None):
+        if worktree.branch != branch:
+            checked_out = worktree.branch or "no branch"
             raise ConflictError(
-                f"{path} is on {found}, not on {branch}",
+                f"{path} is on {checked_out}, not on {branch}",
                 f"pass another path, or: git -C {path} switch {branch}",
             )
         _require_whole(location, path)
@@ -71,12 +71,12 @@ def _require_whole(location: RepositoryLocation, path: Path) -> None:
     """
     with contextlib.suppress(RalphError, OSError):
         git = location.project.git._replace(cwd=path)
-        found = locate_repository(git)
-        if (found.root, found.common_dir) == (real(path), location.repository.common_dir):
+        repository = locate_repository(git)
+        if (repository.root, repository.common_dir) == (real(path), location.repository.common_dir):
             answer = run_git(git, "rev-parse", "--absolute-git-dir").stdout
             registration = real(Path(decode(answer).removesuffix("\n")))
-            ours = registration in marked(location.repository.common_dir)
-            if not ours or (registration / "index").exists():
+            is_marked = registration in marked(location.repository.common_dir)
+            if not is_marked or (registration / "index").exists():
                 return
     raise ConflictError(
         f"{path} is not a complete worktree of {location.repository.root}",

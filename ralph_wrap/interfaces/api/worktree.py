@@ -95,7 +95,7 @@ class Worktree:
         self.branch = branch
         self.state: State = "pending"
         self._base = base
-        self._asked_path = path
+        self._path_argument = path
         self._cleanup = cleanup
         self._on_ready = on_ready
         self._on_error = on_error
@@ -125,7 +125,7 @@ class Worktree:
             self._enter()
         except BaseException as error:
             self._close()
-            self._tell()
+            self._warn()
             self._fail(error)
             raise
         return self
@@ -133,7 +133,7 @@ class Worktree:
     def __exit__(self, *_: object) -> None:
         self._leave()
         self._close()
-        self._tell()
+        self._warn()
 
     async def __aenter__(self) -> Self:
         self._begin()
@@ -144,7 +144,7 @@ class Worktree:
             try:
                 await _in_thread(self._close)
             finally:
-                self._tell()
+                self._warn()
                 self._fail(error)
             raise
         return self
@@ -154,7 +154,7 @@ class Worktree:
         try:
             await _in_thread(self._close)
         finally:
-            self._tell()
+            self._warn()
 
     def _begin(self) -> None:
         if self.state == "ready":
@@ -168,23 +168,25 @@ class Worktree:
         path = self._wanted_path(location)
         try:
             with _in_turn(location):
-                found = find(location, self.branch, path, exact=self._asked_path is not None)
-                self._path = found or make(location, path, self.branch, self._base, continued=True)
-                self._made = found is None
+                existing = find(location, self.branch, path, exact=self._path_argument is not None)
+                self._path = existing or make(location, path, self.branch, self._base, continued=True)
+                self._made = existing is None
                 self._lock = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY)
                 fcntl.flock(self._lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError as error:
             raise IsolationError(f"no worktree for {self.branch}: {error}") from error
 
     def _wanted_path(self, location: RepositoryLocation) -> Path:
-        if self._asked_path is not None:
-            return resolved(self._asked_path, location.directory)
-        ours = location.project.root / WORKTREES
-        if link := next((place for place in (ours.parent, ours) if place.is_symlink()), None):
+        if self._path_argument is not None:
+            return resolved(self._path_argument, location.directory)
+        worktrees = location.project.root / WORKTREES
+        if link := next(
+            (directory for directory in (worktrees.parent, worktrees) if directory.is_symlink()), None
+        ):
             raise IsolationError(
                 f"{link} is a symlink, which is not followed", "replace it by a directory, or pass a path"
             )
-        return ours / self.branch.replace("/", "-")
+        return worktrees / self.branch.replace("/", "-")
 
     def _enter(self) -> None:
         if self._on_ready is not None:
@@ -220,7 +222,7 @@ class Worktree:
         except (RalphError, OSError) as error:
             self._kept = str(error)
 
-    def _tell(self) -> None:
+    def _warn(self) -> None:
         if self._kept is not None:
             warnings.warn(f"worktree of {self.branch} kept: {self._kept}", RuntimeWarning, stacklevel=3)
 

@@ -68,15 +68,15 @@ def serve(caller: ToolCaller, log: Log) -> None:
 
 async def _serve(caller: ToolCaller, log: Log) -> None:
     busy = Lock()
-    known = {tool.name: tool for tool in TOOLS}
+    tools = {tool.name: tool for tool in TOOLS}
 
     async def list_tools(*_: object) -> ListToolsResult:
         return ListToolsResult(tools=[_described(tool) for tool in TOOLS])
 
-    async def call_tool(_: object, asked: CallToolRequestParams) -> CallToolResult:
-        if asked.name not in known:
-            raise MCPError(INVALID_PARAMS, f"Unknown tool: {asked.name}")
-        call = partial(_called, known[asked.name], caller, asked.arguments or {}, log)
+    async def call_tool(_: object, params: CallToolRequestParams) -> CallToolResult:
+        if params.name not in tools:
+            raise MCPError(INVALID_PARAMS, f"Unknown tool: {params.name}")
+        call = partial(_called, tools[params.name], caller, params.arguments or {}, log)
         async with busy:
             return await run_sync(call)
 
@@ -113,10 +113,10 @@ def _described(tool: McpTool) -> Described:
     )
 
 
-def _called(tool: McpTool, caller: ToolCaller, given: dict[str, Any], log: Log) -> CallToolResult:
+def _called(tool: McpTool, caller: ToolCaller, arguments: dict[str, Any], log: Log) -> CallToolResult:
     """Return the answer of a tool, or its error. The error is for the agent, not one of the protocol."""
     try:
-        data = answer(tool, caller, given)
+        data = answer(tool, caller, arguments)
     except RalphError as error:
         return _failed(error)
     except Exception as error:  # noqa: BLE001 -- after a bug or a disk error the next call may work

@@ -88,18 +88,20 @@ class McpTool(NamedTuple):
         return _object(self.arguments, required)
 
 
-def answer(tool: McpTool, caller: ToolCaller, given: Mapping[str, Any]) -> dict[str, Any]:
+def answer(tool: McpTool, caller: ToolCaller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Call a tool and return its answer, in strings that can be written as UTF-8.
 
     Arguments:
-        given: the arguments that the client sent.
+        arguments: the arguments that the client sent.
 
     Raises:
         RalphError: the tool refused or failed; the hint is for an agent.
 
     """
     try:
-        found = tool.call(caller, find_project(caller.directory, caller.environ), **_checked(tool, given))
+        fields = tool.call(
+            caller, find_project(caller.directory, caller.environ), **_checked(tool, arguments)
+        )
     except RalphError as error:
         for typed, called in _IN_WORDS.items():
             error.hint = error.hint.replace(typed, called)
@@ -107,21 +109,21 @@ def answer(tool: McpTool, caller: ToolCaller, given: Mapping[str, Any]) -> dict[
     return {
         # File names are bytes, which may not be UTF-8.
         name: value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
-        for name, value in found.items()
+        for name, value in fields.items()
     }
 
 
-def _checked(tool: McpTool, given: Mapping[str, Any]) -> dict[str, Any]:
+def _checked(tool: McpTool, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return all arguments of a tool; a wrong name or type is an error and never means the default."""
     kinds = {name: "|".join(kind.get("enum", [kind["type"]])) for name, kind in tool.arguments.items()}
     hint = f"arguments: {', '.join(f'{name}: {kind}' for name, kind in kinds.items()) or 'none'}"
-    for name in given:
+    for name in arguments:
         if name not in tool.arguments:
             raise UsageError(f"{tool.name} has no argument {name!r}", hint)
     for name in tool.schema["required"]:
-        if name not in given:
+        if name not in arguments:
             raise UsageError(f"{tool.name} lacks the argument {name!r}", hint)
-    for name, value in given.items():
+    for name, value in arguments.items():
         kind = tool.arguments[name]
         if (
             not isinstance(value, _KINDS[kind["type"]])
@@ -130,7 +132,7 @@ def _checked(tool: McpTool, given: Mapping[str, Any]) -> dict[str, Any]:
         ):
             raise UsageError(f"{tool.name}: {name} cannot be {value!r}", hint)
     defaults = {name: kind["default"] for name, kind in tool.arguments.items() if "default" in kind}
-    return {**defaults, **given}
+    return {**defaults, **arguments}
 
 
 def _enter(caller: ToolCaller, project: Project, *, name: str, tmux: bool) -> dict[str, Any]:
@@ -164,8 +166,8 @@ def _status(caller: ToolCaller, project: Project) -> dict[str, Any]:
 def _inside(caller: ToolCaller, project: Project) -> Path | None:
     if project.repository is not None:
         with contextlib.suppress(RalphError, OSError):  # another process removes it at this moment
-            if there := entered(project, project.repository, caller.session):
-                return find(project.repository.common_dir, there[0])[0].path
+            if current := entered(project, project.repository, caller.session):
+                return find(project.repository.common_dir, current[0])[0].path
     return None
 
 
