@@ -27,7 +27,7 @@ def sweep(
     from ralph_wrap.commands.merge import undo_killed  # noqa: PLC0415
     from ralph_wrap.commands.pool import ProjectPool  # noqa: PLC0415
     from ralph_wrap.config import OnOrphans, of_project  # noqa: PLC0415
-    from ralph_wrap.interfaces.init.supervisor import AT_START  # noqa: PLC0415
+    from ralph_wrap.interfaces.init.child import AT_START  # noqa: PLC0415
     from ralph_wrap.state.project import find_project  # noqa: PLC0415
 
     with boundary("sweep", json=json):

@@ -59,10 +59,10 @@ def read(arguments: Sequence[str], environ: Mapping[str, str]) -> InitOptions | 
         word = words.pop(0)
         if word == "--":
             break
-        option, given, value = word.partition("=")
-        if option != "--stop-timeout" or not (given or words):
+        option, sign, value = word.partition("=")
+        if option != "--stop-timeout" or not (sign or words):
             return None
-        timeout = value if given else words.pop(0)
+        timeout = value if sign else words.pop(0)
     try:
         return InitOptions(duration(timeout), tuple(words))
     except ValueError:
@@ -79,10 +79,10 @@ def duration(value: str) -> float:
         ValueError: the value is not a duration.
 
     """
-    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|)", value)
-    if not found:
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|)", value)
+    if not match:
         raise ValueError(f"{value!r} is no duration (90s, 15m, 2h, 14d)")
-    return float(found[1]) * _UNITS[found[2]]
+    return float(match[1]) * _UNITS[match[2]]
 
 
 def run(options: InitOptions) -> int:

@@ -90,7 +90,7 @@ def processes() -> dict[int, ProcessInfo]:
         pids = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
     except OSError:
         return {}
-    return {found.pid: found for found in map(process, pids) if found}
+    return {info.pid: info for info in map(process, pids) if info}
 
 
 def process(pid: int) -> ProcessInfo | None:
@@ -106,11 +106,11 @@ def process(pid: int) -> ProcessInfo | None:
 
 def ancestry(pid: int, table: Mapping[int, ProcessInfo]) -> set[int]:
     """Return the pids of all ancestors of a process."""
-    found: set[int] = set()
-    while (here := table.get(pid)) and here.parent not in found:
-        pid = here.parent
-        found.add(pid)
-    return found
+    ancestors: set[int] = set()
+    while (info := table.get(pid)) and info.parent not in ancestors:
+        pid = info.parent
+        ancestors.add(pid)
+    return ancestors
 
 
 def ignores_term(pid: int) -> bool:
@@ -148,7 +148,7 @@ def registered(project: str, table: Mapping[int, ProcessInfo]) -> dict[int, str]
 
     """
     give_up = time.monotonic() + _RECORDS_TIME
-    found: dict[int, str] = {}
+    sessions: dict[int, str] = {}
     with suppress(OSError):
         namespace = os.readlink("/proc/self/ns/pid")
         directory = _directory(os.path.abspath(project))
@@ -162,8 +162,8 @@ def registered(project: str, table: Mapping[int, ProcessInfo]) -> dict[int, str]
                 continue
             if owner.started == record.get("start_time"):
                 fits = isinstance(session, str) and _SESSION.fullmatch(session)
-                found[owner.pid] = str(session) if fits else ""
-    return found
+                sessions[owner.pid] = str(session) if fits else ""
+    return sessions
 
 
 def hold_lock(project: str) -> bool:
@@ -196,18 +196,18 @@ def hold_lock(project: str) -> bool:
             lock = os.open(name, flags, dir_fd=opened[-1])
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            there = os.stat(name, dir_fd=opened[-1], follow_symlinks=False)
-            held = os.path.samestat(os.fstat(lock), there)  # a sweep may have removed it just before
+            status = os.stat(name, dir_fd=opened[-1], follow_symlinks=False)
+            is_ours = os.path.samestat(os.fstat(lock), status)  # a sweep may have removed it just before
         except OSError:
-            held = False
-        if not held:
+            is_ours = False
+        if not is_ours:
             os.close(lock)
     except OSError:
         return False
     finally:
         for descriptor in opened:
             os.close(descriptor)
-    return held
+    return is_ours
 
 
 def _directory(project: str) -> str:

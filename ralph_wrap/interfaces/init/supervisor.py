@@ -9,16 +9,13 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap.interfaces.init import processes
+from ralph_wrap.interfaces.init import child, processes
 from ralph_wrap.interfaces.init.wait import SignalWaiter, say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ralph_wrap.interfaces.init.processes import ProcessInfo
-
-AT_START = "RALPH_WRAP_AT_START"
-"""Variable in the environment of a sweep that PID 1 starts: the configuration decides what the sweep does."""
 
 _SECOND = 3 / 8
 """Share of the time-out after which running processes get a second TERM. Most of the time is for saves."""
@@ -28,7 +25,7 @@ _NEXT_LOOK = 30.0  # seconds: a session may have made the directory for our lock
 _LOOK_BLIND = 0.1  # as _LOOK, where no pidfd reports an end (an old kernel, no descriptor left)
 
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
-_NOT_FOUND, _NOT_RUNNABLE, _KILLED = 127, 126, 128 + signal.SIGKILL  # as a shell and ``docker run`` have them
+_KILLED = 128 + signal.SIGKILL  # as a shell and ``docker run`` have it
 
 
 class _WatchedProcess(NamedTuple):
@@ -37,7 +34,7 @@ class _WatchedProcess(NamedTuple):
     is_session: bool
     is_deletion: bool
     pidfd: int  # -1: there is none
-    told: bool = False
+    signalled: bool = False
     refused: bool = False  # we have no permission to signal it
 
 
@@ -59,7 +56,7 @@ class Supervisor:
         self.over = False
         self._stop_timeout = stop_timeout
         self._signals = SignalWaiter()
-        self._everybody = processes.is_init()
+        self._is_init = processes.is_init()
         self._project = os.environ.get("RALPH_WRAP_PROJECT") or "."
         self._sweep = self._command = 0  # pids
         self._sweep_again = False
@@ -68,8 +65,8 @@ class Supervisor:
         self._rounds = 0  # how many times all processes got a signal
         self._watched: dict[int, _WatchedProcess] = {}
         # Without our lock, sweeps would take the container for dead. If we are not its init, it outlives us.
-        self._tells_life = not self._everybody
-        if not self._everybody:
+        self._holds_lock = not self._is_init
+        if not self._is_init:
             say(
                 "not the init of a container: at the end it stops only its own processes"
                 " and the project's registered sessions"
@@ -81,29 +78,29 @@ class Supervisor:
     def turn(self) -> None:
         """Wait for the next signal or the next end of a process, and handle it."""
         pidfds = [watched.pidfd for watched in self._watched.values() if watched.pidfd >= 0]
-        self._tells_life = self._tells_life or processes.hold_lock(self._project)
+        self._holds_lock = self._holds_lock or processes.hold_lock(self._project)
         for number in self._signals.wait(pidfds, self._patience()):
-            self._take(number)
+            self._handle(number)
         self._reap()
         if self._ending is not None:
             passed = time.monotonic() - self._ending
             self.over = passed >= self._stop_timeout  # set first, since the lines below may raise
-            left = self._end(passed)
+            running = self._end(passed)
             if self.over:
-                for label in left:
-                    say(f"not finished: {label}, {'killed' if self._everybody else 'left running'}")
+                for label in running:
+                    say(f"not finished: {label}, {'killed' if self._is_init else 'left running'}")
                 self.status = _KILLED if self._command else self.status
             # Without /proc we see no processes, but we know our children.
-            self.over |= not (left or self._command or self._sweep)
+            self.over |= not (running or self._command or self._sweep)
 
     def _patience(self) -> float | None:
         if self._ending is None:
-            return None if self._tells_life else _NEXT_LOOK
+            return None if self._holds_lock else _NEXT_LOOK
         due = self._stop_timeout * (_SECOND if self._rounds == 1 else 1)
         blind = any(watched.pidfd < 0 for watched in self._watched.values())
         return max(0.0, min(self._ending + due - time.monotonic(), _LOOK_BLIND if blind else _LOOK))
 
-    def _take(self, number: int) -> None:
+    def _handle(self, number: int) -> None:
         if number == signal.SIGCHLD:
             return
         if self._command:
@@ -112,7 +109,7 @@ class Supervisor:
             except OSError as error:  # the command has changed its user
                 say(f"cannot signal the command: {error.strerror}")
         if number in _ENDING and self._hurried:
-            self._tell_again()
+            self._ask_again()
         elif number in _ENDING:
             say(f"{signal.Signals(number).name}: stopping all sessions and processes")
             self._hurried = True
@@ -130,40 +127,17 @@ class Supervisor:
         # -P: the working directory is the project, and Python must not import modules from it.
         words = (sys.executable, "-P", "-m", "ralph_wrap", "sweep")
         try:
-            self._sweep = self._fork(words, in_background=True)
+            self._sweep = child.start(words, self._signals, in_background=True)
         except OSError as error:
             say(f"cannot start the sweep: {error.strerror}")
 
     def _start_command(self, words: tuple[str, ...]) -> None:
         try:
-            self._command = self._fork(words, in_background=False)
+            self._command = child.start(words, self._signals, in_background=False)
         except OSError as error:
             say(f"cannot start {words[0]}: {error.strerror}")
-            self.status = _NOT_RUNNABLE
+            self.status = child.NOT_RUNNABLE
             self._ending = time.monotonic()
-
-    def _fork(self, words: tuple[str, ...], *, in_background: bool) -> int:
-        if pid := os.fork():
-            return pid
-        status = _NOT_RUNNABLE
-        try:
-            os.setpgid(0, 0)  # in our group Ctrl-C would reach the command twice, and would reach a sweep
-            if in_background:
-                os.environ[AT_START] = "1"
-                os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-                os.dup2(2, 1)
-            elif os.isatty(0):
-                with suppress(OSError):  # the terminal belongs to another session (setsid(2))
-                    os.tcsetpgrp(0, os.getpid())
-            self._signals.give_back()
-            os.execvp(words[0], words)  # noqa: S606 -- an init has to start its command
-        except FileNotFoundError as error:
-            status = _NOT_FOUND
-            say(f"{words[0]}: {error.strerror}")
-        except Exception as error:  # noqa: BLE001 -- the child must not go on as a second init
-            say(f"{words[0]}: {getattr(error, 'strerror', error)}")
-        finally:
-            os._exit(status)
 
     def _reap(self) -> None:
         with suppress(ChildProcessError):
@@ -199,50 +173,52 @@ class Supervisor:
                 del self._watched[pid]
                 if watched.pidfd >= 0:
                     os.close(watched.pidfd)
-                if watched.told or watched.is_deletion:
+                if watched.signalled or watched.is_deletion:
                     say(f"finished: {watched.label}, after {passed:.1f} s")
         if self._rounds == 1 and passed >= self._stop_timeout * _SECOND:
-            self._tell_again()
+            self._ask_again()
         self._rounds = max(self._rounds, 1)
         for pid, (process, session) in concerned.items():
             watched = self._watched.get(pid) or _watch(process, session)
             if watched.is_deletion and pid not in self._watched:
                 say(f"waiting for: {watched.label}")
-            is_due = not watched.is_deletion and self._is_its_turn(pid)
-            if not watched.told and not watched.refused and is_due:
-                watched = self._tell(watched, "asked to end")
+            is_due = not watched.is_deletion and self._may_end(pid)
+            if not watched.signalled and not watched.refused and is_due:
+                watched = self._ask(watched, "asked to end")
             self._watched[pid] = watched
-        return [one.label for one in self._watched.values() if one.is_session or not one.refused]
+        return [
+            watched.label for watched in self._watched.values() if watched.is_session or not watched.refused
+        ]
 
     def _concerned(self) -> Mapping[int, tuple[ProcessInfo, str | None]]:
         """Return the processes to end, sessions first, each with its session or ``None``."""
         table = processes.processes()
         registered = processes.registered(self._project, table)
         wrappers = {pid for pid in table if pid in registered or processes.is_wrapper(pid)}
-        not_told = {1, os.getpid(), *processes.ancestry(os.getpid(), table)}
+        spared = {1, os.getpid(), *processes.ancestry(os.getpid(), table)}
         # A session ends the processes below it itself. So does a sweep, because it saves.
-        masters = ({*wrappers, self._sweep} & table.keys()) - not_told
-        found = {}
+        masters = ({*wrappers, self._sweep} & table.keys()) - spared
+        chosen = {}
         for pid in sorted(table, key=lambda pid: pid not in masters):
             above = processes.ancestry(pid, table)
-            reached = self._everybody or os.getpid() in above or pid in registered
-            if reached and pid not in not_told and not above & masters:
-                found[pid] = table[pid], registered.get(pid, "") if pid in wrappers else None
-        return found
+            reached = self._is_init or os.getpid() in above or pid in registered
+            if reached and pid not in spared and not above & masters:
+                chosen[pid] = table[pid], registered.get(pid, "") if pid in wrappers else None
+        return chosen
 
-    def _is_its_turn(self, pid: int) -> bool:
+    def _may_end(self, pid: int) -> bool:
         # A sweep may finish its work as long as no signal has asked for our end.
         return pid != self._sweep or self._hurried or self._rounds > 1
 
-    def _tell_again(self) -> None:
+    def _ask_again(self) -> None:
         self._rounds += 1
-        for watched in [one for one in self._watched.values() if one.told]:
-            self._tell(watched, "asked again to end")
+        for watched in [watched for watched in self._watched.values() if watched.signalled]:
+            self._ask(watched, "asked again to end")
 
-    def _tell(self, watched: _WatchedProcess, how: str) -> _WatchedProcess:
+    def _ask(self, watched: _WatchedProcess, request: str) -> _WatchedProcess:
         """Ask a process to end, by TERM, or by HUP if it ignores TERM, as interactive shells do."""
         pid, deaf = watched.process.pid, processes.ignores_term(watched.process.pid)
-        has_it = pid == self._command and not watched.told and not deaf  # we forwarded it
+        has_it = pid == self._command and not watched.signalled and not deaf  # we forwarded it
         try:
             if not has_it:
                 _send(watched, signal.SIGHUP if deaf else signal.SIGTERM)
@@ -253,8 +229,8 @@ class Supervisor:
         except OSError as error:  # we run as a user, and the process belongs to root or to another user
             say(f"cannot signal {watched.label}: {error.strerror}")
             return watched._replace(refused=True)
-        say(f"{how}: {watched.label}")
-        return watched._replace(told=True)
+        say(f"{request}: {watched.label}")
+        return watched._replace(signalled=True)
 
 
 def _watch(process: ProcessInfo, session: str | None) -> _WatchedProcess:

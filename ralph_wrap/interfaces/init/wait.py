@@ -35,10 +35,10 @@ class SignalWaiter:
         every = signal.valid_signals() - _NOT_TAKEN
         self._taken = {n for n in every if n == signal.SIGCHLD or signal.getsignal(n) is not signal.SIG_IGN}
         signal.pthread_sigmask(signal.SIG_BLOCK, self._taken)
-        self._told, teller = os.pipe()
-        os.set_blocking(self._told, False)
-        os.set_blocking(teller, False)
-        signal.set_wakeup_fd(teller, warn_on_full_buffer=False)
+        self._wakeups, wakeup = os.pipe()
+        os.set_blocking(self._wakeups, False)
+        os.set_blocking(wakeup, False)
+        signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
         for number in self._taken:
             signal.signal(number, _nothing)
         # TTOU stops a background process that gives its terminal to another process group.
@@ -56,7 +56,7 @@ class SignalWaiter:
 
         """
         poll = select.poll()
-        for descriptor in (self._told, *pidfds):
+        for descriptor in (self._wakeups, *pidfds):
             poll.register(descriptor, select.POLLIN)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, self._taken)
         try:
@@ -64,7 +64,7 @@ class SignalWaiter:
         finally:
             signal.pthread_sigmask(signal.SIG_BLOCK, self._taken)
         with suppress(BlockingIOError):
-            return os.read(self._told, 4096)
+            return os.read(self._wakeups, 4096)
         return b""
 
     def give_back(self) -> None:
