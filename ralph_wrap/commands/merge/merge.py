@@ -183,8 +183,10 @@ def _before_trying(git: Git, branch: Branch, target: LandingTarget, tip: str) ->
     """Return the result of a branch that needs no trial, else ``None``."""
     if branch.verdict is not None:
         ending = "stop" if branch.verdict == "live" else "sweep"
-        more = f" {branch.label}" if branch.verdict == "live" else ""
-        return _left(branch, target, f"its session is {branch.verdict}", f"first: ralph-wrap {ending}{more}")
+        argument = f" {branch.label}" if branch.verdict == "live" else ""
+        return _left(
+            branch, target, f"its session is {branch.verdict}", f"first: ralph-wrap {ending}{argument}"
+        )
     if branch.only_saved:
         return _left(branch, target, "it is only saved work", f"ralph-wrap apply {branch.label}")
     if merging.is_ancestor(git, branch.tip, tip):

@@ -52,17 +52,21 @@ def main(signals: SignalHandlers | None) -> NoReturn:
 def _asked_for_json(command: Any, arguments: Sequence[str]) -> str:
     """Return the name of the command that should print JSON; empty if there is none.
 
+    It reads the words again, because Typer cannot answer after a mistake. Typer stops at the first wrong
+    word, before its context has any option (``review --json --nonsense``). For a switch with a value, or an
+    option without one, the error has no context, so no command either (``drop --json --merged=yes``).
+
     Arguments:
         command: Typer's group of all commands.
-        arguments: without the program's name. Not all of Typer's errors name the command, so this reads it.
+        arguments: without the program's name.
 
     """
-    ours = [*arguments][: [*arguments, "--"].index("--")]
+    own_words = [*arguments][: [*arguments, "--"].index("--")]
     path = []
-    for word in ours:
+    for word in own_words:
         if word not in getattr(command, "commands", ()):
             break
         path.append(word)
         command = command.commands[word]
-    has_json = any(known.name == "json" for known in command.params)
-    return " ".join(path) if has_json and "--json" in ours else ""
+    has_json = any(parameter.name == "json" for parameter in command.params)
+    return " ".join(path) if has_json and "--json" in own_words else ""

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, remark
 from ralph_wrap.system.log import on_stderr, one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ralph_wrap.state.project import Project
 
 
 def apply(
@@ -31,20 +36,12 @@ def apply(
     """Put saved work into a checkout, all of it or nothing. Overwrites no file and stages nothing."""
     from ralph_wrap import branches  # noqa: PLC0415
     from ralph_wrap.commands import apply as use_case  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.state import project as places  # noqa: PLC0415
     from ralph_wrap.system.signals import SignalHandlers  # noqa: PLC0415
 
     log = on_stderr(os.environ)
     with boundary("apply", json=json), SignalHandlers() as signals:
         environ = become_owner(checkout or directory, log)
-        project = places.find_project(directory, environ)
-        top = project.root
-        if checkout is not None:
-            there = places.find_project(checkout, environ)
-            top = there.checkout
-            ours, theirs = project.repository, there.repository
-            if ours is None or (theirs and theirs.common_dir != ours.common_dir):
-                project = there
+        project, top = _project_and_top(directory, checkout, environ)
         branch = branches.named(branches.read(project), name)
         applied = use_case.apply(project, branch, top=top, log=log, cancel=signals.cancel)
         if json:
@@ -56,3 +53,22 @@ def apply(
             log.warning("submodule.left", f"submodule {path} stays at its commit")
         if not applied.files:
             remark(f"nothing to do: {applied.checkout} has this work already")
+
+
+def _project_and_top(
+    directory: Path, checkout: Path | None, environ: Mapping[str, str]
+) -> tuple[Project, Path]:
+    """Return the project with the branch, and the top level of the checkout to change.
+
+    A checkout of another repository is in another project, which has the branch.
+    """
+    from ralph_wrap.state.project import find_project  # noqa: PLC0415 -- not for --help
+
+    project = find_project(directory, environ)
+    if checkout is None:
+        return project, project.root
+    of_checkout = find_project(checkout, environ)
+    repository, other = project.repository, of_checkout.repository
+    if repository is None or (other and other.common_dir != repository.common_dir):
+        project = of_checkout
+    return project, of_checkout.checkout

@@ -41,18 +41,18 @@ def require(project: Project, settings: Settings, signals: SignalHandlers | None
 
     """
     commands = settings.commands
-    by = trust.implied(project.environ)
-    if by is None and trust.is_approved(project.root, commands, project.environ):
-        by = "ralph-wrap trust"
-    if by is None:
+    approval = trust.implied(project.environ)
+    if approval is None and trust.is_approved(project.root, commands, project.environ):
+        approval = "ralph-wrap trust"
+    if approval is None:
         if not can_ask():
             raise UntrustedError(
                 f".ralph/config.toml has commands that you have not approved: {', '.join(commands)}",
                 f"to see and approve them: ralph-wrap trust -C {shlex.quote(os.fspath(project.root))}",
             )
         ask(project, commands, signals)
-        by = "answer"
-    log.event("commands.approved", by=by, sha256=trust.digest(commands))
+        approval = "answer"
+    log.event("commands.approved", by=approval, sha256=trust.digest(commands))
 
 
 def approve(project: Project, commands: Mapping[str, Any], signals: SignalHandlers | None) -> None:
@@ -110,12 +110,12 @@ def ask(project: Project, commands: Mapping[str, Any], signals: SignalHandlers |
 def shown(commands: Mapping[str, Any]) -> Iterator[str]:
     """Yield commands as lines without terminal controls; an indent marks them as quoted text."""
     for key, value in commands.items():
-        first, *more = (value if isinstance(value, str) else json.dumps(value)).split("\n")
-        if not more:
-            yield f"  {key}: {one_line(first)}"
+        first_line, *other_lines = (value if isinstance(value, str) else json.dumps(value)).split("\n")
+        if not other_lines:
+            yield f"  {key}: {one_line(first_line)}"
             continue
         yield f"  {key}:"
-        yield from (f"    | {one_line(line)}" for line in (first, *more))
+        yield from (f"    | {one_line(line)}" for line in (first_line, *other_lines))
 
 
 def _answer(signals: SignalHandlers | None) -> bytes:

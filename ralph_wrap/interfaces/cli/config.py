@@ -28,21 +28,21 @@ def show(
 
     with boundary("config show", json=json):
         environ = become_owner(project, on_stderr(os.environ))
-        found = use_case(find_project(project, environ), Path.cwd())
+        effective = use_case(find_project(project, environ), Path.cwd())
         if json:
-            answer("config show", [setting._asdict() for setting in found])
+            answer("config show", [setting._asdict() for setting in effective])
             return
-        rows = [(setting.name, _value(setting), _source(setting)) for setting in found]
+        rows = [(setting.name, _value(setting), _source(setting)) for setting in effective]
         names = ("SETTING", "VALUE", "FROM")
         typer.echo("\n".join(tables.aligned(names, rows, tables.of_terminal(), (("VALUE", 12),))))
 
 
 def schema() -> None:
     """Print the JSON schema of .ralph/config.toml, for editors."""
-    from ralph_wrap.config.schema import schema as made  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.config.schema import schema as config_schema  # noqa: PLC0415 -- not for --help
 
     with boundary("config schema", json=False):
-        typer.echo(dumps(made(), indent=2))
+        typer.echo(dumps(config_schema(), indent=2))
 
 
 def _value(setting: EffectiveSetting) -> str:
@@ -60,7 +60,7 @@ def _source(setting: EffectiveSetting) -> str:
 
 
 def _printable(text: str) -> str:
-    return "".join(c if c.isprintable() else "?" for c in text)
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 config = typer.Typer(help="Show the settings and their sources.")

@@ -40,19 +40,19 @@ def diff(
     """
     from ralph_wrap.commands import diff as use_case  # noqa: PLC0415 -- not for --help
     from ralph_wrap.git import git_environment  # noqa: PLC0415
-    from ralph_wrap.state import project as places  # noqa: PLC0415
+    from ralph_wrap.state.project import find_project  # noqa: PLC0415
     from ralph_wrap.system import process  # noqa: PLC0415
 
     with boundary("diff", json=False):
         log = on_stderr(os.environ)
         environ = become_owner(directory, log)
-        project = places.find_project(directory, environ)
-        found = use_case.sides(project, branch, other, saved=saved, iteration=iteration)
-        for name in found.lacking:
+        project = find_project(directory, environ)
+        sides = use_case.sides(project, branch, other, saved=saved, iteration=iteration)
+        for name in sides.lacking:
             log.warning("work.missing", f"{name} has no saved work")
         shown = {name: environ[name] for name in _SHOWING if name in environ}
         options = ("--stat",) if stat else ()
-        argv = ("git", "-C", project.checkout, "diff", *options, found.before, found.after, "--")
+        argv = ("git", "-C", project.checkout, "diff", *options, sides.before, sides.after, "--")
         try:
             process.become(argv, {**git_environment(environ), **shown})
         except OSError as error:

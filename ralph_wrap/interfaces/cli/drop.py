@@ -15,7 +15,10 @@ from ralph_wrap.interfaces.cli.options import Directory
 from ralph_wrap.system.log import on_stderr, one_line
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ralph_wrap.commands.drop import DroppedBranch
+    from ralph_wrap.errors import RalphError
 
 _SHOWN = 12  # digits of an object id
 
@@ -50,32 +53,36 @@ def drop(
     """
     from ralph_wrap.commands import drop as use_case  # noqa: PLC0415 -- not for --help
     from ralph_wrap.config import of_project  # noqa: PLC0415
-    from ralph_wrap.state import project as places  # noqa: PLC0415
+    from ralph_wrap.state.project import find_project  # noqa: PLC0415
 
     with boundary("drop", json=json):
         log = on_stderr(os.environ)
         wanted = use_case.DropSelection(tuple(ids or ()), merged, empty, _seconds(older_than), force)
         environ = become_owner(directory, log)
-        project = places.find_project(directory, environ)
+        project = find_project(directory, environ)
         for name in use_case.expire(project, of_project(project.root).keep_dropped, time.time()):
             log.event("branch.expired", f"{name}, which was dropped earlier, can no longer be restored")
         rows, failures = use_case.drop(project, wanted, time.time())
-        data = [row._asdict() for row in rows]
-        if not json:
-            for line in filter(None, map(_line, rows)):
-                typer.echo(line)
-            if not rows:
-                remark("no branches match")
-        if json and failures:
-            message = "; ".join(failure.message for failure in failures)
-            refuse("drop", type(failures[0])(message, failures[0].hint), data=data)
-        elif json:
-            answer("drop", data)
-        else:
-            for failure in failures:
-                complain(failure)
-        if failures:
-            raise SystemExit(failures[0].exit_code)
+        _show(rows, failures, json=json)
+
+
+def _show(rows: Sequence[DroppedBranch], failures: Sequence[RalphError], *, json: bool) -> None:
+    data = [row._asdict() for row in rows]
+    if not json:
+        for line in filter(None, map(_line, rows)):
+            typer.echo(line)
+        if not rows:
+            remark("no branches match")
+    if json and failures:
+        message = "; ".join(failure.message for failure in failures)
+        refuse("drop", type(failures[0])(message, failures[0].hint), data=data)
+    elif json:
+        answer("drop", data)
+    else:
+        for failure in failures:
+            complain(failure)
+    if failures:
+        raise SystemExit(failures[0].exit_code)
 
 
 def _line(row: DroppedBranch) -> str:
@@ -103,11 +110,11 @@ def restore(
 ) -> None:
     """Bring back a dropped branch and its saved work."""
     from ralph_wrap.commands import drop as use_case  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.state import project as places  # noqa: PLC0415
+    from ralph_wrap.state.project import find_project  # noqa: PLC0415
 
     with boundary("restore", json=json):
         environ = become_owner(project, on_stderr(os.environ))
-        restored = use_case.restore(places.find_project(project, environ), name, time.time())
+        restored = use_case.restore(find_project(project, environ), name, time.time())
         if json:
             answer("restore", restored._asdict())
             return

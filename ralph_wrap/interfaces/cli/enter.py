@@ -34,12 +34,12 @@ def enter(
     """Make a worktree for the session, and enter it until "exit". Prints JSON."""
     from ralph_wrap.commands.worktree import enter as use_case  # noqa: PLC0415
     from ralph_wrap.config import load  # noqa: PLC0415
-    from ralph_wrap.state import project as places  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.state.project import find_project  # noqa: PLC0415 -- not for --help
 
     with boundary("worktree", json=True):
         log = on_stderr(os.environ)
         environ = become_owner(directory, log)
-        project = places.find_project(directory, environ)
+        project = find_project(directory, environ)
         settings = load(directory, project.root, Path.cwd(), {}, environ, ())
         entered = use_case.enter(
             project,
@@ -64,18 +64,18 @@ def leave(
 ) -> None:
     """Exit the worktree that this session has entered. Prints JSON."""
     from ralph_wrap.commands.worktree import enter as use_case  # noqa: PLC0415
-    from ralph_wrap.state import project as places  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.state.project import find_project  # noqa: PLC0415 -- not for --help
 
     with boundary("worktree", json=True):
         environ = become_owner(directory, on_stderr(os.environ))
-        project = places.find_project(directory, environ)
-        left = use_case.leave(
+        project = find_project(directory, environ)
+        exited = use_case.leave(
             project,
             use_case.action_of(action),
             session=_required(session),
             discard_changes=discard_changes,
         )
-        answer("worktree", left._asdict())
+        answer("worktree", exited._asdict())
 
 
 def _required(session: str) -> str:

@@ -44,14 +44,14 @@ def read(arguments: Sequence[str], environ: Mapping[str, str]) -> CommandLine | 
         if word == "--":
             break
         if word.startswith("--"):
-            option, given, value = word.partition("=")
+            option, attached, value = word.partition("=")
         else:
             option, value = word[:2], word[2:]
-            given = value
+            attached = value
         row = _BY_WORD.get(option)
-        if row is None or (given and row.is_switch) or not (given or words or row.is_switch):
+        if row is None or (attached and row.is_switch) or not (attached or words or row.is_switch):
             return None
-        value = value if given else "on" if row.is_switch else words.pop(0)
+        value = value if attached else "on" if row.is_switch else words.pop(0)
         is_another = row.kind.several and row.name in flags
         flags[row.name] = f"{flags[row.name]}\n{value}" if is_another else value
     project = flags.pop(PROJECT.name, "") or environ.get(*PROJECT.variables) or "."

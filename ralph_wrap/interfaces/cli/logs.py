@@ -26,10 +26,10 @@ def logs(
 ) -> None:
     """Print the agent's output, or the event log of a session."""
     from ralph_wrap.commands import logs as use_case  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.state import project as places  # noqa: PLC0415
+    from ralph_wrap.state.project import find_project  # noqa: PLC0415
 
     with boundary("logs", json=False):
         log = on_stderr(os.environ)
         environ = become_owner(directory, log)
-        project = places.find_project(directory, environ)
+        project = find_project(directory, environ)
         use_case.logs(project, session, events=events, follow=follow, descriptor=1, raw=raw)

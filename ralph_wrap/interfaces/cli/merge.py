@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
 
     from ralph_wrap.branches import Branch
     from ralph_wrap.commands.merge import LandingResult, MergeMethod
+    from ralph_wrap.state.project import Project
     from ralph_wrap.system.log import Log
 
 _SHOWN = 12  # digits of an object id
@@ -46,27 +46,21 @@ def merge(
     Each branch is merged in a temporary worktree first, where the configured check must succeed, too. The
     target moves together with its checkout, which must be clean. Git hooks do not run; merged branches stay.
     """
-    from ralph_wrap import branches  # noqa: PLC0415 -- not for --help
     from ralph_wrap.commands import merge  # noqa: PLC0415 -- not for --help
     from ralph_wrap.config import of_project  # noqa: PLC0415
-    from ralph_wrap.errors import NotFoundError  # noqa: PLC0415
     from ralph_wrap.interfaces.cli.approval_prompt import require  # noqa: PLC0415
-    from ralph_wrap.state import project as places  # noqa: PLC0415
+    from ralph_wrap.state.project import find_project  # noqa: PLC0415
     from ralph_wrap.system.signals import SignalHandlers  # noqa: PLC0415
 
     log = on_stderr(os.environ)
     with boundary("merge", json=json), SignalHandlers() as signals:
-        how = _how(squash=squash, rebase=rebase, no_ff=no_ff)
+        method = _method(squash=squash, rebase=rebase, no_ff=no_ff)
         environ = become_owner(directory, log)
-        project = places.find_project(directory, environ)
+        project = find_project(directory, environ)
         settings = of_project(project.root)
-        known = branches.read(project)
-        wanted = list({branch.name: branch for branch in (_named(known, name) for name in ids)}.values())
+        wanted = _wanted(project, ids)
         target = merge.target_of(project, into, settings.main)
-        main = None if into else target.name
-        if into:
-            with suppress(NotFoundError):
-                main = branches.main_branch(project, settings.main).name
+        main = _main(project, settings.main) if into else target.name
         if settings.check:
             require(project, settings, signals, log)
         landed = merge.land(
@@ -74,7 +68,7 @@ def merge(
             wanted,
             target,
             log=log,
-            method=how,
+            method=method,
             best_order=best_order,
             check=settings.check,
             check_timeout=settings.check_timeout,
@@ -88,10 +82,30 @@ def merge(
                 raise SystemExit(128 + signals.cancel.first)
 
 
-def _named(known: list[Branch], name: str) -> Branch:
+def _wanted(project: Project, names: Sequence[str]) -> list[Branch]:
+    """Return the branches to merge, each once."""
+    from ralph_wrap import branches  # noqa: PLC0415 -- not for --help
+
+    all_branches = branches.read(project)
+    named = [_named(all_branches, name) for name in names]
+    return list({branch.name: branch for branch in named}.values())
+
+
+def _main(project: Project, configured: str | None) -> str | None:
+    """Return the name of the main branch; ``None`` if there is none."""
+    from ralph_wrap import branches  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.errors import NotFoundError  # noqa: PLC0415
+
+    try:
+        return branches.main_branch(project, configured).name
+    except NotFoundError:
+        return None
+
+
+def _named(all_branches: list[Branch], name: str) -> Branch:
     from ralph_wrap.branches import named  # noqa: PLC0415 -- not for --help
 
-    branch = named(known, name)
+    branch = named(all_branches, name)
     if name == branch.saved_name and not branch.only_saved:
         raise UsageError(
             f"{branch.saved_name} is saved work, which cannot be merged", f"ralph-wrap apply {branch.label}"
@@ -99,11 +113,11 @@ def _named(known: list[Branch], name: str) -> Branch:
     return branch
 
 
-def _how(*, squash: bool, rebase: bool, no_ff: bool) -> MergeMethod:
+def _method(*, squash: bool, rebase: bool, no_ff: bool) -> MergeMethod:
     from ralph_wrap.commands.merge import MergeMethod  # noqa: PLC0415 -- not for --help
 
-    asked = {MergeMethod.SQUASH: squash, MergeMethod.REBASE: rebase, MergeMethod.NO_FF: no_ff}
-    chosen = [how for how, given in asked.items() if given]
+    switches = {MergeMethod.SQUASH: squash, MergeMethod.REBASE: rebase, MergeMethod.NO_FF: no_ff}
+    chosen = [method for method, is_on in switches.items() if is_on]
     if len(chosen) > 1:
         raise UsageError("--squash, --rebase and --no-ff exclude each other", "give one of them")
     return chosen[0] if chosen else MergeMethod.MERGE

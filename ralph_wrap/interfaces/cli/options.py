@@ -46,19 +46,25 @@ Directory = Annotated[
 
 
 def with_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Give a function, which takes ``**given``, a parameter for each option that can be typed."""
+    """Give a function, which takes ``**typed``, a parameter for each option that can be typed."""
     signature = inspect.signature(function, eval_str=True)
-    own = [its for its in signature.parameters.values() if its.kind is not its.VAR_KEYWORD]
+    own_parameters = [
+        parameter
+        for parameter in signature.parameters.values()
+        if parameter.kind is not parameter.VAR_KEYWORD
+    ]
     rows = (row for row in ROWS.values() if TYPED in row.sources and row is not PROJECT)
-    signature = signature.replace(parameters=[*own, *map(_parameter, rows)])
+    signature = signature.replace(parameters=[*own_parameters, *map(_parameter, rows)])
     function.__signature__ = signature  # type: ignore[attr-defined]
-    function.__annotations__ = {its.name: its.annotation for its in signature.parameters.values()}
+    function.__annotations__ = {
+        parameter.name: parameter.annotation for parameter in signature.parameters.values()
+    }
     return function
 
 
-def flags(given: Mapping[str, Any]) -> dict[str, str | None]:
+def flags(typed: Mapping[str, Any]) -> dict[str, str | None]:
     """Return options as they were typed; ``None`` for those that were not."""
-    return {name: _text(value) for name, value in given.items()}
+    return {name: _text(value) for name, value in typed.items()}
 
 
 def _parameter(row: Option) -> inspect.Parameter:

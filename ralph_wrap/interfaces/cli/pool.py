@@ -27,12 +27,12 @@ def pool(
     with boundary("pool", json=json):
         environ = become_owner(directory, log)
         project = find_project(directory, environ)
-        found = ProjectPool.of(project, of_project(project.root), log)
-        if fill and not found.fill():
+        project_pool = ProjectPool.of(project, of_project(project.root), log)
+        if fill and not project_pool.fill():
             log.warning(
                 "pool.busy", "another process is filling the pool", "to see its progress: ralph-wrap pool"
             )
-        entries = found.entries()
+        entries = project_pool.entries()
         if json:
             answer("pool", [entry._asdict() for entry in entries])
             return

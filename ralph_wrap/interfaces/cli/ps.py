@@ -56,8 +56,8 @@ def ps(
         if watch:
             _watch(read, json=json, ended=every)
         else:
-            _show(found := read(), json=json, ended=every)
-            if not found and not json:
+            _show(entries := read(), json=json, ended=every)
+            if not entries and not json:
                 remark(
                     "no sessions" if every else "no sessions that are not finished: --all lists the others"
                 )
@@ -94,19 +94,19 @@ def _watch(read: Callable[[], list[SessionEntry]], *, json: bool, ended: bool) -
                 return
 
 
-def _since(before: tuple[float, float] | None, entry: SessionEntry) -> SessionEntry:
+def _since(last: tuple[float, float] | None, entry: SessionEntry) -> SessionEntry:
     """Return a session with its use of the processor since the last update, not on average.
 
     Arguments:
-        before: time and processor seconds of the last update; ``None`` for a new session.
+        last: time and processor seconds of the last update; ``None`` for a new session.
         entry: the session.
 
     """
-    if before is None or entry.cpu_seconds is None:
+    if last is None or entry.cpu_seconds is None:
         return entry
-    at, seconds = before
+    time_before, seconds = last
     # The sum shrinks when a process ends that its parent did not wait for.
-    used = max(0.0, entry.cpu_seconds - seconds) / (time.monotonic() - at)
+    used = max(0.0, entry.cpu_seconds - seconds) / (time.monotonic() - time_before)
     return entry._replace(cpu_percent=round(100 * used, 1))
 
 
@@ -125,7 +125,7 @@ def table(entries: list[SessionEntry], *, ended: bool = False, width: int | None
 
 
 def _shown(cell: object) -> str:
-    return "-" if cell is None else "".join(c if c.isprintable() else "?" for c in str(cell))
+    return "-" if cell is None else "".join(letter if letter.isprintable() else "?" for letter in str(cell))
 
 
 def _age(seconds: int) -> str:

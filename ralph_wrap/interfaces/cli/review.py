@@ -54,7 +54,7 @@ def review(
     """
     from ralph_wrap.commands import review as use_case  # noqa: PLC0415
     from ralph_wrap.commands.pull_request import open as pull_request  # noqa: PLC0415
-    from ralph_wrap.state import project as places  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.state.project import find_project  # noqa: PLC0415 -- not for --help
 
     with boundary("review", json=json):
         log = on_stderr(os.environ)
@@ -63,16 +63,16 @@ def review(
         write = _writer() if html else None
         environ = become_owner(directory, log)
         use_case.ordered(use_case.limited([], only), sort)  # report a mistake before the work begins
-        project = places.find_project(directory, environ)
+        project = find_project(directory, environ)
         if pr is not None:
-            _show(pull_request.open_pull_request(project, pr, log), json=json)
+            _show_pull_request(pull_request.open_pull_request(project, pr, log), json=json)
             return
-        found = use_case.look(project)
-        for note in found.notes:
+        reviewed = use_case.look(project)
+        for note in reviewed.notes:
             log.warning("review.incomplete", note)
-        rows = use_case.ordered(use_case.limited(found.rows, only), sort)
+        rows = use_case.ordered(use_case.limited(reviewed.rows, only), sort)
         if write and html:
-            write(project, found, rows, log, html.absolute())
+            write(project, reviewed, rows, log, html.absolute())
         if json:
             answer("review", [row._asdict() for row in rows])
             return
@@ -80,10 +80,10 @@ def review(
             return
         typer.echo(table(rows, datetime.now(UTC), width=tables.of_terminal(), colour=_colour(environ)))
         if not rows:
-            remark(f"no branches that are {only}" if only and found.rows else "no branches below ralph/")
+            remark(f"no branches that are {only}" if only and reviewed.rows else "no branches below ralph/")
 
 
-def _show(opened: OpenedPullRequest, *, json: bool) -> None:
+def _show_pull_request(opened: OpenedPullRequest, *, json: bool) -> None:
     if json:
         answer("review", opened._asdict())
         return

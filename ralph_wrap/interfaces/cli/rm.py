@@ -22,18 +22,18 @@ def rm(
     from ralph_wrap.commands import rm as use_case  # noqa: PLC0415
     from ralph_wrap.commands import sweep as sweeping  # noqa: PLC0415
     from ralph_wrap.commands.stop import stop  # noqa: PLC0415
-    from ralph_wrap.state import project as places  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.state.project import find_project  # noqa: PLC0415 -- not for --help
     from ralph_wrap.state.stop_request import StopMode  # noqa: PLC0415
 
     log = on_stderr(os.environ)
     with boundary("rm", json=json):
         environ = become_owner(directory, log)
-        project = places.find_project(directory, environ)
+        project = find_project(directory, environ)
         stopped, problem = stop(project, ids, StopMode.SOON, log)
         orphans = any(ended.outcome == "orphan" for ended in stopped)
         unfinished = sweeping.kept(sweeping.sweep(project)) if orphans else None
         names = [ended.session or ended.id for ended in stopped if ended.outcome != "unknown"]
-        removed, kept = use_case.remove_all(project, names)
+        removed, failure = use_case.remove_all(project, names)
         data = [session._asdict() for session in removed]
         if not json:
             for session in removed:
@@ -44,7 +44,7 @@ def rm(
                         if word
                     )
                 )
-        if problem := unfinished or kept or problem:
+        if problem := unfinished or failure or problem:
             if not json:
                 raise problem
             refuse("rm", problem, data=data)

@@ -17,7 +17,7 @@ _Command = Annotated[
 
 @with_options
 def run(
-    context: typer.Context, command: _Command = None, *, project: Directory = Path(), **given: Any
+    context: typer.Context, command: _Command = None, *, project: Directory = Path(), **typed: Any
 ) -> None:
     """Run an agent in a loop, in a worktree of its own.
 
@@ -26,15 +26,15 @@ def run(
     """
     from ralph_wrap.interfaces.cli.start import start  # noqa: PLC0415 -- --help does not need it
 
-    raise typer.Exit(start(context.obj, project, flags(given), tuple(command or ())))
+    raise typer.Exit(start(context.obj, project, flags(typed), tuple(command or ())))
 
 
 @with_options
-def spawn(command: _Command = None, *, project: Directory = Path(), **given: Any) -> None:
+def spawn(command: _Command = None, *, project: Directory = Path(), **typed: Any) -> None:
     """Run an agent in a loop in the background, and print the session's id.
 
     ralph-wrap logs -f ID follows its output. Its worktree stays, with its work saved, until ralph-wrap rm ID.
     """
     from ralph_wrap.interfaces.cli.start import spawn as start_in_background  # noqa: PLC0415 -- as above
 
-    raise typer.Exit(start_in_background(project, flags(given), tuple(command or ())))
+    raise typer.Exit(start_in_background(project, flags(typed), tuple(command or ())))

@@ -33,23 +33,23 @@ def stop(
 ) -> None:
     """Ask sessions to end, in any container or on the host, and wait until they have ended."""
     from ralph_wrap.commands import stop as use_case  # noqa: PLC0415
-    from ralph_wrap.state import project as places  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.state.project import find_project  # noqa: PLC0415 -- not for --help
     from ralph_wrap.state.stop_request import StopMode  # noqa: PLC0415
 
     log = on_stderr(os.environ)
     with boundary("stop", json=json):
-        _check(ids or [], every=every, both=after_iteration and now)
-        how = StopMode.AFTER_ITERATION if after_iteration else StopMode.NOW if now else StopMode.SOON
+        _check(ids or [], every=every, both_modes=after_iteration and now)
+        mode = StopMode.AFTER_ITERATION if after_iteration else StopMode.NOW if now else StopMode.SOON
         environ = become_owner(directory, log)
-        project = places.find_project(directory, environ)
-        stopped, problem = use_case.stop(project, None if every else ids, how, log)
+        project = find_project(directory, environ)
+        stopped, problem = use_case.stop(project, None if every else ids, mode, log)
         _show(stopped, problem, json=json)
 
 
-def _check(ids: list[str], *, every: bool, both: bool) -> None:
+def _check(ids: list[str], *, every: bool, both_modes: bool) -> None:
     if bool(ids) == every:
         raise UsageError("either ids or --all must be given", "ralph-wrap ps lists sessions")
-    if both:
+    if both_modes:
         raise UsageError("--after-iteration and --now exclude each other", "give one of them")
 
 

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, refuse, remark
 from ralph_wrap.interfaces.cli.options import Directory
 from ralph_wrap.system.log import on_stderr
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ralph_wrap.commands.sweep import SweptSession
+    from ralph_wrap.errors import RalphError
 
 
 def sweep(
@@ -41,17 +47,21 @@ def sweep(
             undo_killed(project, log)
         if at_start is not None and at_start.pool:
             ProjectPool.of(project, at_start, log).fill()
-        data = [entry._asdict() for entry in swept]
+        _show(swept, use_case.kept(swept), json=json)
+
+
+def _show(swept: Sequence[SweptSession], error: RalphError | None, *, json: bool) -> None:
+    data = [entry._asdict() for entry in swept]
+    if not json:
+        for entry in swept:
+            words = [entry.session or entry.id, entry.verdict, entry.action, entry.saved, entry.note]
+            typer.echo("  ".join(word for word in words if word))
+        if not swept:
+            remark("no dead sessions")
+    if error is not None:
         if not json:
-            for entry in swept:
-                words = [entry.session or entry.id, entry.verdict, entry.action, entry.saved, entry.note]
-                typer.echo("  ".join(word for word in words if word))
-            if not swept:
-                remark("no dead sessions")
-        if error := use_case.kept(swept):
-            if not json:
-                raise error
-            refuse("sweep", error, data=data)
-            raise SystemExit(error.exit_code)
-        if json:
-            answer("sweep", data)
+            raise error
+        refuse("sweep", error, data=data)
+        raise SystemExit(error.exit_code)
+    if json:
+        answer("sweep", data)

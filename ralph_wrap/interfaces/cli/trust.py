@@ -29,14 +29,14 @@ def trust(
     from ralph_wrap.config import of_project  # noqa: PLC0415
     from ralph_wrap.config import trust as approvals  # noqa: PLC0415
     from ralph_wrap.interfaces.cli.approval_prompt import approve, shown  # noqa: PLC0415
-    from ralph_wrap.state import project as places  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.state.project import find_project  # noqa: PLC0415 -- not for --help
     from ralph_wrap.system.signals import SignalHandlers  # noqa: PLC0415
 
     with boundary("trust", json=json), SignalHandlers() as signals:
         if show and revoke:
             raise UsageError("--show and --revoke exclude each other", "give one of them")
         environ = become_owner(directory, on_stderr(os.environ))
-        project = places.find_project(directory, environ)
+        project = find_project(directory, environ)
         commands = of_project(project.root).commands
         if revoke:
             approvals.revoke(project.root, environ)

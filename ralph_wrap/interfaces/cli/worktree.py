@@ -77,16 +77,16 @@ def create(
     from ralph_wrap.commands.worktree.branch_name import slug  # noqa: PLC0415 -- loads slugify
     from ralph_wrap.commands.worktree.create import create as use_case  # noqa: PLC0415
     from ralph_wrap.config import load  # noqa: PLC0415
-    from ralph_wrap.state import project as places  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.state.project import find_project  # noqa: PLC0415 -- not for --help
     from ralph_wrap.system.signals import SignalHandlers  # noqa: PLC0415
 
     log = on_stderr(os.environ)
     with boundary(_TOOL, json=True), SignalHandlers() as signals:
         words = slug(task)  # before the change of user: only root may be able to read its tables
         environ = become_owner(directory, log)
-        project = places.find_project(directory, environ)
+        project = find_project(directory, environ)
         settings = load(directory, project.root, project.root, {}, environ, ())
-        made = use_case(
+        created = use_case(
             project,
             words,
             prefix=prefix,
@@ -100,7 +100,7 @@ def create(
             log=log,
             cancel=signals.cancel,
         )
-        answer(_TOOL, made._asdict())
+        answer(_TOOL, created._asdict())
 
 
 def cleanup(
@@ -116,14 +116,14 @@ def cleanup(
 ) -> None:
     """Remove a worktree that ralph-wrap made. Prints JSON."""
     from ralph_wrap.commands.worktree.cleanup import cleanup as use_case  # noqa: PLC0415
-    from ralph_wrap.state import project as places  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.state.project import find_project  # noqa: PLC0415 -- not for --help
     from ralph_wrap.system.signals import SignalHandlers  # noqa: PLC0415
 
     log = on_stderr(os.environ)
     with boundary(_TOOL, json=True), SignalHandlers():  # a signal does not interrupt a removal
         environ = become_owner(project, log)
         cleaned = use_case(
-            places.find_project(project, environ),
+            find_project(project, environ),
             _absolute(path),
             cwd=_absolute(Path()),
             keep_branch=keep_branch,
@@ -136,21 +136,21 @@ def cleanup(
 def status(project: Directory = Path()) -> None:
     """Print whether the current directory is in a linked worktree, as JSON."""
     from ralph_wrap.commands.worktree.status import status as use_case  # noqa: PLC0415
-    from ralph_wrap.state import project as places  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.state.project import find_project  # noqa: PLC0415 -- not for --help
 
     with boundary(_TOOL, json=True):
         environ = become_owner(project, on_stderr(os.environ))
-        answer(_TOOL, use_case(places.find_project(project, environ)))
+        answer(_TOOL, use_case(find_project(project, environ)))
 
 
 def list_all(project: Directory = Path()) -> None:
     """List every worktree of the repository. Prints JSON."""
     from ralph_wrap.commands.worktree.status import list_all as use_case  # noqa: PLC0415
-    from ralph_wrap.state import project as places  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.state.project import find_project  # noqa: PLC0415 -- not for --help
 
     with boundary(_TOOL, json=True):
         environ = become_owner(project, on_stderr(os.environ))
-        answer(_TOOL, [info._asdict() for info in use_case(places.find_project(project, environ))])
+        answer(_TOOL, [info._asdict() for info in use_case(find_project(project, environ))])
 
 
 def _absolute(path: Path) -> Path:

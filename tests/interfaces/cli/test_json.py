@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from typer import BadParameter
 from typer.main import get_command
 
 from ralph_wrap import errors
@@ -95,6 +96,27 @@ def test_a_value_that_is_missing_is_told_in_the_envelope(repo: Repo) -> None:
         "message": "Option '--project' requires an argument.",
         "hint": "see ralph-wrap ps --help",
     }
+
+
+@pytest.mark.parametrize("words", [("--merged=yes", "--json"), ("--json", "--merged=yes")], ids=_ids)
+def test_a_switch_with_a_value_fails_in_the_envelope(repo: Repo, words: tuple[str, ...]) -> None:
+    """Wherever ``--json`` stands."""
+    envelope = _assert_envelope(command("drop", *words, cwd=repo.path), "drop")
+    assert envelope["error"] == {
+        "code": "usage",
+        "message": "Option '--merged' does not take a value.",
+        "hint": "see ralph-wrap drop --help",
+    }
+
+
+@pytest.mark.parametrize("words", [("review", "--json", "--nonsense"), ("drop", "--json", "--merged=yes")])
+def test_the_context_of_a_mistake_does_not_have_json(words: tuple[str, ...]) -> None:
+    """So the command line reads the words again; if this test fails, Typer can answer."""
+    mistake: Any = BadParameter.__base__
+    with pytest.raises(mistake) as caught:
+        app(words, standalone_mode=False)
+    context = caught.value.ctx
+    assert context is None or "json" not in context.params
 
 
 @pytest.mark.parametrize("path", WITH_AN_ARGUMENT, ids=_ids)
