@@ -60,11 +60,11 @@ async def stop(context: PageContext, form: Form, server_log: Log) -> FlashMessag
     try:
         await asyncio.wait_for(ended.wait(), _PATIENCE)
     except TimeoutError:
-        return FlashMessage("done", (f"session {name} has a stop request: {_ASKED[mode]}",))
+        return FlashMessage("done", (f"session {name} has a stop request: {_EFFECTS[mode]}",))
     return notes[0]
 
 
-_ASKED = {
+_EFFECTS = {
     StopMode.AFTER_ITERATION: "it ends after this iteration",
     StopMode.SOON: "it asks its agent to end, then saves the work",
     StopMode.NOW: "it kills its agent, then saves the work",
