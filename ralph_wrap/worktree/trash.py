@@ -256,8 +256,8 @@ def _is_registration_of_merge(entry: _Entry, trash: Path) -> bool:
 def _start(entries: list[_Entry]) -> None:
     """Delete directories, in a process that no process waits for.
 
-    After a change of user this process may be unable to run Python again: root's can be in a directory that
-    nobody else may read. Then it deletes them itself.
+    After a change of user this process may be unable to run Python again: other users may be unable to read
+    the Python of root. Then this process deletes the directories itself.
     """
     try:
         Path(delete_tree.__file__).open("rb").close()
