@@ -10,8 +10,8 @@ to FILE by name. At N the process is killed (``kill``), the operation fails (``E
 told by its environment what to meet (``git-…``, see ``git_shim.deadly_git``), or nothing happens (``count``).
 
 ``serve`` loads the program once and forks for each command, see ``fork_server.py``. Its stdin is a socket.
-Each packet is a JSON object (arguments, cwd, environ, fault) with three pipes: stdout, stderr, and one for
-pid and status.
+Each packet is a JSON object (arguments, cwd, environ, fault) with four descriptors: stdin, stdout, stderr,
+and a pipe for pid and status.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def _serve() -> None:
     gc.freeze()  # or each fork copies what it only looks through
     with socket.socket(fileno=0) as connection:
         while True:
-            request, descriptors, *_ = socket.recv_fds(connection, _LARGEST, 3)
+            request, descriptors, *_ = socket.recv_fds(connection, _LARGEST, 4)
             with suppress(ChildProcessError):
                 while os.waitpid(-1, os.WNOHANG)[0]:
                     pass
@@ -154,22 +154,20 @@ def _serve() -> None:
                 break
             for descriptor in descriptors:
                 os.close(descriptor)
-    stdout, stderr, told = descriptors
+    *files, told = descriptors
     if child := os.fork():
-        os.close(stdout)
-        os.close(stderr)
+        for descriptor in files:
+            os.close(descriptor)
         os.write(told, b"%d\n" % child)
         os.write(told, b"%d\n" % os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
         os._exit(0)
-    _become(json.loads(request), stdout, stderr)
+    _become(json.loads(request), files)
     os.close(told)
 
 
-def _become(asked: dict[str, Any], stdout: int, stderr: int) -> None:
+def _become(asked: dict[str, Any], files: list[int]) -> None:
     """Have what a started command would have."""
-    assert os.open(os.devnull, os.O_RDONLY) == 0  # the connection was there
-    os.set_inheritable(0, True)
-    for descriptor, number in ((stdout, 1), (stderr, 2)):
+    for number, descriptor in enumerate(files):
         os.dup2(descriptor, number)
         os.close(descriptor)
     os.chdir(asked["cwd"])

@@ -8,9 +8,11 @@ another command line in ``/proc``, and ``/proc/PID/environ`` shows the environme
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import os
 import resource
+import select
 import selectors
 import signal
 import socket
@@ -19,7 +21,7 @@ import sys
 import time
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,6 +42,88 @@ class Ended(NamedTuple):
     status: int
     stdout: bytes
     stderr: bytes
+
+
+class ForkedCommand:
+    """A command that runs in a fork, with what tests use of :class:`subprocess.Popen`.
+
+    Arguments:
+        words: of its command line.
+        told: a pipe from which its pid is read, and its status once it has ended.
+        stdout: a pipe; ``None`` if its standard output goes elsewhere.
+        stderr: the same for its standard error.
+
+    """
+
+    def __init__(self, words: Sequence[str], told: int, stdout: int | None, stderr: int | None) -> None:
+        self.args = words
+        self.stdin: IO[bytes] | None = None
+        self.stdout = None if stdout is None else os.fdopen(stdout, "rb")
+        self.stderr = None if stderr is None else os.fdopen(stderr, "rb")
+        self.returncode: int | None = None
+        self._told = os.fdopen(told, "rb")
+        self.pid = int(self._told.readline())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+        self.wait()
+
+    def poll(self) -> int | None:
+        """Return its status if it has ended."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end, and return its status."""
+        if self.returncode is None:
+            if timeout is not None and not select.select([self._told], [], [], max(0.0, timeout))[0]:
+                raise subprocess.TimeoutExpired(list(self.args), timeout)
+            with self._told:
+                self.returncode = int(self._told.readline())
+        return self.returncode
+
+    def communicate(self, timeout: float | None = None) -> tuple[bytes, bytes]:
+        """Read to the end what it prints, wait for its end, and return both."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        content = {pipe: b"" for pipe in (self.stdout, self.stderr) if pipe}
+        with selectors.DefaultSelector() as selector:
+            for pipe in content:
+                selector.register(pipe, selectors.EVENT_READ, pipe)
+            while selector.get_map():
+                ready = selector.select(_remaining(deadline))
+                if not ready:
+                    raise subprocess.TimeoutExpired(list(self.args), timeout or 0.0)
+                for key, _ in ready:
+                    if read := os.read(key.fd, 1 << 16):
+                        content[key.data] += read
+                    else:
+                        selector.unregister(key.fd)
+        self.wait(_remaining(deadline))
+        self._close()
+        printed, errors = (content[pipe] if pipe else b"" for pipe in (self.stdout, self.stderr))
+        return printed, errors
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal, unless it has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """Send it SIGKILL."""
+        self.send_signal(signal.SIGKILL)
+
+    def terminate(self) -> None:
+        """Send it SIGTERM."""
+        self.send_signal(signal.SIGTERM)
+
+    def _close(self) -> None:
+        for pipe in (self.stdout, self.stderr):
+            if pipe:
+                pipe.close()
 
 
 class ForkServer:
@@ -66,6 +150,43 @@ class ForkServer:
         size = len(json.dumps([arguments, dict(environ)]))
         return _fixed_at_the_start(environ) == self._fixed and size < LARGEST
 
+    def start(
+        self,
+        *arguments: str,
+        cwd: Path,
+        environ: Mapping[str, str],
+        stdin: int | IO[bytes] = subprocess.DEVNULL,
+        stdout: int | IO[bytes] = subprocess.PIPE,
+        stderr: int | IO[bytes] = subprocess.PIPE,
+        fault: tuple[Path, str, int] | None = None,
+    ) -> ForkedCommand:
+        """Start a command.
+
+        Arguments:
+            arguments: of ralph-wrap.
+            cwd: where.
+            environ: its environment.
+            stdin: nothing, or a file.
+            stdout: nothing, a file, or a pipe.
+            stderr: the same.
+            fault: a file to which the points that it reaches are appended, what happens, and at which point;
+                0 is never.
+
+        """
+        asked = {
+            "arguments": arguments,
+            "cwd": os.fspath(cwd),
+            "environ": dict(environ),
+            "fault": fault and (os.fspath(fault[0]), *fault[1:]),
+        }
+        with contextlib.ExitStack() as sent:
+            told = _given(subprocess.PIPE, sent)
+            files = [_given(file, sent) for file in (stdin, stdout, stderr)]
+            theirs = [file.theirs for file in (*files, told)]
+            socket.send_fds(self._socket, [json.dumps(asked).encode()], theirs)
+        assert told.ours is not None
+        return ForkedCommand(("ralph-wrap", *arguments), told.ours, files[1].ours, files[2].ours)
+
     def run(
         self,
         *arguments: str,
@@ -81,25 +202,15 @@ class ForkServer:
             cwd: where.
             environ: its environment.
             patience: seconds until it is killed.
-            fault: a file to which the points that it reaches are appended, what happens, and at which point;
-                0 is never.
+            fault: see :meth:`start`.
 
         """
-        asked = {
-            "arguments": arguments,
-            "cwd": os.fspath(cwd),
-            "environ": dict(environ),
-            "fault": fault and (os.fspath(fault[0]), *fault[1:]),
-        }
-        reading, writing = zip(*(os.pipe() for _ in range(3)), strict=True)
-        try:
-            socket.send_fds(self._socket, [json.dumps(asked).encode()], writing)
-        finally:
-            for descriptor in writing:
-                os.close(descriptor)
-        stdout, stderr, ended = _read_all(reading, arguments, patience)
-        pid, status = map(int, ended.split())
-        return Ended(pid, status, stdout, stderr)
+        with self.start(*arguments, cwd=cwd, environ=environ, fault=fault) as command:
+            try:
+                stdout, stderr = command.communicate(patience)
+            finally:
+                command.kill()
+        return Ended(command.pid, command.wait(), stdout, stderr)
 
     def close(self) -> None:
         """End the server."""
@@ -121,22 +232,33 @@ def _fixed_at_the_start(environ: Mapping[str, str]) -> tuple[Any, ...]:
     return read, resource.getrlimit(resource.RLIMIT_NOFILE)
 
 
-def _read_all(descriptors: Sequence[int], words: Sequence[str], patience: float) -> list[bytes]:
-    """Read each pipe to its end; the last one tells the pid first."""
-    content = dict.fromkeys(descriptors, b"")
-    deadline = time.monotonic() + patience
-    with selectors.DefaultSelector() as selector:
-        for descriptor in descriptors:
-            selector.register(descriptor, selectors.EVENT_READ)
-        while selector.get_map():
-            ready = selector.select(max(0.0, deadline - time.monotonic()))
-            if not ready:
-                os.kill(int(content[descriptors[-1]].split()[0]), signal.SIGKILL)
-                raise subprocess.TimeoutExpired(list(words), patience)
-            for key, _ in ready:
-                if read := os.read(key.fd, 1 << 16):
-                    content[key.fd] += read
-                else:
-                    selector.unregister(key.fd)
-                    os.close(key.fd)
-    return [content[descriptor] for descriptor in descriptors]
+class _Given(NamedTuple):
+    """A file of a command, and our end of it if it is a pipe."""
+
+    theirs: int
+    ours: int | None
+
+
+def _given(file: int | IO[bytes], sent: contextlib.ExitStack) -> _Given:
+    """Return what a fork gets for a file.
+
+    Arguments:
+        file: as :class:`subprocess.Popen` takes it; a pipe is one that the fork writes to.
+        sent: closes what we do not need any more.
+
+    """
+    if not isinstance(file, int):
+        return _Given(file.fileno(), None)
+    if file not in {subprocess.PIPE, subprocess.DEVNULL}:
+        return _Given(file, None)
+    if file == subprocess.PIPE:
+        ours, theirs = os.pipe()
+        given = _Given(theirs, ours)
+    else:
+        given = _Given(os.open(os.devnull, os.O_RDWR), None)
+    sent.callback(os.close, given.theirs)
+    return given
+
+
+def _remaining(deadline: float | None) -> float | None:
+    return None if deadline is None else max(0.0, deadline - time.monotonic())

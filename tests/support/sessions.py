@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
-from tests.support.fork_server import server
+from tests.support.fork_server import ForkedCommand, server
 from tests.support.wait import CAP, eventually
 
 if TYPE_CHECKING:
@@ -101,13 +101,8 @@ class Session:
     ) -> None:
         self._state = state or project / ".ralph" / "run"
         self._before = set(self._state.glob("sessions/*"))
-        self.process = subprocess.Popen(
-            (*under, PROGRAM, "run", *arguments),
-            cwd=cwd or project,
-            env={**os.environ, **(env or {})},
-            stdin=stdin,
-            stdout=stdout,
-            stderr=subprocess.PIPE,
+        self.process = start(
+            *("run", *arguments), cwd=cwd or project, env=env, stdin=stdin, stdout=stdout, under=under
         )
 
     def __enter__(self) -> Self:
@@ -156,9 +151,36 @@ class Session:
     def finish(self, patience: float = CAP * 3) -> Result:
         """Wait for its end, for so many seconds at most."""
         stdout, stderr = self.process.communicate(timeout=patience)
-        return Result(
-            self.process.returncode, stdout or b"", stderr.decode(errors="replace"), self.find_directory()
-        )
+        status = self.process.wait()
+        return Result(status, stdout or b"", stderr.decode(errors="replace"), self.find_directory())
+
+
+def start(
+    *arguments: str | os.PathLike[str],
+    cwd: Path,
+    env: Mapping[str, str] | None = None,
+    stdin: int | IO[bytes] = subprocess.DEVNULL,
+    stdout: int | IO[bytes] = subprocess.PIPE,
+    stderr: int | IO[bytes] = subprocess.PIPE,
+    under: Sequence[str] = (),
+) -> subprocess.Popen[bytes] | ForkedCommand:
+    """Start the program; its command line and environment may be those of a fork (see ``fork_server.py``).
+
+    Arguments:
+        arguments: of ``ralph-wrap``.
+        cwd: where.
+        env: added to our environment.
+        stdin: its standard input.
+        stdout: its standard output.
+        stderr: its standard error.
+        under: a command line that executes the program in its own place; then it is no fork.
+
+    """
+    words, environ = _line(*arguments), {**os.environ, **(env or {})}
+    if under or stdin == subprocess.PIPE or not server().can_run(words, environ):
+        line = (*under, PROGRAM, *words)
+        return subprocess.Popen(line, cwd=cwd, env=environ, stdin=stdin, stdout=stdout, stderr=stderr)
+    return server().start(*words, cwd=cwd, environ=environ, stdin=stdin, stdout=stdout, stderr=stderr)
 
 
 def run(
@@ -169,35 +191,18 @@ def run(
     **options: Any,
 ) -> Result:
     """Run a session to its end."""
-    words, environ = _line("run", *arguments), {**os.environ, **(env or {})}
-    if {*options} - {"cwd"} or not server().can_run(words, environ):
-        with Session(project, *arguments, env=env, state=state, **options) as session:
-            return session.finish()
-    state = state or project / ".ralph" / "run"
-    before = set(state.glob("sessions/*"))
-    cwd = options.get("cwd") or project
-    pid, status, stdout, stderr = server().run(*words, cwd=cwd, environ=environ, patience=CAP * 3)
-    mine = [path for path in set(state.glob("sessions/*")) - before if _pid_of(path) == pid]
-    return Result(status, stdout, stderr.decode(errors="replace"), mine[0] if mine else None)
+    with Session(project, *arguments, env=env, state=state, **options) as session:
+        return session.finish()
 
 
 def command(*arguments: str | os.PathLike[str], cwd: Path, env: Mapping[str, str] | None = None) -> Result:
     """Run any other command of the program to its end."""
-    words, environ = _line(*arguments), {**os.environ, **(env or {})}
-    if server().can_run(words, environ):
-        _, status, stdout, stderr = server().run(*words, cwd=cwd, environ=environ, patience=CAP)
-    else:
-        done = subprocess.run(
-            (PROGRAM, *words),
-            cwd=cwd,
-            env=environ,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-            timeout=CAP,
-        )
-        status, stdout, stderr = done.returncode, done.stdout, done.stderr
-    return Result(status, stdout, stderr.decode(errors="replace"), None)
+    with start(*arguments, cwd=cwd, env=env) as process:
+        try:
+            stdout, stderr = process.communicate(timeout=CAP)
+        finally:
+            process.kill()
+        return Result(process.wait(), stdout, stderr.decode(errors="replace"), None)
 
 
 def _line(*arguments: str | os.PathLike[str]) -> list[str]:
