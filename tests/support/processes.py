@@ -17,13 +17,21 @@ def running(home: Path) -> dict[int, str]:
     """Return pid and command line of every process of a test: whose ``HOME`` was its sealed one."""
     mark = f"HOME={home}".encode()
     found = {}
-    for entry in Path("/proc").glob("[0-9]*"):
+    for pid in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208 -- hundreds: no objects are made of them
         with contextlib.suppress(OSError):
-            environ, command = ((entry / name).read_bytes() for name in ("environ", "cmdline"))
-            if mark in environ.split(b"\0") and command:  # empty: it ends in this very moment
-                found[int(entry.name)] = command.decode(errors="replace").replace("\0", " ").strip()
+            if mark in _content(pid, "environ").split(b"\0") and (command := _content(pid, "cmdline")):
+                # An empty command line: it ends in this very moment.
+                found[int(pid)] = command.decode(errors="replace").replace("\0", " ").strip()
     found.pop(os.getpid(), None)
     return found
+
+
+def _content(pid: str, name: str) -> bytes:
+    descriptor = os.open(f"/proc/{pid}/{name}", os.O_RDONLY)
+    try:
+        return b"".join(iter(lambda: os.read(descriptor, 1 << 17), b""))
+    finally:
+        os.close(descriptor)
 
 
 _DELETION = " -I -S " + delete_tree.__file__
