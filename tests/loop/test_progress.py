@@ -19,7 +19,7 @@ from tests.support.agent_script import TRUSTED, logged, result_line
 from tests.support.processes import status_of
 from tests.support.sessions import PROGRAM
 from tests.support.terminal import CTRL_C, CTRL_Z, Terminal, shell
-from tests.support.wait import eventually, never, steady
+from tests.support.wait import eventually, steady
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -197,9 +197,7 @@ def test_a_silent_agent_leaves_us_asleep(repo: Repo) -> None:
     with Terminal(PROGRAM, "run", "-n", "1", *OPTIONS, *SH, agent, cwd=repo.path) as terminal:
         eventually(lambda: terminal.read().endswith(b"commits"), "the line")
         pid = terminal.process.pid
-        steady(lambda: status_of(pid, "voluntary_ctxt_switches"), "the number of wake-ups")
-        before = status_of(pid, "voluntary_ctxt_switches")
-        never(lambda: status_of(pid, "voluntary_ctxt_switches") != before, "woke up", windows=4)
+        steady(lambda: status_of(pid, "voluntary_ctxt_switches"), "the number of wake-ups", windows=4)
         terminal.type(CTRL_C)
         assert terminal.finish() == 130
 

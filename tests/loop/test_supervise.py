@@ -205,9 +205,8 @@ def test_an_idle_session_does_not_wake_up(repo: Repo) -> None:
         assert session.process.stdout is not None
         assert session.process.stdout.readline() == b"ready\n"
         pid = session.process.pid
-        steady(lambda: _switches(pid), "the number of wake-ups")
+        steady(lambda: _switches(pid), "the number of wake-ups", windows=6)
         before = _switches(pid)
-        never(lambda: _switches(pid) != before, "woke up", windows=6)
         go.touch()
         assert session.process.stdout.readline() == b"more\n"
         eventually(lambda: _switches(pid) > before, "a wake-up")

@@ -14,7 +14,7 @@ from tests.support.agent_script import PROMISE, TRUSTED, limited, result_line
 from tests.support.processes import status_of
 from tests.support.sessions import PROGRAM, Session, assert_ended_by, command, run
 from tests.support.terminal import Terminal
-from tests.support.wait import eventually, never, steady
+from tests.support.wait import CAP, eventually, steady
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,7 +77,7 @@ def test_without_a_time_to_come_it_waits_half_a_minute(
     result = mine(limited(seconds), "--max-time", "2s", *STRICT)
     assert result.ending == ("usage-limit", 1, 1)
     (until,) = _waiting(result)
-    assert 29 < until - before < 45
+    assert 29 < until - before < 30 + CAP
     assert result.warnings[-1]["message"] == "max-time reached while the usage limit holds"
 
 
@@ -94,7 +94,7 @@ def test_a_signal_ends_the_waiting(repo: Repo, script: Callable[[str], str], num
     with Session(repo.path, "-a", "mine", "-p", "x", env=TRUSTED) as session:
         session.wait_for("limit.waiting")
         session.send(number)
-        result = session.finish(10)
+        result = session.finish()
     assert_ended_by(result, number)
     assert result.names.count("agent.started") == 1
 
@@ -105,7 +105,7 @@ def test_a_request_to_stop_ends_the_waiting(repo: Repo, script: Callable[[str], 
     with Session(repo.path, "-a", "mine", "-p", "x", env=TRUSTED) as session:
         session.wait_for("limit.waiting")
         assert command("stop", "--all", "--after-iteration", cwd=repo.path).status == 0
-        result = session.finish(10)
+        result = session.finish()
     assert result.ending == ("stop", 1, 0)
 
 
@@ -115,9 +115,8 @@ def test_who_waits_does_not_wake_up(repo: Repo, script: Callable[[str], str]) ->
     with Session(repo.path, "-a", "mine", "-p", "x", env=TRUSTED) as session:
         session.wait_for("limit.waiting")
         pid = session.process.pid
-        steady(lambda: status_of(pid, "voluntary_ctxt_switches"), "the number of wake-ups")
+        steady(lambda: status_of(pid, "voluntary_ctxt_switches"), "the number of wake-ups", windows=4)
         before = status_of(pid, "voluntary_ctxt_switches")
-        never(lambda: status_of(pid, "voluntary_ctxt_switches") != before, "woke up", windows=4)
         session.send(signal.SIGTERM)
         eventually(lambda: status_of(pid, "voluntary_ctxt_switches") != before, "a wake-up")
         session.finish()

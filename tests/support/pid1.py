@@ -17,6 +17,9 @@ from tests.support.wait import CAP, eventually
 NAMESPACE = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
 """Runs a command as PID 1; needs root."""
 
+PROMPT = 6.0
+"""Seconds until PID 1 has ended at the latest if nothing holds it up; it ends in any case after 8 s."""
+
 _LISTENER = '''
 """Write down every signal. Usage: PROGRAM run NAME COUNT [KEY=VALUE...]; ends at the COUNT-th one that ends.
 

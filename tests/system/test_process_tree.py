@@ -10,6 +10,7 @@ import pytest
 
 from ralph_wrap.system import process_table, process_tree
 from ralph_wrap.system.process_tree import EndedProcesses, ProcessTree
+from tests.support.wait import CAP
 
 SESSION = "check-00000001"
 
@@ -28,7 +29,7 @@ def test_a_process_that_shows_no_environment_yet_is_waited_for(monkeypatch: pyte
         ended = ProcessTree(whole_process=False, session=SESSION).end(5.0, lambda: False, asked=False)
         assert ended == EndedProcesses(1, ())
         # Either end() or Popen collects the process first, so its exit status is not asserted.
-        process.wait(timeout=5)
+        process.wait(CAP)
 
 
 def test_a_program_without_any_environment_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:

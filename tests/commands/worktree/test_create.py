@@ -15,6 +15,7 @@ from tests.support.git_shim import shim_git
 from tests.support.repo import Repo, make_repo
 from tests.support.sessions import PROGRAM, Result, command
 from tests.support.trees import on_disk, owners
+from tests.support.wait import CAP
 
 TASK = "fix auth"
 
@@ -325,7 +326,7 @@ def test_a_signal_during_the_checkout_leaves_nothing(
         try:
             fifo.read_text()
             running.terminate()
-            out, err = running.communicate(timeout=10)
+            out, err = running.communicate(timeout=CAP)
         finally:
             running.kill()
     result = Result(running.returncode, out, err.decode(), None)

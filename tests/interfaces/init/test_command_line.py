@@ -105,6 +105,6 @@ def test_command_lines_of_sessions(words: str, expected: bool) -> None:
 
 def test_a_command_line_cannot_hang_pid_1() -> None:
     """Whoever chooses the longest row of options is told apart at once."""
-    begun = time.monotonic()
+    begun = time.process_time()
     assert not runs_session(b"python\0" + b"-X\0" * 2000)
-    assert time.monotonic() - begun < 1
+    assert time.process_time() - begun < 1

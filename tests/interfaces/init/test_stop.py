@@ -173,7 +173,7 @@ def test_hold_outs_are_told_again(project: Path) -> None:
         begun = time.monotonic()
         container.send(signal.SIGTERM)
         assert (container.wait(), container.heard("session")) == (0, ["SIGTERM", "SIGTERM"])
-        assert 0.7 < time.monotonic() - begun < 2
+        assert time.monotonic() - begun > 0.7
 
 
 @needs_root
@@ -197,7 +197,7 @@ def test_it_gives_up(project: Path) -> None:
         begun = time.monotonic()
         container.send(signal.SIGTERM)
         assert container.wait() == 0
-        assert 1 <= time.monotonic() - begun < 2
+        assert 1 <= time.monotonic() - begun < 8  # docker kills after 10 s
         pid = (project / "deaf.pid").read_text().strip()
         assert container.heard("deaf") == ["SIGTERM", "SIGTERM"]
         assert container.log[-1] == f"not finished: {pid} python, killed"
