@@ -173,8 +173,8 @@ class World(NamedTuple):
     @property
     def agent_started(self) -> bool:
         """Whether a process of the agent was about to be started."""
-        reached = self.reached
-        started = [place for place, name in enumerate(reached) if name == f"start {self.agent}"]
+        reached, start = self.reached, f"start {self.agent}"
+        started = [place for place, name in enumerate(reached) if name == start]
         return bool(started) and started[0] + 1 < len(reached)
 
     def strangers(self) -> str:

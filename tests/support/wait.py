@@ -21,6 +21,9 @@ On a machine with ten times as much work as cores, 10 s were too few for a sessi
 STEP = 0.01
 """Seconds between two looks."""
 
+LONGEST_STEP = 0.05
+"""The same where the wait is a long one: a look at all processes takes as long as a step."""
+
 ABSENCE = 0.5
 """Seconds in which something that must not happen would have happened."""
 
@@ -29,10 +32,11 @@ _T = TypeVar("_T")
 
 def eventually(look: Callable[[], _T | None], what: str, cap: float = CAP) -> _T:
     """Return the first true answer of *look*."""
-    deadline = time.monotonic() + cap
+    begun = time.monotonic()
     while not (found := look()):
-        assert time.monotonic() < deadline, f"waited {cap:.0f} s for {what}"
-        time.sleep(STEP)
+        waited = time.monotonic() - begun
+        assert waited < cap, f"waited {cap:.0f} s for {what}"
+        time.sleep(min(max(STEP, waited / 10), LONGEST_STEP))
     return found
 
 

@@ -39,6 +39,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> type[Sessions]:
     return Here
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)  # a failure is made as small as possible, which takes up to five minutes
 def test_sweeps_and_inventories_do_what_the_model_says(here: type[Sessions]) -> None:
     """Who is alive, foreign or unknown stays untouched; of who is dead all is finished and nothing lost."""

@@ -74,6 +74,7 @@ def _blobs(sub: Repo) -> set[str]:
     return found | (blobs & {*listed.split()})
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(done=_DONE)
 def test_nothing_done_in_submodules_is_lost(model: Path, done: list[tuple[str, str]]) -> None:
