@@ -1,0 +1,90 @@
+"""Correct the result of an iteration by what the agent reports about it, and add up what it spends."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from ralph_wrap.agents.output import UsageLimitReached
+from ralph_wrap.agents.output.transcript import shortened
+from ralph_wrap.loop import budget
+from ralph_wrap.loop.policy import CUT_SHORT, CutReason, Iteration, UsageLimitRefusal
+from ralph_wrap.loop.supervise import ASKED
+from ralph_wrap.loop.usage_limit_wait import clock
+
+if TYPE_CHECKING:
+    from ralph_wrap.agents.output import AgentFailure, Usage
+    from ralph_wrap.config import Settings
+    from ralph_wrap.loop.listener import IterationOutput
+    from ralph_wrap.system.log import Log
+
+FAILED = 1
+"""Status of an iteration whose agent reports a failure, but exits with 0."""
+
+
+class AgentReports:
+    """The reports of the agent of one session.
+
+    Arguments:
+        settings: the limits on tokens and cost.
+
+    Attributes:
+        spending: tokens and cost of all iterations so far.
+
+    """
+
+    def __init__(self, settings: Settings, log: Log) -> None:
+        self.spending = budget.TotalUsage()
+        self._settings = settings
+        self._log = log
+        self._is_blind = False
+
+    def corrected(self, iteration: Iteration, heard: IterationOutput) -> Iteration:
+        """Return the iteration, corrected by the agent's own report about it."""
+        spent = heard.spent
+        self.spending = self.spending.and_(spent)
+        if spent is not None:
+            self._log.event(
+                "agent.reported",
+                tokens=spent.tokens,
+                cost_usd=spent.cost,
+                turns=spent.turns,
+                session=heard.session or None,
+            )
+        iteration = iteration._replace(
+            promised=heard.promised and iteration.cut not in ASKED,
+            reached=budget.reached(self._settings, self.spending),
+        )
+        if heard.failure is None:
+            if not self._is_blind and iteration.status == 0:
+                self._is_blind = self._warn_of_blindness(spent)
+            return iteration
+        return self._failed(iteration, heard.failure)
+
+    def _failed(self, iteration: Iteration, failure: UsageLimitReached | AgentFailure) -> Iteration:
+        iteration = iteration._replace(status=iteration.status or FAILED)
+        words = shortened(failure.message)
+        if isinstance(failure, UsageLimitReached):
+            until = failure.until
+            at = "" if until is None else f" until {clock(until)}"
+            self._log.warning(
+                "agent.limited", f"the agent's usage limit is reached{at}: {words}", until=until
+            )
+            return iteration._replace(
+                refused=UsageLimitRefusal(None if until is None else until - time.time())
+            )
+        self._log.warning("agent.failed", f"the agent failed: {words}", passing=failure.passing)
+        if failure.capped and self._settings.max_cost and iteration.cut is None:
+            # its own cost option, which we set
+            return iteration._replace(status=CUT_SHORT, cut=CutReason.MAX_COST)
+        return iteration._replace(passing=failure.passing)
+
+    def _warn_of_blindness(self, spent: Usage | None) -> bool:
+        """Warn of limits that have no effect."""
+        if options := budget.without_effect(self._settings, spent):
+            self._log.warning(
+                "limit.ignored",
+                f"no effect: {options}; the agent does not report it",
+                "--max-time, --max-iterations",
+            )
+        return bool(options)

@@ -1,0 +1,155 @@
+"""Run the agent once: hand the prompt over, start the agent, wait for it, and read its report."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from ralph_wrap.loop import budget, prompt
+from ralph_wrap.loop.agent_report import AgentReports
+from ralph_wrap.loop.limits import IterationLimits
+from ralph_wrap.loop.policy import Iteration
+from ralph_wrap.loop.resume import AgentResume
+from ralph_wrap.loop.start_error import unstarted
+from ralph_wrap.loop.supervise import Termination
+from ralph_wrap.system import process
+
+if TYPE_CHECKING:
+    from ralph_wrap.config import Settings
+    from ralph_wrap.loop.iteration_context import IterationContext
+    from ralph_wrap.loop.listener import OutputListener
+    from ralph_wrap.loop.supervise import AgentSupervisor
+    from ralph_wrap.loop.terminal import Terminal
+    from ralph_wrap.system.log import Log
+    from ralph_wrap.system.output_relay import OutputRelay
+
+
+class IterationRunner:
+    """Runs single iterations of one session.
+
+    Arguments:
+        settings: the limits, the command, the prompt.
+        context: directory, environment and callbacks for each iteration.
+        relay: moves the output of the agent.
+        listener: reads the stdout of the agent.
+        supervisor: waits for the agent, and ends it.
+        terminal: the terminal that an interactive agent gets.
+        deadline: of the whole loop, as :func:`time.monotonic` counts; ``None`` for none.
+        promise_grace: seconds that an agent may keep running after its promise.
+
+    Attributes:
+        environ: the environment of the agent, with the variables of its configuration.
+
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        context: IterationContext,
+        relay: OutputRelay,
+        listener: OutputListener,
+        supervisor: AgentSupervisor,
+        terminal: Terminal,
+        log: Log,
+        *,
+        deadline: float | None,
+        promise_grace: float,
+    ) -> None:
+        self._settings = settings
+        self._context = context
+        self.environ = {**context.environ, **dict(settings.invocation.env)}
+        self._relay = relay
+        self._listener = listener
+        self._supervisor = supervisor
+        self._terminal = terminal
+        self._log = log
+        self._deadline = deadline
+        self._promise_grace = promise_grace
+        self._reports = AgentReports(settings, log)
+        self._resume = AgentResume(settings, log)
+
+    def run(self, number: int) -> Iteration:
+        """Run the agent once; a prompt that cannot be read is a failed iteration.
+
+        Raises:
+            AgentError: the agent could not be executed.
+
+        """
+        try:
+            stdin, command = self._prepare(number)
+        except OSError as error:
+            self._log.warning(
+                "prompt.failed",
+                f"{self._failed_prompt()}: {error.strerror}",
+                "the iteration counts as failed",
+            )
+            return Iteration(1)
+        ending = Termination()
+        with self._terminal.lent():
+            try:
+                group = self._spawn(command, stdin, number)
+            finally:
+                if stdin is not None:
+                    os.close(stdin)
+            self._context.spawned()
+            self._log.event(
+                "agent.started",
+                pid=group.pid,
+                command=list(self._settings.command),
+                output=self._settings.invocation.output,
+                resumed=self._resume.session or None,
+            )
+            iteration = self._watch(group, ending)
+        self._supervisor.clear_up(ending)
+        self._log.event("agent.exited", pid=group.pid, status=iteration.status)
+        heard = self._listener.finish()
+        self._relay.show(heard.shown)
+        reported = self._reports.corrected(iteration, heard)
+        self._resume.note(reported, heard.session)
+        return reported
+
+    def _prepare(self, number: int) -> tuple[int | None, tuple[str, ...]]:
+        """Return the standard input and the command of the agent."""
+        settings = self._settings
+        content = prompt.content(settings)
+        if content is not None and settings.preamble:
+            content = prompt.preamble(number, settings.max_iterations, self._context.environ) + content
+        resuming = settings._replace(command=self._resume.command())
+        stdin, command = prompt.hand_over(resuming, content, self._context.directory)
+        return stdin, budget.capped(settings, command, self._reports.spending)
+
+    def _failed_prompt(self) -> str:
+        file = self._settings.prompt_file
+        return f"prompt file {file} cannot be read" if file else "the prompt cannot be passed to the agent"
+
+    def _spawn(self, command: tuple[str, ...], stdin: int | None, number: int) -> process.ProcessGroup:
+        streams = process.StandardStreams(stdin, *self._relay.writing_ends)
+        if self._terminal.descriptor is not None:
+            streams = process.StandardStreams(None, None, None)
+        cwd = self._context.cwd
+        try:
+            return process.ProcessGroup(
+                command,
+                cwd=cwd,
+                env={**self.environ, "RALPH_ITERATION": str(number), "PWD": str(cwd)},
+                streams=streams,
+                inherited=self._context.inherited,
+                terminal=self._terminal.descriptor,
+            )
+        except OSError as error:
+            isolated = self._context.isolated
+            raise unstarted(error, command[0], cwd, self._settings.project, isolated=isolated) from None
+
+    def _watch(self, group: process.ProcessGroup, ending: Termination) -> Iteration:
+        terminal = None if self._terminal.descriptor is None else self._terminal
+        iteration_limits = IterationLimits(
+            self._settings,
+            self._listener,
+            self._relay,
+            self._reports.spending,
+            self._deadline,
+            self._promise_grace,
+        )
+        return self._supervisor.supervise(
+            group, ending, lambda: iteration_limits.due(with_terminal=terminal is not None), terminal=terminal
+        )
