@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ralph_wrap.loop import Driver, IterationContext, OutputListener
+from ralph_wrap.session.agent_environment import agent_environment
 from ralph_wrap.session.ending import run_step, try_update
 from ralph_wrap.state import stop_request
 from ralph_wrap.system.output_relay import OutputRelay
@@ -15,8 +16,9 @@ if TYPE_CHECKING:
 
     from ralph_wrap.loop import LoopResult
     from ralph_wrap.session.checkpoint import Checkpoint
+    from ralph_wrap.session.context import SessionContext
     from ralph_wrap.session.ending import SessionState
-    from ralph_wrap.session.workspace import SessionContext, Workspace
+    from ralph_wrap.session.workspace import Workspace
     from ralph_wrap.state.registry import SessionClaim
     from ralph_wrap.system.files import FileLock
     from ralph_wrap.system.process_tree import ProcessTree
@@ -92,7 +94,7 @@ class AgentLoop:
             inherited=lock.descriptor,
             cwd=workspace.directory(project.prefix),
             isolated=workspace.tree is not None,
-            environ=self._context.agent_environment(workspace),
+            environ=agent_environment(self._context, workspace),
             fingerprint=lambda: fingerprints.fingerprint(git, workspace.path),
             pristine=fingerprints.pristine(workspace.base) if workspace.base else "",
             begin=lambda number: try_update(self._claim, self._log, iteration=number),

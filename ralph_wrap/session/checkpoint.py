@@ -10,7 +10,7 @@ from ralph_wrap.worktree import fingerprints
 from ralph_wrap.worktree.save.checkpoint import commit_all, sees_all, snapshot
 
 if TYPE_CHECKING:
-    from ralph_wrap.session.workspace import SessionContext
+    from ralph_wrap.session.context import SessionContext
     from ralph_wrap.system.cancel import CancelToken
     from ralph_wrap.system.process_tree import ProcessTree
     from ralph_wrap.worktree.model import LinkedWorktree

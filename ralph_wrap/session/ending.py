@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from ralph_wrap.config import Settings
     from ralph_wrap.loop import LoopResult, OutputListener
-    from ralph_wrap.session.workspace import SessionContext, Workspace
+    from ralph_wrap.session.context import SessionContext
+    from ralph_wrap.session.workspace import Workspace
     from ralph_wrap.state.project import Project
     from ralph_wrap.state.registry import SessionClaim
     from ralph_wrap.system.cancel import CancelToken
@@ -175,7 +176,7 @@ class SessionEnd:
     def refill(self, context: SessionContext | None) -> None:
         """Fill the pool in the background; after a TERM, no new process starts."""
         if context is not None and self._state.workspace is not None and not self._cancel.terms:
-            context.refill()
+            context.pool.refill()
 
 
 def try_update(claim: SessionClaim, log: Log, **changes: Any) -> None:

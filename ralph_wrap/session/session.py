@@ -25,9 +25,11 @@ from typing import TYPE_CHECKING, Self
 
 from ralph_wrap.config import Settings
 from ralph_wrap.errors import RalphError
+from ralph_wrap.session.context import SessionContext
 from ralph_wrap.session.ending import SessionEnd, SessionState, run_step, try_update
+from ralph_wrap.session.open_workspace import open_workspace
 from ralph_wrap.session.preflight import look_first, planned, taken_ids
-from ralph_wrap.session.workspace import SessionContext, Workspace, recorded
+from ralph_wrap.session.workspace import Workspace, recorded
 from ralph_wrap.state.project import find_project, register_session
 from ralph_wrap.state.report import banner
 from ralph_wrap.system import deferred, liveness, privileges, process_tree
@@ -177,7 +179,7 @@ class Session:
             layout=preflight.layout,
             hidden=preflight.hidden,
         )
-        workspace = self._state.workspace = context.open(obstacle)
+        workspace = self._state.workspace = open_workspace(context, obstacle)
         if workspace.lock is not None:
             self._stack.callback(workspace.lock.release)
         self._start_work(context, workspace, claim, processes, end)

@@ -17,7 +17,8 @@ from tests.support.directory_listing import listing
 from tests.support.trees import on_disk
 
 if TYPE_CHECKING:
-    from ralph_wrap.session.workspace import SessionContext, Workspace
+    from ralph_wrap.session.context import SessionContext
+    from ralph_wrap.session.workspace import Workspace
     from ralph_wrap.state.registry import SessionClaim
     from ralph_wrap.system.files import FileLock
     from ralph_wrap.system.log import Log

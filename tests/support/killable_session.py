@@ -15,6 +15,7 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ralph_wrap.session.open_workspace import open_workspace
 from ralph_wrap.system.cancel import NEVER
 from tests.support.cancelling import cancelled
 
@@ -50,7 +51,7 @@ class KillableSession(ExpectedSession):
 
     def open(self) -> None:
         """Make the workspace."""
-        self.workspace = self.context.open(None)
+        self.workspace = open_workspace(self.context, None)
         self.worktree = self.branch = self.tree is not None
         if self.worktree:
             self.files = self.contents()

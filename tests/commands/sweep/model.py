@@ -25,8 +25,8 @@ from hypothesis.stateful import (
 from ralph_wrap.commands.sweep import SweptSession, sweep
 from ralph_wrap.config import Settings
 from ralph_wrap.errors import NotFoundError, RefusedError
+from ralph_wrap.session.context import SessionContext
 from ralph_wrap.session.preflight import Preflight, planned, taken_ids
-from ralph_wrap.session.workspace import SessionContext
 from ralph_wrap.state import inventory, project
 from ralph_wrap.state.inventory import Verdict
 from ralph_wrap.system import liveness, process_table

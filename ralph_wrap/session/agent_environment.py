@@ -1,0 +1,52 @@
+"""The environment of the agent in a session."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from ralph_wrap.git import environment_with_config, git_environment
+from ralph_wrap.state.ports import port_for
+from ralph_wrap.state.project import registries
+from ralph_wrap.worktree.layout import environment_config
+
+if TYPE_CHECKING:
+    from ralph_wrap.session.context import SessionContext
+    from ralph_wrap.session.workspace import Workspace
+
+_HOOKS_OFF = ("core.hooksPath", "/dev/null")
+_HOOKS_OFF_SINCE = (2, 31)  # GIT_CONFIG_COUNT: configuration for one process tree, without writing a file
+
+
+def agent_environment(context: SessionContext, workspace: Workspace) -> dict[str, str]:
+    """Return the environment of the agent, and warn if its hooks cannot be switched off."""
+    repository = context.project.repository
+    environ = git_environment(context.project.environ) | {
+        "RALPH_AGENT_ID": context.record.id,
+        "RALPH_SESSION_ID": context.record.session,
+        "RALPH_BRANCH": workspace.branch or "",
+        "RALPH_WORKSPACE": os.fspath(workspace.path),
+        "RALPH_PROJECT": os.fspath(context.project.root),
+        "RALPH_PORT": str(port_for(context.record.id, _live_ids(context))),
+    }
+    if workspace.tree is not None:
+        for key, value in environment_config(workspace.tree.registration):
+            environ = environment_with_config(environ, key, value)
+    if context.settings.hooks or repository is None:
+        return environ
+    if repository.git_version < _HOOKS_OFF_SINCE:
+        context.log.warning(
+            "hooks.not_disabled",
+            "git before 2.31 cannot switch hooks off for one process: they run in the agent's commits",
+            "install git 2.31 or newer, or --hooks on",
+        )
+        return environ
+    return environment_with_config(environ, *_HOOKS_OFF)
+
+
+def _live_ids(context: SessionContext) -> set[str]:
+    """Return the ids of the sessions that are not finished, including ours."""
+    for registry in registries(context.project):
+        if registry.has(context.record.id):
+            return {path.stem for path in registry.agents.glob("*.json")}
+    return set()

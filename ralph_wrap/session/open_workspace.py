@@ -1,0 +1,172 @@
+"""Open the workspace of a session: create its worktree or, with a warning, use the plain project root."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from ralph_wrap.config import Isolation, SubmoduleMode
+from ralph_wrap.errors import GitTooOldError, IsolationError, NotARepositoryError
+from ralph_wrap.session.plain_root import enter_plain_root
+from ralph_wrap.session.workspace import Workspace
+from ralph_wrap.state.project import RUN
+from ralph_wrap.system import deferred
+from ralph_wrap.system.named_tuple import NamedTuple
+from ralph_wrap.worktree.create.transaction import create
+from ralph_wrap.worktree.ignore import RULE, ensure_ignored
+from ralph_wrap.worktree.leaks.monitor import LeakMonitor
+from ralph_wrap.worktree.ownership import SessionMark, WorktreeOwner, session_lock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ralph_wrap.git import Repository
+    from ralph_wrap.session.context import SessionContext
+    from ralph_wrap.worktree.model import LinkedWorktree
+    from ralph_wrap.worktree.warm import WarmWorktree
+
+
+def open_workspace(context: SessionContext, obstacle: IsolationError | None) -> Workspace:
+    """Create a worktree, or fall back to the plain project root if the settings allow it.
+
+    Arguments:
+        obstacle: reason why a worktree is impossible.
+
+    Raises:
+        IsolationError: isolation is required and impossible.
+        PlainRootBusyError: another session works in the plain project root.
+        BranchBusyError: the requested branch is checked out elsewhere.
+        StoppedError: a signal arrived.
+
+    """
+    if context.settings.isolation is Isolation.OFF:
+        return enter_plain_root(context, None)
+    try:
+        if problem := context.project.obstacle or obstacle:
+            raise problem
+        return WorktreeOpening(context).open()
+    except (IsolationError, NotARepositoryError, GitTooOldError) as error:
+        if context.settings.isolation is Isolation.REQUIRE:
+            raise IsolationError(f"isolation is required: {error.message}", error.hint) from error
+        context.log.warning(
+            "isolation.fell_back",
+            f"no isolation: {error.message}; working in {context.project.checkout} itself",
+            error.hint,
+        )
+        return enter_plain_root(context, error.message)
+
+
+class WorktreeOpening(NamedTuple):
+    """Creates the worktree of a session."""
+
+    context: SessionContext
+
+    def open(self) -> Workspace:
+        """Create the worktree, and begin to watch what is outside it.
+
+        Raises:
+            IsolationError: the repository has no commit yet, or a worktree is impossible.
+            BranchBusyError: the requested branch is checked out elsewhere.
+            StoppedError: a signal arrived.
+
+        """
+        context = self.context
+        project, repository = context.project, context.project.repository
+        if repository is None or context.base is None:
+            raise IsolationError("the repository has no commit yet", "git commit --allow-empty -m start")
+        if project.root == project.checkout and not context.hidden:
+            self._add_ignore_rule(repository)
+        with self._leak_monitor(repository) as leak_monitor:
+            tree = self._check_out(repository, context.base, leak_monitor.begin)
+            self._complete(tree)
+        return Workspace(tree.path, tree=tree, leak_monitor=leak_monitor)
+
+    def _add_ignore_rule(self, repository: Repository) -> None:
+        context = self.context
+        changed = ensure_ignored(context.project.git, repository, context.settings.ignore)
+        if changed is not None:
+            context.log.event("ignore_rule.added", f"{RULE} added to {changed}", path=os.fspath(changed))
+
+    def _leak_monitor(self, repository: Repository) -> LeakMonitor:
+        context = self.context
+        return LeakMonitor(
+            context.project.git,
+            root=context.project.root,
+            common_dir=repository.common_dir,
+            workspace=context.path,
+            branch=context.branch,
+            log=context.log,
+            cancel=context.cancel,
+        )
+
+    def _check_out(self, repository: Repository, base: str, look: Callable[[], object]) -> LinkedWorktree:
+        context = self.context
+
+        def meanwhile() -> None:
+            context.meanwhile()
+            look()  # after meanwhile(): until then both processor cores are busy
+
+        def beside() -> None:
+            look()  # first: it takes git longer than the check of a warm worktree
+            context.meanwhile()
+
+        warm = context.pool.choose(repository, base, context.path.parent, context.branch, beside)
+        try:
+            tree = self._create(repository, base, warm, meanwhile)
+        except IsolationError as error:
+            if warm is None:
+                raise
+            context.log.warning("pool.unused", f"no warm worktree: {error.message}", "ralph-wrap pool --fill")
+            tree = self._create(repository, base, None, meanwhile)
+        context.log.event(
+            "workspace.created",
+            path=os.fspath(tree.path),
+            branch=tree.branch,
+            base=tree.base,
+            warm=tree.warm,
+        )
+        return tree
+
+    def _create(
+        self, repository: Repository, base: str, warm: WarmWorktree | None, meanwhile: Callable[[], object]
+    ) -> LinkedWorktree:
+        context = self.context
+        session = context.record.session
+        return create(
+            context.project.git,
+            repository,
+            path=context.path,
+            branch=context.branch,
+            base=base,
+            continued=context.settings.branch is not None,
+            owner=WorktreeOwner(session_lock(session), SessionMark(session, context.branch)),
+            cancel=context.cancel,
+            progress=context.log.progress,
+            meanwhile=meanwhile,
+            layout=context.layout,
+            warm=warm,
+            abandon=self._abandon,
+        )
+
+    def _abandon(self, tree: LinkedWorktree) -> None:
+        """Return a warm worktree that cannot be used; changes in it are saved."""
+        context = self.context
+        ends = deferred.worktree_end
+        end = ends.WorktreeEnd(context.project, context.record, context.log, ends.WorktreePolicy())
+        end.leave(tree, context.project.root / RUN / "trash", unstarted=True)
+
+    def _complete(self, tree: LinkedWorktree) -> None:
+        """Add what a checkout lacks: submodules, and copies of ignored files."""
+        context = self.context
+        if context.settings.submodules is SubmoduleMode.INIT:
+            deferred.submodules.init_submodules(
+                tree, context.project.git, log=context.log, cancel=context.cancel
+            )
+        deferred.report_copies.provide(
+            tree,
+            context.project.git,
+            context.project.checkout,
+            context.settings.copy,
+            log=context.log,
+            cancel=context.cancel,
+        )
