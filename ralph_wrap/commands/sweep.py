@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from ralph_wrap.errors import NotFoundError, RalphError, RefusedError
 from ralph_wrap.session.recovery import SessionRecovery
 from ralph_wrap.state import inventory
+from ralph_wrap.state.claim import take_over
 from ralph_wrap.state.inventory import Verdict
 from ralph_wrap.state.project import WORKTREES, registries
 from ralph_wrap.state.registry import SessionRecord, UnreadableRecord
@@ -38,8 +39,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
     from pathlib import Path
 
+    from ralph_wrap.state.claim import SessionClaim
     from ralph_wrap.state.project import Project
-    from ralph_wrap.state.registry import Registry, SessionClaim
+    from ralph_wrap.state.registry import Registry
     from ralph_wrap.system.cancel import CancelToken
     from ralph_wrap.system.log import Log
     from ralph_wrap.worktree.remove import WorktreeOutcome
@@ -190,7 +192,7 @@ def _finish(
 ) -> Iterator[SweptSession]:
     session = record.session
     try:
-        claim = home.take_over(record)
+        claim = take_over(home, record)
         if claim is None:
             if home.has(record.id):
                 yield SweptSession(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ralph_wrap.session.context import SessionContext
     from ralph_wrap.session.ending import SessionState
     from ralph_wrap.session.workspace import Workspace
-    from ralph_wrap.state.registry import SessionClaim
+    from ralph_wrap.state.claim import SessionClaim
     from ralph_wrap.system.files import FileLock
     from ralph_wrap.system.process_tree import ProcessTree
     from ralph_wrap.system.signals import SignalHandlers

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from ralph_wrap.loop import LoopResult, OutputListener
     from ralph_wrap.session.context import SessionContext
     from ralph_wrap.session.workspace import Workspace
+    from ralph_wrap.state.claim import SessionClaim
     from ralph_wrap.state.project import Project
-    from ralph_wrap.state.registry import SessionClaim
     from ralph_wrap.system.cancel import CancelToken
     from ralph_wrap.system.log import Log
     from ralph_wrap.system.output_relay import OutputRelay

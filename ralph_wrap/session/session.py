@@ -30,6 +30,7 @@ from ralph_wrap.session.ending import SessionEnd, SessionState, run_step, try_up
 from ralph_wrap.session.open_workspace import open_workspace
 from ralph_wrap.session.preflight import look_first, planned, taken_ids
 from ralph_wrap.session.workspace import Workspace, recorded
+from ralph_wrap.state.claim import claim_id
 from ralph_wrap.state.project import find_project, register_session
 from ralph_wrap.state.report import banner
 from ralph_wrap.system import deferred, liveness, privileges, process_tree
@@ -45,8 +46,8 @@ if TYPE_CHECKING:
     from ralph_wrap.session.agent_loop import AgentLoop
     from ralph_wrap.session.preflight import Preflight
     from ralph_wrap.session.workspace import Workspace
+    from ralph_wrap.state.claim import SessionClaim
     from ralph_wrap.state.project import Project
-    from ralph_wrap.state.registry import SessionClaim
     from ralph_wrap.state.report import SessionReport
 
 
@@ -187,7 +188,8 @@ class Session:
     def _register(self, project: Project, preflight: Preflight) -> tuple[SessionClaim, IsolationError | None]:
         return register_session(
             project,
-            lambda registry: registry.claim(
+            lambda registry: claim_id(
+                registry,
                 liveness.myself(),
                 lambda name="": taken_ids(project, name),
                 datetime.now(UTC),

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import NotFoundError, UsageError
 from ralph_wrap.git import count_commits
-from ralph_wrap.state import ids, registry, report
+from ralph_wrap.state import ids, report
 from ralph_wrap.state.project import registries
-from ralph_wrap.state.registry import SessionRecord, UnreadableRecord
+from ralph_wrap.state.record import SessionRecord, UnreadableRecord
+from ralph_wrap.state.record import read as read_record
+from ralph_wrap.state.registry import Registry
 from ralph_wrap.system import liveness, process_table
 from ralph_wrap.system.liveness import Liveness
 from ralph_wrap.system.named_tuple import NamedTuple
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ralph_wrap.state.project import Project
-    from ralph_wrap.state.registry import Registry
     from ralph_wrap.system.liveness import ProcessIdentity
 
 
@@ -144,11 +145,11 @@ def find(project: Project, name: str) -> FoundSession:
     if not fitting:
         raise NotFoundError(f"there is no session {name} in {project.root}", "ralph-wrap ps --all lists them")
     newest = max(fitting, key=lambda path: path.parent.name)
-    home = registry.Registry(newest.parents[2])
-    read = registry.read(newest)
-    if isinstance(read, UnreadableRecord):
-        return FoundSession(agent_id, home, None, Verdict.UNKNOWN, read.reason)
-    return FoundSession(agent_id, home, read, Verdict.FINISHED)
+    home = Registry(newest.parents[2])
+    record = read_record(newest)
+    if isinstance(record, UnreadableRecord):
+        return FoundSession(agent_id, home, None, Verdict.UNKNOWN, record.reason)
+    return FoundSession(agent_id, home, record, Verdict.FINISHED)
 
 
 def check_name(name: str) -> str:
@@ -173,7 +174,7 @@ def unfinished(project: Project) -> list[FoundSession]:
 
 def _unfinished(home: Registry, agent_id: str) -> FoundSession | None:
     """Return the session whose record is in *agents*; ``None`` if there is none, or no longer."""
-    read = registry.read(home.agents / f"{agent_id}.json")
+    read = read_record(home.record_path(agent_id))
     note = ""
     verdict = Verdict.UNKNOWN
     if isinstance(read, UnreadableRecord):

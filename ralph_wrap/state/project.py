@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitTooOldError, IsolationError, NotARepositoryError, RalphError, UsageError
 from ralph_wrap.git import Git, Repository, git_environment, locate_repository, pointer
-from ralph_wrap.state.registry import Registry, SessionClaim
+from ralph_wrap.state.claim import SessionClaim
+from ralph_wrap.state.registry import Registry
 from ralph_wrap.system import deferred
 from ralph_wrap.system.named_tuple import NamedTuple
 

@@ -289,6 +289,18 @@ class StandardStreams(NamedTuple):
     stderr: int | None
 
 
+def _take_terminal(terminal: int) -> None:
+    """Become the foreground group of a terminal; the child calls this before its exec.
+
+    If the parent did it, the agent could read too early, from a terminal that is not its own yet. SIGTTIN
+    would stop it.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU})
+    with contextlib.suppress(OSError):  # the user may have closed the window; the agent will notice
+        os.tcsetpgrp(terminal, os.getpid())
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTTOU})
+
+
 class ProcessGroup:
     """An agent: a process in a process group of its own, and that group.
 
@@ -321,14 +333,8 @@ class ProcessGroup:
 
                 def begin() -> None:
                     let_through()
-                    # This runs in the child, before exec. If the parent did it, the agent could read too
-                    # early, from a terminal that is not its own yet. SIGTTIN would stop it.
                     if terminal is not None:
-                        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU})
-                        # The user may have closed the window; the agent will notice.
-                        with contextlib.suppress(OSError):
-                            os.tcsetpgrp(terminal, os.getpid())
-                        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTTOU})
+                        _take_terminal(terminal)
 
                 popen = subprocess.Popen(
                     argv,
@@ -348,8 +354,7 @@ class ProcessGroup:
             raise
         self._popen = popen
         self.pid = self._popen.pid
-        # Readable when the agent has ended (pidfd_open(2), Linux 5.3). A thread gets no SIGCHLD, so this is
-        # its only notice.
+        # Readable at the agent's end (pidfd_open(2), Linux 5.3). A thread has no other notice: no SIGCHLD.
         self.pidfd = os.pidfd_open(self.pid) if hasattr(os, "pidfd_open") else -1
 
     def poll(self) -> int | None:

@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 
 from ralph_wrap.errors import NoIdLeftError
-from ralph_wrap.state import ids, registry
-from ralph_wrap.state.registry import Registry, SessionClaim, SessionRecord, UnreadableRecord
+from ralph_wrap.state import ids
+from ralph_wrap.state.claim import SessionClaim, claim_id
+from ralph_wrap.state.record import read
+from ralph_wrap.state.registry import Registry, SessionRecord, UnreadableRecord
 from ralph_wrap.system.liveness import ProcessIdentity
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -53,12 +55,13 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from ralph_wrap.system.liveness import myself
+from ralph_wrap.state.claim import claim_id
 from ralph_wrap.state.registry import Registry
 taken = {f"{number:04x}" for number in range(64, 1 << 16)}
 print("ready", flush=True)
 sys.stdin.read()
 registry = Registry(Path(sys.argv[1]))
-print(registry.claim(myself(), lambda _="": taken, datetime.now(UTC), lambda record: record).record.id)
+print(claim_id(registry, myself(), lambda _="": taken, datetime.now(UTC), lambda record: record).record.id)
 """
 
 
@@ -73,7 +76,7 @@ def home(tmp_path: Path) -> Registry:
 def _claim(home: Registry, *free: str, **options: Any) -> SessionClaim:
     """Claim one of some ids."""
     taken = EVERY_ID - set(free)
-    return home.claim(ME, lambda _="": taken, NOW, lambda new: new._replace(agent="claude"), **options)
+    return claim_id(home, ME, lambda _="": taken, NOW, lambda new: new._replace(agent="claude"), **options)
 
 
 def _all(home: Registry) -> list[str]:
@@ -187,7 +190,7 @@ def test_a_released_record_is_the_sessions(home: Registry) -> None:
     assert home.unfinished() == []
     assert home.finished() == [claim.record]
     assert claim.record.state == "finished"
-    later = home.claim(ME, lambda _="": EVERY_ID - {"a3f2"}, NOW.replace(year=2027), lambda new: new)
+    later = claim_id(home, ME, lambda _="": EVERY_ID - {"a3f2"}, NOW.replace(year=2027), lambda new: new)
     assert later.record.session == "20270102T030405Z-a3f2"
 
 
@@ -236,7 +239,7 @@ def _read(home: Registry, content: dict[str, Any] | bytes) -> SessionRecord | Un
     path = home.agents / "a3f2.json"
     path.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
     before = (path.read_bytes(), path.stat().st_mtime_ns)
-    found = registry.read(path)
+    found = read(path)
     assert (path.read_bytes(), path.stat().st_mtime_ns) == before
     return found
 
@@ -329,7 +332,7 @@ def test_what_is_no_file_is_unreadable(home: Registry, kind: str, reason: str) -
     elif kind == "FIFO":
         os.mkfifo(path)
     before = _all(home)
-    assert registry.read(path) == UnreadableRecord("a3f2", reason)
+    assert read(path) == UnreadableRecord("a3f2", reason)
     assert _all(home) == before
 
 

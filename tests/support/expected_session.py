@@ -19,7 +19,7 @@ from tests.support.trees import on_disk
 if TYPE_CHECKING:
     from ralph_wrap.session.context import SessionContext
     from ralph_wrap.session.workspace import Workspace
-    from ralph_wrap.state.registry import SessionClaim
+    from ralph_wrap.state.claim import SessionClaim
     from ralph_wrap.system.files import FileLock
     from ralph_wrap.system.log import Log
     from tests.support.repo import Repo

@@ -28,6 +28,7 @@ from ralph_wrap.errors import NotFoundError, RefusedError
 from ralph_wrap.session.context import SessionContext
 from ralph_wrap.session.preflight import Preflight, planned, taken_ids
 from ralph_wrap.state import inventory, project
+from ralph_wrap.state.claim import claim_id
 from ralph_wrap.state.inventory import Verdict
 from ralph_wrap.system import liveness, process_table
 from ralph_wrap.system.cancel import NEVER
@@ -140,7 +141,8 @@ class Sessions(RuleBasedStateMachine):
 
         claim, obstacle = project.register_session(
             self.place,
-            lambda home: home.claim(
+            lambda home: claim_id(
+                home,
                 identity,
                 lambda name="": (pretended & {name} if name else pretended) | taken_ids(self.place, name),
                 BEGINNING + timedelta(seconds=next(self.numbers)),

@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from ralph_wrap.state.registry import Registry, SessionClaim, SessionRecord
+from ralph_wrap.state.claim import SessionClaim, claim_id
+from ralph_wrap.state.registry import Registry, SessionRecord
 from ralph_wrap.state.report import SessionReport
 from ralph_wrap.system.liveness import ProcessIdentity, myself
 
@@ -49,8 +50,8 @@ class Yard:
         """Be the owner of a session."""
         others = {f"{number:04x}" for number in range(1 << 16)} - {agent_id}
         began = datetime.now(UTC) - AGES[age]
-        claim = self.home.claim(
-            myself(), lambda _="": others, began, lambda new: new._replace(agent="claude")
+        claim = claim_id(
+            self.home, myself(), lambda _="": others, began, lambda new: new._replace(agent="claude")
         )
         self.claims.append(claim)
         claim.update(**fields)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Self
 
 import pytest
 
-from ralph_wrap.state.registry import Registry, SessionClaim
+from ralph_wrap.state.claim import SessionClaim, claim_id
+from ralph_wrap.state.registry import Registry
 from ralph_wrap.system.liveness import myself
 from tests.support.sessions import PROGRAM
 from tests.support.terminal import CTRL_C, Terminal
@@ -69,8 +70,8 @@ def home(repo: Repo) -> Registry:
 
 
 def _claim(home: Registry) -> SessionClaim:
-    return home.claim(
-        myself(), lambda _="": set(), datetime.now(UTC), lambda record: record._replace(agent="claude")
+    return claim_id(
+        home, myself(), lambda _="": set(), datetime.now(UTC), lambda record: record._replace(agent="claude")
     )
 
 

@@ -1,0 +1,205 @@
+"""Claim a free agent id for a new session, or take over the session of a dead owner.
+
+The order of the steps is that of :mod:`ralph_wrap.state.registry`: the lock comes first and goes last.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+from ralph_wrap.errors import NoIdLeftError, RalphError
+from ralph_wrap.state import ids
+from ralph_wrap.state.record import SessionRecord, read
+from ralph_wrap.system import files
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+    from datetime import datetime
+    from pathlib import Path
+
+    from ralph_wrap.state.registry import Registry
+    from ralph_wrap.system.liveness import ProcessIdentity
+
+_AGENT_LOCK = "agent.lock"  # in the directory of a session; its agents inherit it
+_IDS = 1 << 16
+_LOOKS = 10
+_PAUSE = 0.01  # seconds between attempts
+
+
+class SessionClaim:
+    """An id that is ours until it is released."""
+
+    def __init__(self, registry: Registry, record: SessionRecord, lock: files.FileLock) -> None:
+        self.registry = registry
+        self._lock = lock
+        self._path = registry.record_path(record.id)
+        self.record = record
+        self.directory = registry.sessions / record.session
+
+    def update(self, **changes: Any) -> None:
+        """Write changed fields durably: a sweep after a power failure relies on them.
+
+        Raises:
+            OSError: the record cannot be written; the old record stays.
+
+        """
+        changed = self.record._replace(**changes)
+        files.replace(self._path, changed.to_json())
+        self.record = changed
+
+    def lock_for_agents(self) -> files.FileLock:
+        """Take the lock that an agent and its child processes inherit; it is held while one of them runs.
+
+        Raises:
+            RalphError: the lock is not available. Without it, a sweep on another side could treat the agent
+                as dead.
+
+        """
+        try:
+            lock = files.try_lock(self.directory / _AGENT_LOCK)
+        except OSError as error:
+            raise RalphError(
+                f"the agent's lock cannot be created: {error.strerror}", "is the disk full?"
+            ) from error
+        if lock is None:
+            raise RalphError(f"another process holds {self.directory / _AGENT_LOCK}")
+        return lock
+
+    def has_agents(self) -> bool:
+        """Tell whether a process that inherited the agents' lock runs, also in another pid namespace.
+
+        Raises:
+            OSError: the lock cannot be checked.
+
+        """
+        return files.is_locked(self.directory / _AGENT_LOCK)
+
+    def withdraw(self) -> None:
+        """Free the id, and remove its record and directory."""
+        self._path.unlink()
+        self.directory.rmdir()
+        self._lock.release(unlink=True)
+
+    def leave(self) -> None:
+        """Free the lock and keep the record: a later sweep finishes the session."""
+        self._lock.release()
+
+    def release(self) -> None:
+        """Move the record to the session's directory, as finished, and free the id.
+
+        Raises:
+            OSError: the record could not be moved; the id is free all the same.
+
+        """
+        try:
+            for leftover in files.temporaries(self._path):  # left by an owner that was killed
+                leftover.unlink(missing_ok=True)
+            self.update(state="finished")
+            self._path.rename(self.directory / "record.json")
+        finally:
+            self._lock.release(unlink=not self._path.exists())
+
+
+def claim_id(
+    registry: Registry,
+    identity: ProcessIdentity,
+    taken: Callable[..., Collection[str]],
+    now: datetime,
+    complete: Callable[[SessionRecord], SessionRecord],
+) -> SessionClaim:
+    """Register a session under a free id.
+
+    Arguments:
+        identity: this process.
+        taken: returns the ids that belong to a branch; for an id, returns this id if it belongs to one.
+        now: the time for the session id.
+        complete: adds the data to a record that it must have from the beginning.
+
+    Raises:
+        NoIdLeftError: no id is free.
+        OSError: the registry cannot be written.
+
+    """
+    had = {path.name.partition(".")[0] for path in registry.agents.iterdir()}
+    first, step = (int.from_bytes(os.urandom(2)) for _ in range(2))
+    for turn in range(_IDS):
+        name = f"{(first + turn * (step | 1)) % _IDS:04x}"  # an odd step reaches each id once
+        if name in had:
+            continue
+        if claim := _try(registry, name, identity, now, complete):
+            # Check after the claim: a whole session could start and end between check and claim.
+            if name not in taken(name):
+                return claim
+            claim.withdraw()
+            had.update(taken())  # seldom needed: the first id is usually free
+    raise NoIdLeftError(
+        "no agent id is left: every one of 65,536 belongs to a live agent or a branch ralph/*",
+        "delete branches that are merged: git branch --list 'ralph/*' --merged",
+    )
+
+
+def _try(
+    registry: Registry,
+    agent_id: str,
+    identity: ProcessIdentity,
+    now: datetime,
+    complete: Callable[[SessionRecord], SessionRecord],
+) -> SessionClaim | None:
+    path = registry.record_path(agent_id)
+    lock = files.try_lock(registry.lock_path(agent_id))
+    if lock is None:
+        return None
+    session = ids.session_id(agent_id, now)
+    record = complete(
+        SessionRecord(id=agent_id, session=session, **identity._asdict(), lock_inode=lock.inode)
+    )
+    directory = registry.sessions / session
+    try:
+        directory.mkdir()
+        try:
+            files.claim(path, record.to_json())
+        except OSError:
+            directory.rmdir()  # without a record, no process would know its session
+            raise
+    except FileExistsError:
+        lock.release(unlink=not path.exists())
+        return None
+    except OSError:
+        lock.release(unlink=True)
+        raise
+    return SessionClaim(registry, record, lock)
+
+
+def take_over(registry: Registry, record: SessionRecord) -> SessionClaim | None:
+    """Replace a dead owner; ``None`` if another process has replaced it, or finished its session, by now.
+
+    Raises:
+        OSError: the lock cannot be checked, or the session's directory cannot be created.
+
+    """
+    path, lock_path = registry.record_path(record.id), registry.lock_path(record.id)
+    if not lock_path.is_file():
+        return None
+    lock = _lock_patiently(lock_path)
+    if lock is None:
+        return None
+    if read(path) != record:
+        lock.release(unlink=not os.path.lexists(path))
+        return None
+    claim = SessionClaim(registry, record, lock)
+    if not claim.directory.is_dir() or claim.directory.is_symlink():
+        claim.leave()
+        raise OSError(errno.ENOTDIR, "the session's directory was replaced", str(claim.directory))
+    return claim
+
+
+def _lock_patiently(path: Path) -> files.FileLock | None:
+    """Take a lock, and try again for a moment: another process may hold it only to check it."""
+    for _ in range(_LOOKS):
+        if lock := files.try_lock(path):
+            return lock
+        time.sleep(_PAUSE)
+    return None
