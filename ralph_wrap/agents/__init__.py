@@ -6,7 +6,7 @@ import os
 import shlex
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from ralph_wrap.agents.definition import Agent
 from ralph_wrap.config.settings import AgentInvocation, AgentTable
@@ -16,7 +16,9 @@ from ralph_wrap.system import container, deferred
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ralph_wrap.config import Settings
+    from ralph_wrap.config import AgentSettings
+
+_Settings = TypeVar("_Settings", bound="AgentSettings")
 
 NAMES = ("aider", "claude", "codex", "gemini", "opencode")
 """The names that ``--agent`` accepts; the configuration may add more."""
@@ -28,7 +30,7 @@ def known(name: str) -> Agent:
     return agent
 
 
-def with_agent(settings: Settings) -> Settings:
+def with_agent(settings: _Settings) -> _Settings:
     """Return the settings with the command of the named agent, its prompt style and its output format.
 
     Raises:
@@ -54,10 +56,10 @@ def with_agent(settings: Settings) -> Settings:
         raise UsageError(
             f"no prompt for {settings.agent}", "--prompt, --prompt-file, or PROMPT.md in the project"
         )
-    return _as_told(settings, table or AgentTable())
+    return _with_table(settings, table or AgentTable())
 
 
-def _as_told(settings: Settings, table: AgentTable) -> Settings:
+def _with_table(settings: _Settings, table: AgentTable) -> _Settings:
     """Return the settings for a named agent; its built-in definition fills the gaps of its table."""
     agent = known(settings.agent) if settings.agent in NAMES else Agent(settings.agent, (), "")
     command = table.command or agent.command

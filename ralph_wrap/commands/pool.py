@@ -28,7 +28,7 @@ from ralph_wrap.worktree.warm import holds_nothing, in_pool
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ralph_wrap.config import Settings
+    from ralph_wrap.config import PoolSettings
     from ralph_wrap.git import Repository
     from ralph_wrap.state.project import Project
     from ralph_wrap.system.log import Log
@@ -62,11 +62,11 @@ class ProjectPool(NamedTuple):
 
     project: Project
     repository: Repository
-    settings: Settings
+    settings: PoolSettings
     log: Log
 
     @classmethod
-    def of(cls, project: Project, settings: Settings, log: Log) -> ProjectPool:
+    def of(cls, project: Project, settings: PoolSettings, log: Log) -> ProjectPool:
         """Return the pool of a project; its directory may not exist yet.
 
         Raises:

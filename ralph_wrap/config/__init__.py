@@ -12,7 +12,19 @@ from typing import TYPE_CHECKING, Any
 from ralph_wrap.config import file
 from ralph_wrap.config import job as job_file
 from ralph_wrap.config.file import CONFIG, KEYS
-from ralph_wrap.config.options import COMMANDS, JOB, ROWS, Settings
+from ralph_wrap.config.options import (
+    COMMANDS,
+    JOB,
+    ROWS,
+    AgentSettings,
+    CheckpointSettings,
+    LandingSettings,
+    LoopLimits,
+    PoolSettings,
+    Settings,
+    SetupSettings,
+    WorktreeSettings,
+)
 from ralph_wrap.config.parsers import duration, nearest
 from ralph_wrap.config.settings import IgnoreLocation, Isolation, OnDirty, OnLeak, OnOrphans, SubmoduleMode
 from ralph_wrap.config.table import ENVIRONMENT, KEY, PREFIX, TYPED, Option
@@ -168,13 +180,20 @@ __all__ = [
     "KEYS",
     "PROMPT",
     "ROWS",
+    "AgentSettings",
+    "CheckpointSettings",
     "IgnoreLocation",
     "Isolation",
+    "LandingSettings",
+    "LoopLimits",
     "OnDirty",
     "OnLeak",
     "OnOrphans",
+    "PoolSettings",
     "Settings",
+    "SetupSettings",
     "SubmoduleMode",
+    "WorktreeSettings",
     "duration",
     "load",
     "merge",

@@ -35,19 +35,16 @@ from ralph_wrap.config.settings import (
 )
 from ralph_wrap.config.table import ENVIRONMENT, KEY, TYPED, Option, Table, option
 
-_AGENT, _LOOP, _WORKTREE, _POOL, _LANDING = "agent", "loop", "worktree", "pool", "landing"
 _FILE_ONLY = (KEY,)
 
 
-class Settings(Table):
-    """Everything that decides how a session runs. Times are seconds; 0 or ``None`` means no limit.
+class AgentSettings(Table, group="agent"):
+    """Which agent works, and how the session calls it.
 
     Attributes:
         project: the directory that the session is for.
         command: the agent's command; ``command[0]`` as in ``execvp(3)``.
         invocation: how the session calls the agent.
-        typed: the options and the command that the user typed, without the project, branch and base.
-        background: the session has no terminal; its saved worktree stays until ``ralph-wrap rm``.
 
     """
 
@@ -56,7 +53,6 @@ class Settings(Table):
     agent: str = option(
         default="",
         kind=TEXT,
-        group=_AGENT,
         help="aider, claude, codex, gemini, opencode, or an agent of the configuration.",
         short="-a",
         metavar="NAME",
@@ -64,78 +60,114 @@ class Settings(Table):
     prompt: str | None = option(
         default=None,
         kind=TEXT,
-        group=_AGENT,
         help="The prompt, which the agent gets in each iteration.",
         short="-p",
     )
     prompt_file: Path | None = option(
         default=None,
         kind=FILE,
-        group=_AGENT,
         help="A file with the prompt, read again in each iteration.",
         short="-f",
         unset="PROMPT.md if it exists",
     )
-    max_iterations: int = option(
-        default=100, kind=COUNT, group=_LOOP, help="End after N iterations; 0: no limit.", short="-n"
-    )
-    max_failures: int = option(
-        default=5, kind=COUNT, group=_LOOP, help="Give up after N failing iterations in a row."
-    )
-    max_stalls: int = option(
-        default=5, kind=COUNT, group=_LOOP, help="Give up after N iterations in a row that changed nothing."
-    )
-    max_time: float | None = option(
-        default=None, kind=DURATION, group=_LOOP, help="End the loop after this time (90s, 15m, 2h)."
-    )
-    max_tokens: int = option(
-        default=0, kind=COUNT, group=_LOOP, help="End after the agent has reported N tokens; 0: no limit."
-    )
-    max_cost: float = option(
-        default=0.0,
-        kind=DOLLARS,
-        group=_LOOP,
-        help="End after the agent has reported this cost; 0: no limit.",
-    )
-    iteration_timeout: float | None = option(
-        default=None, kind=DURATION, group=_LOOP, help="End an iteration after this time."
-    )
-    idle_timeout: float | None = option(
-        default=None,
-        kind=DURATION,
-        group=_LOOP,
-        help="End an iteration after this time without output.",
-    )
-    delay: float = option(default=0.0, kind=DURATION, group=_LOOP, help="Wait this long between iterations.")
-    grace: float = option(
-        default=5.0, kind=DURATION, group=_LOOP, help="Time that the agent has to end before it is killed."
-    )
-    until: str = option(
-        default="<promise>COMPLETE</promise>",
-        kind=TEXT,
-        group=_LOOP,
-        help="The loop ends when a line of the agent's final answer is this text.",
-    )
     preamble: bool = option(
-        default=False, kind=FLAG, group=_AGENT, help="Explain the workspace to the agent, before the prompt."
+        default=False, kind=FLAG, help="Explain the workspace to the agent, before the prompt."
     )
     raw: bool = option(
         default=False,
         kind=FLAG,
-        group=_AGENT,
         help="Print the agent's machine-readable stream unchanged.",
         is_switch=True,
     )
+    resume: bool = option(
+        default=False,
+        kind=FLAG,
+        help="Continue the agent's own session of the previous iteration.",
+        sources=_FILE_ONLY,
+    )
+    agents: tuple[tuple[str, AgentTable], ...] = option(
+        default=(),
+        kind=AGENTS,
+        help="Agents that the configuration adds or changes, by name.",
+        sources=_FILE_ONLY,
+    )
+    invocation: AgentInvocation = AgentInvocation()
+
+
+class LoopLimits(Table, group="loop"):
+    """When the loop ends, and when an iteration of it."""
+
+    max_iterations: int = option(
+        default=100, kind=COUNT, help="End after N iterations; 0: no limit.", short="-n"
+    )
+    max_failures: int = option(default=5, kind=COUNT, help="Give up after N failing iterations in a row.")
+    max_stalls: int = option(
+        default=5, kind=COUNT, help="Give up after N iterations in a row that changed nothing."
+    )
+    max_time: float | None = option(
+        default=None, kind=DURATION, help="End the loop after this time (90s, 15m, 2h)."
+    )
+    max_tokens: int = option(
+        default=0, kind=COUNT, help="End after the agent has reported N tokens; 0: no limit."
+    )
+    max_cost: float = option(
+        default=0.0,
+        kind=DOLLARS,
+        help="End after the agent has reported this cost; 0: no limit.",
+    )
+    iteration_timeout: float | None = option(
+        default=None, kind=DURATION, help="End an iteration after this time."
+    )
+    idle_timeout: float | None = option(
+        default=None,
+        kind=DURATION,
+        help="End an iteration after this time without output.",
+    )
+    delay: float = option(default=0.0, kind=DURATION, help="Wait this long between iterations.")
+    grace: float = option(
+        default=5.0, kind=DURATION, help="Time that the agent has to end before it is killed."
+    )
+    until: str = option(
+        default="<promise>COMPLETE</promise>",
+        kind=TEXT,
+        help="The loop ends when a line of the agent's final answer is this text.",
+    )
+
+
+class CheckpointSettings(Table, group="loop"):
+    """What happens to the work of an iteration at its end."""
+
+    commit_each: bool = option(
+        default=False,
+        kind=FLAG,
+        help="Commit after each iteration what the agent left uncommitted.",
+        sources=_FILE_ONLY,
+    )
+    push: str | None = option(
+        default=None,
+        kind=TEXT,
+        help="Push the branch to this remote after each iteration.",
+        metavar="REMOTE",
+        sources=_FILE_ONLY,
+    )
+
+
+class WorktreeSettings(Table, group="worktree"):
+    """Whether the session gets a worktree, what is in it, and what becomes of it.
+
+    Attributes:
+        background: the session has no terminal; its saved worktree stays until ``ralph-wrap rm``.
+
+    """
+
     isolation: Isolation = option(
         default=Isolation.PREFER,
         kind=choice(Isolation),
-        group=_WORKTREE,
         help="Whether the agent works in a worktree of its own.",
     )
     base: str = option(
         default="head",
         kind=TEXT,
-        group=_WORKTREE,
         help="Where the branch starts: head, any revision, or fresh (head with only its top-level files).",
         metavar="REF",
         needs_worktree=True,
@@ -143,7 +175,6 @@ class Settings(Table):
     branch: str | None = option(
         default=None,
         kind=TEXT,
-        group=_WORKTREE,
         help="Create this branch, or continue it.",
         metavar="NAME",
         unset="ralph/<id>",
@@ -152,39 +183,32 @@ class Settings(Table):
     sparse: tuple[str, ...] = option(
         default=(),
         kind=PATHS,
-        group=_WORKTREE,
         help="Check out only this directory; can be repeated.",
         needs_worktree=True,
     )
     link: tuple[str, ...] = option(
         default=(),
         kind=PATHS,
-        group=_WORKTREE,
         help="Share this directory with the project by symlink; can be repeated.",
         metavar="DIR",
         needs_worktree=True,
     )
-    hooks: bool = option(
-        default=False, kind=FLAG, group=_WORKTREE, help="Run git hooks in the agent's commits."
-    )
+    hooks: bool = option(default=False, kind=FLAG, help="Run git hooks in the agent's commits.")
     on_leak: OnLeak = option(
         default=OnLeak.REPORT,
         kind=choice(OnLeak),
-        group=_WORKTREE,
         help="What to do when something outside the worktree changed during an iteration.",
         needs_worktree=True,
     )
     on_dirty: OnDirty = option(
         default=OnDirty.WIP,
         kind=choice(OnDirty),
-        group=_WORKTREE,
         help="Save uncommitted work and remove the worktree, or keep the worktree.",
         needs_worktree=True,
     )
     keep_worktree: bool = option(
         default=False,
         kind=FLAG,
-        group=_WORKTREE,
         help="Keep the worktree.",
         is_switch=True,
         needs_worktree=True,
@@ -193,7 +217,6 @@ class Settings(Table):
     drop_empty: bool = option(
         default=False,
         kind=FLAG,
-        group=_WORKTREE,
         help="Delete the branch if the session has no commits and no saved work.",
         is_switch=True,
         needs_worktree=True,
@@ -201,99 +224,88 @@ class Settings(Table):
     ignore: IgnoreLocation = option(
         default=IgnoreLocation.GITIGNORE,
         kind=choice(IgnoreLocation),
-        group=_WORKTREE,
         help="Where to write the ignore rule .ralph/worktrees/.",
         needs_worktree=True,
     )
     orphans: OnOrphans = option(
         default=OnOrphans.SWEEP,
         kind=choice(OnOrphans),
-        group=_WORKTREE,
         help="What a start does with dead sessions: finish them, or only report them.",
         sources=_FILE_ONLY,
     )
     copy: tuple[str, ...] = option(
         default=(),
         kind=PATHS,
-        group=_WORKTREE,
         help="Patterns of ignored files to copy into the worktree.",
         sources=_FILE_ONLY,
     )
     submodules: SubmoduleMode = option(
         default=SubmoduleMode.OFF,
         kind=choice(SubmoduleMode),
-        group=_WORKTREE,
         help="Whether to initialise submodules in the worktree.",
         sources=_FILE_ONLY,
     )
-    pool: int = option(
-        default=0,
-        kind=COUNT,
-        group=_POOL,
-        help="Keep N worktrees checked out in advance.",
-        sources=_FILE_ONLY,
-    )
-    pool_keep: tuple[str, ...] = option(
-        default=(),
-        kind=PLACES,
-        group=_POOL,
-        help="Ignored directories to move from a finished worktree to a warm one.",
-        sources=_FILE_ONLY,
-    )
-    commit_each: bool = option(
-        default=False,
-        kind=FLAG,
-        group=_LOOP,
-        help="Commit after each iteration what the agent left uncommitted.",
-        sources=_FILE_ONLY,
-    )
-    push: str | None = option(
-        default=None,
-        kind=TEXT,
-        group=_LOOP,
-        help="Push the branch to this remote after each iteration.",
-        metavar="REMOTE",
-        sources=_FILE_ONLY,
-    )
+    background: bool = False
+
+
+class SetupSettings(Table, group="worktree"):
+    """What prepares a worktree before its first iteration."""
+
     setup: str = option(
         default="",
         kind=COMMAND,
-        group=_WORKTREE,
         help="Run this once in the worktree, by sh -c, before the first iteration.",
         sources=_FILE_ONLY,
     )
     setup_timeout: float | None = option(
         default=600.0,
         kind=DURATION,
-        group=_WORKTREE,
         help="End the setup command after this time; 0: no limit.",
         sources=_FILE_ONLY,
     )
+
+
+class PoolSettings(Table, group="pool"):
+    """The worktrees that are made in advance."""
+
+    pool: int = option(
+        default=0,
+        kind=COUNT,
+        help="Keep N worktrees checked out in advance.",
+        sources=_FILE_ONLY,
+    )
+    pool_keep: tuple[str, ...] = option(
+        default=(),
+        kind=PLACES,
+        help="Ignored directories to move from a finished worktree to a warm one.",
+        sources=_FILE_ONLY,
+    )
+
+
+class LandingSettings(Table, group="landing"):
+    """How branches are compared, and how they land."""
+
     check: str = option(
         default="",
         kind=COMMAND,
-        group=_LANDING,
         help="Run this, by sh -c, on the merged files before a branch lands.",
         sources=_FILE_ONLY,
     )
     check_timeout: float = option(
         default=3600.0,
         kind=DURATION,
-        group=_LANDING,
         help="The check fails after this time; 0: no limit.",
         sources=_FILE_ONLY,
     )
     merge_on_complete: str = option(
         default="",
         kind=BRANCH,
-        group=_LANDING,
         help="Merge the session's branch into this one after the agent has kept its promise.",
         sources=_FILE_ONLY,
     )
     main: str = option(
         default="",
         kind=TEXT,
-        group=_LANDING,
         help="The branch that the other branches are compared with.",
         metavar="BRANCH",
         unset="the branch of the main checkout",
@@ -302,27 +314,31 @@ class Settings(Table):
     keep_dropped: float = option(
         default=30 * 86400.0,
         kind=DURATION,
-        group=_LANDING,
         help="How long ralph-wrap restore can bring back a dropped branch.",
         sources=_FILE_ONLY,
     )
-    resume: bool = option(
-        default=False,
-        kind=FLAG,
-        group=_AGENT,
-        help="Continue the agent's own session of the previous iteration.",
-        sources=_FILE_ONLY,
-    )
-    agents: tuple[tuple[str, AgentTable], ...] = option(
-        default=(),
-        kind=AGENTS,
-        group=_AGENT,
-        help="Agents that the configuration adds or changes, by name.",
-        sources=_FILE_ONLY,
-    )
-    invocation: AgentInvocation = AgentInvocation()
+
+
+class Settings(
+    LandingSettings,
+    PoolSettings,
+    SetupSettings,
+    WorktreeSettings,
+    CheckpointSettings,
+    LoopLimits,
+    AgentSettings,
+):
+    """Everything that decides how a session runs. Times are seconds; 0 or ``None`` means no limit.
+
+    A function takes the group that it needs; each :class:`Settings` is a value of every group. As in a
+    dataclass, the fields of the last group come first.
+
+    Attributes:
+        typed: the options and the command that the user typed, without the project, branch and base.
+
+    """
+
     typed: tuple[str, ...] | None = None
-    background: bool = False
 
     @property
     def commands(self) -> dict[str, Any]:
@@ -343,7 +359,6 @@ class Settings(Table):
 PROJECT = Option(
     None,
     FILE,
-    "",
     "The directory of the project.",
     name="project",
     sources=(TYPED, ENVIRONMENT),
@@ -351,12 +366,11 @@ PROJECT = Option(
     metavar="DIR",
 )
 JOB = Option(
-    None, FILE, "", "A file with a JSON job; - is standard input.", name="job", sources=(TYPED, ENVIRONMENT)
+    None, FILE, "A file with a JSON job; - is standard input.", name="job", sources=(TYPED, ENVIRONMENT)
 )
 STOP_TIMEOUT = Option(
     None,
     DURATION,
-    "",
     "Time that the sessions have to end; must be shorter than docker's.",
     name="stop_timeout",
     sources=(ENVIRONMENT,),

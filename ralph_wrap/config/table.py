@@ -28,7 +28,7 @@ class Option:
         name: the name in Python and in the configuration file.
         default: the value if no source gives one.
         kind: the possible values.
-        group: the heading of the option in the help.
+        group: the heading of the option in the help; empty for an option that is no setting.
         help: what the option does, in a sentence or two.
         sources: the sources that can give it.
         short: a second, short spelling on the command line.
@@ -49,7 +49,6 @@ class Option:
         self,
         default: Any,
         kind: ValueKind,
-        group: str,
         help: str,  # noqa: A002 -- the name of the column
         *,
         name: str = "",
@@ -61,15 +60,15 @@ class Option:
         needs_worktree: bool = False,
         variable: str = "",
     ) -> None:
-        self.default, self.kind, self.group, self.help, self.sources = default, kind, group, help, sources
+        self.default, self.kind, self.help, self.sources = default, kind, help, sources
         self.short, self.metavar, self.unset = short, metavar or kind.metavar, unset
         self.is_switch, self.needs_worktree = is_switch, needs_worktree
         self.variables: tuple[str, ...] = (variable,) if variable else ()
-        self.named(name)
+        self.named(name, "")
 
-    def named(self, name: str) -> None:
-        """Give the option its name, and its variable."""
-        self.name = name
+    def named(self, name: str, group: str) -> None:
+        """Give the option its name, its variable, and its group."""
+        self.name, self.group = name, group
         if name and ENVIRONMENT in self.sources:
             self.variables = (PREFIX + name.upper(), *self.variables)
 
@@ -98,9 +97,9 @@ class Option:
         return f"{self.help} (default: {self.default_text})" if self.default_text else self.help
 
 
-def option(*, default: _Default, kind: ValueKind, group: str, help: str, **more: Any) -> _Default:  # noqa: A002 -- as above
+def option(*, default: _Default, kind: ValueKind, help: str, **more: Any) -> _Default:  # noqa: A002 -- as above
     """Declare a field of a :class:`Table` as an option; more arguments are those of :class:`Option`."""
-    row: Any = Option(default, kind, group, help, **more)
+    row: Any = Option(default, kind, help, **more)
     return row  # type: ignore[no-any-return]  # the class replaces the row with its default
 
 
@@ -108,23 +107,28 @@ def option(*, default: _Default, kind: ValueKind, group: str, help: str, **more:
 class Table:
     """An immutable value whose class declares its fields with type and default, as options or plain fields.
 
-    It has the interface of a named tuple, but no compiled annotations: those delay every start.
+    It has the interface of a named tuple, but no compiled annotations: those delay every start. A subclass
+    has the fields of all its bases, the last base first, and then its own.
     """
 
     _fields: ClassVar[tuple[str, ...]]
     _field_defaults: ClassVar[dict[str, Any]]
     options: ClassVar[tuple[Option, ...]]
 
-    def __init_subclass__(cls) -> None:
-        """Give each option its name, and set its default as an attribute of the class."""
-        cls._fields = tuple(cls.__annotations__)
-        declared = {name: vars(cls)[name] for name in cls._fields if name in vars(cls)}
+    def __init_subclass__(cls, group: str = "") -> None:
+        """Give each option its name and its group, and set its default as an attribute of the class."""
+        bases = [base for base in reversed(cls.__bases__) if issubclass(base, Table) and base is not Table]
+        own = tuple(cls.__annotations__)
+        declared = {name: vars(cls)[name] for name in own if name in vars(cls)}
         rows = {name: row for name, row in declared.items() if isinstance(row, Option)}
         for name, row in rows.items():
-            row.named(name)
+            row.named(name, group)
             setattr(cls, name, row.default)
-        cls.options = tuple(rows.values())
-        cls._field_defaults = {name: vars(cls)[name] for name in declared}
+        cls._fields = (*(name for base in bases for name in base._fields), *own)
+        cls.options = (*(row for base in bases for row in base.options), *rows.values())
+        cls._field_defaults = {
+            name: value for base in bases for name, value in base._field_defaults.items()
+        } | {name: vars(cls)[name] for name in declared}
 
     def __init__(self, *values: Any, **named: Any) -> None:
         given = dict(zip(self._fields, values, strict=False)) | named

@@ -14,7 +14,7 @@ from ralph_wrap.loop.usage_limit_wait import clock
 
 if TYPE_CHECKING:
     from ralph_wrap.agents.output import AgentFailure, Usage
-    from ralph_wrap.config import Settings
+    from ralph_wrap.config import LoopLimits
     from ralph_wrap.loop.listener import IterationOutput
     from ralph_wrap.system.log import Log
 
@@ -26,16 +26,16 @@ class AgentReports:
     """The reports of the agent of one session.
 
     Arguments:
-        settings: the limits on tokens and cost.
+        limits: the limits on tokens and cost.
 
     Attributes:
         spending: tokens and cost of all iterations so far.
 
     """
 
-    def __init__(self, settings: Settings, log: Log) -> None:
+    def __init__(self, limits: LoopLimits, log: Log) -> None:
         self.spending = budget.TotalUsage()
-        self._settings = settings
+        self._limits = limits
         self._log = log
         self._is_blind = False
 
@@ -53,7 +53,7 @@ class AgentReports:
             )
         iteration = iteration._replace(
             promised=heard.promised and iteration.cut not in ASKED,
-            reached=budget.reached(self._settings, self.spending),
+            reached=budget.reached(self._limits, self.spending),
         )
         if heard.failure is None:
             if not self._is_blind and iteration.status == 0:
@@ -74,14 +74,14 @@ class AgentReports:
                 refused=UsageLimitRefusal(None if until is None else until - time.time())
             )
         self._log.warning("agent.failed", f"the agent failed: {words}", passing=failure.passing)
-        if failure.capped and self._settings.max_cost and iteration.cut is None:
+        if failure.capped and self._limits.max_cost and iteration.cut is None:
             # its own cost option, which we set
             return iteration._replace(status=CUT_SHORT, cut=CutReason.MAX_COST)
         return iteration._replace(passing=failure.passing)
 
     def _warn_of_blindness(self, spent: Usage | None) -> bool:
         """Warn of limits that have no effect."""
-        if options := budget.without_effect(self._settings, spent):
+        if options := budget.without_effect(self._limits, spent):
             self._log.warning(
                 "limit.ignored",
                 f"no effect: {options}; the agent does not report it",

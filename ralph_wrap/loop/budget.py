@@ -13,7 +13,8 @@ from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from ralph_wrap.agents.output import Usage
-    from ralph_wrap.config import Settings
+    from ralph_wrap.config import LoopLimits
+    from ralph_wrap.config.settings import AgentInvocation
 
 _LEAST = 0.0001  # the smallest cost limit for an agent, in US dollars; no agent accepts 0
 
@@ -47,27 +48,29 @@ class TotalUsage(NamedTuple):
         return TotalUsage(self.tokens + spent.tokens, self.cost + spent.cost, self.priced + spent.tokens)
 
 
-def reached(settings: Settings, spending: TotalUsage) -> CutReason | None:
+def reached(limits: LoopLimits, spending: TotalUsage) -> CutReason | None:
     """Return the limit that is reached, ``None`` if there is none."""
-    if settings.max_tokens and spending.tokens >= settings.max_tokens:
+    if limits.max_tokens and spending.tokens >= limits.max_tokens:
         return CutReason.MAX_TOKENS
-    if settings.max_cost and spending.estimate >= settings.max_cost:
+    if limits.max_cost and spending.estimate >= limits.max_cost:
         return CutReason.MAX_COST
     return None
 
 
-def capped(settings: Settings, command: tuple[str, ...], spending: TotalUsage) -> tuple[str, ...]:
+def capped(
+    limits: LoopLimits, invocation: AgentInvocation, command: tuple[str, ...], spending: TotalUsage
+) -> tuple[str, ...]:
     """Return the agent's command with its own cost option, set to the rest of the limit, if both exist."""
-    if not settings.max_cost:
+    if not limits.max_cost:
         return command
-    left = f"{max(settings.max_cost - spending.estimate, _LEAST):.4f}"
-    return (*command, *(word.replace("{left}", left) for word in settings.invocation.budget))
+    left = f"{max(limits.max_cost - spending.estimate, _LEAST):.4f}"
+    return (*command, *(word.replace("{left}", left) for word in invocation.budget))
 
 
-def without_effect(settings: Settings, spent: Usage | None) -> str:
+def without_effect(limits: LoopLimits, spent: Usage | None) -> str:
     """Return the options that have no effect, because the agent does not report what they limit."""
-    tokens = settings.max_tokens and (spent is None or not spent.tokens)
-    cost = settings.max_cost and (spent is None or spent.cost is None)
+    tokens = limits.max_tokens and (spent is None or not spent.tokens)
+    cost = limits.max_cost and (spent is None or spent.cost is None)
     return " and ".join(
         name for name, is_blind in (("--max-tokens", tokens), ("--max-cost", cost)) if is_blind
     )

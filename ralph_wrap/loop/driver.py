@@ -76,6 +76,7 @@ class Driver:
         )
         self._runner = IterationRunner(
             settings,
+            settings,
             context,
             relay,
             listener,
@@ -127,7 +128,7 @@ class Driver:
             number = self._started = state.iterations + 1
             iteration, now = self._iterate(number, before)
             status = iteration.status
-            state, decision = after(settings, state, iteration)
+            state, decision = after(settings, state, iteration, settings.on_leak)
             self._log_end(number, iteration, decision)
             if iteration.cut is CutReason.SIGNAL:
                 return self._signalled()

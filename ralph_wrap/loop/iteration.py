@@ -15,7 +15,7 @@ from ralph_wrap.loop.supervise import Termination
 from ralph_wrap.system import process
 
 if TYPE_CHECKING:
-    from ralph_wrap.config import Settings
+    from ralph_wrap.config import AgentSettings, LoopLimits
     from ralph_wrap.loop.iteration_context import IterationContext
     from ralph_wrap.loop.listener import OutputListener
     from ralph_wrap.loop.supervise import AgentSupervisor
@@ -28,7 +28,8 @@ class IterationRunner:
     """Runs single iterations of one session.
 
     Arguments:
-        settings: the limits, the command, the prompt.
+        agent: the command, and the prompt.
+        limits: of the loop and of an iteration.
         context: directory, environment and callbacks for each iteration.
         relay: moves the output of the agent.
         listener: reads the stdout of the agent.
@@ -44,7 +45,8 @@ class IterationRunner:
 
     def __init__(
         self,
-        settings: Settings,
+        agent: AgentSettings,
+        limits: LoopLimits,
         context: IterationContext,
         relay: OutputRelay,
         listener: OutputListener,
@@ -55,9 +57,10 @@ class IterationRunner:
         deadline: float | None,
         promise_grace: float,
     ) -> None:
-        self._settings = settings
+        self._agent = agent
+        self._limits = limits
         self._context = context
-        self.environ = {**context.environ, **dict(settings.invocation.env)}
+        self.environ = {**context.environ, **dict(agent.invocation.env)}
         self._relay = relay
         self._listener = listener
         self._supervisor = supervisor
@@ -65,8 +68,8 @@ class IterationRunner:
         self._log = log
         self._deadline = deadline
         self._promise_grace = promise_grace
-        self._reports = AgentReports(settings, log)
-        self._resume = AgentResume(settings, log)
+        self._reports = AgentReports(limits, log)
+        self._resume = AgentResume(agent, log)
 
     def run(self, number: int) -> Iteration:
         """Run the agent once; a prompt that cannot be read is a failed iteration.
@@ -95,8 +98,8 @@ class IterationRunner:
             self._log.event(
                 "agent.started",
                 pid=group.pid,
-                command=list(self._settings.command),
-                output=self._settings.invocation.output,
+                command=list(self._agent.command),
+                output=self._agent.invocation.output,
                 resumed=self._resume.session or None,
             )
             iteration = self._watch(group, ending)
@@ -110,16 +113,16 @@ class IterationRunner:
 
     def _prepare(self, number: int) -> tuple[int | None, tuple[str, ...]]:
         """Return the standard input and the command of the agent."""
-        settings = self._settings
-        content = prompt.content(settings)
-        if content is not None and settings.preamble:
-            content = prompt.preamble(number, settings.max_iterations, self._context.environ) + content
-        resuming = settings._replace(command=self._resume.command())
+        agent, limits = self._agent, self._limits
+        content = prompt.content(agent)
+        if content is not None and agent.preamble:
+            content = prompt.preamble(number, limits.max_iterations, self._context.environ) + content
+        resuming = agent._replace(command=self._resume.command())
         stdin, command = prompt.hand_over(resuming, content, self._context.directory)
-        return stdin, budget.capped(settings, command, self._reports.spending)
+        return stdin, budget.capped(limits, agent.invocation, command, self._reports.spending)
 
     def _failed_prompt(self) -> str:
-        file = self._settings.prompt_file
+        file = self._agent.prompt_file
         return f"prompt file {file} cannot be read" if file else "the prompt cannot be passed to the agent"
 
     def _spawn(self, command: tuple[str, ...], stdin: int | None, number: int) -> process.ProcessGroup:
@@ -138,12 +141,12 @@ class IterationRunner:
             )
         except OSError as error:
             isolated = self._context.isolated
-            raise unstarted(error, command[0], cwd, self._settings.project, isolated=isolated) from None
+            raise unstarted(error, command[0], cwd, self._agent.project, isolated=isolated) from None
 
     def _watch(self, group: process.ProcessGroup, ending: Termination) -> Iteration:
         terminal = None if self._terminal.descriptor is None else self._terminal
         iteration_limits = IterationLimits(
-            self._settings,
+            self._limits,
             self._listener,
             self._relay,
             self._reports.spending,

@@ -9,7 +9,7 @@ from ralph_wrap.loop.budget import TotalUsage, reached
 from ralph_wrap.loop.policy import CutReason
 
 if TYPE_CHECKING:
-    from ralph_wrap.config import Settings
+    from ralph_wrap.config import LoopLimits
     from ralph_wrap.loop.listener import OutputListener
     from ralph_wrap.system.output_relay import OutputRelay
 
@@ -21,7 +21,7 @@ class IterationLimits:
     """Computes when one iteration, which begins now, must end.
 
     Arguments:
-        settings: the limits.
+        limits: the limits of the user.
         listener: knows the answer, the tokens and the cost of the agent.
         relay: knows the time of the agent's last output.
         spending: tokens and cost of the iterations before.
@@ -32,14 +32,14 @@ class IterationLimits:
 
     def __init__(
         self,
-        settings: Settings,
+        limits: LoopLimits,
         listener: OutputListener,
         relay: OutputRelay,
         spending: TotalUsage,
         deadline: float | None,
         promise_grace: float = PROMISE_GRACE,
     ) -> None:
-        self._settings = settings
+        self._limits = limits
         self._listener = listener
         self._relay = relay
         self._spending = spending
@@ -55,25 +55,25 @@ class IterationLimits:
             with_terminal: a user talks to the agent on the terminal, so its output does not reach us.
 
         """
-        settings = self._settings
+        limits = self._limits
         now = time.monotonic()
-        limits = {}
+        due = {}
         if self._listener.promised:
             self._promised = self._promised or now
-            limits[CutReason.AFTER_PROMISE] = self._promised + self._promise_grace
+            due[CutReason.AFTER_PROMISE] = self._promised + self._promise_grace
         else:
             self._promised = None
         # After the final answer a limit on tokens or cost ends nothing: the work is done.
         if not self._listener.has_answered and (
-            spent := reached(settings, self._spending.and_(self._listener.current))
+            spent := reached(limits, self._spending.and_(self._listener.current))
         ):
-            limits[spent] = now
+            due[spent] = now
         if self._deadline is not None:
-            limits[CutReason.MAX_TIME] = self._deadline
-        if settings.iteration_timeout:
-            limits[CutReason.ITERATION_TIMEOUT] = self._begun + settings.iteration_timeout
-        if settings.idle_timeout and not with_terminal:
+            due[CutReason.MAX_TIME] = self._deadline
+        if limits.iteration_timeout:
+            due[CutReason.ITERATION_TIMEOUT] = self._begun + limits.iteration_timeout
+        if limits.idle_timeout and not with_terminal:
             # If the reader of our output blocks, the agent blocks too: it is not idle.
             last = now if self._relay.is_held_up else self._relay.last_output
-            limits[CutReason.IDLE_TIMEOUT] = last + settings.idle_timeout
-        return limits
+            due[CutReason.IDLE_TIMEOUT] = last + limits.idle_timeout
+        return due

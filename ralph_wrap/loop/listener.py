@@ -23,7 +23,7 @@ from ralph_wrap.system.output_relay import LineFinder
 
 if TYPE_CHECKING:
     from ralph_wrap.agents.output import Event
-    from ralph_wrap.config import Settings
+    from ralph_wrap.config import AgentSettings
 
 _NO_COST = Usage(0)
 _SHOWN_ALONE = (AgentMessage, ToolCall, AgentWarning)  # the most frequent events
@@ -56,16 +56,17 @@ class OutputListener:
     The same holds if an agent should print a format, and has not printed one line of it.
 
     Arguments:
-        settings: the promise, the format of the output, and whether it is printed unchanged.
+        agent: the format of the output, and whether it is printed unchanged.
+        until: the promise.
 
     """
 
-    def __init__(self, settings: Settings) -> None:
-        output = settings.invocation.output
+    def __init__(self, agent: AgentSettings, until: str) -> None:
+        output = agent.invocation.output
         self._reader = None if output == "text" else OutputReader(output)
-        self._readable = None if settings.raw else TranscriptFormatter()
-        self._plain = LineFinder(settings.until)
-        self._until = settings.until
+        self._readable = None if agent.raw else TranscriptFormatter()
+        self._plain = LineFinder(until)
+        self._until = until
         self._before = _NO_COST
         self._overall = "", 0
         self._begin()

@@ -10,7 +10,7 @@ from ralph_wrap.errors import RalphError
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
-    from ralph_wrap.config import Settings
+    from ralph_wrap.config import LoopLimits
 
 CUT_SHORT = 124
 """Exit status of an iteration that reached a limit (as of ``timeout(1)``)."""
@@ -139,7 +139,7 @@ class LoopResult(NamedTuple):
 
 
 def after(
-    settings: Settings, state: LoopState, iteration: Iteration
+    limits: LoopLimits, state: LoopState, iteration: Iteration, on_leak: OnLeak = OnLeak.REPORT
 ) -> tuple[LoopState, NextIteration | RepeatIteration | EndLoop]:
     """Decide the step after an iteration.
 
@@ -148,29 +148,29 @@ def after(
     failed for a temporary reason is a failure. It does not change the number of stalls.
     """
     before, state = state, _counted(state, iteration)
-    if end := _ended_by(settings, iteration):
+    if end := _ended_by(iteration, on_leak):
         return state, end
     if iteration.refused is not None:
         return _held(before, iteration.refused)
     for ended_by, limit, count in (
-        ("max-failures", settings.max_failures, state.failures),
-        ("max-iterations", settings.max_iterations, state.iterations),
-        ("max-stalls", settings.max_stalls, state.stalls),
+        ("max-failures", limits.max_failures, state.failures),
+        ("max-iterations", limits.max_iterations, state.iterations),
+        ("max-stalls", limits.max_stalls, state.stalls),
     ):
         if limit and count >= limit:
             return state, EndLoop(ended_by, iteration.status)
     doublings = min(state.failures - 1, _DOUBLINGS)
     backoff = min(_FIRST_WAIT * 2**doublings, _LONGEST_WAIT) if iteration.failed else 0.0
-    return state, NextIteration(settings.delay + backoff)
+    return state, NextIteration(limits.delay + backoff)
 
 
-def _ended_by(settings: Settings, iteration: Iteration) -> EndLoop | None:
+def _ended_by(iteration: Iteration, on_leak: OnLeak) -> EndLoop | None:
     """Return the end of the loop if this iteration ends it, at any number of iterations."""
     if iteration.promised or iteration.last:
         return EndLoop("promise" if iteration.promised else "stop", 0)
     if iteration.cut is not None and iteration.cut in _ENDING:
         return EndLoop(iteration.cut.value, CUT_SHORT)
-    if iteration.leaked and settings.on_leak is OnLeak.STOP:
+    if iteration.leaked and on_leak is OnLeak.STOP:
         return EndLoop("leak", RalphError.exit_code)
     if iteration.reached is not None:
         return EndLoop(iteration.reached.value, iteration.status)

@@ -15,7 +15,7 @@ from ralph_wrap.git import Git, count_commits, git_environment, resolve_commit
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ralph_wrap.config import Settings
+    from ralph_wrap.config import LoopLimits
     from ralph_wrap.loop.iteration_context import IterationContext
     from ralph_wrap.loop.listener import OutputListener
     from ralph_wrap.system.log import Log
@@ -27,7 +27,7 @@ class Progress:
     """Shows the progress of a session until the context ends.
 
     Arguments:
-        settings: the maximum number of iterations.
+        limits: the maximum number of iterations.
         context: names the directory in which commits are counted.
         listener: knows the tokens of the agent.
         log: draws the line.
@@ -38,7 +38,7 @@ class Progress:
 
     def __init__(
         self,
-        settings: Settings,
+        limits: LoopLimits,
         context: IterationContext,
         listener: OutputListener,
         log: Log,
@@ -47,7 +47,7 @@ class Progress:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._is_shown = shown and log.shows_progress
-        self._most = settings.max_iterations
+        self._most = limits.max_iterations
         self._where = Git(context.cwd, git_environment(context.environ))
         self._listener = listener
         self._log = log

@@ -11,20 +11,20 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from ralph_wrap.config import Settings
+    from ralph_wrap.config import AgentSettings
 
 
-def content(settings: Settings) -> bytes | None:
+def content(agent: AgentSettings) -> bytes | None:
     """Return the prompt, ``None`` if there is none; a prompt file is read again each time.
 
     Raises:
         OSError: the file cannot be read.
 
     """
-    if settings.prompt_file is not None:
-        return settings.prompt_file.read_bytes()
-    if settings.prompt is not None:
-        return settings.prompt.encode("utf-8", "surrogateescape")
+    if agent.prompt_file is not None:
+        return agent.prompt_file.read_bytes()
+    if agent.prompt is not None:
+        return agent.prompt.encode("utf-8", "surrogateescape")
     return None
 
 
@@ -53,7 +53,7 @@ def preamble(number: int, most: int, environ: Mapping[str, str]) -> bytes:
 
 
 def hand_over(
-    settings: Settings, prompt: bytes | None, directory: Path
+    agent: AgentSettings, prompt: bytes | None, directory: Path
 ) -> tuple[int | None, tuple[str, ...]]:
     """Return a descriptor for an agent's standard input (``None`` for ours) and its command.
 
@@ -61,7 +61,7 @@ def hand_over(
     argument or a file gets an empty one. It could read other content as a part of the prompt.
 
     Arguments:
-        settings: the command, and how it takes the prompt.
+        agent: the command, and how it takes the prompt.
         prompt: the prompt; ``None`` if there is none.
         directory: the directory of the session; a prompt file is written there.
 
@@ -70,8 +70,8 @@ def hand_over(
 
     """
     if prompt is None:
-        return None, settings.command
-    way, command = settings.invocation.prompt, settings.command
+        return None, agent.command
+    way, command = agent.invocation.prompt, agent.command
     if way == "argument":
         text = os.fsdecode(prompt.replace(b"\0", b""))  # an argument cannot contain NUL (execve(2))
         command = tuple(word.replace("{prompt}", text) for word in command)

@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ralph_wrap.config import Settings
+    from ralph_wrap.config import AgentSettings
     from ralph_wrap.loop.policy import Iteration
     from ralph_wrap.system.log import Log
 
@@ -24,7 +24,7 @@ class AgentResume:
     """Remembers the agent's own session for the next iteration.
 
     Arguments:
-        settings: the option ``resume``, and the agent's options to continue a session.
+        agent: the option ``resume``, and the agent's options to continue a session.
         log: gets one warning if the agent cannot continue sessions.
 
     Attributes:
@@ -32,14 +32,14 @@ class AgentResume:
 
     """
 
-    def __init__(self, settings: Settings, log: Log) -> None:
-        self._command = settings.command
-        self._words = settings.invocation.resume
+    def __init__(self, agent: AgentSettings, log: Log) -> None:
+        self._command = agent.command
+        self._words = agent.invocation.resume
         self._log = log
-        self._is_wanted = settings.resume
+        self._is_wanted = agent.resume
         self.session = ""
-        if settings.resume and not self._words:
-            name = settings.agent or settings.command[0]
+        if agent.resume and not self._words:
+            name = agent.agent or agent.command[0]
             self._give_up(f"{name} has no known option to continue its own session")
 
     def command(self) -> tuple[str, ...]:

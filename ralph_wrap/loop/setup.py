@@ -17,7 +17,7 @@ from ralph_wrap.loop.supervise import Termination
 from ralph_wrap.system import process
 
 if TYPE_CHECKING:
-    from ralph_wrap.config import Settings
+    from ralph_wrap.config import SetupSettings
     from ralph_wrap.loop.iteration_context import IterationContext
     from ralph_wrap.loop.supervise import AgentSupervisor
     from ralph_wrap.system.log import Log
@@ -27,7 +27,7 @@ _SHOWN = 60  # maximum number of characters of the command in messages
 
 
 def set_up(
-    settings: Settings,
+    settings: SetupSettings,
     context: IterationContext,
     relay: OutputRelay,
     supervisor: AgentSupervisor,

@@ -13,7 +13,7 @@ from ralph_wrap.system.signals import suspend
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ralph_wrap.config import Settings
+    from ralph_wrap.config import AgentSettings
     from ralph_wrap.system.process import ProcessGroup
 
 
@@ -64,9 +64,9 @@ class Terminal:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def find_terminal(settings: Settings) -> Terminal:
+def find_terminal(agent: AgentSettings) -> Terminal:
     """Return the terminal to lend: ours, if we are in the foreground and the agent has no prompt."""
-    if settings.prompt is None and settings.prompt_file is None and os.isatty(0):
+    if agent.prompt is None and agent.prompt_file is None and os.isatty(0):
         with contextlib.suppress(OSError):  # a terminal, but not our controlling one
             if os.tcgetpgrp(0) == os.getpgrp():
                 return Terminal(0)

@@ -70,7 +70,7 @@ class AgentLoop:
 
         """
         settings, log = self._context.settings, self._log
-        listener = self._state.listener = OutputListener(settings)
+        listener = self._state.listener = OutputListener(settings, settings.until)
         lock = self._claim.lock_for_agents()
         stack.callback(lock.release, unlink=True)
         relay = self._state.relay = OutputRelay(

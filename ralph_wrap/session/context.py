@@ -69,3 +69,8 @@ class SessionContext(NamedTuple):
     def branch(self) -> str:
         """The branch of the session, if it gets a worktree."""
         return self.settings.branch or f"ralph/{self.record.id}"
+
+    @property
+    def continues_branch(self) -> bool:
+        """Whether the user named the branch, so that it may exist already."""
+        return self.settings.branch is not None

@@ -110,7 +110,9 @@ class WorktreeOpening(NamedTuple):
             look()  # first: it takes git longer than the check of a warm worktree
             context.meanwhile()
 
-        warm = context.pool.choose(repository, base, context.path.parent, context.branch, beside)
+        warm = context.pool.choose(
+            repository, base, context.path.parent, context.branch, beside, continued=context.continues_branch
+        )
         try:
             tree = self._create(repository, base, warm, meanwhile)
         except IsolationError as error:
@@ -138,7 +140,7 @@ class WorktreeOpening(NamedTuple):
             path=context.path,
             branch=context.branch,
             base=base,
-            continued=context.settings.branch is not None,
+            continued=context.continues_branch,
             owner=WorktreeOwner(session_lock(session), SessionMark(session, context.branch)),
             cancel=context.cancel,
             progress=context.log.progress,

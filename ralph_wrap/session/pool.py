@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
     from pathlib import Path
 
-    from ralph_wrap.config import Settings
+    from ralph_wrap.config import PoolSettings
     from ralph_wrap.git import Repository
     from ralph_wrap.state.project import Project
     from ralph_wrap.worktree.layout import WorktreeLayout
@@ -33,7 +33,7 @@ class SessionPool(NamedTuple):
 
     """
 
-    settings: Settings
+    settings: PoolSettings
     project: Project
     layout: WorktreeLayout
     session: str
@@ -47,7 +47,14 @@ class SessionPool(NamedTuple):
         return self.project.root / POOL if wanted else None
 
     def choose(
-        self, repository: Repository, base: str, beside: Path, branch: str, meanwhile: Callable[[], object]
+        self,
+        repository: Repository,
+        base: str,
+        beside: Path,
+        branch: str,
+        meanwhile: Callable[[], object],
+        *,
+        continued: bool,
     ) -> WarmWorktree | None:
         """Return a warm worktree for the session, ``None`` if there is none.
 
@@ -57,6 +64,7 @@ class SessionPool(NamedTuple):
             beside: the directory to move the worktree to; created if it is missing.
             branch: branch of the session.
             meanwhile: called while git runs.
+            continued: the branch may exist already.
 
         Raises:
             OSError: the directory cannot be created.
@@ -70,7 +78,7 @@ class SessionPool(NamedTuple):
             self.project.git,
             repository,
             self.pool,
-            base=list_refs(self.project.git, ref).get(ref, base) if self.settings.branch else base,
+            base=list_refs(self.project.git, ref).get(ref, base) if continued else base,
             beside=beside,
             keep=self.settings.pool_keep,
             meanwhile=meanwhile,

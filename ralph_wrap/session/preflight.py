@@ -28,7 +28,7 @@ from ralph_wrap.worktree.layout import EVERYTHING, WorktreeLayout, check_layout,
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ralph_wrap.config import Settings
+    from ralph_wrap.config import Settings, WorktreeSettings
     from ralph_wrap.state.project import Project
     from ralph_wrap.state.registry import SessionRecord
 
@@ -151,7 +151,7 @@ def layout_of(
 
 
 def planned(
-    record: SessionRecord, settings: Settings, project: Project, preflight: Preflight, agent: str
+    record: SessionRecord, settings: WorktreeSettings, project: Project, preflight: Preflight, agent: str
 ) -> SessionRecord:
     """Add the data to a record that ``sweep`` needs if the session is killed later.
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
     from pathlib import Path
 
-    from ralph_wrap.config import Settings
+    from ralph_wrap.config import WorktreeSettings
     from ralph_wrap.state.project import Project
     from ralph_wrap.state.registry import SessionRecord
     from ralph_wrap.system.cancel import CancelToken
@@ -41,7 +41,7 @@ class WorktreePolicy(NamedTuple):
     drop_empty: bool = False
 
     @classmethod
-    def of_settings(cls, settings: Settings) -> WorktreePolicy:
+    def of_settings(cls, settings: WorktreeSettings) -> WorktreePolicy:
         """Return what the settings of a session say."""
         return cls(settings.keep_worktree, settings.on_dirty, settings.background, settings.drop_empty)
 

@@ -14,15 +14,37 @@ from ralph_wrap.config.table import ENVIRONMENT, KEY, TYPED, Table, option
 from ralph_wrap.interfaces import init
 
 
-class Sizes(Table):
+class Sizes(Table, group="first"):
     """A small table."""
 
     name: str
-    size: int = option(default=3, kind=COUNT, group="first", help="How large.", short="-s")
-    is_deep: bool = option(
-        default=False, kind=FLAG, group="first", help="Deep.", sources=(KEY,), is_switch=True
-    )
+    size: int = option(default=3, kind=COUNT, help="How large.", short="-s")
+    is_deep: bool = option(default=False, kind=FLAG, help="Deep.", sources=(KEY,), is_switch=True)
     note: str = "plain"
+
+
+class Walls(Table, group="second"):
+    """Another table."""
+
+    height: int = option(default=1, kind=COUNT, help="How high.")
+
+
+class House(Walls, Sizes):
+    """A table of both."""
+
+    door: str = "oak"
+
+
+def test_a_table_has_the_fields_of_its_groups() -> None:
+    """The last group first; each option keeps its group, and the whole is a value of each group."""
+    assert House._fields == ("name", "size", "is_deep", "note", "height", "door")
+    assert [(row.name, row.group) for row in House.options] == [
+        ("size", "first"),
+        ("is_deep", "first"),
+        ("height", "second"),
+    ]
+    house: Sizes = House("x", height=2)
+    assert (house.name, house.size, house) == ("x", 3, House(name="x", height=2, door="oak"))
 
 
 def test_a_field_has_its_default() -> None:

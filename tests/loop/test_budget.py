@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ralph_wrap.agents.output import Usage
-from ralph_wrap.config import Settings
+from ralph_wrap.config import LoopLimits
 from ralph_wrap.config.settings import AgentInvocation
 from ralph_wrap.loop.budget import TotalUsage, capped, reached, without_effect
 from ralph_wrap.loop.policy import CutReason
@@ -18,8 +17,7 @@ from ralph_wrap.loop.policy import CutReason
 CAP = ("--cap", "{left}")
 
 
-def _settings(**limits: Any) -> Settings:
-    return Settings(project=Path("/x"), command=("agent",), invocation=AgentInvocation(budget=CAP), **limits)
+INVOCATION = AgentInvocation(budget=CAP)
 
 
 def _after(*iterations: Usage | None) -> TotalUsage:
@@ -66,7 +64,7 @@ def test_what_was_spent(iterations: list[Usage | None], tokens: int, estimate: f
 )
 def test_a_limit_is_reached(limits: dict[str, Any], spent: Usage, limit: CutReason | None) -> None:
     """When that much was spent, not when more was."""
-    assert reached(_settings(**limits), _after(spent)) is limit
+    assert reached(LoopLimits(**limits), _after(spent)) is limit
 
 
 @pytest.mark.parametrize(
@@ -81,7 +79,11 @@ def test_a_limit_is_reached(limits: dict[str, Any], spent: Usage, limit: CutReas
 )
 def test_an_agent_is_given_what_is_left(limit: float, spending: TotalUsage, words: tuple[str, ...]) -> None:
     """By its own words; nothing without a limit, and never nothing."""
-    assert capped(_settings(max_cost=limit), ("agent", "-p"), spending) == ("agent", "-p", *words)
+    assert capped(LoopLimits(max_cost=limit), INVOCATION, ("agent", "-p"), spending) == (
+        "agent",
+        "-p",
+        *words,
+    )
 
 
 @pytest.mark.parametrize(
@@ -96,7 +98,7 @@ def test_an_agent_is_given_what_is_left(limit: float, spending: TotalUsage, word
 )
 def test_limits_of_what_is_not_reported(limits: dict[str, Any], spent: Usage | None, options: str) -> None:
     """They are named."""
-    assert without_effect(_settings(**limits), spent) == options
+    assert without_effect(LoopLimits(**limits), spent) == options
 
 
 @given(

@@ -184,7 +184,8 @@ def test_what_follows_an_iteration(
     decision: EndLoop | RepeatIteration | NextIteration,
 ) -> None:
     """Go on, or end: by what, and with which status."""
-    assert after(_settings(**limits), before, iteration)[1] == decision
+    settings = _settings(**limits)
+    assert after(settings, before, iteration, settings.on_leak)[1] == decision
 
 
 @pytest.mark.parametrize(

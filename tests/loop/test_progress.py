@@ -220,7 +220,7 @@ class _Spending(OutputListener):
     """Has heard what was spent."""
 
     def __init__(self, settings: Settings, spent: Usage | None) -> None:
-        super().__init__(settings)
+        super().__init__(settings, settings.until)
         self._spent = spent
 
 
