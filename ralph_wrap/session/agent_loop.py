@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ralph_wrap.loop import Driver, IterationContext, OutputListener
 from ralph_wrap.session.agent_environment import agent_environment
 from ralph_wrap.session.ending import run_step, try_update
-from ralph_wrap.state import stop_request
+from ralph_wrap.state.stop_request import SessionHurry
 from ralph_wrap.system.output_relay import OutputRelay
 from ralph_wrap.worktree import fingerprints
 
@@ -109,10 +109,8 @@ class AgentLoop:
         self._state.agent_started = True
 
     def _end_processes(self, grace: float, *, asked: bool) -> None:
-        def urgent() -> bool:
-            return self._signals.cancel.hurried or stop_request.is_urgent(self._claim.directory)
-
-        ended = self._process_tree.end(grace, urgent, asked=asked)
+        hurry = SessionHurry(self._signals.cancel, self._claim.directory)
+        ended = self._process_tree.end(grace, hurry, asked=asked)
         if ended.signalled:
             self._log.event("processes.ended", count=ended.signalled)
         self._state.survivors = ended.survivors

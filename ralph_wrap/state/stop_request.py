@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, Self
 
 from ralph_wrap.system import files
 from ralph_wrap.system.inotify import CAME, DirectoryWatch
+from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ralph_wrap.system.cancel import CancelToken
     from ralph_wrap.system.log import Log
 
 VERSION = 1
@@ -115,6 +117,24 @@ def is_urgent(directory: Path) -> bool:
         return read(directory) is StopMode.NOW
     except NoRequestError:
         return False
+
+
+class SessionHurry(NamedTuple):
+    """The hurry of a session: a second signal, or a request to stop now.
+
+    Attributes:
+        cancel: the signals so far.
+        directory: the directory of the session.
+
+    """
+
+    cancel: CancelToken
+    directory: Path
+
+    @property
+    def hurried(self) -> bool:
+        """Whether the session must end without grace."""
+        return self.cancel.hurried or is_urgent(self.directory)
 
 
 class StopRequests:

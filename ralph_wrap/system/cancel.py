@@ -3,6 +3,17 @@
 from __future__ import annotations
 
 import signal
+from typing import Protocol
+
+from ralph_wrap.system.named_tuple import NamedTuple
+
+
+class Hurry(Protocol):
+    """Something that can take away the grace of work that has to end."""
+
+    @property
+    def hurried(self) -> bool:
+        """Whether there is no time for any grace."""
 
 
 class CancelToken:
@@ -44,6 +55,17 @@ class CancelToken:
     def out_of_time(self) -> bool:
         """Whether the container's time has run out: what can be done by the next start is left to it."""
         return self.terms > 1
+
+
+class FirstSignal(NamedTuple):
+    """The hurry of work that gets no grace after its first signal."""
+
+    cancel: CancelToken
+
+    @property
+    def hurried(self) -> bool:
+        """Whether a signal has come."""
+        return self.cancel.requested
 
 
 NEVER = CancelToken()

@@ -19,7 +19,9 @@ from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.process import OWN_COMMAND
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Collection
+
+    from ralph_wrap.system.cancel import Hurry
 
 _PR_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>, prctl(2)
 UNKILLABLE_AFTER = 10.0
@@ -87,12 +89,12 @@ class ProcessTree:
                 if os.getpgid(pid) != except_group and not self._is_spared(pid):
                     os.kill(pid, number)
 
-    def end(self, grace: float, urgent: Callable[[], bool], *, asked: bool) -> EndedProcesses:
+    def end(self, grace: float, hurry: Hurry, *, asked: bool) -> EndedProcesses:
         """End them and everything below them: TERM, grace, then KILL until none is found any more.
 
         Arguments:
             grace: seconds between TERM and KILL.
-            urgent: tells that there is no time for any grace.
+            hurry: may take the grace away at any time.
             asked: they were sent a signal already; to a session, another one means to hurry. Otherwise
                 the session ends, and what was kept until then is meant as well.
 
@@ -103,15 +105,15 @@ class ProcessTree:
         find = self._of_the_agent if asked else self._find
         execve_done = time.monotonic() + _LONGEST_EXECVE
         while (roots := find()) or (self._hidden and time.monotonic() < execve_done):
-            hurry = urgent() or time.monotonic() >= deadline
+            kill = hurry.hurried or time.monotonic() >= deadline
             for pid in process_table.descendants(roots):
                 if pid == os.getpid():
                     continue
-                if hurry or (pid not in told and not self._is_spared(pid)):
+                if kill or (pid not in told and not self._is_spared(pid)):
                     told.add(pid)
                     with contextlib.suppress(ProcessLookupError, PermissionError):
-                        if hurry or not asked:
-                            os.kill(pid, signal.SIGKILL if hurry else signal.SIGTERM)
+                        if kill or not asked:
+                            os.kill(pid, signal.SIGKILL if kill else signal.SIGTERM)
                         os.kill(pid, signal.SIGCONT)  # a stopped process does not see TERM
             _reap(roots)
             # Asked anew each time: whoever is killed leaves its children to us.

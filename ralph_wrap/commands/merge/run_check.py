@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import RalphError, StoppedError
 from ralph_wrap.system import process
+from ralph_wrap.system.cancel import FirstSignal
 from ralph_wrap.system.process_tree import ProcessTree
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def run_check(
     try:
         status, cut_short = _wait(group, timeout, cancel)
     finally:
-        leftovers.end(_GRACE, lambda: cancel.requested, asked=False)
+        leftovers.end(_GRACE, FirstSignal(cancel), asked=False)
     if not cut_short:
         return status
     if cancel.requested:
