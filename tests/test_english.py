@@ -40,14 +40,6 @@ BANNED = {
 
 BANNED_PARAMETERS = frozenset({"here", "one", "place", "told", "where"})
 
-NOT_YET: frozenset[str] = frozenset(
-    {
-        "ralph_wrap/state",
-        "ralph_wrap/system",
-    }
-)
-"""Folders and documents whose English is not plain yet: only ever shorter, then gone."""
-
 _PRAGMA = re.compile(r"#\s*(?:noqa|type:|pragma:|ruff:|mypy:|pylint:|!).*")
 _ROW = re.compile(r"\n(?=\s*(?:[-*] |\d+\. |\*{0,2}\w+: ))")
 
@@ -173,16 +165,10 @@ def _parameter_faults(area: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("area", [area for area in _areas() if area not in NOT_YET])
+@pytest.mark.parametrize("area", _areas())
 def test_english_is_plain(area: str) -> None:
     """Comments, docstrings, strings and documents name their actors, in short sentences."""
     assert _faults(area) == []
-
-
-@pytest.mark.parametrize("area", sorted(NOT_YET))
-def test_english_is_not_plain_yet(area: str) -> None:
-    """What is plain by now must leave the list."""
-    assert _faults(area) != []
 
 
 @pytest.mark.parametrize("area", _areas())

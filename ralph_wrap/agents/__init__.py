@@ -105,11 +105,11 @@ def look_up(command: Sequence[str], environ: Mapping[str, str]) -> None:
     path = environ.get("PATH", os.defpath)
     if deferred.shutil.which(program, path=path):
         return
-    there = deferred.shutil.which(program, os.F_OK, path)
-    if there or Path(program).is_dir():
-        hint = f"chmod +x {shlex.quote(there)}" if there and Path(there).is_file() else "name a file"
+    found = deferred.shutil.which(program, os.F_OK, path)
+    if found or Path(program).is_dir():
+        hint = f"chmod +x {shlex.quote(found)}" if found and Path(found).is_file() else "name a file"
         raise AgentError(f"agent command {program} cannot be run: not an executable file", hint)
-    hint = "name a file that is there"
+    hint = "name a file that exists"
     if "/" not in program:
         hint = f"install it, or name its path: ralph-wrap run -- /path/to/{program}"
     if program in NAMES:

@@ -279,7 +279,7 @@ def _end_leftovers(claim: SessionClaim, log: Log) -> tuple[int, ...]:
     leftovers = process_tree.ProcessTree(whole_process=False, session=claim.record.session, dead=True)
     deadline = time.monotonic() + _LAST_BREATH
     while True:
-        ended = leftovers.end(_GRACE, NEVER, asked=False)
+        ended = leftovers.end(_GRACE, NEVER, signalled=False)
         if ended.signalled:
             log.event("processes.ended", count=ended.signalled)
         if ended.survivors or not claim.has_agents():

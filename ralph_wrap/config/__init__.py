@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.config import file
-from ralph_wrap.config import job as job_file
 from ralph_wrap.config.file import CONFIG, KEYS
+from ralph_wrap.config.job import read_job
 from ralph_wrap.config.options import (
     COMMANDS,
     JOB,
@@ -82,7 +82,7 @@ def merge(
         ENVIRONMENT: (_from_environment(environ), cwd),
         TYPED: (_from_flags(flags), cwd),
     }.items():
-        of_job = _read_job(given, directory)
+        of_job = _add_job(given, directory)
         if command and source != TYPED:
             # The typed command replaces an agent of a weaker source.
             given.pop("agent", None)
@@ -117,7 +117,7 @@ def of_project(root: Path) -> Settings:
     return Settings(project=root, command=(), **file.read(root))
 
 
-def _read_job(given: dict[str, Any], directory: Path) -> dict[str, str]:
+def _add_job(given: dict[str, Any], directory: Path) -> dict[str, str]:
     """Add the settings of the job that an option names; a setting given beside the job wins over the job.
 
     Returns:
@@ -126,7 +126,7 @@ def _read_job(given: dict[str, Any], directory: Path) -> dict[str, str]:
     """
     if (path := given.pop("job", None)) is None:
         return {}
-    job = job_file.read(path if str(path) == "-" else directory / path)
+    job = read_job(path if str(path) == "-" else directory / path)
     if given.keys() & {"prompt", "prompt_file"}:
         job.pop("prompt")
     source = f"job {path}"

@@ -16,7 +16,7 @@ _SHAPE = '{"prompt", "isolation", "worktree": {"base_ref", "sparse_paths", "syml
 _ISOLATION = {"worktree": "prefer", "none": "off"}
 
 
-def read(path: Path) -> dict[str, Any]:
+def read_job(path: Path) -> dict[str, Any]:
     """Return the settings of a job, under the names of the options.
 
     Arguments:

@@ -19,8 +19,8 @@ _FIRST_WAIT = 1.0  # seconds after the first failure; each further failure doubl
 _LONGEST_WAIT = 60.0
 _DOUBLINGS = 6  # reach the longest wait; without this bound, 1,025 failures overflow a float
 _FIRST_HOLD = 30.0  # seconds after the first refusal without an end time; each further one doubles it
-_LONGEST_HOLD = 1800.0
-LONGEST_TOLD_HOLD = 86400.0  # a wrong end time must not stop a loop for ever; one try a day costs nothing
+_LONGEST_UNTIMED_HOLD = 1800.0
+LONGEST_HOLD = 86400.0  # a wrong end time must not stop a loop for ever; one try a day costs nothing
 
 
 class CutReason(Enum):
@@ -188,6 +188,6 @@ def _counted(state: LoopState, iteration: Iteration) -> LoopState:
 
 def _held(state: LoopState, refusal: UsageLimitRefusal) -> tuple[LoopState, RepeatIteration]:
     if refusal.seconds is not None and refusal.seconds > 0:
-        return state._replace(holds=0), RepeatIteration(min(refusal.seconds, LONGEST_TOLD_HOLD))
-    hold = min(_FIRST_HOLD * 2 ** min(state.holds, _DOUBLINGS), _LONGEST_HOLD)
+        return state._replace(holds=0), RepeatIteration(min(refusal.seconds, LONGEST_HOLD))
+    hold = min(_FIRST_HOLD * 2 ** min(state.holds, _DOUBLINGS), _LONGEST_UNTIMED_HOLD)
     return state._replace(holds=state.holds + 1), RepeatIteration(hold)

@@ -36,16 +36,16 @@ def preamble(number: int, most: int, environ: Mapping[str, str]) -> bytes:
         environ: the agent's environment, which names its workspace.
 
     """
-    where, branch = environ["RALPH_WORKSPACE"], environ["RALPH_BRANCH"]
-    place = f"{where}, which is not isolated. Nothing outside of it may be changed."
+    path, branch = environ["RALPH_WORKSPACE"], environ["RALPH_BRANCH"]
+    workspace = f"{path}, which is not isolated. Nothing outside of it may be changed."
     if branch:
-        place = (
-            f"a git worktree of its own, {where}, on branch {branch}."
+        workspace = (
+            f"a git worktree of its own, {path}, on branch {branch}."
             " It must not leave that worktree: nothing outside of it may be changed."
         )
     of = f" of at most {most}" if most else ""
     text = (
-        f"This session works in {place}\n"
+        f"This session works in {workspace}\n"
         f"This is iteration {number}{of}.\n"
         f"Its work is reviewed by its commits, so whatever is done has to be committed there.\n\n"
     )
@@ -71,16 +71,16 @@ def hand_over(
     """
     if prompt is None:
         return None, agent.command
-    way, command = agent.invocation.prompt, agent.command
-    if way == "argument":
+    style, command = agent.invocation.prompt, agent.command
+    if style == "argument":
         text = os.fsdecode(prompt.replace(b"\0", b""))  # an argument cannot contain NUL (execve(2))
         command = tuple(word.replace("{prompt}", text) for word in command)
-    elif way == "file":
+    elif style == "file":
         path = directory / "prompt"
         files.replace(path, prompt)
         command = tuple(word.replace("{prompt_file}", os.fspath(path)) for word in command)
     descriptor = process.anonymous_file()
-    if way == "stdin":
+    if style == "stdin":
         files.write_all(descriptor, prompt)
         os.lseek(descriptor, 0, os.SEEK_SET)
     return descriptor, command

@@ -49,7 +49,7 @@ class AgentResume:
         words = tuple(word.replace("{session}", self.session) for word in self._words)
         end = len(self._command)
         if not words[0].startswith("-"):  # a subcommand of the agent, which comes before the prompt
-            end = next((place for place, word in enumerate(self._command) if "{prompt" in word), end)
+            end = next((index for index, word in enumerate(self._command) if "{prompt" in word), end)
         if "--" in self._command:
             end = min(end, self._command.index("--"))
         return (*self._command[:end], *words, *self._command[end:])

@@ -26,7 +26,7 @@ def unstarted(error: OSError, command: str, cwd: Path, project: Path, *, isolate
     if isinstance(error, FileNotFoundError):
         if not cwd.is_dir():
             return RalphError(f"the workspace {cwd} is gone")
-        message, hint = f"agent command {command} was not found in {cwd}", "name a file that is there"
+        message, hint = f"agent command {command} was not found in {cwd}", "name a file that exists"
         if program.is_file():
             hint = "the file exists, but the interpreter in its first line does not"
         elif relative and isolated:

@@ -85,20 +85,20 @@ class AgentSupervisor:
             terminal: the terminal that the command uses.
 
         """
-        heard = 0
+        handled = 0
         obeyed: StopMode | None = None
         while (status := group.poll()) is None:
             due = limits()
-            if self._cancel.count > heard:
-                heard = self._cancel.count
+            if self._cancel.count > handled:
+                handled = self._cancel.count
                 self._forward(group, name)
-                ending.ask(CutReason.SIGNAL, self._grace if heard == 1 else 0.0)
-            elif (how := self._requests.look()) is not obeyed and how is not StopMode.AFTER_ITERATION:
-                obeyed = how
-                self._obey(how, group, ending)
+                ending.ask(CutReason.SIGNAL, self._grace if handled == 1 else 0.0)
+            elif (mode := self._requests.look()) is not obeyed and mode is not StopMode.AFTER_ITERATION:
+                obeyed = mode
+                self._obey(mode, group, ending)
             elif ending.cut is None and (reached := _reached(due)):
                 self._log.warning("limit.reached", f"{_reason(reached)}: {name} is asked to end")
-                self._tell(group, signal.SIGTERM)
+                self._send(group, signal.SIGTERM)
                 ending.ask(reached, self._grace)
             if ending.escalate(group):
                 status = 128 + signal.SIGKILL  # the command is stuck in the kernel; we can save its work now
@@ -156,30 +156,30 @@ class AgentSupervisor:
         self._signals.drain()
         self._relay.handle(ready)
 
-    def _obey(self, how: StopMode | None, group: ProcessGroup, ending: Termination) -> None:
+    def _obey(self, mode: StopMode | None, group: ProcessGroup, ending: Termination) -> None:
         if (
-            how is StopMode.SOON and ending.cut is None
+            mode is StopMode.SOON and ending.cut is None
         ):  # a second SIGTERM would shorten the grace of a nested session
-            self._tell(group, signal.SIGTERM)
+            self._send(group, signal.SIGTERM)
         cut = CutReason.SIGNAL if ending.cut is CutReason.SIGNAL else CutReason.STOP
-        ending.ask(cut, self._grace if how is StopMode.SOON else 0.0)
+        ending.ask(cut, self._grace if mode is StopMode.SOON else 0.0)
 
     def _forward(self, group: ProcessGroup, name: str) -> None:
         number = self._cancel.first or signal.SIGTERM
-        what = "is asked to end" if self._cancel.count == 1 else "gets no more time"
+        effect = "is asked to end" if self._cancel.count == 1 else "gets no more time"
         again = "" if self._cancel.count == 1 else " again"
         self._log.event(
             "signal.received",
-            f"{signal.Signals(number).name}{again}: {name} {what}, then its work is saved",
+            f"{signal.Signals(number).name}{again}: {name} {effect}, then its work is saved",
             signal=number,
             count=self._cancel.count,
         )
-        self._tell(group, number)
+        self._send(group, number)
 
-    def _tell(self, group: ProcessGroup, number: int) -> None:
-        for each in (number, signal.SIGCONT):  # a stopped process handles SIGTERM only after SIGCONT
-            group.signal(each)
-            self._context.process_tree.signal(each, except_group=group.pid)
+    def _send(self, group: ProcessGroup, number: int) -> None:
+        for sent in (number, signal.SIGCONT):  # a stopped process handles SIGTERM only after SIGCONT
+            group.signal(sent)
+            self._context.process_tree.signal(sent, except_group=group.pid)
 
     def _suspend(self) -> None:
         self._progress.hide()

@@ -18,7 +18,7 @@ import shlex
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ralph_wrap.loop.policy import LONGEST_TOLD_HOLD
+from ralph_wrap.loop.policy import LONGEST_HOLD
 from ralph_wrap.system import deferred, files
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ VERSION = 1
 
 _LARGEST = 4096  # maximum size of the file in bytes; a larger one is ignored
 _DIGITS = 8
-_WHOSE = re.compile(
+_ACCOUNT_VARIABLES = re.compile(
     r".*_(API_KEY|AUTH_TOKEN|OAUTH_TOKEN|BASE_URL)|HOME|CLAUDE_CONFIG_DIR|CODEX_HOME|XDG_(CONFIG|DATA)_HOME"
 )
 
@@ -105,13 +105,15 @@ class AgentAccount:
         if not self._agent or not self._directory.is_dir():  # the usual case
             return 0.0
         try:
-            told = json.loads(files.read(self.path, _LARGEST))
-            until = told["until"] if told["version"] == VERSION else 0.0
-            return float(until) if now < until <= now + LONGEST_TOLD_HOLD else 0.0
+            limit = json.loads(files.read(self.path, _LARGEST))
+            until = limit["until"] if limit["version"] == VERSION else 0.0
+            return float(until) if now < until <= now + LONGEST_HOLD else 0.0
         except (OSError, ValueError, TypeError, KeyError, RecursionError, OverflowError):
             return 0.0
 
 
 def _digits(environ: Mapping[str, str]) -> str:
-    whose = sorted((name, value) for name, value in environ.items() if value and _WHOSE.fullmatch(name))
-    return deferred.hashlib.sha256(json.dumps(whose).encode()).hexdigest()[:_DIGITS]
+    account = sorted(
+        (name, value) for name, value in environ.items() if value and _ACCOUNT_VARIABLES.fullmatch(name)
+    )
+    return deferred.hashlib.sha256(json.dumps(account).encode()).hexdigest()[:_DIGITS]

@@ -80,7 +80,7 @@ class AgentLoop:
             run_step,
             log,
             "end the agent's processes",
-            lambda: self._end_processes(settings.grace, asked=False),
+            lambda: self._end_processes(settings.grace, signalled=False),
         )
         driver = Driver(settings, self._iteration_context(lock), relay, listener, self._signals, log)
         self._state.result = driver.run()
@@ -99,7 +99,7 @@ class AgentLoop:
             pristine=fingerprints.pristine(workspace.base) if workspace.base else "",
             begin=lambda number: try_update(self._claim, self._log, iteration=number),
             spawned=self._note_agent,
-            end_leftovers=lambda grace: self._end_processes(grace, asked=True),
+            end_leftovers=lambda grace: self._end_processes(grace, signalled=True),
             process_tree=self._process_tree,
             hand_over=self._checkpoint.after,
             look_outside=workspace.look_outside,
@@ -108,9 +108,9 @@ class AgentLoop:
     def _note_agent(self) -> None:
         self._state.agent_started = True
 
-    def _end_processes(self, grace: float, *, asked: bool) -> None:
+    def _end_processes(self, grace: float, *, signalled: bool) -> None:
         hurry = SessionHurry(self._signals.cancel, self._claim.directory)
-        ended = self._process_tree.end(grace, hurry, asked=asked)
+        ended = self._process_tree.end(grace, hurry, signalled=signalled)
         if ended.signalled:
             self._log.event("processes.ended", count=ended.signalled)
         self._state.survivors = ended.survivors
@@ -118,10 +118,10 @@ class AgentLoop:
             pids = ", ".join(map(str, ended.survivors))
             self._log.warning("processes.survived", f"processes that cannot be ended: {pids}")
 
-    def _log_trouble(self, what: str) -> None:
-        if what == "log":
+    def _log_trouble(self, stream: str) -> None:
+        if stream == "log":
             self._log.warning(
                 "output_log.failed", "output.log cannot be written any more", "is the disk full?"
             )
         else:
-            self._log.event("reader.left", stream=what)
+            self._log.event("reader.left", stream=stream)

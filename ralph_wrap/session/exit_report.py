@@ -23,9 +23,13 @@ def with_outcome(report: SessionReport, outcome: WorktreeOutcome) -> SessionRepo
         saved_paths=saved.paths if saved.branch else (),
         snapshots=saved.snapshots,
         submodules=tuple(
-            {"path": one.path or one.name, "repository": os.fspath(one.store), "refs": list(one.refs)}
-            for one in saved.inner
-            if one.refs
+            {
+                "path": submodule.path or submodule.name,
+                "repository": os.fspath(submodule.store),
+                "refs": list(submodule.refs),
+            }
+            for submodule in saved.inner
+            if submodule.refs
         ),
         kept=outcome.kept,
         ignored_removed=None if outcome.kept else ignored,

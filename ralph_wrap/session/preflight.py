@@ -92,8 +92,8 @@ def look_first(settings: Settings, project: Project) -> Preflight:
             f"{settings.branch!r} cannot be the name of a branch", "see git help check-ref-format"
         )
     if settings.push is not None and settings.push not in (names := list_remotes(project.git)):
-        there = f"there is {', '.join(names)}" if names else "there is none: git remote add"
-        raise UsageError(f"push: {settings.push!r} is not the name of a remote", there)
+        hint = f"there is {', '.join(names)}" if names else "there is none: git remote add"
+        raise UsageError(f"push: {settings.push!r} is not the name of a remote", hint)
     target = settings.merge_on_complete
     if target and f"refs/heads/{target}" not in list_refs(project.git, f"refs/heads/{target}"):
         raise UsageError(f"merge_on_complete: there is no branch {target!r}", "git branch --list")
@@ -141,12 +141,12 @@ def layout_of(
         raise UsageError(f"{tracked[0]!r} cannot be linked: the commit has it", "link what git ignores")
     if not wanted:
         return WorktreeLayout(nothing, links)
-    there = object_kinds(project.git, base, wanted)
-    if missing := [path for path in wanted if path not in there]:
+    kinds = object_kinds(project.git, base, wanted)
+    if missing := [path for path in wanted if path not in kinds]:
         raise UsageError(
             f"{missing[0]!r} is not in the commit to start from", f"git ls-tree -r -d --name-only {base[:12]}"
         )
-    files = {path for path, kind in there.items() if kind != "tree"}
+    files = {path for path, kind in kinds.items() if kind != "tree"}
     return WorktreeLayout(directories(wanted, files), links)
 
 

@@ -129,8 +129,8 @@ class SessionRecovery:
         if record.branch and record.base:
             with contextlib.suppress(RalphError, OSError):
                 commits = count_commits(self._end.project.git, record.base, f"refs/heads/{record.branch}")
-        told = earlier or report.SessionReport.of(
+        own = earlier or report.SessionReport.of(
             record, ended_by="killed", exit_status=_KILLED, commits=commits, iterations=record.iteration
         )
-        told = with_outcome(told, outcome) if outcome else told._replace(kept=None)
-        files.replace(path, told.to_json())
+        own = with_outcome(own, outcome) if outcome else own._replace(kept=None)
+        files.replace(path, own.to_json())

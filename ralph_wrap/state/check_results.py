@@ -89,5 +89,5 @@ def keep(run: Path, tip: str, check: CheckResult) -> None:
     known.pop(tip, None)
     known[tip] = check
     newest = dict(list(known.items())[-_KEPT:])
-    document = {"version": VERSION, "checks": {oid: one._asdict() for oid, one in newest.items()}}
+    document = {"version": VERSION, "checks": {oid: result._asdict() for oid, result in newest.items()}}
     files.replace(run / _FILE, json.dumps(document, indent=1).encode() + b"\n", sync=False)

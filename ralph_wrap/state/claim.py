@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.errors import NoIdLeftError, RalphError
 from ralph_wrap.state import ids
-from ralph_wrap.state.record import SessionRecord, read
+from ralph_wrap.state.record import SessionRecord, read_record
 from ralph_wrap.system import files
 
 if TYPE_CHECKING:
@@ -123,18 +123,18 @@ def claim_id(
         OSError: the registry cannot be written.
 
     """
-    had = {path.name.partition(".")[0] for path in registry.agents.iterdir()}
+    used = {path.name.partition(".")[0] for path in registry.agents.iterdir()}
     first, step = (int.from_bytes(os.urandom(2)) for _ in range(2))
     for turn in range(_IDS):
         name = f"{(first + turn * (step | 1)) % _IDS:04x}"  # an odd step reaches each id once
-        if name in had:
+        if name in used:
             continue
         if claim := _try(registry, name, identity, now, complete):
             # Check after the claim: a whole session could start and end between check and claim.
             if name not in taken(name):
                 return claim
             claim.withdraw()
-            had.update(taken())  # seldom needed: the first id is usually free
+            used.update(taken())  # seldom needed: the first id is usually free
     raise NoIdLeftError(
         "no agent id is left: every one of 65,536 belongs to a live agent or a branch ralph/*",
         "delete branches that are merged: git branch --list 'ralph/*' --merged",
@@ -186,7 +186,7 @@ def take_over(registry: Registry, record: SessionRecord) -> SessionClaim | None:
     lock = _lock_patiently(lock_path)
     if lock is None:
         return None
-    if read(path) != record:
+    if read_record(path) != record:
         lock.release(unlink=not os.path.lexists(path))
         return None
     claim = SessionClaim(registry, record, lock)

@@ -12,8 +12,7 @@ from ralph_wrap.errors import NotFoundError, UsageError
 from ralph_wrap.git import count_commits
 from ralph_wrap.state import ids, report
 from ralph_wrap.state.project import registries
-from ralph_wrap.state.record import SessionRecord, UnreadableRecord
-from ralph_wrap.state.record import read as read_record
+from ralph_wrap.state.record import SessionRecord, UnreadableRecord, read_record
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.system import liveness, process_table
 from ralph_wrap.system.liveness import Liveness
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Verdict(Enum):
-    """What is known of a session; *foreign* and *unknown* ones are never touched."""
+    """The verdict on a session; ralph-wrap never touches a *foreign* or *unknown* one."""
 
     LIVE = "live"
     ORPHAN = "orphan"
@@ -42,23 +41,23 @@ class SessionEntry(NamedTuple):
     Attributes:
         id: agent id.
         session: session id, ``None`` if the record cannot be read.
-        verdict: what is known of it.
-        agent: what it runs.
-        iteration: the one that runs, or ran last.
+        verdict: a value of :class:`Verdict`.
+        agent: its agent or command.
+        iteration: the number of the latest iteration.
         age: seconds since it began.
-        branch: what it works on.
+        branch: its branch.
         ahead: commits on *branch* since the session began.
-        workspace: where it works.
-        note: why the record cannot be read.
-        ended_by: from the report of a finished session, as the next three; ``None`` if that cannot be read.
+        workspace: the directory where its agent works.
+        note: the reason why the record cannot be read.
+        ended_by: from the report of a finished session, like the next three; ``None`` if it cannot be read.
         exit_status: of ``ralph-wrap run``.
-        saved: the branch that holds what was uncommitted.
-        kept: why its worktree is still there.
-        cpu_seconds: as the next three, of :class:`ralph_wrap.system.process_table.ResourceUsage`. ``None``
-            unless the session is live and its processes are visible here.
+        saved: the branch with its uncommitted work.
+        kept: the reason why its worktree still exists.
+        cpu_seconds: like the next three, from :class:`ralph_wrap.system.process_table.ResourceUsage`.
+            ``None`` unless the session is live and its processes are visible here.
         cpu_percent: the average since the session began.
-        memory_bytes: what its processes hold.
-        processes: how many it has.
+        memory_bytes: the memory of its processes.
+        processes: their number.
 
     """
 
@@ -83,14 +82,14 @@ class SessionEntry(NamedTuple):
 
 
 class FoundSession(NamedTuple):
-    """One session that somebody has named, or one of all that are not finished.
+    """A session that the user named, or one that is not finished.
 
     Attributes:
         id: agent id.
-        home: the registry that it is in.
+        home: its registry.
         record: ``None`` if it cannot be read.
-        verdict: what was known of it when it was looked up.
-        note: why that is *unknown*.
+        verdict: the verdict at the moment of the search.
+        note: the reason for *unknown*.
 
     """
 
@@ -111,12 +110,12 @@ class FoundSession(NamedTuple):
         return self.home.sessions / self.record.session if self.record else None
 
     def again(self) -> FoundSession:
-        """Return what is known of it by now; *finished* once its record has left and its lock is free."""
-        there = _unfinished(self.home, self.id)
-        if there is not None and (there.record is None or there.name == self.name):
-            return there
+        """Return it with the verdict of now; *finished* once its record has left and its lock is free."""
+        unfinished = _unfinished(self.home, self.id)
+        if unfinished is not None and (unfinished.record is None or unfinished.name == self.name):
+            return unfinished
         held = False
-        if there is None:
+        if unfinished is None:
             with contextlib.suppress(OSError):  # the record leaves first, then the lock
                 held = self.home.is_locked(self.id)
         return self._replace(verdict=Verdict.LIVE if held else Verdict.FINISHED)
@@ -169,24 +168,24 @@ def check_name(name: str) -> str:
 def unfinished(project: Project) -> list[FoundSession]:
     """Return every session of a project that is not finished."""
     found = [_unfinished(home, record.id) for home in registries(project) for record in home.unfinished()]
-    return [one for one in found if one is not None and one.verdict is not Verdict.FINISHED]
+    return [session for session in found if session is not None and session.verdict is not Verdict.FINISHED]
 
 
 def _unfinished(home: Registry, agent_id: str) -> FoundSession | None:
     """Return the session whose record is in *agents*; ``None`` if there is none, or no longer."""
-    read = read_record(home.record_path(agent_id))
+    record = read_record(home.record_path(agent_id))
     note = ""
     verdict = Verdict.UNKNOWN
-    if isinstance(read, UnreadableRecord):
-        note = read.reason
+    if isinstance(record, UnreadableRecord):
+        note = record.reason
     else:
         try:
-            verdict = verdict_on(read, home)
+            verdict = verdict_on(record, home)
         except OSError as error:
             note = f"its lock cannot be read: {error.strerror}"
     if not home.has(agent_id):
         return None
-    return FoundSession(agent_id, home, read if isinstance(read, SessionRecord) else None, verdict, note)
+    return FoundSession(agent_id, home, record if isinstance(record, SessionRecord) else None, verdict, note)
 
 
 def classify(
@@ -196,7 +195,7 @@ def classify(
 
     Arguments:
         record: of the session.
-        locked: somebody holds its lock.
+        locked: a process holds its lock.
         running: its owner's process is seen here.
         boot_id: of this kernel.
         host: this one's name.
@@ -307,8 +306,8 @@ def _with_end(entry: SessionEntry, home: Registry) -> SessionEntry:
     """Add how a session has ended, if it has, and as far as its report can be read."""
     if entry.verdict != Verdict.FINISHED.value or entry.session is None:
         return entry
-    told = report.read(home.sessions / entry.session / "report.json")
-    known = told.to_dict() if told else {}  # whatever somebody made of the file
+    ended = report.read(home.sessions / entry.session / "report.json")
+    known = ended.to_dict() if ended else {}  # an agent may have changed the file
     kinds = {"ended_by": str, "exit_status": int, "saved": str, "kept": str}
     fitting = {name: known[name] for name, kind in kinds.items() if isinstance(known.get(name), kind)}
     return entry._replace(**fitting)

@@ -28,8 +28,8 @@ def port_for(agent_id: str, live: Collection[str]) -> int:
         live: ids of the sessions that are not finished; its own id and invalid ids are ignored.
 
     """
-    others = {other for other in live if other != agent_id and is_agent_id(other)}
-    taken = {number for other in others for number in _ranges(other)}
+    others = {live_id for live_id in live if live_id != agent_id and is_agent_id(live_id)}
+    taken = {number for live_id in others for number in _ranges(live_id)}
     mine = _ranges(agent_id)
     return _FIRST_PORT + _PORTS * next((number for number in mine if number not in taken), mine[0])
 

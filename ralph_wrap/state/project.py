@@ -69,14 +69,14 @@ def find_project(
 
     """
     try:
-        here = directory.resolve(strict=True)
-        if not here.is_dir():
+        resolved = directory.resolve(strict=True)
+        if not resolved.is_dir():
             raise NotADirectoryError(20, "not a directory")
     except OSError as error:
-        raise UsageError(f"project {directory}: {error.strerror}", "name a directory that is there") from None
+        raise UsageError(f"project {directory}: {error.strerror}", "name a directory that exists") from None
     obstacle: RalphError
     try:
-        repository = locate_repository(Git(here, git_environment(environ)), meanwhile)
+        repository = locate_repository(Git(resolved, git_environment(environ)), meanwhile)
     except (IsolationError, NotARepositoryError, GitTooOldError) as error:
         obstacle = error
     except FileNotFoundError:
@@ -96,7 +96,9 @@ def find_project(
             environ,
             Git(repository.root, git_environment(environ)),
         )
-    return Project(here, here, Path(), None, obstacle, environ, Git(here, git_environment(environ)))
+    return Project(
+        resolved, resolved, Path(), None, obstacle, environ, Git(resolved, git_environment(environ))
+    )
 
 
 def _is_checkout_of(directory: Path, common_dir: Path) -> bool:
@@ -208,5 +210,5 @@ def register_session(
 def _symlink(project: Project) -> Path | None:
     """Return our first directory that is a symlink: it may lead out of the project, and git stops there."""
     run = project.root / RUN
-    places = (run.parent, run, project.root / WORKTREES, run / "agents", run / "sessions", run / "trash")
-    return next((place for place in places if place.is_symlink()), None)
+    directories = (run.parent, run, project.root / WORKTREES, run / "agents", run / "sessions", run / "trash")
+    return next((directory for directory in directories if directory.is_symlink()), None)

@@ -88,7 +88,7 @@ class UnreadableRecord(NamedTuple):
     reason: str
 
 
-def read(path: Path) -> SessionRecord | UnreadableRecord:
+def read_record(path: Path) -> SessionRecord | UnreadableRecord:
     """Read one record; any content of the file is handled."""
     name = path.stem if path.name != "record.json" else path.parent.name.rpartition("-")[2]
     try:

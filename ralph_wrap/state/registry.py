@@ -15,7 +15,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ralph_wrap.state import ids
-from ralph_wrap.state.record import SessionRecord, UnreadableRecord, read
+from ralph_wrap.state.record import SessionRecord, UnreadableRecord, read_record
 from ralph_wrap.system import files
 from ralph_wrap.system.named_tuple import NamedTuple
 
@@ -122,11 +122,11 @@ class Registry(NamedTuple):
             paths = sorted(self.agents.glob("*.json"))
         except OSError:
             return []
-        return [read(path) for path in paths]
+        return [read_record(path) for path in paths]
 
     def finished(self) -> list[SessionRecord | UnreadableRecord]:
         """Return the record of every session that is finished."""
-        return [read(path) for path in self.finished_paths()]
+        return [read_record(path) for path in self.finished_paths()]
 
     def finished_paths(self, sessions: str = "*") -> list[Path]:
         """Return the paths of the records of finished sessions whose ids match a pattern (``fnmatch``)."""

@@ -29,7 +29,7 @@ _LONGEST = 500  # maximum number of characters of the user's command line to rep
 _NAMED = 10  # maximum number of changes outside the worktree to name; the others are counted
 
 
-_BRAKES = {
+_LIMITS = {
     "max-iterations": "--max-iterations: this number of iterations has run",
     "max-failures": "--max-failures: this number of iterations in a row failed",
     "max-stalls": "--max-stalls: this number of iterations in a row changed nothing",
@@ -185,17 +185,17 @@ def summary(report: SessionReport, root: Path, log: Path, typed: Sequence[str] |
 
     """
     rows = [("session", report.session)]
-    if report.ended_by in _BRAKES:
-        rows.append(("limit", _BRAKES[report.ended_by]))
+    if report.ended_by in _LIMITS:
+        rows.append(("limit", _LIMITS[report.ended_by]))
     if report.branch:
         rows.append(("branch", f"{report.branch}, {_counted(report.commits or 0, 'commit')}"))
     if report.saved:
         left = f", {_counted(len(report.saved_paths), 'path')} not committed" if report.saved_paths else ""
         rows.append(("saved", f"{report.saved}{left}"))
     rows += [("saved", ref) for ref in report.snapshots]
-    for one in report.submodules:
-        seen = f"git --git-dir={shlex.quote(one['repository'])} log -p -m --first-parent"
-        rows += [("submodule", f"{one['path']}: {seen} {ref}") for ref in one["refs"]]
+    for submodule in report.submodules:
+        seen = f"git --git-dir={shlex.quote(submodule['repository'])} log -p -m --first-parent"
+        rows += [("submodule", f"{submodule['path']}: {seen} {ref}") for ref in submodule["refs"]]
     if report.workspace and report.base:
         rows.append(("worktree", f"kept: {report.workspace} ({report.kept})" if report.kept else "removed"))
     if report.ignored_removed and report.ignored_removed["files"]:
@@ -241,25 +241,25 @@ def how_it_ended(
 
 def _next(report: SessionReport, root: Path, typed: Sequence[str] | None) -> Iterator[tuple[str, str]]:
     """Yield the commands to type next."""
-    where = shlex.quote(os.fspath(root))
+    project = shlex.quote(os.fspath(root))
     branch = report.branch or ""
     saved = report.saved if report.saved_paths else None
     if branch.startswith("ralph/") and (report.commits or saved):
         name = report.id if branch == f"ralph/{report.id}" else branch
         shown = "diff --saved" if saved else "diff"
         verbs = " and ".join(verb for verb, does in (("merge", report.commits), ("apply", saved)) if does)
-        yield "next", f"ralph-wrap {shown} -C {where} {shlex.quote(name)}, then ralph-wrap {verbs}"
+        yield "next", f"ralph-wrap {shown} -C {project} {shlex.quote(name)}, then ralph-wrap {verbs}"
     elif branch and report.commits:  # a branch of the user: the user merges it
-        yield "next", f"git -C {where} log -p {(report.base or '')[:12]}..{shlex.quote(branch)}"
+        yield "next", f"git -C {project} log -p {(report.base or '')[:12]}..{shlex.quote(branch)}"
     elif saved:
-        yield "next", f"git -C {where} diff {shlex.quote(saved)}^ {shlex.quote(saved)}"
-    if report.branch and report.ended_by in _BRAKES and not report.kept:  # its branch is still checked out
+        yield "next", f"git -C {project} diff {shlex.quote(saved)}^ {shlex.quote(saved)}"
+    if report.branch and report.ended_by in _LIMITS and not report.kept:  # its branch is still checked out
         again = shlex.join(typed) if typed is not None else ""
         if typed is None or len(again) > _LONGEST or not again.isprintable():
             again = "…"
-        yield "go on", f"ralph-wrap run -C {where} --branch {shlex.quote(report.branch)} {again}".rstrip()
+        yield "go on", f"ralph-wrap run -C {project} --branch {shlex.quote(report.branch)} {again}".rstrip()
     if report.kept and report.workspace:
-        yield "remove", f"ralph-wrap rm -C {where} {report.id}"
+        yield "remove", f"ralph-wrap rm -C {project} {report.id}"
 
 
 def _outside(leaks: Sequence[str]) -> Iterator[tuple[str, str]]:

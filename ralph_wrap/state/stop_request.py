@@ -51,19 +51,19 @@ class NoRequestError(ValueError):
     """The file exists, but is not a valid request."""
 
 
-_TOLD = {
+_MESSAGES = {
     StopMode.AFTER_ITERATION: "the loop ends after this iteration",
     StopMode.SOON: "the agent is asked to end, then its work is saved",
     StopMode.NOW: "the agent is killed, then its work is saved",
 }
 
 
-def ask(directory: Path, how: StopMode) -> StopMode:
+def ask(directory: Path, mode: StopMode) -> StopMode:
     """Ask a session to end.
 
     Arguments:
         directory: the directory of the session.
-        how: the kind of request.
+        mode: the kind of request.
 
     Returns:
         The request in the file now; it may be stronger.
@@ -72,21 +72,21 @@ def ask(directory: Path, how: StopMode) -> StopMode:
         OSError: the request cannot be written.
 
     """
-    for place in (directory.parent, directory):
-        if place.is_symlink():
-            raise OSError(errno.ELOOP, "a symlink is not followed", str(place))
+    for ancestor in (directory.parent, directory):
+        if ancestor.is_symlink():
+            raise OSError(errno.ELOOP, "a symlink is not followed", str(ancestor))
     path = directory / _NAME
-    content = json.dumps({"version": VERSION, "how": how.value}).encode() + b"\n"
+    content = json.dumps({"version": VERSION, "how": mode.value}).encode() + b"\n"
     while True:
         state = files.state(path)
         try:
-            there = read(directory)
+            earlier = read(directory)
         except NoRequestError:
-            there = None
-        if there is not None and there.strength >= how.strength:
-            return there
+            earlier = None
+        if earlier is not None and earlier.strength >= mode.strength:
+            return earlier
         if files.replace(path, content, sync=False, unless_changed_since=state):
-            return how
+            return mode
 
 
 def read(directory: Path) -> StopMode | None:
@@ -155,7 +155,7 @@ class StopRequests:
         self._log = log
         self._every = every
         self._watch = DirectoryWatch(directory, events=CAME)
-        self._how: StopMode | None = None
+        self._mode: StopMode | None = None
         self._complained = False
 
     @property
@@ -168,7 +168,7 @@ class StopRequests:
         if self._watch.changed() or time.monotonic() >= self.due:
             self.due = time.monotonic() + self._every
             self._read()
-        return self._how
+        return self._mode
 
     def _read(self) -> None:
         try:
@@ -179,9 +179,9 @@ class StopRequests:
                 path = self._directory / _NAME
                 self._log.warning("stop.not_understood", f"{path} is no request to stop: {error}")
             return
-        if found is not None and (self._how is None or found.strength > self._how.strength):
-            self._how = found
-            self._log.event("stop.requested", f"stop: {_TOLD[found]}", how=found.value)
+        if found is not None and (self._mode is None or found.strength > self._mode.strength):
+            self._mode = found
+            self._log.event("stop.requested", f"stop: {_MESSAGES[found]}", how=found.value)
 
     def __enter__(self) -> Self:
         return self

@@ -94,8 +94,8 @@ class TreeDeletion:
         except OSError:
             return False
         try:
-            there = os.stat(self._name, dir_fd=self._parent, follow_symlinks=False)
-            if os.path.samestat(there, os.fstat(self._directory)):
+            current = os.stat(self._name, dir_fd=self._parent, follow_symlinks=False)
+            if os.path.samestat(current, os.fstat(self._directory)):
                 os.rmdir(self._name, dir_fd=self._parent)
         except FileNotFoundError:
             return True

@@ -1,4 +1,4 @@
-"""Who and what is in a directory: processes that work in it or write to it, and mounts."""
+"""The users of a directory: processes that work in it or write to it, and mounts."""
 
 from __future__ import annotations
 

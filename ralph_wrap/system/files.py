@@ -351,20 +351,20 @@ def _open_for_lock(path: Path) -> int:
 
 def _is_still(descriptor: int, path: Path) -> bool:
     try:
-        there = path.lstat()
+        current = path.lstat()
     except FileNotFoundError:
         return False
     held = os.fstat(descriptor)
-    return (held.st_dev, held.st_ino) == (there.st_dev, there.st_ino)
+    return (held.st_dev, held.st_ino) == (current.st_dev, current.st_ino)
 
 
 def _take_after(descriptor: int, path: Path) -> None:
     """Give a new file the mode and the owner of the one it is to replace, if that is a regular file."""
     try:
-        there = path.lstat()
+        current = path.lstat()
     except FileNotFoundError:
         return
-    if stat.S_ISREG(there.st_mode):
+    if stat.S_ISREG(current.st_mode):
         with contextlib.suppress(PermissionError):  # only root can give a file away
-            os.fchown(descriptor, there.st_uid, there.st_gid)
-        os.fchmod(descriptor, stat.S_IMODE(there.st_mode) & 0o777)
+            os.fchown(descriptor, current.st_uid, current.st_gid)
+        os.fchmod(descriptor, stat.S_IMODE(current.st_mode) & 0o777)

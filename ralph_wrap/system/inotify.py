@@ -58,11 +58,11 @@ class DirectoryWatch:
 
     def changed(self) -> bool:
         """Return without waiting whether there was a change since the last call."""
-        told = False
+        has_changed = False
         with contextlib.suppress(BlockingIOError):
             while self.descriptor >= 0 and os.read(self.descriptor, _EVENTS):
-                told = True
-        return told
+                has_changed = True
+        return has_changed
 
     def wait(self, seconds: float, reader: int = -1) -> bool:
         """Wait for a change, at most for this time.

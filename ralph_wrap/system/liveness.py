@@ -1,4 +1,4 @@
-"""Who a process is, and whether the owner of a record is provably dead."""
+"""The identity of a process, and whether the owner of a record is provably dead."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Liveness(Enum):
 
 
 class ProcessIdentity(NamedTuple):
-    """A process, told apart from every other one that ever ran.
+    """The identity of a process; no other process has ever had the same one.
 
     Attributes:
         pid: its number in its own pid namespace.
@@ -58,7 +58,7 @@ def judge(
     """Tell what is known of an owner from the lock it would hold, and from where it ran.
 
     Arguments:
-        locked: somebody holds the owner's lock; the kernel frees it when its holder dies.
+        locked: a process holds the owner's lock; the kernel frees it when its holder dies.
         running: the owner's process is seen here (:func:`is_running`), whatever became of its lock's file.
         owner_boot_id: the kernel that the owner ran on.
         owner_host: the host or container name it had.

@@ -1,12 +1,12 @@
-"""Narration on stderr and the event log.
+"""Messages on stderr, and the event log.
 
-An event is a noun and a past verb (``worktree.removed``) with facts. All of them go to the session's
-``events.jsonl``; those with a ``message`` are narrated as well: on a terminal as a sentence, else as the same
-line of JSON.
+An event is a noun and a past verb (``worktree.removed``) with facts. The session writes each event to its
+``events.jsonl``. An event with a ``message`` is printed, too: on a terminal as a sentence, elsewhere as the
+same line of JSON.
 
-One chain of structlog processors does all of that, with the session's ids bound to it. structlog takes 45 ms
-of processor time to load, as much as all of ours that a start loads, and 5 MB. So it is loaded for a terminal
-alone. Elsewhere :class:`_Chain` runs the same processors.
+One chain of structlog processors does both, with the session's ids bound to it. Loading structlog takes 45 ms
+of processor time, as much as all our modules of a start, and 5 MB. So it is loaded for a terminal alone.
+Elsewhere :class:`_Chain` runs the same processors.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     _Event = MutableMapping[str, Any]
 
-_BLOCKED_READER = 1000  # milliseconds to wait for somebody who has stopped reading our stderr
-_BLOCK = "_block"  # the key of what a terminal shows in several lines; it is in no line of JSON
+_BLOCKED_READER = 1000  # milliseconds to wait for a reader of our stderr that has stopped reading
+_BLOCK = "_block"  # the key of a text in several lines for a terminal; no line of JSON has it
 _CHUNK = 4096  # bytes that fit into a pipe that poll() says has room (pipe(7): PIPE_BUF)
 
 
@@ -58,26 +58,26 @@ class _Chain:
         return _Chain(self._processors, {**self._context, **facts})
 
     def _run(self, method: str, event: str, **facts: Any) -> None:
-        told: Any = {**self._context, **facts, "event": event}
+        entry: Any = {**self._context, **facts, "event": event}
         for processor in self._processors:
-            told = processor(None, method, told)
+            entry = processor(None, method, entry)
 
 
 class Log:
-    """Where a session tells what happens.
+    """The log of a session: its event log, and its messages.
 
-    Neither a full disk, nor a reader that went away or stands still, ever stops the teller.
+    Neither a full disk, nor a reader that went away or stands still, ever stops the session.
 
     Arguments:
-        descriptor: where narration goes; normally 2.
+        descriptor: the messages go there; normally 2.
         colour: sentences may be coloured.
-        terminal: narrate in sentences.
-        dumb: a terminal on which no line can be taken away again.
-        spared: modules that structlog loads only if they are there, and that are not for this process.
-        also: names of events that are narrated without a message, too, unless on a terminal.
+        terminal: print sentences.
+        dumb: the terminal cannot remove a line.
+        spared: modules that structlog loads if it finds them; this process does not need them.
+        also: names of events that are printed even without a message, but not on a terminal.
 
     Attributes:
-        last_line: of the terminal, which others may write on, too.
+        last_line: the last line of the terminal; other code may write there, too.
 
     """
 
@@ -101,12 +101,12 @@ class Log:
         self._file = -1
         self._early: list[bytes] | None = []
         self._torn = False
-        self._processors: Sequence[Processor] = (_stamped, self._keep, self._narrate)
+        self._processors: Sequence[Processor] = (_stamped, self._keep, self._print)
         self._identity: Mapping[str, str] = {}
         self._logger: BindableLogger | _Chain = _Chain(self._processors, {})
 
     def load(self) -> None:
-        """Load what narration needs: as slow as several git commands, so do it while waiting for one."""
+        """Load what messages need. This is as slow as several git commands: do it while git runs."""
         if self._terminal and isinstance(self._logger, _Chain):
             with _without(*self._spared):
                 structlog = deferred.structlog
@@ -114,7 +114,7 @@ class Log:
             self._logger = logger.bind(**self._identity)
 
     def attach(self, path: Path, **identity: str) -> None:
-        """Write events to a file from now on, those told already first.
+        """Write events to a file from now on; the earlier events come first.
 
         Arguments:
             path: the event log.
@@ -129,39 +129,39 @@ class Log:
                 os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC,
                 0o666,
             )
-            if not stat.S_ISREG(os.fstat(self._file).st_mode):  # a FIFO, say, that somebody put there
+            if not stat.S_ISREG(os.fstat(self._file).st_mode):  # for example a FIFO, which an agent made
                 self.close()
         early, self._early = self._early or [], None
         for line in early:
             self._append(line)
 
     def event(self, event: str, message: str = "", **facts: Any) -> None:
-        """Tell that something happened; with a message, also to whoever watches."""
-        self._tell("info", event, "", **_without_empty(message=message), **facts)
+        """Log that something happened; print the message, if there is one."""
+        self._log("info", event, "", **_without_empty(message=message), **facts)
 
     def warning(self, event: str, message: str, hint: str = "", **facts: Any) -> None:
-        """Tell what somebody should know, and what to do about it."""
-        self._tell("warning", event, "", message=message, **_without_empty(hint=hint), **facts)
+        """Log and print a warning, and what the user can do."""
+        self._log("warning", event, "", message=message, **_without_empty(hint=hint), **facts)
 
     def error(self, event: str, message: str, hint: str = "", **facts: Any) -> None:
-        """Tell why this ends."""
-        self._tell("error", event, "", message=message, **_without_empty(hint=hint), **facts)
+        """Log and print the reason of an end."""
+        self._log("error", event, "", message=message, **_without_empty(hint=hint), **facts)
 
     def block(self, event: str, message: str, text: str, **facts: Any) -> None:
-        """Tell that something happened; on a terminal by several lines instead of one.
+        """Log that something happened; a terminal shows several lines instead of one.
 
         Arguments:
             event: its name.
-            message: in one line, for narration that is no terminal.
+            message: in one line, for stderr that is no terminal.
             text: in several.
             facts: what belongs to it.
 
         """
-        self._tell("info", event, text, message=message, **facts)
+        self._log("info", event, text, message=message, **facts)
 
     @property
     def shows_progress(self) -> bool:
-        """Whether somebody sees progress."""
+        """Whether a terminal shows progress."""
         return self._terminal and not self._is_dumb
 
     def progress(self, text: str) -> None:
@@ -175,12 +175,12 @@ class Log:
             os.close(self._file)
         self._file = -1
 
-    def _tell(self, level: str, event: str, text: str, /, **facts: Any) -> None:
-        if self._is_narrated(event, facts):
+    def _log(self, level: str, event: str, text: str, /, **facts: Any) -> None:
+        if self._is_printed(event, facts):
             self.load()
         getattr(self._logger, level)(event, **{_BLOCK: text}, **facts)
 
-    def _is_narrated(self, event: str, facts: Mapping[str, Any]) -> bool:
+    def _is_printed(self, event: str, facts: Mapping[str, Any]) -> bool:
         return "message" in facts or event in self._also
 
     def _keep(self, _logger: WrappedLogger, _method: str, event: _Event) -> _Event:
@@ -192,15 +192,15 @@ class Log:
         return event
 
     def _append(self, line: bytes) -> None:
-        if self._torn:  # the disk was full in the middle of the last one
+        if self._torn:  # the disk was full in the middle of the last line
             line = b"\n" + line
         try:
             self._torn = os.write(self._file, line) < len(line)
-        except OSError:  # still full, or there is no file: the narration tells it all the same
+        except OSError:  # still full, or there is no file: stderr gets the message all the same
             return
 
-    def _narrate(self, _logger: WrappedLogger, _method: str, event: _Event) -> _Event:
-        if not self._is_narrated(event["event"], event):
+    def _print(self, _logger: WrappedLogger, _method: str, event: _Event) -> _Event:
+        if not self._is_printed(event["event"], event):
             return event
         if not self._terminal:
             self._write(_json(event))
@@ -220,12 +220,12 @@ class Log:
 
 
 def traceback_of(error: BaseException) -> list[str]:
-    """Return where an error comes from, for an event."""
+    """Return the traceback of an error, for an event."""
     return deferred.traceback.format_exception(error)
 
 
 def on_stderr(environ: Mapping[str, str], *, spared: tuple[str, ...] = (), also: tuple[str, ...] = ()) -> Log:
-    """Return a log that narrates on our stderr: coloured on a terminal without NO_COLOR.
+    """Return a log that prints on our stderr, in colour on a terminal without NO_COLOR.
 
     Arguments:
         environ: our environment.
@@ -240,7 +240,7 @@ def on_stderr(environ: Mapping[str, str], *, spared: tuple[str, ...] = (), also:
 
 
 def _stamped(_logger: WrappedLogger, method: str, event: _Event) -> _Event:
-    """Put time, level and name first; a processor, as two methods of :class:`Log` are."""
+    """Put time, level and name first; a processor, like two methods of :class:`Log`."""
     at = datetime.now(UTC).isoformat().replace("+00:00", "Z")
     return {"at": at, "level": method, "event": event.pop("event"), **event}
 
@@ -266,7 +266,7 @@ def _sentence(event: _Event, *, colour: bool) -> bytes:
 
 
 def one_line(words: str) -> str:
-    """Return text that stays on its line and does nothing to a terminal: names of files can hold anything."""
+    """Return text without line ends and control characters: the name of a file can contain any."""
     if words.isprintable():
         return words
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in words)

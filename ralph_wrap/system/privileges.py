@@ -47,7 +47,7 @@ def become_owner(
     """
     # A sub-directory may have another owner than its repository.
     project = project.resolve()
-    root = next((place for place in (project, *project.parents) if (place / ".git").exists()), project)
+    root = next((path for path in (project, *project.parents) if (path / ".git").exists()), project)
     if os.geteuid() != 0 or not root.exists() or root.stat().st_uid == 0:
         return with_home(environ, os.geteuid())
     uid, gid = root.stat().st_uid, root.stat().st_gid
@@ -84,7 +84,7 @@ def with_home(environ: Mapping[str, str], uid: int) -> dict[str, str]:
     except KeyError:
         of_user = None
     usable = next((home for home in (given, of_user) if home is not None and _is_usable(home, uid)), None)
-    return {**environ, "HOME": str(usable or _places(uid)[0])}
+    return {**environ, "HOME": str(usable or _candidates(uid)[0])}
 
 
 def ensure_home(environ: Mapping[str, str]) -> dict[str, str]:
@@ -96,7 +96,7 @@ def ensure_home(environ: Mapping[str, str]) -> dict[str, str]:
     """
     home = Path(environ.get("HOME", ""))
     uid = os.geteuid()
-    if home.name not in {str(uid), f"ralph-wrap-home-{uid}"} or home not in _places(uid):
+    if home.name not in {str(uid), f"ralph-wrap-home-{uid}"} or home not in _candidates(uid):
         return dict(environ)
     try:
         home.mkdir(mode=0o700)
@@ -107,10 +107,10 @@ def ensure_home(environ: Mapping[str, str]) -> dict[str, str]:
     return {**environ, "HOME": str(home)}
 
 
-def _places(uid: int) -> list[Path]:
+def _candidates(uid: int) -> list[Path]:
     """Return the candidates for the home of a user without one, the best first."""
-    places = [HOMES / str(uid)] if HOMES.is_dir() else []
-    return [*places, Path(deferred.tempfile.gettempdir(), f"ralph-wrap-home-{uid}")]
+    homes = [HOMES / str(uid)] if HOMES.is_dir() else []
+    return [*homes, Path(deferred.tempfile.gettempdir(), f"ralph-wrap-home-{uid}")]
 
 
 def _is_usable(home: Path, uid: int) -> bool:

@@ -92,7 +92,7 @@ def _environment(process: Process) -> list[bytes]:
 
 
 def is_program(pid: int) -> bool:
-    """Tell whether a process is alive, and no thread of the kernel, which never has an environment."""
+    """Return whether a process is alive, and no thread of the kernel, which never has an environment."""
     try:
         fields = _stat(pid)
     except OSError:
@@ -110,7 +110,7 @@ def start_time(pid: int) -> float | None:
         elsewhere seconds since the epoch.
 
     Raises:
-        OSError: that cannot be told.
+        OSError: the time cannot be read.
 
     """
     if fields := _stat(pid):
@@ -229,13 +229,11 @@ def _measure(owner: int, carriers: set[int]) -> ResourceUsage | None:
         seconds = max(time.time() - first.create_time(), _SHORTEST)
         members = {*descendants([owner])}
         members |= {*descendants(carriers - members)}
-        found = [one for one in map(_cost, members) if one]
+        costs = [cost for cost in map(_cost, members) if cost]
     except deferred.psutil.Error:
         return None
-    cpu = sum(one[0] for one in found)
-    return ResourceUsage(
-        len(found), round(cpu, 2), round(100 * cpu / seconds, 1), sum(one[1] for one in found)
-    )
+    cpu, memory = sum(cost[0] for cost in costs), sum(cost[1] for cost in costs)
+    return ResourceUsage(len(costs), round(cpu, 2), round(100 * cpu / seconds, 1), memory)
 
 
 def _cost(pid: int) -> tuple[float, int] | None:
@@ -272,11 +270,11 @@ def _stat(pid: int) -> list[bytes]:
 
 
 def _ask(pid: int, question: Callable[[Process], _T], otherwise: _T) -> _T:
-    """Return what psutil answers where there is no ``/proc``.
+    """Return the answer of psutil where there is no ``/proc``.
 
     Arguments:
         pid: of the process.
-        question: what is to be known of it.
+        question: computes the answer from the process.
         otherwise: the answer if it has ended, and where there is a ``/proc``.
 
     Raises:

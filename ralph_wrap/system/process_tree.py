@@ -1,8 +1,8 @@
-"""What an agent has started and left behind: found, told, ended, reaped.
+"""The processes that an agent has started and left: find, signal, end and reap them.
 
 Orphans come to us because we are a child subreaper. "Gone" means reaped: a zombie answers ``kill(pid, 0)``.
-Nothing here waits with ``waitpid(-1)``, which would steal the exit status of a child that somebody else waits
-for, who then reads 0.
+No code here waits with ``waitpid(-1)``. It would take the exit status of a child for which other code waits,
+and that code would read 0.
 """
 
 from __future__ import annotations
@@ -25,15 +25,14 @@ if TYPE_CHECKING:
 
 _PR_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>, prctl(2)
 UNKILLABLE_AFTER = 10.0
-"""Seconds after SIGKILL; what is there by then hangs in the kernel or belongs to another user."""
-_TICK = 0.01  # seconds between looks at a group that was told to end; nothing is told while an agent works
+"""Seconds after SIGKILL; a process that still runs then hangs in the kernel, or belongs to another user."""
 
-
+_TICK = 0.01  # seconds between two looks at processes that have to end
 _LONGEST_EXECVE = 0.5  # seconds; some programs have no environment at all, so the wait must end
 
 
 class EndedProcesses(NamedTuple):
-    """How many processes were told to end, and the pids of those that outlived even SIGKILL."""
+    """How many processes got a signal, and the pids of those that survived even SIGKILL."""
 
     signalled: int
     survivors: tuple[int, ...]
@@ -42,17 +41,17 @@ class EndedProcesses(NamedTuple):
 class ProcessTree:
     """The processes that an agent has started and left.
 
-    A session inside ours is one of them and ends like any other, by saving its work. Nobody but itself asks
-    its own commands to end: TERM in the middle of its ``git add`` would stop that.
+    A session inside ours is one of them. Like any session, it saves its work at its end. Only that session
+    ends its own commands: a SIGTERM from us would stop its ``git add``.
 
-    Children that we had before the session are nobody's offspring but ours (``server & exec ralph-wrap``).
-    What the setup has left running (:meth:`keep`) ends with the session, not with an iteration.
+    Children that we had before the session do not count (``server & exec ralph-wrap``). Processes that the
+    setup has left running (:meth:`keep`) end with the session, not with an iteration.
 
     Arguments:
-        whole_process: all our new children are the agent's; its orphans come to us. Otherwise only processes
-            count that carry the session in their environment, children of ours or not.
+        whole_process: all our new children are the agent's; its orphans come to us. Otherwise a process
+            counts if its environment has the session's id, whether it is our child or not.
         session: its id.
-        dead: nobody but us ends its own commands any more.
+        dead: the session cannot end its own commands any more, so we do.
 
     """
 
@@ -64,64 +63,64 @@ class ProcessTree:
         self._before = frozenset(process_table.children(os.getpid()))
         self._kept: frozenset[int] = frozenset()
         self._ours: frozenset[int] = frozenset()
-        self._hidden = False  # in the latest look, a process showed nothing to know it by
+        self._hidden = False  # at the latest look, a process showed no environment
 
     def keep(self) -> None:
-        """Leave what runs now alone until the session's end."""
+        """Leave the processes that run now alone until the session's end."""
         self._kept = frozenset(self._find())
 
     def spare(self, *pids: int) -> None:
-        """Leave these children alone, and no others: commands of our own that run while the agent does.
+        """Leave these children alone, and no others: our own commands that run beside the agent.
 
-        Whoever waits for one must take it back before: its pid may be another process's then.
+        Before our code waits for such a command, it must spare it no longer: another process may get the pid.
         """
         self._ours = frozenset(pids)
 
     def reap(self, agent: int) -> None:
-        """Collect orphans that came to us and have ended; *agent* is waited for by somebody else."""
+        """Collect orphans that came to us and have ended; other code waits for *agent*."""
         if self._whole_process:
             _reap([pid for pid in self._find() if pid != agent])
 
     def signal(self, number: int, except_group: int) -> None:
-        """Send a signal to all of them but those of a process group, which was sent it already."""
+        """Send a signal to all of them, but not to a process group that got it already."""
         for pid in process_table.descendants(self._of_the_agent()):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 if os.getpgid(pid) != except_group and not self._is_spared(pid):
                     os.kill(pid, number)
 
-    def end(self, grace: float, hurry: Hurry, *, asked: bool) -> EndedProcesses:
-        """End them and everything below them: TERM, grace, then KILL until none is found any more.
+    def end(self, grace: float, hurry: Hurry, *, signalled: bool) -> EndedProcesses:
+        """End them and all their descendants: TERM, grace, then KILL until we find none any more.
 
         Arguments:
             grace: seconds between TERM and KILL.
             hurry: may take the grace away at any time.
-            asked: they were sent a signal already; to a session, another one means to hurry. Otherwise
-                the session ends, and what was kept until then is meant as well.
+            signalled: they got a signal already; a second one would hurry a session among them. Otherwise the
+                session ends, and with it the processes that were kept until then.
 
         """
-        told: set[int] = set()
+        reached: set[int] = set()
         deadline = time.monotonic() + grace
         give_up = deadline + UNKILLABLE_AFTER
-        find = self._of_the_agent if asked else self._find
+        find = self._of_the_agent if signalled else self._find
         execve_done = time.monotonic() + _LONGEST_EXECVE
         while (roots := find()) or (self._hidden and time.monotonic() < execve_done):
             kill = hurry.hurried or time.monotonic() >= deadline
             for pid in process_table.descendants(roots):
                 if pid == os.getpid():
                     continue
-                if kill or (pid not in told and not self._is_spared(pid)):
-                    told.add(pid)
+                if kill or (pid not in reached and not self._is_spared(pid)):
+                    reached.add(pid)
                     with contextlib.suppress(ProcessLookupError, PermissionError):
-                        if kill or not asked:
+                        if kill or not signalled:
                             os.kill(pid, signal.SIGKILL if kill else signal.SIGTERM)
                         os.kill(pid, signal.SIGCONT)  # a stopped process does not see TERM
             _reap(roots)
-            # Asked anew each time: whoever is killed leaves its children to us.
+            # Look anew each time: a killed process leaves its children to us.
             if left := find():
                 if time.monotonic() >= give_up:
-                    return EndedProcesses(len(told), tuple(left))
+                    return EndedProcesses(len(reached), tuple(left))
                 time.sleep(_TICK)
-        return EndedProcesses(len(told), ())
+        return EndedProcesses(len(reached), ())
 
     def _find(self) -> Collection[int]:
         if not self._whole_process:
@@ -129,8 +128,8 @@ class ProcessTree:
             environments = {
                 pid: process_table.environment(pid) for pid in process_table.pids() if pid not in ours
             }
-            # In the middle of its execve(2) a process shows no environment: 6 of 1,500 that a shell had just
-            # left running in the background were not found.
+            # In the middle of its execve(2) a process shows no environment. Without this check, we did not
+            # find 6 of 1,500 processes that a shell had just left in the background.
             self._hidden = any(
                 process_table.is_program(pid) for pid, found in environments.items() if found == [b""]
             )
@@ -144,16 +143,16 @@ class ProcessTree:
         return [pid for pid in self._find() if pid not in kept]
 
     def _is_spared(self, pid: int) -> bool:
-        """Tell whether another session runs this for its own use."""
+        """Return whether another session runs this command for itself."""
         environment = process_table.environment(pid)
         own = any(entry.startswith(f"{OWN_COMMAND}=".encode()) for entry in environment)
         return own and {*self._marks[1:]}.isdisjoint(environment)
 
 
 def become_subreaper() -> None:
-    """Have orphans below us come to us instead of PID 1 (``prctl(2)``; Linux only).
+    """Become the parent of orphans below us, instead of PID 1 (``prctl(2)``).
 
-    A no-op elsewhere: there an agent's double-forked processes cannot be followed.
+    It does nothing elsewhere than on Linux: there we cannot follow processes that fork twice.
     """
     if sys.platform == "linux":
         deferred.ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

@@ -59,8 +59,8 @@ def is_in(name: str, directory: Path, environ: Mapping[str, str]) -> bool:
         UsageError: tmux is not there.
 
     """
-    asked = _run(environ, "list-sessions", "-F", "#{session_name}\t#{session_path}")
-    return os.fsencode(f"{name}\t{directory}") in asked.stdout.split(b"\n")
+    listed = _run(environ, "list-sessions", "-F", "#{session_name}\t#{session_path}")
+    return os.fsencode(f"{name}\t{directory}") in listed.stdout.split(b"\n")
 
 
 def kill(name: str, environ: Mapping[str, str]) -> None:

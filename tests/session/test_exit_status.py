@@ -50,8 +50,8 @@ def test_the_last_iterations_status_is_handed_on(repo: Repo, agent: str, status:
             "was not found",
             "install it, or name its path: ralph-wrap run -- /path/to/no-such-agent",
         ),
-        ("{tmp}/no-such-agent", 127, "was not found", "name a file that is there"),
-        ("{tmp}/no-such-directory/agent", 127, "was not found", "name a file that is there"),
+        ("{tmp}/no-such-agent", 127, "was not found", "name a file that exists"),
+        ("{tmp}/no-such-directory/agent", 127, "was not found", "name a file that exists"),
         ("{tmp}/plain", 126, "cannot be run: not an executable file", "chmod +x {tmp}/plain"),
         ("{tmp}/directory", 126, "cannot be run: not an executable file", "name a file"),
         ("plain", 126, "cannot be run: not an executable file", "chmod +x {tmp}/plain"),
@@ -179,7 +179,7 @@ def test_an_agent_that_is_missing_in_the_plain_root_is_not_to_be_committed(repo:
     """Nobody works on a commit there."""
     (told,) = run(repo.path, "--isolation", "off", "--", "./absent.sh").warnings
     assert told["message"] == f"agent command ./absent.sh was not found in {repo.path}"
-    assert told["hint"] == "name a file that is there"
+    assert told["hint"] == "name a file that exists"
 
 
 def test_an_agent_that_is_gone_after_its_first_iteration_keeps_its_branch(repo: Repo) -> None:

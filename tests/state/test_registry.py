@@ -16,7 +16,7 @@ import pytest
 from ralph_wrap.errors import NoIdLeftError
 from ralph_wrap.state import ids
 from ralph_wrap.state.claim import SessionClaim, claim_id
-from ralph_wrap.state.record import read
+from ralph_wrap.state.record import read_record
 from ralph_wrap.state.registry import Registry, SessionRecord, UnreadableRecord
 from ralph_wrap.system.liveness import ProcessIdentity
 
@@ -239,7 +239,7 @@ def _read(home: Registry, content: dict[str, Any] | bytes) -> SessionRecord | Un
     path = home.agents / "a3f2.json"
     path.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
     before = (path.read_bytes(), path.stat().st_mtime_ns)
-    found = read(path)
+    found = read_record(path)
     assert (path.read_bytes(), path.stat().st_mtime_ns) == before
     return found
 
@@ -332,7 +332,7 @@ def test_what_is_no_file_is_unreadable(home: Registry, kind: str, reason: str) -
     elif kind == "FIFO":
         os.mkfifo(path)
     before = _all(home)
-    assert read(path) == UnreadableRecord("a3f2", reason)
+    assert read_record(path) == UnreadableRecord("a3f2", reason)
     assert _all(home) == before
 
 

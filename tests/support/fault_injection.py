@@ -100,7 +100,7 @@ class Points:
 
 def inject(points: Points) -> None:
     """Have every point of this process go through *points*."""
-    tell, wait, start = Log._tell, process.RunningCommand.wait, process.RunningCommand.__init__  # noqa: SLF001
+    tell, wait, start = Log._log, process.RunningCommand.wait, process.RunningCommand.__init__  # noqa: SLF001
 
     def telling(self: Log, level: str, event: str, text: str, /, **facts: Any) -> None:
         points.reach(f"before {event}", can_fail=False)
@@ -126,7 +126,7 @@ def inject(points: Points) -> None:
         points.reach("fsync", can_fail=True)
         _fsync(descriptor)
 
-    Log._tell = telling  # type: ignore[method-assign]  # noqa: SLF001
+    Log._log = telling  # type: ignore[method-assign]  # noqa: SLF001
     process.RunningCommand.wait = waiting  # type: ignore[method-assign]
     process.RunningCommand.__init__ = starting  # type: ignore[method-assign]
     if points.fails:

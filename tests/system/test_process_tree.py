@@ -27,7 +27,7 @@ def test_a_process_that_shows_no_environment_yet_is_waited_for(monkeypatch: pyte
             return [b""] if pid == process.pid and len(looks) < 3 else environment_of(pid)
 
         monkeypatch.setattr(process_table, "environment", environment)
-        ended = ProcessTree(whole_process=False, session=SESSION).end(5.0, NEVER, asked=False)
+        ended = ProcessTree(whole_process=False, session=SESSION).end(5.0, NEVER, signalled=False)
         assert ended == EndedProcesses(1, ())
         # Either end() or Popen collects the process first, so its exit status is not asserted.
         process.wait(CAP)
@@ -38,6 +38,6 @@ def test_a_program_without_any_environment_is_not_waited_for_long(monkeypatch: p
     monkeypatch.setattr(process_tree, "_LONGEST_EXECVE", 0.05)
     with subprocess.Popen(("sleep", "600"), env={}) as process:
         began = time.monotonic()
-        ended = ProcessTree(whole_process=False, session=SESSION).end(5.0, NEVER, asked=False)
+        ended = ProcessTree(whole_process=False, session=SESSION).end(5.0, NEVER, signalled=False)
         assert (ended.signalled, process.poll(), time.monotonic() - began < 5) == (0, None, True)
         process.kill()

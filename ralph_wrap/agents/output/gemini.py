@@ -76,8 +76,8 @@ def _unwrapped(message: str) -> tuple[str, float | None]:
     if found is None:
         return message, None
     if found[2]:  # an overloaded service sends 429 too
-        told = failure.judged(found[1])
-        return found[1], None if isinstance(told, UsageLimitReached) or told.passing else failure.LIMITED
+        judged = failure.judged(found[1])
+        return found[1], None if isinstance(judged, UsageLimitReached) or judged.passing else failure.LIMITED
     try:
         error = json_access.part(json.loads(found[1]), "error")
     except (ValueError, RecursionError):

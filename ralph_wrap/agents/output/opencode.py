@@ -63,9 +63,9 @@ class OpencodeFormat:
 
     def _spent(self, part: Any) -> Usage:
         tokens = json_access.part(part, "tokens")
-        each = [json_access.count(tokens, name) for name in ("input", "output", "reasoning")]
+        counts = [json_access.count(tokens, name) for name in ("input", "output", "reasoning")]
         cached = [json_access.count(tokens, "cache", name) for name in ("read", "write")]
-        self._tokens += json_access.count(tokens, "total") or sum(each) + sum(cached)
+        self._tokens += json_access.count(tokens, "total") or sum(counts) + sum(cached)
         cost = json_access.number(part, "cost")
         if cost is not None:
             self._cost = (self._cost or 0.0) + cost
@@ -95,15 +95,15 @@ def _until(data: Any, message: str, now: float) -> float | None:
 
     """
     headers = json_access.part(data, "responseHeaders")
-    told = _parsed(json_access.text(data, "responseBody"))
-    times = [_parsed(json_access.text(headers, _RESET)), json_access.part(told, "error", "resets_at")]
+    body = _parsed(json_access.text(data, "responseBody"))
+    times = [_parsed(json_access.text(headers, _RESET)), json_access.part(body, "error", "resets_at")]
     pauses = [
         _parsed(json_access.text(headers, "retry-after")),
-        json_access.part(told, "error", "resets_in_seconds"),
+        json_access.part(body, "error", "resets_in_seconds"),
     ]
     found = [json_access.moment({"": time}, "") for time in times]
     found += [
-        None if (pause := json_access.moment({"": each}, "")) is None else now + pause for each in pauses
+        None if (pause := json_access.moment({"": text}, "")) is None else now + pause for text in pauses
     ]
     until = next((time for time in found if time), None) or failure.after(message, now)
     return json_access.moment({"": until}, "")

@@ -58,7 +58,7 @@ def run_check(
     try:
         status, cut_short = _wait(group, timeout, cancel)
     finally:
-        leftovers.end(_GRACE, FirstSignal(cancel), asked=False)
+        leftovers.end(_GRACE, FirstSignal(cancel), signalled=False)
     if not cut_short:
         return status
     if cancel.requested:

@@ -268,7 +268,7 @@ def test_a_project_that_is_not_there(repo: Repo, tmp_path: Path, by: str, kind: 
     assert _told(result) == (
         2,
         f"project {place}: {'No such file or directory' if kind == 'absent' else 'not a directory'}",
-        "name a directory that is there",
+        "name a directory that exists",
     )
     assert place.exists() == (kind == "file")
 

@@ -246,7 +246,7 @@ def test_a_project_that_is_not_there_is_told(tmp_path: Path) -> None:
         "error",
         "error.raised",
         f"project {tmp_path / 'absent'}: No such file or directory",
-        "name a directory that is there",
+        "name a directory that exists",
     )
 
 
@@ -256,7 +256,7 @@ def test_a_program_is_told_in_the_envelope(tmp_path: Path) -> None:
     error = {
         "code": "usage",
         "message": f"project {tmp_path / 'absent'}: No such file or directory",
-        "hint": "name a directory that is there",
+        "hint": "name a directory that exists",
     }
     envelope = {"version": 1, "success": False, "tool": "ps", "error": error}
     assert (json.loads(result.stdout), result.status, result.stderr) == (envelope, 2, "")
