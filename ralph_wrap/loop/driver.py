@@ -196,7 +196,7 @@ class Driver:
                 return self._ended_early(status)
             if until != announced:
                 announced = until
-                self._usage_limit_wait.tell(until, number)
+                self._usage_limit_wait.announce(until, number)
             self._usage_limit_wait.wait(until, self._deadline)
             self._context.look_outside(f"before iteration {number}")
             if self._deadline and time.monotonic() >= self._deadline:

@@ -108,7 +108,7 @@ class OutputListener:
             if self._readable is not None:
                 shown += self._readable.finish()
         plain = self._plain.finish()
-        promised = self._promised or (plain and not self._told)
+        promised = self._promised or (plain and not self._has_format)
         heard = IterationOutput(promised, self._failure, self._spent, self._session, shown)
         if self._spent is not None:
             self._before = _sum(self._before, self._spent)
@@ -117,7 +117,7 @@ class OutputListener:
         return heard
 
     def _begin(self) -> None:
-        self._told = False
+        self._has_format = False
         self._promised = False
         self._answered = False
         self._failure: UsageLimitReached | AgentFailure | None = None
@@ -135,12 +135,12 @@ class OutputListener:
 
     def _note(self, event: Event) -> None:
         if isinstance(event, _SHOWN_ALONE):
-            self._told = True
+            self._has_format = True
             return
         if isinstance(event, UnparsedLine):
             self._plain.feed(event.line + b"\n")
             return
-        self._told = self._told or not isinstance(event, SkippedLine)
+        self._has_format = self._has_format or not isinstance(event, SkippedLine)
         if isinstance(event, Usage):
             self._spent = self._of_iteration(event) if event.overall else event
             self._answered = False

@@ -48,7 +48,7 @@ class Progress:
     ) -> None:
         self._is_shown = shown and log.shows_progress
         self._most = limits.max_iterations
-        self._where = Git(context.cwd, git_environment(context.environ))
+        self._git = Git(context.cwd, git_environment(context.environ))
         self._listener = listener
         self._log = log
         self._clock = clock
@@ -92,15 +92,15 @@ class Progress:
     def _count(self) -> None:
         try:
             if self._base is None:
-                self._base = resolve_commit(self._where, "HEAD") or ""
-            self._commits = count_commits(self._where, self._base, "HEAD") if self._base else None
+                self._base = resolve_commit(self._git, "HEAD") or ""
+            self._commits = count_commits(self._git, self._base, "HEAD") if self._base else None
         except (GitError, OSError):
             self._commits = None
 
     def _text(self) -> str:
         of = f" of {self._most}" if self._most else ""
         facts = [f"iteration {self._number}{of}" if self._number else "setup"]
-        facts.append(_told(self._clock() - self._begun))
+        facts.append(_duration(self._clock() - self._begun))
         spent = self._listener.spent
         if spent is not None and spent.cost is not None:
             facts.append(f"${spent.cost:.2f}")
@@ -111,6 +111,6 @@ class Progress:
         return f"ralph-wrap: {', '.join(facts)}"
 
 
-def _told(seconds: float) -> str:
+def _duration(seconds: float) -> str:
     hours, minutes = divmod(int(seconds) // _MINUTE, _HOUR // _MINUTE)
     return f"{hours} h {minutes:02} min" if hours else f"{minutes} min"

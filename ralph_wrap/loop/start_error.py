@@ -30,7 +30,7 @@ def unstarted(error: OSError, command: str, cwd: Path, project: Path, *, isolate
         if program.is_file():
             hint = "the file exists, but the interpreter in its first line does not"
         elif relative and isolated:
-            commit = _in(project, f"git add {shlex.quote(command)} && git commit")
+            commit = _in_project(project, f"git add {shlex.quote(command)} && git commit")
             hint = f"the worktree has only committed files: {commit}"
         return AgentNotFoundError(message, hint)
     hint = ""
@@ -39,9 +39,9 @@ def unstarted(error: OSError, command: str, cwd: Path, project: Path, *, isolate
     elif program.is_file() and not os.access(program, os.X_OK):
         hint = f"chmod +x {shlex.quote(command)}"
         if relative:
-            hint = _in(project, hint + (f" && git commit {shlex.quote(command)}" if isolated else ""))
+            hint = _in_project(project, hint + (f" && git commit {shlex.quote(command)}" if isolated else ""))
     return AgentError(f"agent command {command} cannot be run: {error.strerror}", hint)
 
 
-def _in(project: Path, command: str) -> str:
+def _in_project(project: Path, command: str) -> str:
     return command if project == Path() else f"cd {shlex.quote(os.fspath(project))} && {command}"

@@ -48,7 +48,7 @@ class UsageLimitWait:
         except OSError as error:
             self._log.event("limit.not_shared", reason=str(error))
 
-    def tell(self, until: float, number: int) -> None:
+    def announce(self, until: float, number: int) -> None:
         """Log that an iteration waits.
 
         Arguments:

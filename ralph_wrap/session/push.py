@@ -53,7 +53,7 @@ class BranchPush:
         self._own = own
         self._spare = spare
         self._log = log
-        self._there = ""  # the commit that this session has pushed
+        self._pushed = ""  # the commit that this session has pushed
         self._base = base
         self._tried = base
         self._running: RunningCommand | None = None
@@ -72,8 +72,8 @@ class BranchPush:
         tip = list_refs(self._git, ref).get(ref)
         if tip is None or tip == self._tried:
             return
-        rewritten = bool(self._there) and count_commits(self._git, tip, self._there) != 0
-        replaced = self._there if self._own and rewritten else None
+        rewritten = bool(self._pushed) and count_commits(self._git, tip, self._pushed) != 0
+        replaced = self._pushed if self._own and rewritten else None
         self._running = start_push(self._git, self._remote, tip, ref, replaced=replaced)
         self._tried = tip
         self._spare(self._running.pid)
@@ -91,7 +91,7 @@ class BranchPush:
         """
         deadline = time.monotonic() + _PATIENCE
         if self._running is None:
-            self._tried = self._there or self._base  # try again: the network may work now
+            self._tried = self._pushed or self._base  # try again: the network may work now
         try:
             self._await(deadline, cancel)
             if self._running is None and not _is_hurried(cancel):
@@ -121,7 +121,7 @@ class BranchPush:
         with running:
             completed = running.wait()
         if completed.status == 0:
-            self._there = self._tried
+            self._pushed = self._tried
             self._log.event("branch.pushed", remote=self._remote, branch=self._branch, commit=self._tried)
         else:
             self._fail(push_error(completed))
@@ -136,5 +136,5 @@ class BranchPush:
 
 
 def _is_hurried(cancel: CancelToken) -> bool:
-    """Tell whether a push may not be waited for: PID 1 counts the time, or the user has asked twice."""
+    """Return whether a push may not be waited for: PID 1 counts the time, or the user has asked twice."""
     return cancel.terms > 0 or cancel.hurried

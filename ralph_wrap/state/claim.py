@@ -69,7 +69,7 @@ class SessionClaim:
         return lock
 
     def has_agents(self) -> bool:
-        """Tell whether a process that inherited the agents' lock runs, also in another pid namespace.
+        """Return whether a process that inherited the agents' lock runs, also in another pid namespace.
 
         Raises:
             OSError: the lock cannot be checked.
@@ -91,7 +91,7 @@ class SessionClaim:
         """Move the record to the session's directory, as finished, and free the id.
 
         Raises:
-            OSError: the record could not be moved; the id is free all the same.
+            OSError: the record could not be moved; the id is free even then.
 
         """
         try:
@@ -174,7 +174,7 @@ def _try(
 
 
 def take_over(registry: Registry, record: SessionRecord) -> SessionClaim | None:
-    """Replace a dead owner; ``None`` if another process has replaced it, or finished its session, by now.
+    """Replace a dead owner; ``None`` if another process has replaced it, or finished its session.
 
     Raises:
         OSError: the lock cannot be checked, or the session's directory cannot be created.

@@ -1,4 +1,4 @@
-"""The ids of agents and of sessions: what they look like, and what they tell.
+"""The ids of agents and of sessions: their form, and their meaning.
 
 An agent id (``3f9a``) names an agent among those of a project. A session id (``20260714T093005Z-3f9a``) is
 the second in which the session began, and the id of its agent. PID 1 has a copy of both forms: it imports
@@ -17,12 +17,12 @@ _IN_A_REF = re.compile(f"/({_AGENT})(?=[-/\n])".encode())
 
 
 def is_agent_id(text: str) -> bool:
-    """Tell whether a text has the form of an agent id."""
+    """Return whether a text has the form of an agent id."""
     return _AGENT_ID.fullmatch(text) is not None
 
 
 def is_session_id(text: str) -> bool:
-    """Tell whether a text has the form of a session id."""
+    """Return whether a text has the form of a session id."""
     return _SESSION_ID.fullmatch(text) is not None
 
 

@@ -152,7 +152,7 @@ def find(project: Project, name: str) -> FoundSession:
 
 
 def check_name(name: str) -> str:
-    """Return the agent id in what may name a session, and a file.
+    """Return the agent id in a text that may name a session, or a file.
 
     Raises:
         UsageError: it is neither an agent id nor a session id.
@@ -233,7 +233,7 @@ def sessions(project: Project, now: datetime, *, finished: bool) -> list[Session
     for home in registries(project):
         for found in home.unfinished():
             entry = _entry(found, home, project, now)
-            # A record that is gone by now was released since it was read: it is among the finished ones.
+            # If the record is gone, its session has ended since we read it: it is among the finished ones.
             if home.has(found.id) and (finished or entry.verdict != Verdict.FINISHED.value):
                 entries.append(_with_end(entry, home))
                 if entry.verdict == Verdict.LIVE.value and isinstance(found, SessionRecord):
@@ -244,7 +244,7 @@ def sessions(project: Project, now: datetime, *, finished: bool) -> list[Session
 
 
 def _with_usage(entries: list[SessionEntry], owners: Mapping[str, ProcessIdentity]) -> list[SessionEntry]:
-    """Add what the sessions use whose owners are seen from here."""
+    """Add the resources that sessions use, if we see their owners."""
     seen = {session: owner.pid for session, owner in owners.items() if liveness.is_running(owner)}
     used = process_table.usage(seen)
     return [
@@ -254,7 +254,7 @@ def _with_usage(entries: list[SessionEntry], owners: Mapping[str, ProcessIdentit
 
 
 def verdict_on(record: SessionRecord, home: Registry) -> Verdict:
-    """Return the verdict on a record in a registry, as seen from here.
+    """Return the verdict of this process on a record in a registry.
 
     Raises:
         OSError: its lock cannot be read.
@@ -276,7 +276,7 @@ def _entry(
     project: Project,
     now: datetime,
 ) -> SessionEntry:
-    """Return what is known of a record; *home* is the registry it lives in, ``None`` if it is finished."""
+    """Return the entry of a record; *home* is its registry, ``None`` if it is finished."""
     if isinstance(found, UnreadableRecord):
         return _unknown(found.id, found.reason)
     verdict = Verdict.FINISHED

@@ -54,7 +54,7 @@ def read(run: Path) -> frozenset[Landing]:
 
 
 def is_moving(run: Path) -> bool:
-    """Tell whether ``merge`` is moving files now, or was killed while it moved them."""
+    """Return whether ``merge`` is moving files now, or was killed while it moved them."""
     return (run / IN_PROGRESS).exists()
 
 

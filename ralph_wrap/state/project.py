@@ -102,7 +102,7 @@ def find_project(
 
 
 def _is_checkout_of(directory: Path, common_dir: Path) -> bool:
-    """Tell whether a directory is the top level of a checkout of a repository (gitrepository-layout(5))."""
+    """Return whether a directory is the top level of a checkout of a repository (gitrepository-layout(5))."""
     git_dir = pointer.git_dir_of(directory)
     return common_dir in {git_dir, git_dir.parent.parent}
 
@@ -165,7 +165,7 @@ def has_ownerless(project: Project) -> bool:
 
 
 def has_trash(project: Project) -> bool:
-    """Tell whether removed worktrees may still be on the disk; usually they are deleted at once."""
+    """Return whether removed worktrees may still be on the disk; usually they are deleted at once."""
     with contextlib.suppress(OSError), os.scandir(Registry(project.root / RUN).trash) as entries:
         if any(entries):
             return True

@@ -96,14 +96,14 @@ class Registry(NamedTuple):
             lock.release(unlink=not (of_session and self.has(path.stem)))
 
     def has_ownerless(self) -> bool:
-        """Tell whether there is a record whose lock is free; this check is fast enough for each ``run``."""
+        """Return whether there is a record whose lock is free; this check is fast enough for each ``run``."""
         try:
             return not all(map(_is_owned, self._locks()))
         except OSError:
             return False
 
     def has_container(self, record: SessionRecord) -> bool:
-        """Tell whether the container of a session still runs, that is, its PID 1 holds a lock.
+        """Return whether the container of a session still runs, that is, its PID 1 holds a lock.
 
         Raises:
             OSError: the lock cannot be checked.
@@ -136,7 +136,7 @@ class Registry(NamedTuple):
             return []
 
     def is_locked(self, agent_id: str) -> bool:
-        """Tell whether the owner of an id holds its lock.
+        """Return whether the owner of an id holds its lock.
 
         Raises:
             OSError: the lock cannot be checked. Our code removes a lock only after its record. If a record
@@ -167,7 +167,7 @@ class Registry(NamedTuple):
         return self.agents / f"{agent_id}.lock"
 
     def has(self, agent_id: str) -> bool:
-        """Tell whether there is a record of a session that is not finished."""
+        """Return whether there is a record of a session that is not finished."""
         return os.path.lexists(self.record_path(agent_id))
 
 

@@ -112,7 +112,7 @@ def read(directory: Path) -> StopMode | None:
 
 
 def is_urgent(directory: Path) -> bool:
-    """Tell whether a session must end without grace."""
+    """Return whether a session must end without grace."""
     try:
         return read(directory) is StopMode.NOW
     except NoRequestError:

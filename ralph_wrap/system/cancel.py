@@ -53,7 +53,7 @@ class CancelToken:
 
     @property
     def out_of_time(self) -> bool:
-        """Whether the container's time has run out: what can be done by the next start is left to it."""
+        """Whether the container's time has run out: the next start does the rest."""
         return self.terms > 1
 
 

@@ -96,7 +96,7 @@ def init(root: Path) -> ContainerProcess | None:
 
 
 def is_of_init() -> bool:
-    """Tell whether we run in a container that ``ralph-wrap init`` was started for."""
+    """Return whether we run in a container that ``ralph-wrap init`` was started for."""
     root = Path("/")
     try:
         ours = os.fspath(Path("/proc/self").readlink()) == str(os.getpid())

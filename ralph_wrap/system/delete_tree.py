@@ -107,7 +107,7 @@ class TreeDeletion:
 
 
 def mount_of(descriptor: int) -> tuple[int, bytes]:
-    """Return what tells mounts apart. A bind mount has the device of its origin, but its own id (proc(5))."""
+    """Return the identity of a mount. A bind mount has the device of its origin, but its own id (proc(5))."""
     content = b""
     with suppress(OSError):
         content = _read(f"/proc/self/fdinfo/{descriptor}", None)
@@ -129,7 +129,7 @@ def write_new(name: str, directory: int, content: bytes) -> None:
     """Write a file that does not exist yet, in an open directory.
 
     Raises:
-        OSError: it exists, or cannot be written; then nothing of it is left.
+        OSError: it exists, or cannot be written; then no part of it stays.
 
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

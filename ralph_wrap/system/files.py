@@ -95,7 +95,7 @@ def replace(
         path: the file; its directory exists.
         content: all of it.
         sync: the content is on the disk when this returns, and survives a power failure.
-        unless_changed_since: do nothing if the file is in another state by now.
+        unless_changed_since: do nothing if the file has changed since this state.
         mode: file mode of a new file, before the umask.
 
     Returns:
@@ -297,7 +297,7 @@ def try_lock(path: Path) -> FileLock | None:
 
 
 def is_locked(path: Path) -> bool:
-    """Tell whether a process holds the lock on a file, without creating the file.
+    """Return whether a process holds the lock on a file, without creating the file.
 
     Raises:
         OSError: the lock cannot be checked; a missing file counts as not locked.

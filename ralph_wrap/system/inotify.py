@@ -26,7 +26,7 @@ MODIFIED = 0x2
 LEFT = 0x40 | 0x200
 """A file was moved away (IN_MOVED_FROM) or deleted (IN_DELETE)."""
 CAME = 0x80 | 0x100
-"""A file was moved in (IN_MOVED_TO) or made (IN_CREATE). Writing to one that is there is neither."""
+"""A file was moved in (IN_MOVED_TO) or made (IN_CREATE). A write to an existing file is neither."""
 _ONLY_DIRECTORY = 0x01000000
 _DONT_FOLLOW = 0x02000000
 

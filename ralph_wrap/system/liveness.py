@@ -15,7 +15,7 @@ _INITIAL_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO, <linux/proc_ns
 
 
 class Liveness(Enum):
-    """What can be proved about the owner of a record."""
+    """The state of the owner of a record, as far as there is proof."""
 
     ALIVE = "alive"
     DEAD = "dead"
@@ -55,11 +55,11 @@ def myself() -> ProcessIdentity:
 def judge(
     *, locked: bool, running: bool, owner_boot_id: str, owner_host: str, boot_id: str, host: str
 ) -> Liveness:
-    """Tell what is known of an owner from the lock it would hold, and from where it ran.
+    """Return the state of an owner, from the lock that it would hold, and from where it ran.
 
     Arguments:
         locked: a process holds the owner's lock; the kernel frees it when its holder dies.
-        running: the owner's process is seen here (:func:`is_running`), whatever became of its lock's file.
+        running: we see the owner's process (:func:`is_running`), even if the file of its lock is gone.
         owner_boot_id: the kernel that the owner ran on.
         owner_host: the host or container name it had.
         boot_id: this kernel.
@@ -74,7 +74,7 @@ def judge(
 
 
 def is_running(identity: ProcessIdentity) -> bool:
-    """Tell whether a process is seen here, and no zombie: same kernel, same pid namespace, same start."""
+    """Return whether we see a process, and it is no zombie: same kernel, same pid namespace, same start."""
     if (identity.boot_id, identity.pid_namespace) != (boot_id(), pid_namespace()):
         return False
     return process_table.start_time(identity.pid) == identity.start_time
@@ -82,7 +82,7 @@ def is_running(identity: ProcessIdentity) -> bool:
 
 @cache
 def boot_id() -> str:
-    """Return what names the running kernel; where there is no such id, its boot time in seconds."""
+    """Return the id of the running kernel; on a system without such an id, its boot time in seconds."""
     return process_table.boot_id()
 
 
@@ -92,7 +92,7 @@ def host() -> str:
 
 
 def pid_namespace() -> str:
-    """Return what names our pid namespace; empty where there are none."""
+    """Return the name of our pid namespace; empty on a system without pid namespaces."""
     try:
         return str(Path("/proc/self/ns/pid").readlink())
     except OSError:
@@ -100,12 +100,12 @@ def pid_namespace() -> str:
 
 
 def is_of_host(pid_namespace: str) -> bool:
-    """Tell whether a pid namespace is the first one of its kernel, which lives as long as that."""
+    """Return whether a pid namespace is the first one of its kernel: it exists as long as the kernel runs."""
     return pid_namespace == _INITIAL_PID_NAMESPACE
 
 
 def sees(namespace: str) -> bool:
-    """Tell whether the processes of a pid namespace are seen from ours: the same, or one below it."""
+    """Return whether we see the processes of a pid namespace: it is ours, or one below ours."""
     if namespace == pid_namespace() or is_of_host(pid_namespace()):
         return True
     for entry in Path("/proc").glob("[0-9]*"):

@@ -164,7 +164,7 @@ class OutputRelay:
         return wanted
 
     def handle(self, ready: set[int]) -> None:
-        """Move what can be moved without waiting.
+        """Move as much output as possible without waiting.
 
         Arguments:
             ready: the descriptors that ``poll`` returned.

@@ -88,7 +88,7 @@ def _raise_again(signals: Iterable[int]) -> None:
 
 
 class CompletedCommand(NamedTuple):
-    """What a finished command left: its exit status (negative: the signal), output and errors."""
+    """The result of a command: its exit status (negative: the signal), output and errors."""
 
     status: int
     stdout: bytes
@@ -171,7 +171,7 @@ class RunningCommand:
                 stdout, _ = self._popen.communicate(self._stdin, timeout)
             except subprocess.TimeoutExpired as error:
                 raise TimeoutError(str(error)) from None
-            self._completed = CompletedCommand(self._popen.returncode, stdout, self._said())
+            self._completed = CompletedCommand(self._popen.returncode, stdout, self._read_errors())
         return self._completed
 
     def ended(self, timeout: float) -> bool:
@@ -184,7 +184,7 @@ class RunningCommand:
 
     def latest(self) -> str:
         """Return the last line on its standard error so far; a carriage return ends one too."""
-        lines = re.split(r"[\r\n]+", self._said().decode(errors="replace").strip())
+        lines = re.split(r"[\r\n]+", self._read_errors().decode(errors="replace").strip())
         return lines[-1]
 
     def give_way(self) -> None:
@@ -207,7 +207,7 @@ class RunningCommand:
                     break
         self.wait()
 
-    def _said(self) -> bytes:
+    def _read_errors(self) -> bytes:
         return os.pread(self._errors, os.fstat(self._errors).st_size, 0)
 
     def __enter__(self) -> Self:
@@ -366,7 +366,7 @@ class ProcessGroup:
         return status if status is None or status >= 0 else 128 - status
 
     def stopped(self) -> bool:
-        """Tell whether it was stopped by a job control signal since the last call (``waitid(2)``)."""
+        """Return whether it was stopped by a job control signal since the last call (``waitid(2)``)."""
         if self._popen.returncode is not None:
             return False
         try:

@@ -1,4 +1,4 @@
-"""What the system tells of processes: read from ``/proc`` (``proc(5)``), by psutil where there is none.
+"""Facts about processes, from ``/proc`` (``proc(5)``), or from psutil on a system without it.
 
 psutil takes as long to load as a git command, and reads a file in more steps. So Linux loads it only to
 measure what sessions use.
@@ -121,7 +121,7 @@ def start_time(pid: int) -> float | None:
 
 
 def boot_id() -> str:
-    """Return what names the running kernel (``random(4)``); elsewhere its boot time in seconds."""
+    """Return the id of the running kernel (``random(4)``); elsewhere its boot time in seconds."""
     try:
         return (PROC / "sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -186,13 +186,13 @@ def _is_written(info: str) -> bool:
 
 
 class ResourceUsage(NamedTuple):
-    """What the processes of a session use together.
+    """The resources that the processes of a session use together.
 
     Attributes:
         processes: how many there are now.
         cpu_seconds: processor time since the session began, that of processes that have ended included.
         cpu_percent: the same as an average since then; 100 is one processor.
-        memory_bytes: what they hold now. On Linux, memory that several of them share counts once.
+        memory_bytes: their memory now. On Linux, memory that several of them share counts once.
 
     """
 

@@ -34,7 +34,7 @@ class StatusLine:
         self._at_start = True
 
     def is_on(self, descriptor: int) -> bool:
-        """Tell whether a descriptor writes to this terminal, as far as we can find out."""
+        """Return whether a descriptor writes to this terminal, as far as we can find out."""
         try:
             return os.isatty(descriptor) and os.path.samestat(
                 os.fstat(descriptor), os.fstat(self._descriptor)

@@ -53,7 +53,7 @@ def start(name: str, directory: Path, environ: Mapping[str, str]) -> str:
 
 
 def is_in(name: str, directory: Path, environ: Mapping[str, str]) -> bool:
-    """Tell whether a session lives that was started in a directory.
+    """Return whether there is a session that was started in a directory.
 
     Raises:
         UsageError: tmux is not there.

@@ -29,7 +29,7 @@ class TranscriptFormatter:
 
     def __init__(self) -> None:
         self._begun = ""
-        self._told = ""
+        self._last_error = ""
 
     def show(self, event: Event) -> bytes:
         """Return the readable form of an event; for most kinds it is empty."""
@@ -59,9 +59,9 @@ class TranscriptFormatter:
         if isinstance(event, SkippedLine):
             return f"> a line of {event.size} bytes, see output.log\n"
         if isinstance(event, _ERRORS):
-            if event.message == self._told:  # some agents print an error twice, the second time as the last
+            if event.message == self._last_error:  # some agents print an error twice, again at the end
                 return ""
-            self._told = event.message
+            self._last_error = event.message
             return f"! {shortened(event.message)}\n"
         return ""
 
