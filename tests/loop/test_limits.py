@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ralph_wrap
-from ralph_wrap import loop
 from ralph_wrap.config import Settings
 from ralph_wrap.config.settings import AgentInvocation
+from ralph_wrap.loop import Driver
+from ralph_wrap.session import agent_loop
 from ralph_wrap.state import report as reports
 from tests.support.agent_script import PROMISE, result_line, says
 from tests.support.processes import left
@@ -200,7 +201,7 @@ def _run_here(
     repo: Repo, agent: str, monkeypatch: pytest.MonkeyPatch, *, left_to_it: float = 0.2, **settings: Any
 ) -> tuple[ralph_wrap.Session, list[dict[str, Any]]]:
     """Run a session in this process, in which little is left to an agent after its promise."""
-    monkeypatch.setattr(loop, "Driver", partial(loop.Driver, promise_grace=left_to_it))
+    monkeypatch.setattr(agent_loop, "Driver", partial(Driver, promise_grace=left_to_it))
     given = Settings(
         project=repo.path, command=(agent,), invocation=AgentInvocation(output="claude"), **settings
     )

@@ -168,9 +168,7 @@ def test_nobody_else_waits_for_what_it_needs(repo: Repo, configured: bool) -> No
         line.rpartition("|")[2].strip() for line in told.splitlines() if line.startswith("import time:")
     }
     assert "ralph_wrap.loop.driver" in loaded
-    wanted = {
-        f"ralph_wrap.{name}" for name in ("config.trust", "loop.setup", "interfaces.cli.approval_prompt")
-    }
+    wanted = {f"ralph_wrap.{name}" for name in ("config.trust", "interfaces.cli.approval_prompt")}
     assert loaded & wanted == (wanted if configured else set())
 
 
