@@ -47,6 +47,8 @@ else:
         def _complete(cls, values: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
             positional = dict(zip(cls._fields, values, strict=False))
             known = {**cls._field_defaults, **positional, **named}
+            if missing := [field for field in cls._fields if field not in known]:
+                raise TypeError(f"{cls.__name__} lacks {', '.join(missing)}")
             misfits = (
                 len(values) > len(cls._fields) or positional.keys() & named or known.keys() ^ {*cls._fields}
             )
