@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ralph_wrap import branches, config
 from ralph_wrap.errors import NotFoundError, RalphError, UsageError
@@ -14,7 +13,7 @@ from ralph_wrap.git.compare import empty_tree, facts_of, merge_base
 from ralph_wrap.git.oid import is_oid
 from ralph_wrap.state import inventory
 from ralph_wrap.state.inventory import Verdict
-from ralph_wrap.system import files
+from ralph_wrap.system import document, files
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
@@ -168,7 +167,7 @@ def _recorded(log: Path) -> dict[int, tuple[str, bool]]:
         log: the session's event log; an agent may have changed it, so any content is accepted.
 
     """
-    recorded = {}
+    recorded: dict[int, tuple[str, bool]] = {}
     try:
         lines = files.read(log, _LARGEST).split(b"\n")
     except OSError:
@@ -176,9 +175,13 @@ def _recorded(log: Path) -> dict[int, tuple[str, bool]]:
     for line in lines:
         if b'"iteration.kept"' not in line:
             continue
-        with contextlib.suppress(ValueError, TypeError, KeyError, RecursionError):
-            event = json.loads(line)
-            if event["event"] == "iteration.kept" and type(event["iteration"]) is int:
-                head = event["head"] if isinstance(event["head"], str) else ""
-                recorded[event["iteration"]] = (head if is_oid(head) else "", bool(event["snapshot"]))
+        with contextlib.suppress(ValueError):
+            recorded |= document.parse(line, _recorded_in)
     return recorded
+
+
+def _recorded_in(event: Mapping[str, Any]) -> dict[int, tuple[str, bool]]:
+    number, head = event["iteration"], event["head"]
+    if event["event"] != "iteration.kept" or type(number) is not int:
+        return {}
+    return {number: (head if isinstance(head, str) and is_oid(head) else "", bool(event["snapshot"]))}

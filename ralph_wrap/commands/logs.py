@@ -8,19 +8,20 @@ is in the event log before the first byte is in ``output.log``. Without this eve
 from __future__ import annotations
 
 import errno
-import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.agents.output import FORMATS, OutputReader
 from ralph_wrap.agents.output.transcript import TranscriptFormatter
 from ralph_wrap.errors import RalphError
 from ralph_wrap.state import inventory
 from ralph_wrap.state.inventory import Verdict
+from ralph_wrap.system import document
 from ralph_wrap.system.files import write_all
 from ralph_wrap.system.inotify import CAME, MODIFIED, DirectoryWatch, GrowingFile
 from ralph_wrap.system.liveness import is_running, pid_namespace
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from ralph_wrap.state.inventory import FoundSession
@@ -119,16 +120,14 @@ def _format(events: Path) -> str | None:
     for line in beginning.split(b"\n")[:-1]:
         if _STARTED in line:
             try:
-                event = json.loads(line)
-                return str(event["output"]) if event["event"] == "agent.started" else ""
-            except (
-                ValueError,
-                TypeError,
-                KeyError,
-                RecursionError,
-            ):  # an earlier version wrote it, or an agent
+                return document.parse(line, _format_in)
+            except ValueError:  # an earlier version wrote it, or an agent
                 return ""
     return None
+
+
+def _format_in(event: Mapping[str, Any]) -> str:
+    return str(event["output"]) if event["event"] == "agent.started" else ""
 
 
 class _LogCopy:

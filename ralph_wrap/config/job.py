@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.errors import UsageError
+from ralph_wrap.system.document import from_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,10 +29,10 @@ def read_job(path: Path) -> dict[str, Any]:
     name = "standard input" if str(path) == "-" else str(path)
     try:
         content = sys.stdin.buffer.read(_LARGEST) if str(path) == "-" else path.read_bytes()
-        job = json.loads(content)
+        job = from_json(content)
     except OSError as error:
         raise UsageError(f"job {name} cannot be read: {error.strerror}", "name a file that exists") from None
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise UsageError(f"job {name} is not valid JSON: {error}", f"the shape is {_SHAPE}") from None
     prefix = f"job {name}: "
     _check_keys(prefix, job, {"prompt", "isolation", "worktree"})

@@ -26,16 +26,14 @@ from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.errors import RalphError
 from ralph_wrap.system import container, files
+from ralph_wrap.system.document import DocumentFormat
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-VERSION = 1
-"""The version of the file's format."""
-
 _DIRECTORY = Path("ralph-wrap/trust")
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
-_LONGEST = 1 << 16  # bytes of the file
+_FORMAT = DocumentFormat(version=1, largest=1 << 16, indent=1)
 
 
 def implied(environ: Mapping[str, str]) -> str | None:
@@ -70,11 +68,13 @@ def is_approved(root: Path, commands: Mapping[str, Any], environ: Mapping[str, s
     try:
         if not (_is_ours(path.parent, stat.S_ISDIR) and _is_ours(path, stat.S_ISREG)):
             return False
-        approval = json.loads(files.read(path, _LONGEST))
-    except (OSError, ValueError, RecursionError):
+        return _FORMAT.read(path, _facts) == (_name(root), digest(commands))
+    except (OSError, ValueError):
         return False
-    expected = {"version": VERSION, "project": _name(root), "sha256": digest(commands)}
-    return isinstance(approval, dict) and {key: approval.get(key) for key in expected} == expected
+
+
+def _facts(approval: Mapping[str, Any]) -> tuple[object, object]:
+    return approval["project"], approval["sha256"]
 
 
 def approve(root: Path, commands: Mapping[str, Any], environ: Mapping[str, str]) -> None:
@@ -90,7 +90,6 @@ def approve(root: Path, commands: Mapping[str, Any], environ: Mapping[str, str])
     """
     path = _file(root, environ)
     approval = {
-        "version": VERSION,
         "project": _name(root),
         "sha256": digest(commands),
         "commands": commands,
@@ -106,7 +105,7 @@ def approve(root: Path, commands: Mapping[str, Any], environ: Mapping[str, str])
         with contextlib.suppress(FileNotFoundError):  # a replaced file would pass on its mode
             if not _is_ours(path, stat.S_ISREG):
                 path.unlink()
-        files.replace(path, json.dumps(approval, indent=1).encode() + b"\n", mode=0o600)
+        files.replace(path, _FORMAT.encode(approval), mode=0o600)
     except OSError as error:
         raise _unwritable(path, error) from error
 

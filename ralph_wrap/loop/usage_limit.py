@@ -20,15 +20,13 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap.loop.policy import LONGEST_HOLD
 from ralph_wrap.system import deferred, files
+from ralph_wrap.system.document import DocumentFormat
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-VERSION = 1
-"""Version of the file format."""
-
-_LARGEST = 4096  # maximum size of the file in bytes; a larger one is ignored
+_FORMAT = DocumentFormat(version=1, largest=4096)
 _DIGITS = 8
 _ACCOUNT_VARIABLES = re.compile(
     r".*_(API_KEY|AUTH_TOKEN|OAUTH_TOKEN|BASE_URL)|HOME|CLAUDE_CONFIG_DIR|CODEX_HOME|XDG_(CONFIG|DATA)_HOME"
@@ -80,9 +78,7 @@ class AgentAccount:
         self._directory.mkdir(exist_ok=True)
         if self._directory.is_symlink():
             raise OSError(errno.ELOOP, "a symlink is not followed", str(self._directory))
-        files.replace(
-            self.path, json.dumps({"version": VERSION, "until": until}).encode() + b"\n", sync=False
-        )
+        files.replace(self.path, _FORMAT.encode({"until": until}), sync=False)
         self._is_shared = True
 
     def refused_until(self, now: float) -> float:
@@ -105,11 +101,13 @@ class AgentAccount:
         if not self._agent or not self._directory.is_dir():  # the usual case
             return 0.0
         try:
-            limit = json.loads(files.read(self.path, _LARGEST))
-            until = limit["until"] if limit["version"] == VERSION else 0.0
-            return float(until) if now < until <= now + LONGEST_HOLD else 0.0
-        except (OSError, ValueError, TypeError, KeyError, RecursionError, OverflowError):
+            return _FORMAT.read(self.path, lambda loaded: _credible(loaded["until"], now))
+        except (OSError, ValueError):
             return 0.0
+
+
+def _credible(until: float, now: float) -> float:
+    return float(until) if now < until <= now + LONGEST_HOLD else 0.0
 
 
 def _digits(environ: Mapping[str, str]) -> str:

@@ -6,22 +6,19 @@ The file ``.ralph/run/checks.json`` maps the tip of each checked branch to its r
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.system import files
+from ralph_wrap.system.document import DocumentFormat
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-VERSION = 1
-"""Version of the file format."""
-
 _FILE = "checks.json"
 _KEPT = 1000  # number of the newest results to keep
-_LARGEST = 1 << 20  # maximum size of the file in bytes
+_FORMAT = DocumentFormat(version=1, indent=1)
 
 
 class CheckResult(NamedTuple):
@@ -56,12 +53,13 @@ def results(run: Path) -> dict[str, CheckResult]:
 
     """
     try:
-        loaded = json.loads(files.read(run / _FILE, _LARGEST))
-        if loaded["version"] != VERSION:
-            return {}
-        return {tip: check for tip, entry in loaded["checks"].items() if (check := _checked(entry))}
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return _FORMAT.read(run / _FILE, _by_tip)
+    except (OSError, ValueError):
         return {}
+
+
+def _by_tip(loaded: Mapping[str, Any]) -> dict[str, CheckResult]:
+    return {tip: check for tip, entry in loaded["checks"].items() if (check := _checked(entry))}
 
 
 def _checked(entry: Mapping[str, Any]) -> CheckResult | None:
@@ -89,5 +87,5 @@ def keep(run: Path, tip: str, check: CheckResult) -> None:
     known.pop(tip, None)
     known[tip] = check
     newest = dict(list(known.items())[-_KEPT:])
-    document = {"version": VERSION, "checks": {oid: result._asdict() for oid, result in newest.items()}}
-    files.replace(run / _FILE, json.dumps(document, indent=1).encode() + b"\n", sync=False)
+    content = _FORMAT.encode({"checks": {oid: result._asdict() for oid, result in newest.items()}})
+    files.replace(run / _FILE, content, sync=False)

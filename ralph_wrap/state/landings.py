@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from ralph_wrap.system import files
+from ralph_wrap.system import document, files
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 IN_PROGRESS = "landing.json"
@@ -46,11 +47,15 @@ def read(run: Path) -> frozenset[Landing]:
     found = set()
     for row in _rows(run):
         try:
-            ref, old, new = json.loads(row)
-            found.add((str(ref), str(old), str(new)))
-        except (ValueError, TypeError, RecursionError):
+            found.add(document.parse(row, _landing))
+        except ValueError:
             continue
     return frozenset(found)
+
+
+def _landing(row: Iterable[object]) -> Landing:
+    ref, old, new = row
+    return str(ref), str(old), str(new)
 
 
 def is_moving(run: Path) -> bool:

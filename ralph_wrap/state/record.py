@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.state import ids
-from ralph_wrap.system import files
+from ralph_wrap.system.document import DocumentFormat
 from ralph_wrap.system.liveness import ProcessIdentity
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-VERSION = 1
-"""Version of the record format; a newer ralph-wrap writes a higher one."""
+_FORMAT = DocumentFormat(version=1, indent=1)
 
 
 class SessionRecord(NamedTuple):
@@ -72,7 +70,7 @@ class SessionRecord(NamedTuple):
         """Return the record in its format on disk."""
         known = self._asdict()
         extra = known.pop("extra")
-        return json.dumps({**extra, "version": VERSION, **known}, indent=1).encode() + b"\n"
+        return _FORMAT.encode(known, unknown=extra)
 
 
 class UnreadableRecord(NamedTuple):
@@ -92,20 +90,15 @@ def read_record(path: Path) -> SessionRecord | UnreadableRecord:
     """Read one record; any content of the file is handled."""
     name = path.stem if path.name != "record.json" else path.parent.name.rpartition("-")[2]
     try:
-        return _checked(json.loads(files.read(path)), name)
+        return _FORMAT.read(path, lambda loaded: _checked(loaded, name))
     except OSError as error:
         return UnreadableRecord(name, error.strerror or str(error))
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except ValueError as error:
         return UnreadableRecord(name, f"not a record of this version: {error}")
 
 
-def _checked(loaded: Any, name: str) -> SessionRecord:
-    if not isinstance(loaded, dict):
-        raise TypeError("no JSON object")
+def _checked(loaded: dict[str, Any], name: str) -> SessionRecord:
     known = [name for name in SessionRecord._fields if name != "extra"]
-    version = loaded.pop("version")
-    if version != VERSION:
-        raise ValueError(f"version {version}")
     record = SessionRecord(
         **{name: loaded.pop(name) for name in known if name in loaded},
         extra=loaded,

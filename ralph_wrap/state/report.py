@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 from datetime import UTC, datetime
@@ -10,21 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.errors import RalphError
 from ralph_wrap.state.ids import started
-from ralph_wrap.system import files
+from ralph_wrap.system.document import DocumentFormat
 from ralph_wrap.system.log import one_line
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import and_more
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from ralph_wrap.agents.output import Usage
     from ralph_wrap.state.registry import SessionRecord
 
-VERSION = 1
-"""Version of ``report.json``."""
-
+_FORMAT = DocumentFormat(version=1, indent=1)
 _LONGEST = 500  # maximum number of characters of the user's command line to repeat
 _NAMED = 10  # maximum number of changes outside the worktree to name; the others are counted
 
@@ -137,22 +134,23 @@ class SessionReport(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the content of ``report.json`` as a dictionary."""
-        return {"version": VERSION, **self._asdict()}
+        return _FORMAT.versioned(self._asdict())
 
     def to_json(self) -> bytes:
         """Return the content of ``report.json`` as bytes."""
-        return json.dumps(self.to_dict(), indent=1).encode() + b"\n"
+        return _FORMAT.encode(self._asdict())
 
 
 def read(path: Path) -> SessionReport | None:
     """Read a report; ``None`` if the file is not a report of this version."""
     try:
-        loaded = json.loads(files.read(path))
-        if not isinstance(loaded, dict) or loaded.pop("version", None) != VERSION:
-            return None
-        return SessionReport(**{name: loaded[name] for name in SessionReport._fields if name in loaded})
-    except (OSError, ValueError, TypeError, RecursionError):
+        return _FORMAT.read(path, _with_fields)
+    except (OSError, ValueError):
         return None
+
+
+def _with_fields(loaded: Mapping[str, Any]) -> SessionReport:
+    return SessionReport(**{name: loaded[name] for name in SessionReport._fields if name in loaded})
 
 
 def banner(record: SessionRecord, output: str) -> str:

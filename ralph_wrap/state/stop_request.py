@@ -10,12 +10,12 @@ An agent can write there too. The session logs an invalid file once, leaves it a
 from __future__ import annotations
 
 import errno
-import json
 import time
 from enum import Enum
 from typing import TYPE_CHECKING, Self
 
 from ralph_wrap.system import files
+from ralph_wrap.system.document import DocumentFormat, MisshapenError
 from ralph_wrap.system.inotify import CAME, DirectoryWatch
 from ralph_wrap.system.named_tuple import NamedTuple
 
@@ -25,13 +25,11 @@ if TYPE_CHECKING:
     from ralph_wrap.system.cancel import CancelToken
     from ralph_wrap.system.log import Log
 
-VERSION = 1
-"""Version of the file format; a newer ralph-wrap writes a higher one."""
 EVERY = 30.0
 """Maximum number of seconds between two checks; some file systems send no inotify events."""
 
 _NAME = "stop"
-_LONGEST = 4096  # maximum size of a request in bytes
+_FORMAT = DocumentFormat(version=1, largest=4096)
 
 
 class StopMode(Enum):
@@ -76,7 +74,7 @@ def ask(directory: Path, mode: StopMode) -> StopMode:
         if ancestor.is_symlink():
             raise OSError(errno.ELOOP, "a symlink is not followed", str(ancestor))
     path = directory / _NAME
-    content = json.dumps({"version": VERSION, "how": mode.value}).encode() + b"\n"
+    content = _FORMAT.encode({"how": mode.value})
     while True:
         state = files.state(path)
         try:
@@ -97,15 +95,12 @@ def read(directory: Path) -> StopMode | None:
 
     """
     try:
-        found = json.loads(files.read(directory / _NAME, _LONGEST))
-        if found["version"] != VERSION:
-            raise NoRequestError(f"version {found['version']!r}")
-        return StopMode(found["how"])
+        return _FORMAT.read(directory / _NAME, lambda found: StopMode(found["how"]))
     except FileNotFoundError:
         return None
     except OSError as error:
         raise NoRequestError(error.strerror or str(error)) from None
-    except (KeyError, TypeError, RecursionError) as error:
+    except MisshapenError as error:
         raise NoRequestError(f"not a request of this version: {error}") from None
     except ValueError as error:
         raise NoRequestError(str(error)) from None

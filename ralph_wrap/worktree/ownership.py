@@ -15,18 +15,18 @@ their own keeps it: its work is saved, and it stays. A user who unlocks it gives
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.git import decode, pointer
 from ralph_wrap.git.oid import is_oid
 from ralph_wrap.system import files
+from ralph_wrap.system.document import DocumentFormat
 from ralph_wrap.system.log import one_line
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
     from pathlib import Path
 
     from ralph_wrap.state.registry import SessionRecord
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 MARK = "ralph-wrap-session"
 """The name of the mark in a registration."""
 
-_VERSION = 1
+_FORMAT = DocumentFormat(version=1)
 _LONGEST_LOCK = 4096  # bytes of a reason
 # builtin/worktree.c: what git itself writes while it adds a worktree, before it writes our reason.
 _LOCKS_OF_GIT = ("initializing", "added with --lock")
@@ -76,24 +76,25 @@ def write_mark(registration: Path, mark: SessionMark) -> None:
         OSError: the registration is as it was before.
 
     """
-    content = json.dumps({"version": _VERSION, **mark._asdict()}).encode() + b"\n"
-    files.replace(registration / MARK, content, sync=False)
+    files.replace(registration / MARK, _FORMAT.encode(mark._asdict()), sync=False)
 
 
 def read_mark(registration: Path) -> SessionMark | None:
     """Return the mark of a registration, ``None`` if it has none or an empty one."""
     try:
         content = files.read(registration / MARK)
-        if not content:  # after a power failure, or a kill
-            return None
-        loaded = json.loads(content)
-        mark = SessionMark(loaded["session"], loaded["branch"])
+        return _FORMAT.decode(content, _checked) if content else None  # empty: a power failure, or a kill
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+    except (OSError, ValueError):
         return UNREADABLE
-    is_valid = loaded.get("version") == _VERSION and all(isinstance(word, str) for word in mark)
-    return mark if is_valid else UNREADABLE
+
+
+def _checked(loaded: Mapping[str, Any]) -> SessionMark:
+    mark = SessionMark(loaded["session"], loaded["branch"])
+    if not all(isinstance(word, str) for word in mark):
+        raise TypeError("a field of the wrong type")
+    return mark
 
 
 def lock_of(registration: Path) -> str | None:

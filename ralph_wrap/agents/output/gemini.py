@@ -6,7 +6,6 @@ waits as long as the service demands, and reports this on stderr only.
 
 from __future__ import annotations
 
-import json
 import re
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -22,6 +21,7 @@ from ralph_wrap.agents.output.events import (
     Usage,
     UsageLimitReached,
 )
+from ralph_wrap.system.document import from_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,8 +79,8 @@ def _unwrapped(message: str) -> tuple[str, float | None]:
         judged = failure.judged(found[1])
         return found[1], None if isinstance(judged, UsageLimitReached) or judged.passing else failure.LIMITED
     try:
-        error = json_access.part(json.loads(found[1]), "error")
-    except (ValueError, RecursionError):
+        error = json_access.part(from_json(found[1]), "error")
+    except ValueError:
         return found[1], None
     return json_access.text(error, "message") or found[1], json_access.number(error, "code")
 

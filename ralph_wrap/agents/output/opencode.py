@@ -6,13 +6,13 @@ time it prints nothing.
 
 from __future__ import annotations
 
-import json
 import re
 from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.agents.output import failure, json_access
 from ralph_wrap.agents.output.answer import AnswerCollector
 from ralph_wrap.agents.output.events import AgentMessage, AgentSessionId, FinalAnswer, ToolCall, Usage
+from ralph_wrap.system.document import from_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -112,8 +112,8 @@ def _until(data: Any, message: str, now: float) -> float | None:
 def _parsed(text: str) -> Any:
     """Parse a JSON number or document; ``None`` if the text is neither."""
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return from_json(text)
+    except ValueError:
         return None
 
 

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import shutil
 import tempfile
 from pathlib import Path
@@ -38,6 +37,7 @@ from ralph_wrap.git import merge as merging
 from ralph_wrap.git.oid import is_oid
 from ralph_wrap.state import landings
 from ralph_wrap.system import files
+from ralph_wrap.system.document import DocumentFormat
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.model import TEMPORARY
 from ralph_wrap.worktree.ownership import is_locked_for
@@ -45,7 +45,7 @@ from ralph_wrap.worktree.temporary import REASON
 from ralph_wrap.worktree.user_checkout import names, put_back
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from ralph_wrap.git import Git, Repository
     from ralph_wrap.state.registry import Registry
@@ -53,10 +53,8 @@ if TYPE_CHECKING:
     from ralph_wrap.worktree.temporary import TemporaryWorktree
     from ralph_wrap.worktree.user_checkout import UserCheckout
 
-VERSION = 1
-"""The version of the note's format."""
-
 _NOTE = landings.IN_PROGRESS
+_FORMAT = DocumentFormat(version=1)
 _PATIENCE = 60.0  # seconds
 _NO_LINKS = {errno.EPERM, errno.EXDEV, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK}
 
@@ -136,8 +134,7 @@ def _scratch(registration: Path, number: int) -> Path:
 
 
 def _write_note(note: Path, step: TargetMove, trial: TemporaryWorktree) -> None:
-    document = {"version": VERSION, **step._asdict(), "scratch": trial.registration.name}
-    files.replace(note, json.dumps(document).encode() + b"\n")
+    files.replace(note, _FORMAT.encode({**step._asdict(), "scratch": trial.registration.name}))
 
 
 def _take(checkout: UserCheckout, scratch: Path, step: TargetMove) -> None:
@@ -217,10 +214,10 @@ def recover(git: Git, repository: Repository, home: Registry, log: Log) -> None:
     """
     note = home.directory / _NOTE
     try:
-        step, name = _read_note(note, git)
+        step, name = _FORMAT.read(note, lambda loaded: _checked(loaded, git))
     except FileNotFoundError:
         return
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+    except (OSError, ValueError):
         note.unlink()
         log.warning("landing.unknown", f"{note} cannot be read, and is deleted")
         return
@@ -259,14 +256,13 @@ def _undo(
     return problems
 
 
-def _read_note(note: Path, git: Git) -> tuple[TargetMove, str]:
-    loaded: dict[str, Any] = json.loads(files.read(note))
+def _checked(loaded: Mapping[str, Any], git: Git) -> tuple[TargetMove, str]:
     step = TargetMove(*(str(loaded[name]) for name in TargetMove._fields))
     name = str(loaded["scratch"])
-    if loaded["version"] != VERSION or not step.ref.startswith(HEADS):
-        raise ValueError(note)
-    if not all(is_oid(oid) for oid in (step.old, step.new)) or not TEMPORARY.fits(name):
-        raise ValueError(note)
+    if not step.ref.startswith(HEADS) or not TEMPORARY.fits(name):
+        raise ValueError("a name of the wrong form")
+    if not all(is_oid(oid) for oid in (step.old, step.new)):
+        raise ValueError("a commit of the wrong form")
     if {*existing_commits(git, (step.old, step.new))} != {step.old, step.new}:
-        raise ValueError(note)
+        raise ValueError("a commit that does not exist")
     return step, name

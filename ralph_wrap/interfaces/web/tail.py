@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from ralph_wrap.agents.output import FORMATS, OutputReader
 from ralph_wrap.agents.output.transcript import TranscriptFormatter
 from ralph_wrap.interfaces.web.escaping import plain
 from ralph_wrap.system import files
+from ralph_wrap.system.document import from_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,8 +58,8 @@ def _format(path: Path) -> str:
 def _parsed(content: bytes) -> Iterator[dict[str, Any]]:
     for line in content.split(b"\n"):
         try:
-            event = json.loads(line)
-        except (ValueError, RecursionError):
+            event = from_json(line)
+        except ValueError:
             continue
         if isinstance(event, dict):
             yield event

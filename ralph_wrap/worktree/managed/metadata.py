@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.system import files
+from ralph_wrap.system.document import DocumentFormat
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 _FILE = "ralph-wrap.json"
-_VERSION = 1
+_FORMAT = DocumentFormat(version=1, indent=1)
 
 
 class WorktreeMetadata(NamedTuple):
@@ -51,22 +51,18 @@ def write_mark(registration: Path, mark: WorktreeMetadata) -> None:
         OSError: it cannot be written, and is unchanged.
 
     """
-    content = json.dumps({"version": _VERSION, **mark._asdict()}, indent=1).encode() + b"\n"
-    files.replace(registration / _FILE, content)
+    files.replace(registration / _FILE, _FORMAT.encode(mark._asdict()))
 
 
 def read_mark(registration: Path) -> WorktreeMetadata | None:
     """Return the mark of a worktree, ``None`` without a valid one."""
     try:
-        loaded = json.loads(files.read(registration / _FILE))
-        return _checked(loaded)
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return _FORMAT.read(registration / _FILE, _checked)
+    except (OSError, ValueError):
         return None
 
 
 def _checked(loaded: dict[str, Any]) -> WorktreeMetadata:
-    if loaded["version"] != _VERSION:
-        raise ValueError(loaded["version"])
     mark = WorktreeMetadata(**{name: loaded[name] for name in WorktreeMetadata._fields if name in loaded})
     words = (mark.branch, mark.base)
     optional = (mark.origin, mark.session, mark.original_cwd, mark.tmux_session)
