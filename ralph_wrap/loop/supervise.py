@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap.loop.policy import CUT_SHORT, CutReason, Iteration
 from ralph_wrap.state.stop_request import StopMode
-from ralph_wrap.system.process_tree import UNKILLABLE_AFTER
+from ralph_wrap.system.process_tree import GroupTermination
 from ralph_wrap.system.signals import suspend
 
 if TYPE_CHECKING:
@@ -196,42 +196,22 @@ class AgentSupervisor:
             terminal.suspend_with(group)
 
 
-class Termination:
-    """The termination of a command in steps: SIGTERM, SIGKILL, then no more waiting.
+class Termination(GroupTermination):
+    """The termination of a command by the loop, with its cause.
 
     Attributes:
         cut: the cause; ``None`` if the command was not asked to end.
-        deadline: time of the next step, once the command was asked to end.
 
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.cut: CutReason | None = None
-        self.deadline = 0.0
-        self._killed = False
-
-    @property
-    def grace_left(self) -> float:
-        """Seconds until SIGKILL."""
-        return 0.0 if self._killed else max(0.0, self.deadline - time.monotonic())
 
     def ask(self, cut: CutReason, grace: float) -> None:
-        """Record that the command was asked to end; after a second request, the earlier deadline counts."""
-        end = time.monotonic() + grace
-        if not self._killed:
-            self.deadline = min(self.deadline, end) if self.cut else end
+        """Record that the command was asked to end; the latest cause counts, and the earliest deadline."""
+        self.limit(grace)
         self.cut = cut
-
-    def escalate(self, group: ProcessGroup) -> bool:
-        """Take the next step if it is due; return whether no step is left."""
-        if self.cut is None or time.monotonic() < self.deadline:
-            return False
-        if self._killed:
-            return True
-        group.signal(signal.SIGKILL)
-        self._killed = True
-        self.deadline = time.monotonic() + UNKILLABLE_AFTER
-        return False
 
 
 def _reason(reached: CutReason) -> str:

@@ -10,10 +10,12 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Self
 
@@ -30,6 +32,7 @@ OWN_COMMAND = "RALPH_WRAP_OWN_COMMAND"
 _LOWEST_PRIORITY = 19  # nice(1)
 _AGENTS_GRACE = 5.0  # seconds between SIGTERM and SIGKILL to an agent whose start was interrupted
 _GRACE = 1.0  # seconds between the first signal to one of our commands and SIGKILL
+_TICK = 0.05  # seconds between two looks, where no pidfd reports the end of a process
 
 _FOR_GROUPS = {signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGHUP, signal.SIGTERM}
 """Signals that terminals, and programs such as timeout(1), send to a whole process group."""
@@ -364,6 +367,15 @@ class ProcessGroup:
             os.close(self.pidfd)
             self.pidfd = -1
         return status if status is None or status >= 0 else 128 - status
+
+    def wait(self, timeout: float) -> None:
+        """Wait for the end of its first process, at most this number of seconds; perhaps shorter."""
+        if self.pidfd < 0:
+            time.sleep(min(timeout, _TICK))
+            return
+        poll = select.poll()
+        poll.register(self.pidfd, select.POLLIN)
+        poll.poll(timeout * 1000)
 
     def stopped(self) -> bool:
         """Return whether it was stopped by a job control signal since the last call (``waitid(2)``)."""

@@ -8,6 +8,7 @@ and that code would read 0.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import sys
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
     from ralph_wrap.system.cancel import Hurry
 
+    from ralph_wrap.system.process import ProcessGroup
+
 _PR_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>, prctl(2)
 UNKILLABLE_AFTER = 10.0
 """Seconds after SIGKILL; a process that still runs then hangs in the kernel, or belongs to another user."""
@@ -36,6 +39,50 @@ class EndedProcesses(NamedTuple):
 
     signalled: int
     survivors: tuple[int, ...]
+
+
+class GroupTermination:
+    """The termination of a process group in steps: SIGTERM, SIGKILL, then no more waiting.
+
+    Attributes:
+        deadline: time of the next step, as :func:`time.monotonic` counts; infinite before the first request.
+
+    """
+
+    def __init__(self) -> None:
+        self.deadline = math.inf
+        self._killed = False
+
+    @property
+    def requested(self) -> bool:
+        """Whether the group was asked to end."""
+        return self.deadline < math.inf
+
+    @property
+    def grace_left(self) -> float:
+        """Seconds until SIGKILL."""
+        return 0.0 if self._killed else max(0.0, self.deadline - time.monotonic())
+
+    def terminate(self, group: ProcessGroup, grace: float) -> None:
+        """Ask the group to end; SIGKILL follows after the grace."""
+        group.signal(signal.SIGTERM)
+        self.limit(grace)
+
+    def limit(self, grace: float) -> None:
+        """Record that the group was asked to end; after a second request, the earlier deadline counts."""
+        if not self._killed:
+            self.deadline = min(self.deadline, time.monotonic() + grace)
+
+    def escalate(self, group: ProcessGroup) -> bool:
+        """Take the next step if it is due; return whether no step is left."""
+        if time.monotonic() < self.deadline:
+            return False
+        if self._killed:
+            return True
+        group.signal(signal.SIGKILL)
+        self._killed = True
+        self.deadline = time.monotonic() + UNKILLABLE_AFTER
+        return False
 
 
 class ProcessTree:
@@ -90,6 +137,9 @@ class ProcessTree:
 
     def end(self, grace: float, hurry: Hurry, *, signalled: bool) -> EndedProcesses:
         """End them and all their descendants: TERM, grace, then KILL until we find none any more.
+
+        These are no group: each process gets its own TERM when it is found, and a killed one leaves new
+        orphans to find. So the steps of :class:`GroupTermination` do not fit.
 
         Arguments:
             grace: seconds between TERM and KILL.

@@ -1,19 +1,25 @@
-"""Processes that are known by their environment alone."""
+"""Processes that are known by their environment alone, and process groups that end in steps."""
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
 from ralph_wrap.system import process_table, process_tree
 from ralph_wrap.system.cancel import NEVER
-from ralph_wrap.system.process_tree import EndedProcesses, ProcessTree
+from ralph_wrap.system.process import ProcessGroup, StandardStreams
+from ralph_wrap.system.process_tree import EndedProcesses, GroupTermination, ProcessTree
 from tests.support.wait import CAP
 
 SESSION = "check-00000001"
+
+STUBBORN = "trap '' TERM; echo; sleep 600; exit 3"
+POLITE = "trap 'exit 4' TERM; echo; sleep 600 & wait; exit 3"
 
 
 def test_a_process_that_shows_no_environment_yet_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,3 +47,53 @@ def test_a_program_without_any_environment_is_not_waited_for_long(monkeypatch: p
         ended = ProcessTree(whole_process=False, session=SESSION).end(5.0, NEVER, signalled=False)
         assert (ended.signalled, process.poll(), time.monotonic() - began < 5) == (0, None, True)
         process.kill()
+
+
+def _started(script: str) -> ProcessGroup:
+    """Start a group that has set its traps."""
+    reading, writing = os.pipe()
+    try:
+        streams = StandardStreams(reading, writing, writing)
+        group = ProcessGroup(
+            ("sh", "-c", script), cwd=Path("/"), env=os.environ, streams=streams, inherited=writing
+        )
+        assert os.read(reading, 1) == b"\n"
+    finally:
+        os.close(reading)
+        os.close(writing)
+    return group
+
+
+@pytest.mark.parametrize("has_pidfd", [True, False])
+@pytest.mark.parametrize(
+    ("script", "grace", "status"), [(POLITE, 60.0, 4), (STUBBORN, 0.1, 128 + signal.SIGKILL)]
+)
+def test_a_group_gets_a_request_and_then_no_choice(
+    monkeypatch: pytest.MonkeyPatch, script: str, grace: float, status: int, *, has_pidfd: bool
+) -> None:
+    """A process that ends by itself has the time for it; only one that stays is killed."""
+    if not has_pidfd:
+        monkeypatch.delattr(os, "pidfd_open")
+    group, ending = _started(script), GroupTermination()
+    assert not ending.escalate(group)
+    before = ending.requested
+    ending.terminate(group, grace)
+    assert (before, ending.requested) == (False, True)
+    while (found := group.poll()) is None:
+        assert not ending.escalate(group)
+        group.wait(5.0)
+    assert found == status
+    assert bool(ending.grace_left) == (script is POLITE)
+
+
+def test_the_earlier_deadline_counts_and_the_last_step_is_no_more_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A later request never prolongs the grace, and a process that the kernel does not end is given up."""
+    monkeypatch.setattr(process_tree, "UNKILLABLE_AFTER", 0.0)
+    group, ending = _started(STUBBORN), GroupTermination()
+    for grace in (0.0, 60.0):
+        ending.limit(grace)
+    assert [ending.escalate(group), ending.escalate(group)] == [False, True]
+    while group.poll() is None:
+        group.wait(5.0)

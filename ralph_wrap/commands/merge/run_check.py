@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 import os
-import select
-import signal
 import time
 from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import RalphError, StoppedError
 from ralph_wrap.system import process
 from ralph_wrap.system.cancel import FirstSignal
-from ralph_wrap.system.process_tree import ProcessTree
+from ralph_wrap.system.process_tree import GroupTermination, ProcessTree
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
 
     from ralph_wrap.system.cancel import CancelToken
 
-_TICK = 100  # milliseconds between two looks for a signal
+_TICK = 0.1  # seconds between two looks for a signal
 _GRACE = 5.0  # seconds between TERM and KILL
 
 
@@ -99,16 +97,10 @@ def _start(command: str, directory: Path, env: Mapping[str, str]) -> process.Pro
 def _wait(group: process.ProcessGroup, timeout: float, cancel: CancelToken) -> tuple[int, bool]:
     """Return the exit status, and whether we ended the check."""
     end = time.monotonic() + timeout if timeout else math.inf
-    deadline = None
+    ending = GroupTermination()
     while (status := group.poll()) is None:
-        now = time.monotonic()
-        if deadline is None and (now >= end or cancel.requested):
-            deadline = now + _GRACE
-            group.signal(signal.SIGTERM)
-        if deadline is not None and now >= deadline:
-            group.signal(signal.SIGKILL)
-        waiting = select.poll()
-        if group.pidfd >= 0:
-            waiting.register(group.pidfd, select.POLLIN)
-        waiting.poll(_TICK)
-    return status, deadline is not None
+        if not ending.requested and (time.monotonic() >= end or cancel.requested):
+            ending.terminate(group, _GRACE)
+        ending.escalate(group)
+        group.wait(_TICK)
+    return status, ending.requested

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
-import signal
 import tempfile
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,13 +17,14 @@ from ralph_wrap.interfaces.api.worktree import current_worktree
 from ralph_wrap.loop.prompt import content, hand_over
 from ralph_wrap.system import process
 from ralph_wrap.system.named_tuple import NamedTuple
+from ralph_wrap.system.process_tree import GroupTermination
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _DEFAULT = "claude"
 _GRACE = 5.0  # seconds from TERM to KILL
-_TICK = 0.05  # seconds between two looks, where no pidfd reports the end of a process
+_TICK = 1.0  # seconds between two looks; the end of the agent comes at once
 
 
 class AgentResult(NamedTuple):
@@ -115,26 +113,16 @@ def _run(
         raise AgentError(f"agent command {command[0]} cannot be run: {error.strerror}") from None
     try:
         while (status := group.poll()) is None:
-            _wait(group)
+            group.wait(_TICK)
     except BaseException:  # Ctrl-C for example, which does not reach the agent's process group
         _end(group)
         raise
     return status
 
 
-def _wait(group: process.ProcessGroup) -> None:
-    if group.pidfd < 0:
-        time.sleep(_TICK)
-        return
-    poll = select.poll()
-    poll.register(group.pidfd, select.POLLIN)
-    poll.poll(1000)
-
-
 def _end(group: process.ProcessGroup) -> None:
-    deadline = time.monotonic() + _GRACE
-    group.signal(signal.SIGTERM)
+    ending = GroupTermination()
+    ending.terminate(group, _GRACE)
     while group.poll() is None:
-        if time.monotonic() > deadline:
-            group.signal(signal.SIGKILL)
-        time.sleep(_TICK)
+        ending.escalate(group)
+        group.wait(_TICK)
