@@ -23,6 +23,7 @@ from ralph_wrap.git import (
     write_tree,
 )
 from ralph_wrap.git import merge as merging
+from ralph_wrap.git.index import GITLINK
 from ralph_wrap.state.project import RUN, registries, repository_of
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.system.cancel import NEVER
@@ -158,14 +159,14 @@ def _base(git: Git, branch: Branch, saved: str) -> str | None:
 
 
 def _is_submodule(change: PathChange) -> bool:
-    return merging.GITLINK in {change.old_mode, change.new_mode}
+    return GITLINK in {change.old_mode, change.new_mode}
 
 
 def _write(
     checkout: UserCheckout, opened: TemporaryWorktree, head: str, tree: str, changes: list[PathChange]
 ) -> tuple[list[str], list[str]]:
     """Change the files of a checkout; return the changed paths, and those that already were right."""
-    modules = [change for change in changes if change.old_mode == merging.GITLINK != change.new_mode]
+    modules = [change for change in changes if change.old_mode == GITLINK != change.new_mode]
     changes = [change for change in changes if not _is_submodule(change)]
     unmerged = merging.unmerged(checkout.git)
     if unmerged:

@@ -12,9 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-GITLINK = "160000"
-"""The file mode of a submodule's commit."""
-
 ABSENT = "000000"
 """The file mode where there is no file."""
 

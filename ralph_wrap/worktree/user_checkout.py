@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import merge
+from ralph_wrap.git.index import GITLINK
 from ralph_wrap.system import files
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import named
@@ -85,7 +86,7 @@ def _obstacles(top: Path, path: Path, going: set[str]) -> Iterator[str]:
 def _is_full(top: Path, change: PathChange) -> bool:
     """Tell whether a change removes a submodule whose directory is not empty."""
     directory = top / change.path
-    is_leaving = change.old_mode == merge.GITLINK != change.new_mode
+    is_leaving = change.old_mode == GITLINK != change.new_mode
     return is_leaving and not directory.is_symlink() and directory.is_dir() and any(directory.iterdir())
 
 
@@ -180,7 +181,7 @@ def on_disk(
     staged = merge.staged(scratch)
     found: dict[str, tuple[str, str] | None] = {path: staged.get(path) for path in present}
     for change in changes:
-        if merge.GITLINK in {change.old_mode, change.new_mode}:
+        if GITLINK in {change.old_mode, change.new_mode}:
             found[change.path] = change.before  # another repository, which we never move
     return {change.path: found.get(change.path) for change in changes}
 

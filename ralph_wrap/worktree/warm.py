@@ -34,6 +34,7 @@ from ralph_wrap.git import (
     run_git,
     start_status,
 )
+from ralph_wrap.git.index import IndexListing, list_index
 from ralph_wrap.git.oid import OID
 from ralph_wrap.system import directory_users, files
 from ralph_wrap.system.named_tuple import NamedTuple
@@ -61,8 +62,6 @@ Its next line identifies the index, if git checks every file that the index list
 REASON = "ralph-wrap pool"
 """The reason of the lock on its registration."""
 
-_HIDDEN = rb"(?:\A|\0)[a-zS] "  # assume-unchanged, skip-worktree: git does not check the file
-_SUBMODULE = rb"(?:\A|\0). 160000 [0-9a-f]+ \d\t([^\0]+)"  # git does not check files below it
 _READY = re.compile(f"({OID})\n(.+\n)?".encode())
 _TAIL = 4  # parts of a path: .ralph/run/pool/<name>
 _LOOKS = 2  # warm worktrees that a session checks before it makes a new one
@@ -249,14 +248,14 @@ def holds_nothing(
     """
     with start_status(git) as running:
         index = _index(warm.registration)
-        listing = b"" if index == _vouching(warm.registration) else _entries(git)
+        listing = IndexListing(b"") if index == _vouching(warm.registration) else list_index(git)
         meanwhile()
         status = parse_status(finish_git(running, "status").stdout)
-    submodules = (warm.path / decode(path) for path in re.findall(_SUBMODULE, listing))
+    submodules = (warm.path / entry.path for entry in listing.submodules())
     return (
         status.clean
         and {*status.ignored} <= {f"{name}/" for name in keep}
-        and not re.search(_HIDDEN, listing)
+        and not any(listing.hidden())
         and not any(any(path.iterdir()) for path in submodules if path.is_dir())
     )
 
@@ -273,13 +272,9 @@ def ready(registration: Path, commit: str, git: Git) -> bytes:
 
     """
     index = _index(registration)
-    listing = _entries(git)
-    looks_at_all = not re.search(_HIDDEN, listing) and not re.search(_SUBMODULE, listing)
+    listing = list_index(git)
+    looks_at_all = not any(listing.hidden()) and not any(listing.submodules())
     return f"{commit}\n".encode() + (index if looks_at_all else b"")
-
-
-def _entries(git: Git) -> bytes:
-    return run_git(git, "ls-files", "-v", "-s", "-z").stdout
 
 
 def _index(registration: Path) -> bytes:

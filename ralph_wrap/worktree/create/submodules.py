@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import decode, existing_commits, finish_git, list_refs, resolve_commit, run_git, start_git
+from ralph_wrap.git.index import list_index
 from ralph_wrap.system import files
 from ralph_wrap.system.cancel import NEVER
 
@@ -116,9 +117,9 @@ class _SubmoduleCheckout:
         sections = {
             value: key.removesuffix(".path") for key, value in modules_config.items() if key.endswith(".path")
         }
-        for commit, path in _gitlinks(top_git):
+        for path, commit, is_checked_out in list_index(top_git).submodules():
             section = sections.get(path)
-            if section is None or _is_off(section, modules_config, config):
+            if not is_checked_out or section is None or _is_off(section, modules_config, config):
                 continue
             name = section.removeprefix("submodule.")
             if not _is_plain(name):
@@ -211,13 +212,6 @@ def _configured(git: Git, *source: str) -> dict[str, str]:
     answer = run_git(git, "config", "-z", *source, "--get-regexp", r"^submodule\.", accept=(0, 1))
     entries = (entry.partition("\n") for entry in decode(answer.stdout).split("\0") if entry)
     return {key: value if newline else "true" for key, newline, value in entries}
-
-
-def _gitlinks(git: Git) -> list[tuple[str, str]]:
-    """Return commit and path of each submodule that is checked out; a sparse checkout leaves some out."""
-    listing = run_git(git, "ls-files", "-t", "-s", "-z").stdout
-    found = re.findall(rb"(?:\A|\0)H 160000 ([0-9a-f]+) 0\t([^\0]+)", listing)
-    return [(decode(oid), decode(path)) for oid, path in found]
 
 
 def _is_plain(name: str) -> bool:

@@ -7,7 +7,6 @@ is lost with its disk or its container. A snapshot changes no file of the worktr
 from __future__ import annotations
 
 import errno
-import re
 from typing import TYPE_CHECKING
 
 from ralph_wrap.git import (
@@ -20,10 +19,10 @@ from ralph_wrap.git import (
     move_ref,
     parse_status,
     resolve_commit,
-    run_git,
     stage_all,
     start_status,
 )
+from ralph_wrap.git.index import list_index
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.save.inspect import look
 from ralph_wrap.worktree.save.registration import is_replaced, operation
@@ -105,10 +104,7 @@ def sees_all(worktree: LinkedWorktree, git: Git, head: str) -> bool:
 
     """
     worktree_git = _git(worktree, git)
-    hidden = re.compile(rb"(?:\A|\0)[a-zS] ")  # see lift_flags
-    return resolve_commit(worktree_git, "HEAD") == head and not hidden.search(
-        run_git(worktree_git, "ls-files", "-v", "-z").stdout
-    )
+    return resolve_commit(worktree_git, "HEAD") == head and not any(list_index(worktree_git).hidden())
 
 
 def commit_all(worktree: LinkedWorktree, git: Git, message: str) -> bool:

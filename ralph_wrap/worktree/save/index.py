@@ -6,15 +6,15 @@ The index of a worktree itself never changes: its owner may need it, if the work
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from typing import TYPE_CHECKING
 
-from ralph_wrap.git import decode, finish_git, parse_status, run_git, stage_paths, start_status
+from ralph_wrap.git import finish_git, parse_status, run_git, stage_paths, start_status
 from ralph_wrap.worktree.layout import is_sparse
 
 if TYPE_CHECKING:
     from ralph_wrap.git import Git, Status
+    from ralph_wrap.git.index import IndexListing
     from ralph_wrap.worktree.model import LinkedWorktree
 
 
@@ -44,23 +44,22 @@ def copy_index(worktree: LinkedWorktree, scratch: Git) -> None:
         shutil.copy2(worktree.registration / "index", scratch.index_file)
 
 
-def lift_flags(worktree: LinkedWorktree, scratch: Git, listing: bytes) -> bool:
+def lift_flags(worktree: LinkedWorktree, scratch: Git, listing: IndexListing) -> bool:
     """Remove index flags that hide changed files from git; return whether there were any.
 
-    ``git ls-files -v`` shows *assume unchanged* as a lower-case tag and *skip worktree* as S. In a sparse
-    checkout, an absent file with *skip worktree* was never checked out, so it is not deleted.
+    In a sparse checkout, an absent file with *skip worktree* was never checked out, so it is not deleted.
 
     Arguments:
         worktree: the worktree.
         scratch: git in it with the copy, which this function makes if necessary.
-        listing: the output of ``git ls-files -v -s -z``.
+        listing: of the worktree's own index.
 
     Raises:
         GitError: git failed.
         OSError: the index cannot be copied.
 
     """
-    entries = re.findall(rb"(?:\A|\0)([a-zS]) \d+ [0-9a-f]+ \d\t([^\0]+)", listing)
+    entries = [*listing.hidden()]
     if not entries:
         return False
     copy_index(worktree, scratch)
@@ -69,17 +68,16 @@ def lift_flags(worktree: LinkedWorktree, scratch: Git, listing: bytes) -> bool:
         is_sparse(worktree.registration) or run_git(scratch, *arguments, accept=(0, 1)).stdout == b"true\n"
     )
     lifted = {
-        "--no-assume-unchanged": [path for tag, path in entries if tag.islower()],
+        "--no-assume-unchanged": [entry.path for entry in entries if entry.is_assumed],
         "--no-skip-worktree": [
-            path
-            for tag, path in entries
-            if tag in b"sS" and (not sparse or os.path.lexists(worktree.path / decode(path)))
+            entry.path
+            for entry in entries
+            if entry.is_skipped and (not sparse or os.path.lexists(worktree.path / entry.path))
         ],
     }
     for option, paths in lifted.items():
-        run_git(
-            scratch, "update-index", option, "-z", "--stdin", stdin=b"".join(path + b"\0" for path in paths)
-        )
+        names = "".join(f"{path}\0" for path in paths).encode("utf-8", "surrogateescape")
+        run_git(scratch, "update-index", option, "-z", "--stdin", stdin=names)
     return True
 
 

@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 import os
-import re
 from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError
-from ralph_wrap.git import decode, finish_git, parse_status, resolve_commit, run_git, start_git, start_status
+from ralph_wrap.git import finish_git, parse_status, resolve_commit, run_git, start_status
+from ralph_wrap.git.index import IndexListing, start_listing
 from ralph_wrap.worktree.save.commits import unheld
 from ralph_wrap.worktree.save.index import lift_flags, not_in_index, status_of
 from ralph_wrap.worktree.save.registration import operation, unsaved_bookkeeping
@@ -51,23 +51,23 @@ def look(
     """
     with (
         start_status(git, "dirty") as running,
-        start_git(git, "ls-files", "-v", "-s", "-z") as entries,
+        start_listing(git) as entries,
     ):
         walked = walk(worktree.path, inner)
         problems += walked.problems
         problems += unsaved_bookkeeping(worktree)
         try:
             answer = finish_git(running, "status").stdout
-            listing = finish_git(entries, "ls-files").stdout
+            listing = IndexListing(finish_git(entries, "ls-files").stdout)
         except GitError as error:
             problems.append(f"the index cannot be read, what was staged in it is not saved: {error.message}")
             head = resolve_commit(git, "HEAD")
             run_git(scratch, "read-tree", *((head,) if head else ("--empty",)))
             return status_of(scratch), walked
-    for path in re.findall(rb"(?:\A|\0). 160000 [0-9a-f]+ \d\t([^\0]+)", listing):
-        directory = worktree.path / decode(path)
+    for entry in listing.submodules():
+        directory = worktree.path / entry.path
         if directory.is_dir() and not (directory / ".git").exists() and any(directory.iterdir()):
-            problems.append(f"git does not look at the files below the submodule's path {decode(path)}")
+            problems.append(f"git does not look at the files below the submodule's path {entry.path}")
     if lift_flags(worktree, scratch, listing):
         return status_of(scratch), walked
     return parse_status(answer), walked

@@ -11,7 +11,8 @@ import re
 from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError
-from ralph_wrap.git import decode, pointer, run_git
+from ralph_wrap.git import pointer
+from ralph_wrap.git.index import list_index
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.model import LinkedWorktree
 
@@ -102,14 +103,11 @@ def _find(
 def _pointers(above: LinkedWorktree, git: Git, top: Path) -> list[tuple[str, str, Path]]:
     """Return commit and path of each submodule in an index, and the repository that its ``.git`` names."""
     try:
-        listing = run_git(above.git(git, top), "ls-files", "-s", "-z").stdout
+        entries = list_index(above.git(git, top)).submodules()
     except GitError:
         return []  # the save of the files reports this, and sees their directories as nested repositories
     found = []
-    # In a conflict there are up to three entries of one path.
-    entries = re.findall(rb"(?:\A|\0)160000 ([0-9a-f]+) [0-3]\t([^\0]+)", listing)
-    for name, oid in {name: oid for oid, name in entries}.items():
-        path = decode(name)
+    for path, commit in {entry.path: entry.commit for entry in entries}.items():
         directory = top / path
         if (directory / ".git").is_symlink() or any(
             (top / parent).is_symlink() for parent in (path, *_parents(path))
@@ -120,7 +118,7 @@ def _pointers(above: LinkedWorktree, git: Git, top: Path) -> list[tuple[str, str
             pointed = pointer.read(directory, above.path / path)
         except OSError:
             continue
-        found.append((decode(oid), path, pointed))
+        found.append((commit, path, pointed))
     return found
 
 
