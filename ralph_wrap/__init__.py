@@ -11,18 +11,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ralph_wrap.config import Settings
     from ralph_wrap.errors import RalphError
-    from ralph_wrap.interfaces.api import (
-        AgentResult,
-        Worktree,
-        WorktreeInfo,
+    from ralph_wrap.git import WorktreeInfo
+    from ralph_wrap.interfaces.api.agent import AgentResult, run_agent
+    from ralph_wrap.interfaces.api.functions import (
         add_worktree,
         branch_exists,
-        current_worktree,
         list_worktrees,
         remove_worktree,
-        run_agent,
         worktree_exists,
     )
+    from ralph_wrap.interfaces.api.worktree import Worktree, current_worktree
     from ralph_wrap.session.session import Session
     from ralph_wrap.session.workspace import Workspace
     from ralph_wrap.state.report import SessionReport
@@ -46,21 +44,21 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AgentResult": "ralph_wrap.interfaces.api",
+    "AgentResult": "ralph_wrap.interfaces.api.agent",
     "RalphError": "ralph_wrap.errors",
     "Session": "ralph_wrap.session.session",
     "SessionReport": "ralph_wrap.state.report",
     "Settings": "ralph_wrap.config",
     "Workspace": "ralph_wrap.session.workspace",
-    "Worktree": "ralph_wrap.interfaces.api",
-    "WorktreeInfo": "ralph_wrap.interfaces.api",
-    "add_worktree": "ralph_wrap.interfaces.api",
-    "branch_exists": "ralph_wrap.interfaces.api",
-    "current_worktree": "ralph_wrap.interfaces.api",
-    "list_worktrees": "ralph_wrap.interfaces.api",
-    "remove_worktree": "ralph_wrap.interfaces.api",
-    "run_agent": "ralph_wrap.interfaces.api",
-    "worktree_exists": "ralph_wrap.interfaces.api",
+    "Worktree": "ralph_wrap.interfaces.api.worktree",
+    "WorktreeInfo": "ralph_wrap.git",
+    "add_worktree": "ralph_wrap.interfaces.api.functions",
+    "branch_exists": "ralph_wrap.interfaces.api.functions",
+    "current_worktree": "ralph_wrap.interfaces.api.worktree",
+    "list_worktrees": "ralph_wrap.interfaces.api.functions",
+    "remove_worktree": "ralph_wrap.interfaces.api.functions",
+    "run_agent": "ralph_wrap.interfaces.api.agent",
+    "worktree_exists": "ralph_wrap.interfaces.api.functions",
 }
 
 

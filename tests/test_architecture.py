@@ -69,6 +69,7 @@ OWNERS = {
 
 LOAD_NOTHING = (
     "interfaces",
+    "interfaces/api",
     "commands",
     "session",
     "state",

@@ -74,16 +74,7 @@ class Checkpoint:
         return state
 
     def finish(self, cancel: CancelToken) -> None:
-        """Push the commits that are not pushed yet.
-
-        Arguments:
-            cancel: a SIGTERM, or a second signal, ends the wait.
-
-        Raises:
-            GitError: the branch cannot be read.
-            OSError: git cannot be run.
-
-        """
+        """Push the commits that are not pushed yet, as :meth:`BranchPush.finish` does."""
         if self._push is not None:
             self._push.finish(cancel)
 

@@ -15,7 +15,7 @@ from ralph_wrap.commands import apply as applying
 from ralph_wrap.errors import ConflictError, NotFoundError, RalphError
 from ralph_wrap.state import project
 from tests.support.git_shim import shim_git
-from tests.support.merging import branch, files_of, left, project_with_files, replaced
+from tests.support.merging import branch, change_every_kind, files_of, left, project_with_files, replaced
 from tests.support.repo import Repo, make_repo
 from tests.support.sessions import command, run
 
@@ -194,14 +194,7 @@ def test_every_kind_of_change_comes(repo: Repo, log: Log) -> None:
     """Executable files, symlinks, a directory instead of a file and the reverse, names in any script."""
     repo.git("switch", "-q", "-c", "ralph/bbbb")
     repo.git("switch", "-q", "-c", "ralph/bbbb-wip")
-    (repo.path / "run.sh").chmod(0o755)
-    (repo.path / "link").symlink_to("file.txt")
-    (repo.path / "gone").unlink()
-    repo.write("gone/inside", "a directory now\n")
-    repo.git("rm", "-q", "-r", "one")
-    repo.write("one", "a file now\n")
-    repo.write('größe/日本 語\n"quoted"\t.txt', "any\n")
-    repo.write(os.fsdecode(b"not-\xff-utf8"), "any\n")
+    change_every_kind(repo)
     wanted = files_of(repo.path)
     repo.commit("kinds")
     repo.git("switch", "-q", "main")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -40,10 +39,7 @@ def test_a_session_killed_at_any_point_loses_nothing(
     for number in chosen(len(points), shard, SHARDS):
         world = fresh.copy(tmp_path / f"killed-{number}")
         at = f"point {number}: {points[number - 1]}"
-        assert world.run("kill", number).status == -signal.SIGKILL, at
-        agent_started = world.agent_started
-        swept = world.sweep()
-        assert swept.status == 0, f"{at}\n{swept.stdout!r} {swept.stderr}"
+        agent_started = world.run_killed_and_sweep(number, at)
         assert world.remains() == {}, at
         assert world.repo.fingerprint() == untouched, at
         if agent_started:

@@ -78,10 +78,7 @@ def test_a_session_with_a_pool_killed_at_any_point_loses_nothing(
     for number in chosen(len(points), shard, SHARDS, each=5):
         world = fresh.copy(tmp_path / f"killed-{number}")
         at = f"point {number}: {points[number - 1]}"
-        assert world.run("kill", number).status == -signal.SIGKILL, at
-        agent_started = world.agent_started
-        swept = world.sweep()
-        assert swept.status == 0, f"{at}\n{swept.stdout!r} {swept.stderr}"
+        agent_started = world.run_killed_and_sweep(number, at)
         assert _settled(world) == {}, at
         assert world.repo.fingerprint() == untouched, at
         assert world.work() == (expected if agent_started else {}), at

@@ -170,6 +170,19 @@ class World(NamedTuple):
         """Finish what is left, and meet a fault meanwhile."""
         return self.command("sweep", fault=fault, number=number, env=env)
 
+    def run_killed_and_sweep(self, number: int, at: str) -> bool:
+        """Run a session that is killed at a point, and finish it; return whether its agent had started.
+
+        Arguments:
+            at: names the point in a failure.
+
+        """
+        assert self.run("kill", number).status == -signal.SIGKILL, at
+        agent_started = self.agent_started
+        swept = self.sweep()
+        assert swept.status == 0, f"{at}\n{swept.stdout!r} {swept.stderr}"
+        return agent_started
+
     @property
     def agent_started(self) -> bool:
         """Whether a process of the agent was about to be started."""

@@ -33,6 +33,18 @@ def project_with_files(path: Path) -> Repo:
     return made
 
 
+def change_every_kind(repo: Repo) -> None:
+    """Change the files of such a repository in all ways, to names in any script."""
+    (repo.path / "run.sh").chmod(0o755)
+    (repo.path / "link").symlink_to("file.txt")
+    (repo.path / "gone").unlink()
+    repo.write("gone/inside", "a directory now\n")
+    repo.git("rm", "-q", "-r", "one")
+    repo.write("one", "a file now\n")
+    repo.write('größe/日本 語\n"quoted"\t.txt', "any\n")
+    repo.write(os.fsdecode(b"not-\xff-utf8"), "any\n")
+
+
 def branch(
     repo: Repo, name: str, files: Mapping[str, str | None], *, base: str = "main", message: str = ""
 ) -> str:

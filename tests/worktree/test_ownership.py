@@ -13,12 +13,11 @@ from tests.support.directory_listing import listing
 from tests.support.mounts import needs_mounts
 from tests.support.orphans import Orphan, orphan, sweep
 from tests.support.pid1 import NAMESPACE
-from tests.support.processes import end_all
 from tests.support.sessions import PROGRAM, command, run
 from tests.support.user_worktrees import CASES, KINDS, REGISTRATIONS, WAYS, Stranger, stranger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.support.repo import Repo
@@ -26,11 +25,7 @@ from tests.worktree.sessions import moved_away
 
 MARK = "ralph-wrap-session"  # the file in a registration
 
-
-@pytest.fixture(autouse=True)
-def _ended(_sealed: None, tmp_path: Path) -> Iterator[None]:
-    yield
-    end_all(tmp_path / "home")
+pytestmark = pytest.mark.usefixtures("ended")
 
 
 @pytest.mark.parametrize(("kind", "way"), CASES)

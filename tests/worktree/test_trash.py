@@ -16,14 +16,12 @@ import pytest
 from tests.support.directory_listing import listing
 from tests.support.mounts import mounted, needs_mounts
 from tests.support.orphans import orphan, sweep
-from tests.support.processes import end_all, is_deleting
+from tests.support.processes import is_deleting
 from tests.support.sessions import command, run
 from tests.support.user_worktrees import CASES, WAYS, Stranger, stranger
 from tests.support.wait import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.support.repo import Repo
 from tests.worktree.user_directories import in_place_of
 
@@ -31,11 +29,7 @@ SESSION = "20260102T030405Z-beef"
 
 RUN = Path(".ralph/run")
 
-
-@pytest.fixture(autouse=True)
-def _ended(_sealed: None, tmp_path: Path) -> Iterator[None]:
-    yield
-    end_all(tmp_path / "home")
+pytestmark = pytest.mark.usefixtures("ended")
 
 
 # -- the trash --

@@ -13,14 +13,12 @@ from tests.support.directory_listing import listing
 from tests.support.git_shim import shim_git
 from tests.support.merging import branch
 from tests.support.orphans import orphan, sweep
-from tests.support.processes import end_all, left
+from tests.support.processes import left
 from tests.support.sessions import command, run
 from tests.support.user_worktrees import CASES, KINDS, REGISTRATIONS, WAYS, Stranger, replaced, stranger
 from tests.support.wait import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.support.repo import Repo
 from tests.worktree.user_directories import in_place_of
 
@@ -28,11 +26,7 @@ SESSION = "20260102T030405Z-beef"
 
 RUN = Path(".ralph/run")
 
-
-@pytest.fixture(autouse=True)
-def _ended(_sealed: None, tmp_path: Path) -> Iterator[None]:
-    yield
-    end_all(tmp_path / "home")
+pytestmark = pytest.mark.usefixtures("ended")
 
 
 def json_of(repo: Repo, *words: str) -> tuple[int, str]:

@@ -10,12 +10,11 @@ import pytest
 from tests.support.directory_listing import listing
 from tests.support.git_shim import shim_git
 from tests.support.orphans import Orphan, orphan, orphans, sweep
-from tests.support.processes import end_all
 from tests.support.sessions import command, run
 from tests.support.user_worktrees import KINDS, stranger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.support.repo import Repo
@@ -23,11 +22,7 @@ from tests.worktree.sessions import moved_away
 
 MARK = "ralph-wrap-session"  # the file in a registration
 
-
-@pytest.fixture(autouse=True)
-def _ended(_sealed: None, tmp_path: Path) -> Iterator[None]:
-    yield
-    end_all(tmp_path / "home")
+pytestmark = pytest.mark.usefixtures("ended")
 
 
 # -- a lock of the user's --

@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ralph_wrap.errors import RalphError
-from ralph_wrap.interfaces.cli.boundary import become_owner, boundary
+from ralph_wrap.interfaces.cli.boundary import become_owner, boundary, needs_extra
 from ralph_wrap.interfaces.cli.options import Directory
 from ralph_wrap.system.log import on_stderr
 
@@ -27,14 +26,9 @@ def mcp(
 ) -> None:
     """Serve agents the tools to enter and exit a worktree (Model Context Protocol, stdin and stdout)."""
     with boundary("mcp", json=False):
-        try:
+        with needs_extra("mcp"):
             from ralph_wrap.interfaces.mcp import server  # noqa: PLC0415 -- it may not be installed, and is slow
             from ralph_wrap.interfaces.mcp.tools import ToolCaller  # noqa: PLC0415 -- not for --help
-        except ImportError as error:
-            raise RalphError(
-                f"mcp: the optional dependencies are not installed, or too old ({error})",
-                "pip install 'ralph-wrap[mcp]'",
-            ) from error
         server.load()
         log = on_stderr(os.environ)
         environ = become_owner(project, log)

@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ralph_wrap.errors import RalphError
-from ralph_wrap.interfaces.cli.boundary import become_owner, boundary
+from ralph_wrap.interfaces.cli.boundary import become_owner, boundary, needs_extra
 from ralph_wrap.interfaces.cli.options import Directory
 from ralph_wrap.system.log import on_stderr
 
@@ -28,13 +27,8 @@ def web(
 
     log = on_stderr(os.environ)
     with boundary("web", json=False):
-        try:
+        with needs_extra("web"):
             from ralph_wrap.interfaces.web import server  # noqa: PLC0415 -- it may not be installed, and is slow
-        except ImportError as error:
-            raise RalphError(
-                f"web: the optional dependencies are not installed, or too old ({error})",
-                "pip install 'ralph-wrap[web]'",
-            ) from error
         server.load()
         environ = become_owner(directory, log)
         project = find_project(directory, environ)

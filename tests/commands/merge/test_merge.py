@@ -15,7 +15,7 @@ from ralph_wrap.commands.merge import LandingResult, MergeMethod
 from ralph_wrap.state import project
 from ralph_wrap.system.log import Log
 from tests.support.directory_listing import listing
-from tests.support.merging import AAAA, branch, files_of, is_clean, land, left, state
+from tests.support.merging import AAAA, branch, change_every_kind, files_of, is_clean, land, left, state
 from tests.support.repo import Repo, make_repo
 from tests.support.sessions import PROGRAM
 from tests.support.wait import CAP, eventually, never
@@ -305,14 +305,7 @@ def test_a_checkout_is_not_undone_while_git_is_at_it(repo: Repo, tmp_path: Path)
 def test_every_kind_of_change_comes_to_the_checkout(repo: Repo, log: Log) -> None:
     """Executable files, symlinks, a directory instead of a file and the reverse, names in any script."""
     repo.git("switch", "-q", "-c", "ralph/aaaa")
-    (repo.path / "run.sh").chmod(0o755)
-    (repo.path / "link").symlink_to("file.txt")
-    (repo.path / "gone").unlink()
-    repo.write("gone/inside", "a directory now\n")
-    repo.git("rm", "-q", "-r", "one")
-    repo.write("one", "a file now\n")
-    repo.write('größe/日本 語\n"quoted"\t.txt', "any\n")
-    repo.write(os.fsdecode(b"not-\xff-utf8"), "any\n")
+    change_every_kind(repo)
     tip = repo.commit("kinds")
     wanted = files_of(repo.path)
     repo.git("switch", "-q", "main")

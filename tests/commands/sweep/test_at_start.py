@@ -3,32 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.commands.sweep.project import NESTED
 from tests.support.orphans import orphan, sweep
-from tests.support.processes import end_all
 from tests.support.repo import Repo
 from tests.support.sessions import Session, command, run
 from tests.support.wait import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-
-NESTED = "echo new > new; git init -q inner; git -C inner commit -q --allow-empty -m inner"
-"""Work that cannot be saved."""
-
-
-@pytest.fixture(autouse=True)
-def home(_sealed: None, tmp_path: Path) -> Iterator[Path]:
-    """Yield the ``HOME`` by which the processes of this test are known; they end with it."""
-    home = tmp_path / "home"
-    yield home
-    end_all(home)
-
 
 # At the start of the next session
 

@@ -13,7 +13,6 @@ import pytest
 
 from tests.support.directory_listing import listing
 from tests.support.orphans import Orphan, orphan, sweep
-from tests.support.processes import end_all
 from tests.support.repo import make_repo
 
 if TYPE_CHECKING:
@@ -23,12 +22,6 @@ if TYPE_CHECKING:
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 SOMEBODY, SOMEBODY_ELSE = 4321, 4322  # user ids
-
-
-@pytest.fixture(autouse=True)
-def _ended(_sealed: None, tmp_path: Path) -> Iterator[None]:
-    yield
-    end_all(tmp_path / "home")
 
 
 def _replace(path: Path, kind: str, elsewhere: Path) -> None:

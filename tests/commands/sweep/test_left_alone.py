@@ -5,30 +5,16 @@ from __future__ import annotations
 import shutil
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.commands.sweep.project import state
 from tests.support.blocking_git import Gate
 from tests.support.directory_listing import listing
 from tests.support.mounts import mounted, needs_mounts
 from tests.support.orphans import orphan, orphans, sweep
-from tests.support.processes import end_all
 from tests.support.repo import Repo
 from tests.support.sessions import Session, run
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-from tests.commands.sweep.project import state
-
-
-@pytest.fixture(autouse=True)
-def home(_sealed: None, tmp_path: Path) -> Iterator[Path]:
-    """Yield the ``HOME`` by which the processes of this test are known; they end with it."""
-    home = tmp_path / "home"
-    yield home
-    end_all(home)
-
 
 # Who is not touched
 

@@ -6,29 +6,16 @@ import os
 import signal
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.support.blocking_git import Gate
 from tests.support.git_shim import shim_git
 from tests.support.orphans import orphan, orphans, sweep
-from tests.support.processes import end_all, running
+from tests.support.processes import running
 from tests.support.repo import Repo
 from tests.support.sessions import PROGRAM, Session
 from tests.support.wait import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-
-@pytest.fixture(autouse=True)
-def home(_sealed: None, tmp_path: Path) -> Iterator[Path]:
-    """Yield the ``HOME`` by which the processes of this test are known; they end with it."""
-    home = tmp_path / "home"
-    yield home
-    end_all(home)
-
 
 # Several at once
 

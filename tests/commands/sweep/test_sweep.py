@@ -9,34 +9,17 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from ralph_wrap.system import liveness
+from tests.commands.sweep.project import NESTED, state
 from tests.support.directory_listing import listing
 from tests.support.mounts import mounted, needs_mounts
 from tests.support.orphans import Orphan, orphan, orphans, sweep
-from tests.support.processes import end_all
 from tests.support.repo import Repo, make_repo
 from tests.support.sessions import PROGRAM, command, read_events
 from tests.support.wait import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-from tests.commands.sweep.project import state
-
-NESTED = "echo new > new; git init -q inner; git -C inner commit -q --allow-empty -m inner"
-"""Work that cannot be saved."""
-
-
-@pytest.fixture(autouse=True)
-def home(_sealed: None, tmp_path: Path) -> Iterator[Path]:
-    """Yield the ``HOME`` by which the processes of this test are known; they end with it."""
-    home = tmp_path / "home"
-    yield home
-    end_all(home)
-
 
 # Orphans
 

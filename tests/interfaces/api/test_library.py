@@ -154,7 +154,9 @@ def test_nothing_is_loaded_before_it_is_used(start: str) -> None:
         "asyncio",
         "ctypes",
         "hashlib",
-        "ralph_wrap.interfaces.api",
+        "ralph_wrap.interfaces.api.agent",
+        "ralph_wrap.interfaces.api.functions",
+        "ralph_wrap.interfaces.api.worktree",
         "ralph_wrap.worktree.remove",
         "shutil",
     }
