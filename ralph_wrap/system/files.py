@@ -368,3 +368,17 @@ def _take_after(descriptor: int, path: Path) -> None:
         with contextlib.suppress(PermissionError):  # only root can give a file away
             os.fchown(descriptor, current.st_uid, current.st_gid)
         os.fchmod(descriptor, stat.S_IMODE(current.st_mode) & 0o777)
+
+
+def mounts_in(directory: Path) -> list[str]:
+    """Return the mount points in a directory, itself included (``proc(5)``: mountinfo)."""
+    try:
+        table = Path("/proc/self/mountinfo").read_bytes()
+    except OSError:
+        return []
+    points = (re.sub(rb"\\([0-7]{3})", _octal, line.split(b" ")[4]) for line in table.splitlines())
+    return [path for path in map(os.fsdecode, points) if Path(path).is_relative_to(directory)]
+
+
+def _octal(escape: re.Match[bytes]) -> bytes:
+    return bytes([int(escape[1], 8)])

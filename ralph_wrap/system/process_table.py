@@ -170,6 +170,19 @@ def paths_in(pid: int, directory: Path) -> Iterator[str]:
                 yield used
 
 
+def occupants(directory: Path) -> list[tuple[int, str]]:
+    """Return pid and name of every process that works in a directory or has a file in it open for writing.
+
+    Those of other pid namespaces are not seen, nor, unless we are root, those of other users (``proc(5)``).
+    """
+    found = []
+    for pid in pids():
+        with contextlib.suppress(OSError):
+            if any(paths_in(pid, directory)):
+                found.append((pid, name(pid)))
+    return found
+
+
 def _is_in(path: str, directory: Path) -> bool:
     return path == os.fspath(directory) or path.startswith(f"{directory}/".replace("//", "/"))
 

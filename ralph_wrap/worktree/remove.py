@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError, RefusedError
 from ralph_wrap.git import delete_ref, list_refs, pointer, run_git_again, worktree_holding
-from ralph_wrap.system import directory_users, files
+from ralph_wrap.system import files, process_table
 from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.lock import repository_lock
@@ -274,13 +274,13 @@ def _not_removable(
         return reason
     if occupants := _occupants(directory, visitors):
         return "processes work in it: " + ", ".join(f"{name} ({pid})" for pid, name in occupants)
-    if mounts := directory_users.mounts_in(directory):
+    if mounts := files.mounts_in(directory):
         return f"something is mounted in it: {mounts[0]}"
     return None
 
 
 def _occupants(directory: Path, visitors: frozenset[int]) -> list[tuple[int, str]]:
-    return [(pid, name) for pid, name in directory_users.occupants(directory) if pid not in visitors]
+    return [(pid, name) for pid, name in process_table.occupants(directory) if pid not in visitors]
 
 
 def _is_ours(worktree: LinkedWorktree) -> bool:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError, RalphError, StoppedError
 from ralph_wrap.git import file_system_config, pointer, run_git
-from ralph_wrap.system import directory_users, files
+from ralph_wrap.system import files, process_table
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.layout import SPARSE, cone
 from ralph_wrap.worktree.lock import repository_lock
@@ -162,7 +162,7 @@ def tidy(repository: Repository, home: Registry) -> None:
     registered = {path.name for path in registrations if _is_of(path, directory)}
     on_disk = {path.name for path in directory.glob(TEMPORARY.pattern) if not path.is_symlink()}
     for name in sorted(registered | on_disk):
-        if TEMPORARY.fits(name) and not directory_users.occupants(directory / name):
+        if TEMPORARY.fits(name) and not process_table.occupants(directory / name):
             _remove(repository, home, directory / name)
 
 

@@ -36,7 +36,7 @@ from ralph_wrap.git import (
 )
 from ralph_wrap.git.index import IndexListing, list_index
 from ralph_wrap.git.oid import OID
-from ralph_wrap.system import directory_users, files
+from ralph_wrap.system import files, process_table
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.model import WARM
 from ralph_wrap.worktree.ownership import (
@@ -225,7 +225,7 @@ def choose(
             if (
                 warm.path.stat().st_uid == os.geteuid()
                 and holds_nothing(warm, worktree_git, keep, meanwhile)
-                and not directory_users.occupants(warm.path)
+                and not process_table.occupants(warm.path)
                 and _leads_to(warm, worktree_git, base, keep)
             ):
                 return warm

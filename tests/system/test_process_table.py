@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 import psutil
 import pytest
 
-from ralph_wrap.system import directory_users, process_table
+from ralph_wrap.system import process_table
 from tests.support.wait import eventually
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def test_paths_are_found_without_proc(tree: int, tmp_path: Path) -> None:
     [child] = process_table.children(tree)
     expected = {os.fspath(tmp_path / name) for name in ("work", "written")}
     assert expected <= {*process_table.paths_in(child, tmp_path)}
-    assert {child} <= {pid for pid, name in directory_users.occupants(tmp_path) if name == "sleep"}
+    assert {child} <= {pid for pid, name in process_table.occupants(tmp_path) if name == "sleep"}
 
 
 def test_what_is_only_read_is_not_used(tree: int, tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ from ralph_wrap.git import (
 )
 from ralph_wrap.state.ids import is_agent_id
 from ralph_wrap.state.project import WORKTREES, repository_of
-from ralph_wrap.system import directory_users, process_table, tmux
+from ralph_wrap.system import process_table, tmux
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import and_more
 from ralph_wrap.worktree.create.report_copies import provide
@@ -324,9 +324,7 @@ def _wait_until_empty(tree: LinkedWorktree) -> None:
     """Wait until the processes of a killed tmux session have ended; the removal names those that remain."""
     deadline = time.monotonic() + _LAST_BREATH
     ancestors = process_table.ancestors(os.getpid())
-    while {
-        pid for pid, _ in directory_users.occupants(tree.path)
-    } - ancestors and time.monotonic() < deadline:
+    while {pid for pid, _ in process_table.occupants(tree.path)} - ancestors and time.monotonic() < deadline:
         time.sleep(_TICK)
 
 
