@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.package_modules import PACKAGE, Module, modules, texts_of
+from tests.support.package_modules import PACKAGE, Module, modules, names_of, texts_of
 
 FOLDERS = (
     "interfaces",
@@ -84,12 +84,29 @@ LOAD_NOTHING = (
 """Folders without a name of their own: importers name the module."""
 FORMS = {
     "state/ids.py": r"\[0-9a-f\]\{4\}|\{6\}Z|%H%M%SZ",
+    "git/index.py": r"\b160000\b|\[a-zS\]",
     "git/oid.py": r"\{(40|64)\}",
     "git/pointer.py": r"gitdir: ",
     "worktree/model.py": r"\[0-9a-f\]\{8\}|\b(land|warm)-",
 }
-"""How agent ids and session ids, object ids, ``.git`` files and names of worktrees are written or recognised:
-what only the code of one module holds."""
+"""How agent ids and session ids, submodules and hidden files in an index, object ids, ``.git`` files and
+names of worktrees are written or recognised: what only the code of one module holds."""
+
+HANDLED_ONCE = {
+    # JSON of a file that another program may have changed
+    "RecursionError": {
+        "system/document.py",
+        "agents/output/__init__.py",  # the lines of an agent, which another parser reads faster
+        "config/file.py",  # TOML
+    },
+    # SIGTERM, a grace, SIGKILL
+    "SIGKILL": {
+        "system/process_tree.py",
+        "system/process.py",  # git, which must remove its locks: SIGPIPE instead of SIGTERM
+        "loop/supervise.py",  # only the exit status
+    },
+}
+"""Names, and the modules that may use them: a further one handles the same case a second time."""
 
 LONGEST = 400
 """Lines of a module."""
@@ -301,6 +318,9 @@ def test_a_form_stands_in_one_module(owner: str, form: str) -> None:
         ("state/ids.py", 'X = re.compile(rb"/([0-9a-f]{4})-wip")'),
         ("state/ids.py", 'X = re.compile(r"\\d{8}T\\d{6}Z-.*")'),
         ("state/ids.py", 'x = f"{now:%Y%m%dT%H%M%SZ}-{agent_id}"'),
+        ("git/index.py", 'X = re.compile(rb"(?:\\A|\\0)160000 ([0-9a-f]+) 0\\t")'),
+        ("git/index.py", 'x = mode == "160000"'),
+        ("git/index.py", 'X = re.compile(rb"(?:\\A|\\0)[a-zS] ")'),
         ("git/oid.py", 'X = re.compile(rb"(?:[0-9a-f]{40}|[0-9a-f]{64})\\n")'),
         ("git/pointer.py", 'x = f"gitdir: {registration}"'),
         ("git/pointer.py", 'x = content.removeprefix(b"gitdir: ")'),
@@ -312,6 +332,32 @@ def test_a_second_copy_of_a_form_is_found(owner: str, code: str) -> None:
     """However it is quoted; prose about it is none."""
     assert any(re.search(FORMS[owner], text) for text in texts_of(ast.parse(code)))
     assert texts_of(ast.parse(f"def x():\n    {code.partition(' = ')[2]!r}")) == frozenset()
+
+
+@pytest.mark.parametrize(("name", "places"), HANDLED_ONCE.items())
+def test_a_case_is_handled_in_one_place(name: str, places: set[str]) -> None:
+    """Its details are easy to forget; PID 1, which stands alone, has its own."""
+    using = {
+        module.path
+        for module in modules()
+        if not _is_below(module.path, "interfaces/init")
+        if name in module.names
+    }
+    assert using == places
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("RecursionError", "try:\n    x()\nexcept (ValueError, RecursionError):\n    pass"),
+        ("SIGKILL", "group.signal(signal.SIGKILL)"),
+        ("SIGKILL", "from signal import SIGKILL as HARD"),
+    ],
+)
+def test_a_second_place_is_found(name: str, code: str) -> None:
+    """However it is imported; prose about it is none."""
+    assert name in names_of(ast.parse(code))
+    assert name not in names_of(ast.parse(f"def x():\n    {code!r}"))
 
 
 TESTS = Path(__file__).parent

@@ -24,6 +24,7 @@ class Module(NamedTuple):
         lines: how many it has.
         late: the imports inside its functions.
         attributes: the names that stand behind a dot in it.
+        names: these, those without a dot, and what it imports by name.
         classes: the names of its public classes.
         texts: its literals, those of bytes too, without docstrings.
 
@@ -35,6 +36,7 @@ class Module(NamedTuple):
     lines: int
     late: frozenset[str]
     attributes: frozenset[str]
+    names: frozenset[str]
     classes: frozenset[str]
     texts: frozenset[str]
 
@@ -94,9 +96,23 @@ def _read(path: Path, package: Path, paths: dict[str, Path]) -> Module:
         lines=size,
         late=frozenset(late),
         attributes=frozenset(attributes),
+        names=names_of(tree),
         classes=frozenset(classes),
         texts=texts_of(tree),
     )
+
+
+def names_of(tree: ast.Module) -> frozenset[str]:
+    """Return the names in the code of a module; another name behind ``as`` hides none."""
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            names.add(node.id)
+        elif isinstance(node, ast.Attribute):
+            names.add(node.attr)
+        elif isinstance(node, ast.alias):
+            names.add(node.name)
+    return frozenset(names)
 
 
 def texts_of(tree: ast.Module) -> frozenset[str]:
