@@ -43,7 +43,7 @@ from ralph_wrap.worktree.ownership import (
 )
 from ralph_wrap.worktree.save.inspect import has_submodules
 from ralph_wrap.worktree.save.registration import is_replaced
-from ralph_wrap.worktree.save.result import Losses, SavedWork
+from ralph_wrap.worktree.save.result import Losses, SavedWork, SaveRequest
 from ralph_wrap.worktree.save.scratch import scratch_in
 from ralph_wrap.worktree.save.whole import holds, losses, save
 from ralph_wrap.worktree.trash import LEAVING_SUFFIX, discard_worktree
@@ -120,15 +120,8 @@ def finish(
         git = _at(worktree, git)
         with scratch_in(worktree.registration) as scratch:
             index = scratch / "index"
-            saved = save(
-                worktree,
-                git,
-                index,
-                agent_id=agent_id,
-                session=session,
-                commits_only=keep_dirty,
-                unstarted=unstarted,
-            )
+            request = SaveRequest(agent_id, session, commits_only=keep_dirty, unstarted=unstarted)
+            saved = save(worktree, git, index, request)
             if saved.problems:
                 return WorktreeOutcome(saved, "; ".join(saved.problems), asked=keep_dirty and not saved.clean)
             return _remove_saved(

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from ralph_wrap.git import Git, Status
     from ralph_wrap.worktree.model import LinkedWorktree
+    from ralph_wrap.worktree.save.result import SaveRequest
     from ralph_wrap.worktree.save.trees import WorktreeTrees
 
 
@@ -45,11 +46,8 @@ def save_tree(
     tree: LinkedWorktree,
     git: Git,
     index: Path,
+    request: SaveRequest,
     *,
-    agent_id: str,
-    session: str,
-    commits_only: bool = False,
-    unstarted: bool = False,
     inner: tuple[str, ...] = (),
 ) -> SavedWork:
     """Save the work that would be lost with a worktree, and verify it.
@@ -58,10 +56,7 @@ def save_tree(
         tree: the worktree.
         git: git at the repository.
         index: a free path for a copy of the index.
-        agent_id: names the branch and the snapshots.
-        session: named in the commit's message.
-        commits_only: do not save files; uncommitted files are then a problem.
-        unstarted: no agent has worked in it: missing files were never checked out.
+        request: how to save it.
         inner: paths of its submodules, which this function leaves out.
 
     Raises:
@@ -73,24 +68,24 @@ def save_tree(
     scratch = worktree_git._replace(index_file=index)
     problems: list[str] = []
     head = _head(worktree_git)
-    if unstarted:
+    if request.unstarted:
         left = _left_by_checkout(tree, scratch, head.commit or "HEAD", inner)
         if left is not None:
-            commits = save_commits(tree.registration, worktree_git, agent_id, problems)
+            commits = save_commits(tree.registration, worktree_git, request.agent_id, problems)
             return SavedWork(None, (), commits, (), 0, tuple(problems), left)
     status, walked = look(tree, worktree_git, scratch, problems, inner)
     problems += [f"nested repository {path} cannot be saved" for path in nested(status, walked)]
     branch = None
-    if not status.clean and commits_only:
+    if not status.clean and request.commits_only:
         problems.append(counted(len(status.changed) + len(status.untracked), "uncommitted path"))
     elif not status.clean:
-        branch = _save_files(tree, scratch, head, status, problems, agent_id, session)
+        branch = _save_files(tree, scratch, head, status, problems, request)
     if branch is None and head.detached and head.commit and unreachable(worktree_git, [head.commit]):
-        branch = _name(worktree_git, agent_id, head.commit, session)
+        branch = _name(worktree_git, request, head.commit)
     return SavedWork(
         branch=branch,
         paths=(*status.changed, *status.untracked),
-        snapshots=save_commits(tree.registration, worktree_git, agent_id, problems),
+        snapshots=save_commits(tree.registration, worktree_git, request.agent_id, problems),
         ignored=status.ignored,
         ignored_files=walked.count_below(status.ignored),
         problems=tuple(problems),
@@ -133,20 +128,18 @@ def _save_files(
     head: _Head,
     status: Status,
     problems: list[str],
-    agent_id: str,
-    session: str,
+    request: SaveRequest,
 ) -> str | None:
     picture = take_picture(worktree, scratch, head.commit, status, problems)
     if picture.shows_head:
         return None
-    branch = f"ralph/{agent_id}-wip"
+    branch = request.branch
     if not _is_saved_already(scratch, branch, picture):
-        message = (
-            f"ralph: saved work of session {session}\n\nWhat was not committed when the session ended.\n"
-        )
+        title = f"ralph: saved work of session {request.session}"
+        message = f"{title}\n\nWhat was not committed when the session ended.\n"
         if unfinished := operation(worktree):
             message += f"A {unfinished} was in progress.\n"
-        branch = _name(scratch, agent_id, picture.commit(scratch, message, session), session)
+        branch = _name(scratch, request, picture.commit(scratch, message, request.session))
     if missing := missing_objects(scratch, branch, head.commit):
         problems.append(f"{branch} lacks {missing} objects")
     return branch
@@ -160,21 +153,21 @@ def _is_saved_already(git: Git, branch: str, picture: WorktreeTrees) -> bool:
     return [tree_of(git, commit) for commit in commits] == picture.trees
 
 
-def _name(git: Git, agent_id: str, commit: str, session: str) -> str:
+def _name(git: Git, request: SaveRequest, commit: str) -> str:
     """Point ``ralph/<id>-wip`` to a commit, and return the name that the commit has now.
 
     The former commit of the branch gets a snapshot. If a worktree has the branch checked out, the branch
     stays, and the new commit gets a snapshot.
     """
-    branch = f"ralph/{agent_id}-wip"
+    branch = request.branch
     ref = f"refs/heads/{branch}"
-    reason = f"ralph-wrap: end of {session}"
+    reason = f"ralph-wrap: end of {request.session}"
     before = list_refs(git, ref).get(ref)
     if before is None:
         create_ref(git, ref, commit, reason)
     elif before != commit:
         if worktree_holding(git, ref):
-            return make_snapshots(git, agent_id, [commit])[0]
-        make_snapshots(git, agent_id, [before])
+            return make_snapshots(git, request.agent_id, [commit])[0]
+        make_snapshots(git, request.agent_id, [before])
         move_ref(git, ref, before, commit, reason, itself=True)
     return branch

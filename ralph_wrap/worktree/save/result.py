@@ -1,4 +1,4 @@
-"""The results of a save: the saved work, and the work that would be lost with a worktree."""
+"""The values of a save: how to save a worktree, what was saved, and what would be lost with it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,28 @@ from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+class SaveRequest(NamedTuple):
+    """How the work in a worktree is saved.
+
+    Attributes:
+        agent_id: it names the branch and the snapshots.
+        session: id of the session, for the commit's message.
+        commits_only: save no files; uncommitted files are then a problem.
+        unstarted: no agent has worked in the worktree: missing files were never checked out.
+
+    """
+
+    agent_id: str
+    session: str
+    commits_only: bool = False
+    unstarted: bool = False
+
+    @property
+    def branch(self) -> str:
+        """Short name of the branch for the saved work."""
+        return f"ralph/{self.agent_id}-wip"
 
 
 class SavedWork(NamedTuple):

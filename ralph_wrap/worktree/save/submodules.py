@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from ralph_wrap.git import Git
     from ralph_wrap.worktree.model import LinkedWorktree
-    from ralph_wrap.worktree.save.result import Losses
+    from ralph_wrap.worktree.save.result import Losses, SaveRequest
 
 # The files of git in a repository (gitrepository-layout(5)): this module checks them, or they hold no work.
 _KNOWN = re.compile(
@@ -56,11 +56,7 @@ def save_submodules(
     git: Git,
     index: Path,
     problems: list[str],
-    *,
-    agent_id: str,
-    session: str,
-    commits_only: bool,
-    unstarted: bool,
+    request: SaveRequest,
 ) -> tuple[SavedSubmodule, ...]:
     """Save the work in the submodules of a worktree.
 
@@ -69,10 +65,7 @@ def save_submodules(
         git: git at the repository.
         index: a path; copies of the submodules' indexes are made next to it.
         problems: gets a line for each thing that cannot be saved.
-        agent_id: as for :func:`save_tree`.
-        session: as for :func:`save_tree`.
-        commits_only: as for :func:`save_tree`.
-        unstarted: as for :func:`save_tree`.
+        request: how to save the worktree.
 
     Raises:
         OSError: the registration cannot be read.
@@ -82,20 +75,11 @@ def save_submodules(
     for number, submodule in enumerate(find(worktree, git, worktree.path, problems)):
         own_problems: list[str] = []
         store = store_of(worktree, submodule.tree.registration)
-        saved = SavedSubmodule(submodule.name, submodule.path, store, unstarted=unstarted)
+        saved = SavedSubmodule(submodule.name, submodule.path, store, unstarted=request.unstarted)
         try:
             if not _is_empty(submodule, submodule.tree.path):
-                saved = _with_files(
-                    saved,
-                    submodule,
-                    git,
-                    _scratch(index, number),
-                    own_problems,
-                    agent_id=agent_id,
-                    session=session,
-                    commits_only=commits_only,
-                )
-                saved = _with_commits(saved, submodule, git, own_problems, agent_id)
+                saved = _with_files(saved, submodule, git, _scratch(index, number), own_problems, request)
+                saved = _with_commits(saved, submodule, git, own_problems, request.agent_id)
         except (GitError, OSError) as error:
             own_problems.append(f"it cannot be saved: {error}")
         problems += _lines(submodule, own_problems)
@@ -109,10 +93,7 @@ def _with_files(
     git: Git,
     index: Path,
     problems: list[str],
-    *,
-    agent_id: str,
-    session: str,
-    commits_only: bool,
+    request: SaveRequest,
 ) -> SavedSubmodule:
     """Save the files of a submodule in its own repository."""
     tree = submodule.tree
@@ -122,15 +103,7 @@ def _with_files(
         return saved
     if saved.unstarted and _is_as_cloned(submodule, git, tree.path, index):
         return saved
-    work = save_tree(
-        tree,
-        git,
-        index,
-        agent_id=agent_id,
-        session=session,
-        commits_only=commits_only,
-        inner=submodule.nested,
-    )
+    work = save_tree(tree, git, index, request._replace(unstarted=False), inner=submodule.nested)
     problems += work.problems
     return saved._replace(saved=work)
 

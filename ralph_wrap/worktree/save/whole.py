@@ -31,18 +31,14 @@ if TYPE_CHECKING:
 
     from ralph_wrap.git import Git
     from ralph_wrap.worktree.model import LinkedWorktree
-    from ralph_wrap.worktree.save.result import Losses, SavedSubmodule, SavedWork
+    from ralph_wrap.worktree.save.result import Losses, SavedSubmodule, SavedWork, SaveRequest
 
 
 def save(
     worktree: LinkedWorktree,
     git: Git,
     index: Path,
-    *,
-    agent_id: str,
-    session: str,
-    commits_only: bool = False,
-    unstarted: bool = False,
+    request: SaveRequest,
 ) -> SavedWork:
     """Save the work that would be lost with a worktree and its submodules, and verify it.
 
@@ -50,10 +46,7 @@ def save(
         worktree: the worktree.
         git: git at the repository.
         index: a free path for a copy of the index.
-        agent_id: names the branch and the snapshots.
-        session: named in the commit's message.
-        commits_only: do not save files; uncommitted files are then a problem.
-        unstarted: no agent has worked in it: missing files were never checked out.
+        request: how to save it.
 
     Raises:
         GitError: git failed.
@@ -63,24 +56,12 @@ def save(
     problems: list[str] = []
     submodules: tuple[SavedSubmodule, ...] = ()
     if has_submodules(worktree):
-        submodules = save_submodules(
-            worktree,
-            git,
-            index,
-            problems,
-            agent_id=agent_id,
-            session=session,
-            commits_only=commits_only,
-            unstarted=unstarted,
-        )
+        submodules = save_submodules(worktree, git, index, problems, request)
     saved = save_tree(
         worktree,
         git,
         index,
-        agent_id=agent_id,
-        session=session,
-        commits_only=commits_only,
-        unstarted=unstarted and not problems,
+        request._replace(unstarted=request.unstarted and not problems),
         inner=tuple(submodule.path for submodule in submodules if submodule.path),
     )
     return _with_submodules(saved._replace(problems=(*problems, *saved.problems)), submodules)
