@@ -30,7 +30,7 @@ OWN_COMMAND = "RALPH_WRAP_OWN_COMMAND"
 """In the environment of our own commands: the session they work for, or 1. Other ralph-wraps spare them."""
 
 _LOWEST_PRIORITY = 19  # nice(1)
-_AGENTS_GRACE = 5.0  # seconds between SIGTERM and SIGKILL to an agent whose start was interrupted
+_AGENTS_GRACE = 5.0  # seconds between SIGTERM and SIGKILL to an agent, if our work with it was interrupted
 _GRACE = 1.0  # seconds between the first signal to one of our commands and SIGKILL
 _TICK = 0.05  # seconds between two looks, where no pidfd reports the end of a process
 
@@ -271,19 +271,6 @@ def become(argv: Sequence[str | os.PathLike[str]], env: Mapping[str, str]) -> No
     os.execvpe(argv[0], [os.fspath(word) for word in argv], env)  # noqa: S606 -- no shell is wanted
 
 
-def _end(agent: subprocess.Popen[bytes]) -> None:
-    """Ask an agent to end, and kill it after a while or at a second signal."""
-    try:
-        os.killpg(agent.pid, signal.SIGTERM)
-        agent.wait(_AGENTS_GRACE)
-    except subprocess.TimeoutExpired:
-        pass  # the next lines kill it
-    finally:
-        if agent.poll() is None:
-            os.killpg(agent.pid, signal.SIGKILL)
-            agent.wait()
-
-
 class StandardStreams(NamedTuple):
     """The descriptors that become an agent's standard streams; ``None`` inherits ours."""
 
@@ -331,6 +318,7 @@ class ProcessGroup:
         terminal: int | None = None,
     ) -> None:
         popen = None
+        self.pidfd = -1
         try:
             with _signals_held_back() as let_through:
 
@@ -353,12 +341,13 @@ class ProcessGroup:
         except BaseException:
             # A signal that was held back raises here, Ctrl-C above all. The caller gets no group to end.
             if popen is not None:
-                _end(popen)
+                self._popen, self.pid = popen, popen.pid
+                self.end()
             raise
-        self._popen = popen
-        self.pid = self._popen.pid
+        self._popen, self.pid = popen, popen.pid
         # Readable at the agent's end (pidfd_open(2), Linux 5.3). A thread has no other notice: no SIGCHLD.
-        self.pidfd = os.pidfd_open(self.pid) if hasattr(os, "pidfd_open") else -1
+        if hasattr(os, "pidfd_open"):
+            self.pidfd = os.pidfd_open(self.pid)
 
     def poll(self) -> int | None:
         """Return the exit status as a shell counts it (128+n for signal n), ``None`` while it runs."""
@@ -376,6 +365,19 @@ class ProcessGroup:
         poll = select.poll()
         poll.register(self.pidfd, select.POLLIN)
         poll.poll(timeout * 1000)
+
+    def end(self) -> None:
+        """Ask the group to end, and kill it after a while or at a second signal, which raises here."""
+        try:
+            self.signal(signal.SIGTERM)
+            self._popen.wait(_AGENTS_GRACE)
+        except subprocess.TimeoutExpired:
+            pass  # the next lines kill it
+        finally:
+            if self._popen.poll() is None:
+                self.signal(signal.SIGKILL)
+                self._popen.wait()
+            self.poll()
 
     def stopped(self) -> bool:
         """Return whether it was stopped by a job control signal since the last call (``waitid(2)``)."""

@@ -17,13 +17,11 @@ from ralph_wrap.interfaces.api.worktree import current_worktree
 from ralph_wrap.loop.prompt import content, hand_over
 from ralph_wrap.system import process
 from ralph_wrap.system.named_tuple import NamedTuple
-from ralph_wrap.system.process_tree import GroupTermination
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _DEFAULT = "claude"
-_GRACE = 5.0  # seconds from TERM to KILL
 _TICK = 1.0  # seconds between two looks; the end of the agent comes at once
 
 
@@ -115,14 +113,6 @@ def _run(
         while (status := group.poll()) is None:
             group.wait(_TICK)
     except BaseException:  # Ctrl-C for example, which does not reach the agent's process group
-        _end(group)
+        group.end()
         raise
     return status
-
-
-def _end(group: process.ProcessGroup) -> None:
-    ending = GroupTermination()
-    ending.terminate(group, _GRACE)
-    while group.poll() is None:
-        ending.escalate(group)
-        group.wait(_TICK)
