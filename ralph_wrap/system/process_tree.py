@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from ralph_wrap.system.cancel import Hurry
-
     from ralph_wrap.system.process import ProcessGroup
 
 _PR_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>, prctl(2)
