@@ -111,6 +111,12 @@ HANDLED_ONCE = {
 LONGEST = 400
 """Lines of a module."""
 
+LONGEST_CLASS = 200
+"""Lines of a class."""
+
+LONGEST_FUNCTION = 40
+"""Lines of the body of a function."""
+
 MOST_AT_THE_TOP = 14
 """Entries of the package; ``py.typed``, which only marks it as typed, is none."""
 
@@ -283,6 +289,13 @@ def test_pid_1_stands_alone() -> None:
 def test_a_module_fits_into_a_head() -> None:
     """Modules stay short."""
     assert {module.path: module.lines for module in modules() if module.lines > LONGEST} == {}
+
+
+def test_classes_and_functions_fit_on_a_screen() -> None:
+    """A function is counted without its docstring and its signature, which may be one of Typer's."""
+    sizes = [(f"{module.path}: {name}", *size) for module in modules() for name, size in module.sizes.items()]
+    limits = {"class": LONGEST_CLASS, "function": LONGEST_FUNCTION}
+    assert [(name, lines) for name, kind, lines in sizes if lines > limits[kind]] == []
 
 
 def test_a_class_name_means_one_thing() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from ralph_wrap.system import files, process
+from ralph_wrap.system import files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -79,7 +79,7 @@ def hand_over(
         path = directory / "prompt"
         files.replace(path, prompt)
         command = tuple(word.replace("{prompt_file}", os.fspath(path)) for word in command)
-    descriptor = process.anonymous_file()
+    descriptor = files.anonymous_file()
     if style == "stdin":
         files.write_all(descriptor, prompt)
         os.lseek(descriptor, 0, os.SEEK_SET)

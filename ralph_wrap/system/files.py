@@ -171,6 +171,14 @@ def fsync(*paths: Path) -> None:
             os.close(descriptor)
 
 
+def anonymous_file() -> int:
+    """Return a descriptor of a new file without a name, in memory where the system can do that."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("ralph-wrap", os.MFD_CLOEXEC)
+    with deferred.tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
 def sync_file_system(path: Path) -> None:
     """Write all data of a path's file system to the disk, also data of other processes (``syncfs(2)``).
 

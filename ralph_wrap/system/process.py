@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Self
 
-from ralph_wrap.system import deferred
+from ralph_wrap.system import files
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
@@ -98,14 +98,6 @@ class CompletedCommand(NamedTuple):
     stderr: bytes
 
 
-def anonymous_file() -> int:
-    """Return a descriptor of a new file without a name, in memory where the system can do that."""
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create("ralph-wrap", os.MFD_CLOEXEC)
-    with deferred.tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())
-
-
 class RunningCommand:
     """One of our commands, which runs while we do other work; its output is collected in memory.
 
@@ -135,7 +127,7 @@ class RunningCommand:
     ) -> None:
         self._stdin = stdin
         self._completed: CompletedCommand | None = None
-        self._errors = anonymous_file()  # a file, not a pipe: we can read it while the command runs
+        self._errors = files.anonymous_file()  # a file, not a pipe: we can read it while the command runs
         try:
             with _signals_held_back() as let_through:
                 self._popen = subprocess.Popen(
@@ -366,10 +358,15 @@ class ProcessGroup:
         poll.register(self.pidfd, select.POLLIN)
         poll.poll(timeout * 1000)
 
+    def terminate(self) -> None:
+        """Ask the group to end, by SIGTERM."""
+        self.signal(signal.SIGTERM)
+        self.signal(signal.SIGCONT)  # a stopped process handles SIGTERM only after SIGCONT
+
     def end(self) -> None:
         """Ask the group to end, and kill it after a while or at a second signal, which raises here."""
         try:
-            self.signal(signal.SIGTERM)
+            self.terminate()
             self._popen.wait(_AGENTS_GRACE)
         except subprocess.TimeoutExpired:
             pass  # the next lines kill it

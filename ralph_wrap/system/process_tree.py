@@ -64,7 +64,7 @@ class GroupTermination:
 
     def terminate(self, group: ProcessGroup, grace: float) -> None:
         """Ask the group to end; SIGKILL follows after the grace."""
-        group.signal(signal.SIGTERM)
+        group.terminate()
         self.limit(grace)
 
     def limit(self, grace: float) -> None:
@@ -165,9 +165,10 @@ class ProcessTree:
                         os.kill(pid, signal.SIGCONT)  # a stopped process does not see TERM
             _reap(roots)
             # Look anew each time: a killed process leaves its children to us.
-            if left := find():
-                if time.monotonic() >= give_up:
-                    return EndedProcesses(len(reached), tuple(left))
+            left = find()
+            if left and time.monotonic() >= give_up:
+                return EndedProcesses(len(reached), tuple(left))
+            if left or self._hidden:
                 time.sleep(_TICK)
         return EndedProcesses(len(reached), ())
 

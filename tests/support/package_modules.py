@@ -5,9 +5,12 @@ from __future__ import annotations
 import ast
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.system.deferred import MODULES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 PACKAGE = Path(__file__).parent.parent.parent / "ralph_wrap"
 
@@ -22,6 +25,7 @@ class Module(NamedTuple):
             ``deferred``.
         ours: the modules of this package among them, by path.
         lines: how many it has.
+        sizes: kind and number of lines of its classes and functions, by name.
         late: the imports inside its functions.
         attributes: the names that stand behind a dot in it.
         names: these, those without a dot, and what it imports by name.
@@ -34,6 +38,7 @@ class Module(NamedTuple):
     imports: frozenset[str]
     ours: frozenset[str]
     lines: int
+    sizes: Mapping[str, tuple[str, int]]
     late: frozenset[str]
     attributes: frozenset[str]
     names: frozenset[str]
@@ -94,12 +99,24 @@ def _read(path: Path, package: Path, paths: dict[str, Path]) -> Module:
         imports=frozenset(imports),
         ours=ours,
         lines=size,
+        sizes=_sizes(tree),
         late=frozenset(late),
         attributes=frozenset(attributes),
         names=names_of(tree),
         classes=frozenset(classes),
         texts=texts_of(tree),
     )
+
+
+def _sizes(tree: ast.Module) -> dict[str, tuple[str, int]]:
+    sizes = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            sizes[node.name] = ("class", (node.end_lineno or 0) - node.lineno + 1)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            body = node.body[1 if ast.get_docstring(node) else 0 :] or node.body
+            sizes[f"{node.name}:{node.lineno}"] = ("function", (node.end_lineno or 0) - body[0].lineno + 1)
+    return sizes
 
 
 def names_of(tree: ast.Module) -> frozenset[str]:

@@ -203,6 +203,18 @@ def test_a_key_during_the_start_of_an_agent_ends_it(
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+def test_a_stopped_agent_can_end_by_itself(tmp_path: Path) -> None:
+    """It handles SIGTERM when it goes on."""
+    work = "trap 'exit 3' TERM; kill -STOP $$; while :; do sleep 0.05; done"
+    streams = process.StandardStreams(None, None, None)
+    group = process.ProcessGroup(
+        ("sh", "-c", work), cwd=tmp_path, env=os.environ, streams=streams, inherited=1
+    )
+    eventually(group.stopped, "the agent to stop")
+    group.end()
+    assert group.poll() == 3
+
+
 def _let_another_thread_take(number: int) -> None:
     """Return when a thread with another mask has taken a signal, as Python noted it for the main thread."""
     reading, writing = os.pipe2(os.O_NONBLOCK)

@@ -15,7 +15,7 @@ from ralph_wrap.errors import AgentError, AgentNotFoundError, NotFoundError, Usa
 from ralph_wrap.git import git_environment
 from ralph_wrap.interfaces.api.worktree import current_worktree
 from ralph_wrap.loop.prompt import content, hand_over
-from ralph_wrap.system import process
+from ralph_wrap.system import files, process
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def run_agent(
         stdin, command = hand_over(settings, content(settings), scratch)
         assert stdin is not None
         stack.callback(os.close, stdin)
-        printed = process.anonymous_file()
+        printed = files.anonymous_file()
         stack.callback(os.close, printed)
         environ = {**git_environment(os.environ), **dict(settings.invocation.env)}
         status = _run(command, directory, environ, process.StandardStreams(stdin, printed, None), printed)

@@ -17,9 +17,8 @@ from ralph_wrap.errors import RalphError, StoppedError
 from ralph_wrap.interfaces.cli.boundary import become_owner, boundary
 from ralph_wrap.state.project import find_project, has_ownerless, has_trash
 from ralph_wrap.system.cancel import NEVER
-from ralph_wrap.system.files import write_all
+from ralph_wrap.system.files import anonymous_file, write_all
 from ralph_wrap.system.log import on_stderr
-from ralph_wrap.system.process import anonymous_file
 from ralph_wrap.system.signals import SignalHandlers
 
 if TYPE_CHECKING:

@@ -27,8 +27,8 @@ from ralph_wrap.errors import RalphError, UntrustedError, UsageError
 from ralph_wrap.interfaces.web.escaping import quoted
 from ralph_wrap.interfaces.web.flash import FlashMessage, RetryForm
 from ralph_wrap.state.stop_request import StopMode
+from ralph_wrap.system.files import anonymous_file
 from ralph_wrap.system.log import Log, traceback_of
-from ralph_wrap.system.process import anonymous_file
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
