@@ -12,6 +12,7 @@ while git checks out its worktree (:func:`load_session`), and a server does so a
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -91,6 +92,8 @@ def load_session() -> None:
 def load_for_other_user() -> None:
     """Load all that a process may need after it has become a user who perhaps cannot read our files."""
     _load(_FOR_SOME_PROJECTS | _FOR_WORKTREES | _FOR_SESSIONS)
+    if sys.platform != "linux":  # there is no /proc
+        _load({"psutil": MODULES["psutil"]})
 
 
 def _load(modules: Mapping[str, str]) -> None:

@@ -155,7 +155,8 @@ def _is_sessions(registration: Path, path: Path, leaving: Path | None, record: S
 def _complete_pointer(registration: Path, path: Path, content: bytes) -> None:
     """Write the ``.git`` file of a worktree that git had begun to make at another mount point.
 
-    git writes absolute paths there. A directory that holds anything else is left alone.
+    git writes absolute paths there. A directory that holds anything else is left alone. So is the worktree if
+    another directory exists at the path that it had: a user has moved it there.
 
     Arguments:
         content: of the file ``gitdir``, which has the path at that mount point.
@@ -163,7 +164,9 @@ def _complete_pointer(registration: Path, path: Path, content: bytes) -> None:
     """
     earlier_path = Path(decode(content)).parent
     earlier = os.path.normpath(earlier_path / os.path.relpath(registration, path))
-    if ownership.is_begun(path, (pointer.pointing_to(earlier),)):
+    if not ownership.is_begun(path, (pointer.pointing_to(earlier),)):
+        return
+    if not os.path.lexists(earlier_path) or os.path.samestat(earlier_path.lstat(), path.lstat()):
         files.replace(path / ".git", pointer_to(registration, path))
 
 

@@ -13,12 +13,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import itertools
 import os
+import signal
 import stat
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from ralph_wrap.git import decode, pointer
 from ralph_wrap.state import ids
@@ -38,7 +40,7 @@ TOKEN = ".ralph-wrap-trash"  # noqa: S105 -- no password
 _LARGEST = 4096  # bytes of a token, or of a ``.git`` file
 _AT_ONCE = 32  # directories for one deletion process: each needs two descriptors
 _EARLIER = {WARM: "pool", TEMPORARY: "landing"}
-_TAIL = 4  # parts of a path: .ralph/run/landing/<name>
+_TAIL = 3  # parts of a path: .ralph/run/landing
 
 
 class EmptiedTrash(NamedTuple):
@@ -243,32 +245,60 @@ def _is_of_earlier_version(entry: _Entry, trash: Path) -> bool:
 
 def _is_registration_of_merge(entry: _Entry, trash: Path) -> bool:
     """Tell whether a merge of an earlier version has put the registration of its worktree into the trash."""
-    named = os.fsencode(_read(entry, pointer.BACK)) + b"\n"
-    name = Path(os.fsdecode(named)).parent.name
-    worktree = trash.parent / _EARLIER[TEMPORARY] / name
+    worktree = Path(_read(entry, pointer.BACK)).parent
+    landing = trash.parent / _EARLIER[TEMPORARY]
     return (
-        TEMPORARY.fits(name)
+        TEMPORARY.fits(worktree.name)
         and _read(entry, "locked") == "ralph-wrap merge"
-        and pointer.is_below_some_mount(named, worktree, _TAIL)
+        and worktree.parent.parts[-_TAIL:] == landing.parts[-_TAIL:]
     )
 
 
 def _start(entries: list[_Entry]) -> None:
     """Delete directories, in a process that no process waits for.
 
-    After a change of user this process may be unable to run Python again: other users may be unable to read
-    the Python of root. Then this process deletes the directories itself.
+    Root can have a Python that the owner of a project cannot run. Then, after the change of user, a fork
+    deletes them. PID 1 recognises the program, but not a fork.
     """
     try:
         Path(delete_tree.__file__).open("rb").close()
-        _start_process(entries)
+        _start_program(entries)
     except OSError:
+        if os.fork() == 0:
+            _delete_and_exit(entries)
+
+
+def _delete_and_exit(entries: list[_Entry]) -> NoReturn:
+    try:
+        os.setsid()
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+            signal.signal(number, signal.SIG_DFL)
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for descriptor in (0, 1, 2):
+            os.dup2(nothing, descriptor)
+        # Our locks would stay locked as long as the fork has their descriptors (flock(2)).
+        _close_all_but(
+            {0, 1, 2, *(number for entry in entries for number in (entry.parent, entry.directory))}
+        )
         for entry in entries:
             with contextlib.suppress(OSError):
                 delete_tree.TreeDeletion(*entry, TOKEN).run()
+    finally:
+        os._exit(0)
 
 
-def _start_process(entries: list[_Entry]) -> None:
+def _descriptors(entries: list[_Entry]) -> list[int]:
+    return [number for entry in entries for number in (entry.parent, entry.directory)]
+
+
+def _close_all_but(kept: set[int]) -> None:
+    ends = [*sorted(kept), os.sysconf("SC_OPEN_MAX")]
+    for low, high in itertools.pairwise(ends):
+        os.closerange(low + 1, high)
+
+
+def _start_program(entries: list[_Entry]) -> None:
     words = [f"{entry.parent}:{entry.directory}:{entry.name}" for entry in entries]
     process.detach(
         # -I, -S: neither the environment nor the installed packages change its behaviour.
@@ -277,5 +307,5 @@ def _start_process(entries: list[_Entry]) -> None:
         # Without these variables no session counts it as a process of its agent.
         env={name: value for name, value in os.environ.items() if not name.startswith("RALPH_")}
         | {process.OWN_COMMAND: "1"},
-        inherited=[number for entry in entries for number in (entry.parent, entry.directory)],
+        inherited=_descriptors(entries),
     )

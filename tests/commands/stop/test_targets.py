@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -307,7 +308,11 @@ def test_where_the_kernel_tells_nothing(repo: Repo, tmp_path: Path, seconds: flo
 
 
 def _descriptors(pid: int) -> str:
-    return " ".join(os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir())  # noqa: PTH115
+    found = []
+    for path in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # it was closed meanwhile
+            found.append(os.readlink(path))  # noqa: PTH115
+    return " ".join(found)
 
 
 def test_waiting_costs_nothing(repo: Repo, tmp_path: Path) -> None:
