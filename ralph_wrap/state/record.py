@@ -99,6 +99,10 @@ def read_record(path: Path) -> SessionRecord | UnreadableRecord:
 
 def _checked(loaded: dict[str, Any], name: str) -> SessionRecord:
     known = [name for name in SessionRecord._fields if name != "extra"]
+    if missing := [
+        name for name in known if name not in loaded and name not in SessionRecord._field_defaults
+    ]:
+        raise ValueError(f"it lacks {', '.join(missing)}")
     record = SessionRecord(
         **{name: loaded.pop(name) for name in known if name in loaded},
         extra=loaded,

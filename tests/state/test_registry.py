@@ -272,7 +272,7 @@ def _without(*keys: str, **changes: Any) -> dict[str, Any]:
         (_without(version="1"), "version 1"),
         (_without(version=None), "version None"),
         (_without("version"), "'version'"),
-        (_without("pid"), "SessionRecord lacks pid"),
+        (_without("pid"), "it lacks pid"),
         (b"", "Expecting value"),
         (b"garbage", "Expecting value"),
         (json.dumps(RECORD).encode()[:-5], "Expecting value"),
