@@ -48,7 +48,7 @@ git commit --quiet --message="$TASK: step $RALPH_ITERATION"
 if [ "$RALPH_ITERATION" -eq 2 ]; then
     echo "$TASK, step 3, half done" >>"$TASK.txt"
     echo "a file that git has not seen" >"$TASK-notes.txt"
-    [ -z "$HANG" ] || exec sleep 600 # until somebody interrupts it
+    [ -z "$HANG" ] || exec sleep 600 # until a signal ends it
 fi
 AGENT
     chmod +x "$repository/agent.sh"

@@ -91,12 +91,12 @@ def _missing_names(text: str) -> list[str]:
 
 
 def _is_name(found: str) -> bool:
-    """Tell whether it has the form of a name in the package, and not that of a file's."""
+    """Return whether it has the form of a name in the package, and not that of a file's."""
     return bool(re.fullmatch(r"\w+(?:\.\w+)+", found)) and not found.endswith(_SUFFIXES)
 
 
 def _is_importable(name: str) -> bool:
-    """Tell whether a name is a module, or in one; the longest module that there is counts."""
+    """Return whether a name is a module, or in one; the longest module that there is counts."""
     parts = name.split(".")
     for end in range(len(parts), 0, -1):
         path = PACKAGE.joinpath(*parts[:end])

@@ -124,7 +124,7 @@ def touched(
 
 
 def meets(changed: ChangedPaths, missed: int, main: MainBranchChanges) -> bool:
-    """Tell whether a branch can conflict with the commits of the main branch since the merge base."""
+    """Return whether a branch can conflict with the commits of the main branch since the merge base."""
     bits = missed.to_bytes(missed.bit_length() // 8 + 1, "little")
     return any(
         bits[number >> 3] >> (number & 7) & 1

@@ -76,7 +76,7 @@ def known(project: Project, names: Collection[str], gone: Collection[str] = ()) 
 
 
 def _has_saved(record: SessionRecord, registry: Registry, name: str) -> bool:
-    """Tell whether the report of a session names this branch for its saved work."""
+    """Return whether the report of a session names this branch for its saved work."""
     outcome = report.read(registry.sessions / record.session / "report.json")
     return outcome is not None and outcome.session == record.session and outcome.saved == name
 

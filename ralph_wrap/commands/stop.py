@@ -120,10 +120,15 @@ def _ask(session: FoundSession, mode: StopMode, log: Log, failures: list[RalphEr
         message = f"cannot ask session {session.name} to stop: {error.strerror}"
         failures.append(RalphError(message, "run this command as the user of the session"))
         return "failed"
-    elsewhere = ", perhaps on another machine" if session.verdict is Verdict.FOREIGN else ""
+    elsewhere = ""
+    if session.verdict is Verdict.FOREIGN:
+        elsewhere = (
+            "; it is perhaps on another machine; "
+            f"if you know that it is dead: Ctrl-C, then ralph-wrap sweep --adopt {session.id}"
+        )
     log.event(
         "session.asked",
-        f"asked session {session.name}{elsewhere} to stop ({effective.value})",
+        f"asked session {session.name} to stop ({effective.value}){elsewhere}",
         session=session.name,
         how=effective.value,
     )

@@ -88,7 +88,7 @@ def moved(git: Git, old: str, new: str) -> list[PathChange]:
 
 
 def is_ancestor(git: Git, commit: str, other: str) -> bool:
-    """Tell whether *commit* is an ancestor of *other*, or the same commit.
+    """Return whether *commit* is an ancestor of *other*, or the same commit.
 
     Raises:
         GitError: a commit does not exist.
@@ -98,7 +98,7 @@ def is_ancestor(git: Git, commit: str, other: str) -> bool:
 
 
 def has_merges(git: Git, tip: str, without: str) -> bool:
-    """Tell whether *tip* contains a merge commit that *without* does not contain."""
+    """Return whether *tip* contains a merge commit that *without* does not contain."""
     return bool(run_git(git, "rev-list", "--merges", "--max-count=1", tip, f"^{without}", "--").stdout)
 
 
@@ -218,7 +218,7 @@ def _conflicts(git: Git, *arguments: str) -> tuple[str, ...]:
 
 
 def is_staged(git: Git, commit: str = "HEAD") -> bool:
-    """Tell whether the index differs from a commit."""
+    """Return whether the index differs from a commit."""
     return run_git(git, "diff-index", "--cached", "--quiet", commit, "--", accept=(0, 1)).status == 1
 
 

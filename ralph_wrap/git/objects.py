@@ -24,12 +24,12 @@ def resolve_commit(git: Git, revision: str) -> str | None:
 
 
 def knows_committer(git: Git) -> bool:
-    """Tell whether git has a name and an e-mail address for the committer."""
+    """Return whether git has a name and an e-mail address for the committer."""
     return run_git(git, "var", "GIT_COMMITTER_IDENT", accept=(0, 128)).status == 0
 
 
 def is_branch_name(git: Git, name: str) -> bool:
-    """Tell whether git accepts this as the name of a branch."""
+    """Return whether git accepts this as the name of a branch."""
     return (
         not name.startswith("-")
         and name not in {"HEAD", "@"}  # such refs could exist, but git reads both names as HEAD
@@ -188,7 +188,7 @@ def commit_tree(git: Git, tree: str, parents: Sequence[str], message: str) -> st
 
 
 def is_staged(git: Git) -> bool:
-    """Tell whether the index differs from HEAD.
+    """Return whether the index differs from HEAD.
 
     Raises:
         GitError: git cannot compare them.

@@ -12,7 +12,7 @@ _WORD = re.compile(rf"\b{OID}\b".encode())
 
 
 def is_oid(text: str) -> bool:
-    """Tell whether a text has the form of an object id."""
+    """Return whether a text has the form of an object id."""
     return _WHOLE.fullmatch(text) is not None
 
 

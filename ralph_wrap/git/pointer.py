@@ -87,7 +87,7 @@ def file_named_by(registration: Path) -> Path:
 
 
 def is_below_some_mount(content: bytes, directory: Path, parts: int) -> bool:
-    """Tell whether a registration names a directory, perhaps under the path of another mount.
+    """Return whether a registration names a directory, perhaps under the path of another mount.
 
     Arguments:
         content: of the file in the registration.

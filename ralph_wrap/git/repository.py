@@ -144,7 +144,7 @@ ABSOLUTE_POINTERS = ("-c", "worktree.useRelativePaths=false")
 
 
 def is_ignored(git: Git, path: str, meanwhile: Callable[[], object] = lambda: None) -> bool:
-    """Tell whether the ignore rules match a path; the path need not exist, and may be tracked.
+    """Return whether the ignore rules match a path; the path need not exist, and may be tracked.
 
     Arguments:
         path: relative.

@@ -112,5 +112,5 @@ def worktree_holding(git: Git, ref: str) -> Path | None:
 
 
 def is_registered(git: Git, path: Path) -> bool:
-    """Tell whether the repository has a worktree registered at a path."""
+    """Return whether the repository has a worktree registered at a path."""
     return any(info.path == path for info in list_worktrees(git))

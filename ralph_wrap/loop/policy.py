@@ -64,7 +64,7 @@ class Iteration(NamedTuple):
         changed: HEAD or a file changed; ``None`` if this was not checked.
         cut: the outside cause that ended it; ``None`` if it ended by itself.
         last: a user asked for no further iteration (``ralph-wrap stop``).
-        leaked: a file outside the workspace changed during the iteration.
+        leaked: a file, a ref or the configuration outside the workspace changed during the iteration.
         refused: the usage limit of the account prevented its work; ``None`` if it did not.
         passing: it failed because of the network, or of an overloaded service.
         reached: the limit on tokens or cost that it reached by its end.

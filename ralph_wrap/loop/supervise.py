@@ -1,7 +1,7 @@
 """Wait for a running command, and end it at a signal, a request to stop, or a limit.
 
-The overseer waits in one ``poll(2)`` for output, signals, the command's end and the next time limit. It also
-wakes up regularly to check for requests to stop.
+The supervisor waits in one ``poll(2)`` for output, signals, the command's end and the next time limit. It
+also wakes up regularly to check for requests to stop.
 """
 
 from __future__ import annotations

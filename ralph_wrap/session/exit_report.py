@@ -1,4 +1,4 @@
-"""Add the fate of the worktree to an exit report."""
+"""Add the outcome of the worktree to the report of a session."""
 
 from __future__ import annotations
 

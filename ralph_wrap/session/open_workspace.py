@@ -151,7 +151,7 @@ class WorktreeOpening(NamedTuple):
         )
 
     def _abandon(self, tree: LinkedWorktree) -> None:
-        """Return a warm worktree that cannot be used; changes in it are saved."""
+        """Save the changes in a warm worktree that cannot be used, and remove it."""
         context = self.context
         ends = deferred.worktree_end
         end = ends.WorktreeEnd(context.project, context.record, context.log, ends.WorktreePolicy())

@@ -70,7 +70,7 @@ def look_first(settings: Settings, project: Project) -> Preflight:
     """Check everything that can be checked before the session creates a branch or a file.
 
     Raises:
-        UsageError: base, branch or remote is wrong.
+        UsageError: a setting does not fit the repository, for example base, branch or remote.
         AgentError: the agent's command cannot be run.
 
     """

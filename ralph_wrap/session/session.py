@@ -8,7 +8,8 @@ acquisition:
 2. save and remove the worktree (``worktree.remove.finish`` decides);
 3. delete a branch without commits and saved work, push any other one;
 4. write the report, move the record, free the id;
-5. print how the session ended.
+5. print how the session ended;
+6. refill the pool of warm worktrees.
 
 If a step fails, the session logs its name, and the next steps run all the same.
 """
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
     from ralph_wrap.loop import LoopResult
     from ralph_wrap.session.agent_loop import AgentLoop
     from ralph_wrap.session.preflight import Preflight
-    from ralph_wrap.session.workspace import Workspace
     from ralph_wrap.state.claim import SessionClaim
     from ralph_wrap.state.project import Project
     from ralph_wrap.state.report import SessionReport

@@ -63,7 +63,7 @@ class WorktreeEnd(NamedTuple):
         record: of the session.
         log: where the end is logged.
         policy: what the user wants.
-        reuse: takes directories of the removed worktree for a later one; see ``worktree.finish``.
+        reuse: takes directories of the removed worktree for a later one; see ``worktree.remove.finish``.
 
     """
 

@@ -177,7 +177,7 @@ def summary(report: SessionReport, root: Path, log: Path, typed: Sequence[str] |
     """Return the text for people at the end of a session.
 
     Arguments:
-        report: the exit report.
+        report: of the session.
         log: the session's ``output.log``.
         typed: see ``Settings.typed``.
 

@@ -1,4 +1,4 @@
-"""The modules that load at their first use, and why. At the top of its user, each would delay every start.
+"""The modules that load at their first use, and why. At the top of a module they would delay every start.
 
 ::
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from ralph_wrap.worktree.pool import maintenance as maintenance
 
 _FOR_SOME_COMMANDS = {
-    "asyncio": "asyncio",  # blocks of an asynchronous program
+    "asyncio": "asyncio",  # "async with" of the Python API
     "psutil": "psutil",  # what sessions use; a system without /proc
     "structlog": "structlog",  # messages on a terminal
 }

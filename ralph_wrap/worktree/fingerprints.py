@@ -60,7 +60,7 @@ def pristine(head: str) -> str:
 
 
 def is_pristine(state: str) -> bool:
-    """Tell whether a fingerprint is that of a workspace without uncommitted files."""
+    """Return whether a fingerprint is that of a workspace without uncommitted files."""
     return state != "" and " " not in state
 
 

@@ -23,7 +23,7 @@ _PROBE = f"{RULE}probe"
 
 
 def is_hidden(git: Git, meanwhile: Callable[[], object]) -> bool:
-    """Tell whether git ignores the worktrees already; false if git fails.
+    """Return whether git ignores the worktrees already; false if git fails.
 
     Arguments:
         git: git at the project root.

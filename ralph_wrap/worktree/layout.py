@@ -142,7 +142,7 @@ def _excluded_by_user(git: Git) -> bytes:
 
 
 def is_sparse(registration: Path) -> bool:
-    """Tell whether ralph-wrap has made a worktree sparse."""
+    """Return whether ralph-wrap has made a worktree sparse."""
     return (registration / _PATTERNS).is_file()
 
 

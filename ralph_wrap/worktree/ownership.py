@@ -108,7 +108,7 @@ def lock_of(registration: Path) -> str | None:
 
 
 def is_locked_for(registration: Path, *reasons: str) -> bool:
-    """Tell whether a registration is locked for a reason that begins like one of these."""
+    """Return whether a registration is locked for a reason that begins like one of these."""
     return (lock_of(registration) or "").startswith(reasons)
 
 
@@ -121,7 +121,7 @@ def why_not_removable(registration: Path, owner: WorktreeOwner) -> str | None:
 
 
 def belongs_to(registration: Path, record: SessionRecord) -> bool:
-    """Tell whether a registration is the one that was made for a session.
+    """Return whether a registration is the one that was made for a session.
 
     Arguments:
         registration: that has the session's id for its name.
@@ -139,12 +139,12 @@ def belongs_to(registration: Path, record: SessionRecord) -> bool:
 
 
 def was_unlocked(registration: Path, record: SessionRecord) -> bool:
-    """Tell whether a registration of an earlier version, which wrote no marks, has lost its lock as well."""
+    """Return whether a registration of an earlier version, which wrote no marks, has lost its lock, too."""
     return not record.marked and read_mark(registration) is None and lock_of(registration) is None
 
 
 def is_unfinished(registration: Path, lock: str, branch: str | None) -> bool:
-    """Tell whether a registration is what ``git worktree add`` leaves behind if it is killed for us.
+    """Return whether a registration is what ``git worktree add`` leaves behind if it is killed for us.
 
     Arguments:
         registration: has the name that we gave it.
@@ -162,12 +162,12 @@ def is_unfinished(registration: Path, lock: str, branch: str | None) -> bool:
 
 
 def _is_none(head: str) -> bool:
-    """Tell whether a HEAD names no commit: git writes that before it checks out a branch."""
+    """Return whether a HEAD names no commit: git writes that before it checks out a branch."""
     return is_oid(head) and not head.strip("0")
 
 
 def names_directory(registration: Path, path: Path) -> bool:
-    """Tell whether a registration names a directory as its worktree.
+    """Return whether a registration names a directory as its worktree.
 
     Raises:
         OSError: it does not say.
@@ -190,7 +190,7 @@ def others_naming(registration: Path, path: Path) -> list[Path]:
 
 
 def names_registration(directory: Path, registration: Path, *, path: Path | None = None) -> bool:
-    """Tell whether the ``.git`` file of a directory names a registration.
+    """Return whether the ``.git`` file of a directory names a registration.
 
     Arguments:
         directory: where it is now.
@@ -207,7 +207,7 @@ def names_registration(directory: Path, registration: Path, *, path: Path | None
 
 
 def is_begun(directory: Path, pointers: Collection[bytes]) -> bool:
-    """Tell whether a directory holds no more than a ``.git`` file of ours, perhaps half-written.
+    """Return whether a directory holds no more than a ``.git`` file of ours, perhaps half-written.
 
     Arguments:
         directory: the directory.
@@ -244,7 +244,7 @@ def describe(path: Path) -> str:
 
 
 def _is_new(registration: Path, lock: str) -> bool:
-    """Tell whether a lock is ours or git's own first one, perhaps cut short while it was written."""
+    """Return whether a lock is ours or git's own first one, perhaps cut short while it was written."""
     reason = lock_of(registration)
     return reason is not None and (
         reason.startswith(lock) or any(words.startswith(reason) for words in (lock, *_LOCKS_OF_GIT))

@@ -123,7 +123,7 @@ def _complete(warm: Path, path: Path, run: Path, record: SessionRecord) -> None:
 
 
 def _is_sessions(registration: Path, path: Path, leaving: Path | None, record: SessionRecord) -> bool:
-    """Tell whether a registration is the session's; write our path to it if it has another mount point.
+    """Return whether a registration is the session's; write our path to it if it has another mount point.
 
     Raises:
         RefusedError: it is the session's, but another directory is at the path of the worktree.
@@ -204,7 +204,7 @@ def _names_at_any_mount(registration: Path, path: Path) -> bool:
 
 
 def _is_half_dropped(registration: Path, path: Path, record: SessionRecord) -> bool:
-    """Tell whether git began to delete the registration of the session."""
+    """Return whether git began to delete the registration of the session."""
     if registration.is_symlink() or not registration.is_dir():
         return False
     if not is_half_dropped(registration, marked=record.marked):
@@ -271,7 +271,7 @@ def _require_gone(registration: Path) -> None:
 
 
 def _is_hollow(registration: Path, path: Path) -> bool:
-    """Tell whether a directory does not exist, or holds only a ``.git`` file of ours."""
+    """Return whether a directory does not exist, or holds only a ``.git`` file of ours."""
     return not os.path.lexists(path) or ownership.is_begun(path, pointers_to(registration, path))
 
 

@@ -96,7 +96,7 @@ def finish(
     """Save the work in a worktree, then remove it.
 
     Arguments:
-        worktree: made by :func:`create`.
+        worktree: made by ``worktree.create.transaction.create``.
         git: git in the repository.
         agent_id: names the branch of the saved work.
         session: names the directory in the trash.
@@ -368,7 +368,7 @@ def _drop_registration(worktree: LinkedWorktree, git: Git) -> None:
 
 
 def is_half_dropped(registration: Path, *, marked: bool) -> bool:
-    """Tell whether git began to delete a registration (file by file), or has deleted all of it.
+    """Return whether git began to delete a registration (file by file), or has deleted all of it.
 
     Arguments:
         registration: the registration.

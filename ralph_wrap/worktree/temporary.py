@@ -89,7 +89,8 @@ def turn(
             log.event("merge.waiting", "another merge is at work in this repository: waiting for its end")
         while lock is None:
             if cancel.requested or not wait:
-                raise StoppedError("a signal came while another merge was at work; nothing has moved")
+                cause = "a signal came while " if cancel.requested else ""
+                raise StoppedError(f"{cause}another merge is at work; nothing has moved")
             select.poll().poll(_TICK)
             lock = files.try_lock(path)
     except OSError as error:
@@ -101,7 +102,7 @@ def turn(
 
 
 def is_taken(repository: Repository) -> bool:
-    """Tell whether a process merges in the repository.
+    """Return whether a process merges in the repository.
 
     Raises:
         OSError: the lock cannot be read.
@@ -115,7 +116,7 @@ def _lock(repository: Repository) -> Path:
 
 
 def is_left(home: Registry) -> bool:
-    """Tell whether there is a temporary worktree, of a running or of a dead process."""
+    """Return whether there is a temporary worktree, of a running or of a dead process."""
     return any((home.directory / _PLACE).glob(TEMPORARY.pattern))
 
 
@@ -167,7 +168,7 @@ def tidy(repository: Repository, home: Registry) -> None:
 
 
 def _is_of(registration: Path, directory: Path) -> bool:
-    """Tell whether a registration belongs to this project: other projects may share the repository."""
+    """Return whether a registration belongs to this project: other projects may share the repository."""
     path = directory / registration.name
     try:
         content = files.read(registration / pointer.BACK)
@@ -225,7 +226,7 @@ def _remove(repository: Repository, home: Registry, path: Path) -> None:
 
 
 def _is_ours(registration: Path, directory: Path) -> bool:
-    """Tell whether a registration is that of a temporary worktree, whole or half-made."""
+    """Return whether a registration is that of a temporary worktree, whole or half-made."""
     if registration.is_symlink() or not registration.is_dir() or not _is_of(registration, directory):
         return False
     return is_locked_for(registration, REASON) or is_unfinished(registration, REASON, None)

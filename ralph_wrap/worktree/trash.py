@@ -70,7 +70,7 @@ def new_name() -> str:
 
 
 def is_name(name: str) -> bool:
-    """Tell whether a directory in the trash can be ours by its name, a session id or :func:`new_name`."""
+    """Return whether a directory in the trash can be ours by its name, a session id or :func:`new_name`."""
     return ids.is_session_id(name)
 
 
@@ -119,7 +119,7 @@ def vouch(directory: Path) -> None:
 
 
 def is_vouched_for(directory: Path) -> bool:
-    """Tell whether a directory holds its own token."""
+    """Return whether a directory holds its own token."""
     with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
         return _read(_open(directory, stack), TOKEN) == directory.name
     return False
@@ -227,7 +227,7 @@ def _read(entry: _Entry, name: str) -> str:
 
 
 def _is_of_earlier_version(entry: _Entry, trash: Path) -> bool:
-    """Tell whether a version that wrote no tokens has put a worktree into the trash.
+    """Return whether a version that wrote no tokens has put a worktree into the trash.
 
     Its ``.git`` file names its former registration, which does not exist any more. It was the registration of
     a session with the same name, or one of ours for the pool or for a merge.
@@ -244,7 +244,7 @@ def _is_of_earlier_version(entry: _Entry, trash: Path) -> bool:
 
 
 def _is_registration_of_merge(entry: _Entry, trash: Path) -> bool:
-    """Tell whether a merge of an earlier version has put the registration of its worktree into the trash."""
+    """Return whether a merge of an earlier version has put its registration into the trash."""
     worktree = Path(_read(entry, pointer.BACK)).parent
     landing = trash.parent / _EARLIER[TEMPORARY]
     return (

@@ -84,7 +84,7 @@ def _obstacles(top: Path, path: Path, going: set[str]) -> Iterator[str]:
 
 
 def _is_full(top: Path, change: PathChange) -> bool:
-    """Tell whether a change removes a submodule whose directory is not empty."""
+    """Return whether a change removes a submodule whose directory is not empty."""
     directory = top / change.path
     is_leaving = change.old_mode == GITLINK != change.new_mode
     return is_leaving and not directory.is_symlink() and directory.is_dir() and any(directory.iterdir())
@@ -194,7 +194,7 @@ def _is_file(top: Path, path: str) -> bool:
 
 
 def _has_come(checkout: UserCheckout, current: tuple[str, str] | None, change: PathChange) -> bool:
-    """Tell whether a file has the new content of a change, or the beginning that a killed git wrote.
+    """Return whether a file has the new content of a change, or the beginning that a killed git wrote.
 
     Arguments:
         checkout: the checkout.
@@ -217,7 +217,7 @@ def _has_come(checkout: UserCheckout, current: tuple[str, str] | None, change: P
 
 
 def _is_blocked(top: Path, path: str, clear: Collection[str]) -> bool:
-    """Tell whether a file that we must not delete is in the way of another file.
+    """Return whether a file that we must not delete is in the way of another file.
 
     Arguments:
         top: the top level of the checkout.

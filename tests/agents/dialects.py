@@ -43,11 +43,11 @@ class Dialect:
     hurry: Mapping[str, str] = {}
 
     def speaks(self, path: str) -> bool:
-        """Tell whether a path is of it."""
+        """Return whether a path is of it."""
         raise NotImplementedError
 
     def streams(self, path: str, body: dict[str, Any]) -> bool:
-        """Tell whether the answer is to be server-sent events."""
+        """Return whether the answer is to be server-sent events."""
         del path
         return bool(body.get("stream"))
 

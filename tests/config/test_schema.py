@@ -139,7 +139,7 @@ def test_the_schema_and_the_reader_agree(
 
 
 def _ends_line(value: Any) -> bool:
-    """Tell whether a pattern of Python's is blind to it: ``$`` is also before a last line break."""
+    """Return whether a pattern of Python's is blind to it: ``$`` is also before a last line break."""
     texts = value if isinstance(value, list) else [value]
     return any(isinstance(text, str) and text.endswith("\n") for text in texts)
 

@@ -28,7 +28,7 @@ FAULTS = [("ENOSPC", "dirty"), ("EIO", "merge")]
 
 
 def _explains(result: Result) -> bool:
-    """Tell whether a command that failed says why, in words."""
+    """Return whether a command that failed says why, in words."""
     words = [told["message"] for told in result.narration if told["level"] == "error"]
     return bool(words) and "please report this" not in result.stderr and "\nTraceback" not in result.stderr
 

@@ -140,7 +140,7 @@ class Reference(NamedTuple):
         assert yard.remains() == [], at
 
     def _is_known(self, path: str, entry: Any) -> bool:
-        """Tell whether a file is as it was or as it is to be, or the beginning of that."""
+        """Return whether a file is as it was or as it is to be, or the beginning of that."""
         whole = [side["files"][path][1] for side in (self.before, self.after) if path in side["files"]]
         return any(content.startswith(entry[1]) for content in whole)
 

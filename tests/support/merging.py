@@ -154,5 +154,5 @@ def left(repo: Repo) -> list[str]:
 
 
 def is_clean(repo: Repo, tip: str) -> bool:
-    """Tell whether the main checkout is at a commit, and as it is."""
+    """Return whether the main checkout is at a commit, and as it is."""
     return repo.head == tip and repo.git("status", "--porcelain", "--ignored=no", "--", ":!.ralph") == ""

@@ -86,7 +86,7 @@ class Orphan:
         self.change(boot_id="another boot", host="another host")
 
     def is_there(self) -> bool:
-        """Tell whether anything that a sweep would take is still there."""
+        """Return whether anything that a sweep would take is still there."""
         return self.record.exists() and self.registration.exists() and self.worktree.exists()
 
 

@@ -93,7 +93,7 @@ def zombies(pid: int) -> int:
 
 
 def _is_idle(pid: int) -> bool:
-    """Tell whether an init waits for signals: it has handlers, and none is blocked."""
+    """Return whether an init waits for signals: it has handlers, and none is blocked."""
     with contextlib.suppress(OSError):
         return signal.SIGTERM in _bits(pid, "SigCgt") - _bits(pid, "SigBlk")
     return False

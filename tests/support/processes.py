@@ -43,7 +43,7 @@ def left(home: Path) -> dict[int, str]:
 
 
 def is_deleting(home: Path) -> bool:
-    """Tell whether worktrees are being deleted in the background."""
+    """Return whether worktrees are being deleted in the background."""
     return any(_DELETION in command for command in running(home).values())
 
 

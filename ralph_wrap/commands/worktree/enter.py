@@ -271,7 +271,7 @@ def _checked(git: Git, name: str) -> str:
 
 
 def _is_of_an_agent(name: str) -> bool:
-    """Tell whether what follows ``ralph/`` in a branch's name is an agent's id, or names its saved work."""
+    """Return whether what follows ``ralph/`` in a branch's name is an agent's id, or names its saved work."""
     return is_agent_id(name.removesuffix(WIP))
 
 

@@ -114,7 +114,7 @@ def start(
         _warn(settings, flags, environ, log)
         from ralph_wrap.session.session import Session  # noqa: PLC0415 -- see _load_session
 
-        if settings.merge_on_complete:  # before an agent works, as in session.load_the_rest
+        if settings.merge_on_complete:  # before an agent works, see system.deferred
             from ralph_wrap.interfaces.cli.merge_on_complete import land  # noqa: PLC0415 -- few projects use it
         session = Session(
             settings._replace(background=background, typed=_typed(flags, command)),

@@ -89,7 +89,7 @@ def snapshot(worktree: LinkedWorktree, git: Git, *, agent_id: str, session: str,
 
 
 def sees_all(worktree: LinkedWorktree, git: Git, head: str) -> bool:
-    """Tell whether git sees every change in a worktree that it reports clean at a commit.
+    """Return whether git sees every change in a worktree that it reports clean at a commit.
 
     It does not if an index flag hides changes of a file, or if the agent has replaced the repository.
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def has_submodules(worktree: LinkedWorktree) -> bool:
-    """Tell whether the removal of a worktree would delete repositories of submodules."""
+    """Return whether the removal of a worktree would delete repositories of submodules."""
     return os.path.lexists(worktree.registration / "modules")
 
 
@@ -108,7 +108,7 @@ def tree_losses(tree: LinkedWorktree, git: Git, index: Path, inner: tuple[str, .
 
 
 def tree_holds(tree: LinkedWorktree, git: Git, index: Path, directory: Path, saved: SavedWork) -> bool:
-    """Tell whether a worktree and its commits are unchanged since the save, without its submodules.
+    """Return whether a worktree and its commits are unchanged since the save, without its submodules.
 
     Arguments:
         tree: a worktree that was saved without a problem.

@@ -146,7 +146,7 @@ def _save_files(
 
 
 def _is_saved_already(git: Git, branch: str, picture: WorktreeTrees) -> bool:
-    """Tell whether an earlier save, whose process died, has saved the same files, HEAD and index."""
+    """Return whether an earlier save, whose process died, has saved the same files, HEAD and index."""
     commits = commit_and_parents(git, f"refs/heads/{branch}")
     if not commits or (picture.head is not None and picture.head not in commits):
         return False

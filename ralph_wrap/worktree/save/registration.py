@@ -19,7 +19,7 @@ def operation(worktree: LinkedWorktree) -> str | None:
 
 
 def is_replaced(registration: Path) -> bool:
-    """Tell whether HEAD or index is not a file any more: on a FIFO git would wait for a writer."""
+    """Return whether HEAD or index is not a file any more: on a FIFO git would wait for a writer."""
     paths = (registration / "HEAD", registration / "index")
     return any(os.path.lexists(path) and (path.is_symlink() or not path.is_file()) for path in paths)
 

@@ -123,7 +123,7 @@ def _with_commits(
 def hold(
     worktree: LinkedWorktree, git: Git, index: Path, directory: Path, saved: tuple[SavedSubmodule, ...]
 ) -> bool:
-    """Tell whether the submodules of a worktree are unchanged since the save, and their commits are safe.
+    """Return whether the submodules of a worktree are unchanged since the save, and their commits are safe.
 
     Arguments:
         worktree: a worktree that was saved without a problem.
@@ -204,7 +204,7 @@ def add_losses(worktree: LinkedWorktree, git: Git, index: Path, found: Losses) -
 
 
 def _is_empty(submodule: SubmoduleRepository, top: Path) -> bool:
-    """Tell whether a clone was interrupted before an agent could work in it."""
+    """Return whether a clone was interrupted before an agent could work in it."""
     repository = submodule.tree.registration
     if not all(_EMPTY.fullmatch(entry.name) for entry in repository.iterdir()):
         return False
@@ -253,7 +253,7 @@ def _has(store: Path, repository: Path, path: Path) -> bool:
 
 
 def _is_as_cloned(submodule: SubmoduleRepository, git: Git, top: Path, index: Path) -> bool:
-    """Tell whether all files of a submodule are those of the commit for which it was cloned."""
+    """Return whether all files of a submodule are those of the commit for which it was cloned."""
     worktree_git = submodule.tree.git(git, top)
     scratch = worktree_git._replace(index_file=index)
     if resolve_commit(worktree_git, submodule.commit) is None:

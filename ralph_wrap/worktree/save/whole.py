@@ -78,7 +78,7 @@ def _with_submodules(saved: SavedWork, submodules: tuple[SavedSubmodule, ...]) -
 
 
 def holds(worktree: LinkedWorktree, git: Git, index: Path, directory: Path, saved: SavedWork) -> bool:
-    """Tell whether all files in a worktree, and all its commits, are unchanged since the save.
+    """Return whether all files in a worktree, and all its commits, are unchanged since the save.
 
     Arguments:
         worktree: a worktree that was saved without a problem.

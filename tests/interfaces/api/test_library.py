@@ -90,7 +90,7 @@ def test_a_session_in_a_thread(repo: Repo, script: Callable[[str], str]) -> None
 
 
 def _works(pid: int) -> bool:
-    """Tell whether a process is there and no zombie: those have no command line (proc(5))."""
+    """Return whether a process is there and no zombie: those have no command line (proc(5))."""
     try:
         return bool(Path(f"/proc/{pid}/cmdline").read_bytes())
     except FileNotFoundError:

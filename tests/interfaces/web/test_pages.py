@@ -152,7 +152,7 @@ EVIL = '<img src=x onerror="alert(1)">&amp;{{7777*7777}}\u202e'
 
 
 def _is_safe(html: str) -> bool:
-    """Tell whether nothing of EVIL is in a page but as text."""
+    """Return whether nothing of EVIL is in a page but as text."""
     return "<img" not in html and 'onerror="' not in html and "\u202e" not in html and "60481729" not in html
 
 

@@ -31,7 +31,7 @@ def _config(repo: Repo) -> Path:
 
 
 def _fails(repo: Repo) -> bool:
-    """Tell whether a hook keeps a commit, typed in a worktree, from being made."""
+    """Return whether a hook keeps a commit, typed in a worktree, from being made."""
     done = subprocess.run(
         ("git", "commit", "-q", "--allow-empty", "-m", "x"), cwd=repo.path, check=False, capture_output=True
     )
