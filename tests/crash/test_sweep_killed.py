@@ -56,7 +56,6 @@ def test_a_sweep_killed_at_any_point_leaves_the_rest_to_the_next_one(
     numbers = [*chosen(len(points), shard, SHARDS, each=5)]
     for number in numbers:
         at = f"point {number}: {points[number - 1]}"
-        world.remains()  # waits for what is deleted in the background
         world.bring_back(aside)
         killed = world.sweep("kill", number).status == -signal.SIGKILL
         # A sweep that waits for a lock reaches more points than one that does not.

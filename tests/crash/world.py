@@ -132,14 +132,19 @@ class World(NamedTuple):
 
     def put_aside(self) -> Path:
         """Keep what is here now for :meth:`bring_back`, and return where."""
+        self._await_deletions()
         aside = self.directory.with_name(f"{self.directory.name}-aside")
         shutil.copytree(self.directory, aside, symlinks=True, copy_function=_copy)
         return aside
 
     def bring_back(self, aside: Path) -> None:
         """Be again what was put aside."""
+        self._await_deletions()
         shutil.rmtree(self.directory)
         shutil.copytree(aside, self.directory, symlinks=True, copy_function=_copy)
+
+    def _await_deletions(self) -> None:
+        eventually(lambda: not is_deleting(self.home), "the deletions in the background to end")
 
     def command(
         self, *arguments: str, fault: str = "count", number: int = 0, env: Mapping[str, str] | None = None
