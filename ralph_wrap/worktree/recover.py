@@ -139,10 +139,10 @@ def _is_sessions(registration: Path, path: Path, leaving: Path | None, record: S
     except FileNotFoundError:
         return False
     directory = leaving or path
-    is_other_mount = pointer.is_below_some_mount(content, path, _TAIL)
-    if is_other_mount and record.state == "starting":
+    names_path = pointer.is_below_some_mount(content, path, _TAIL)
+    if names_path and record.state == "starting":
         _complete_pointer(registration, path, content)
-    if is_other_mount and ownership.names_registration(directory, registration, path=path):
+    if names_path and ownership.names_registration(directory, registration, path=path):
         ours = pointer.back_to(path)
         if content != ours:
             files.replace(registration / pointer.BACK, ours)
@@ -155,16 +155,17 @@ def _is_sessions(registration: Path, path: Path, leaving: Path | None, record: S
 def _complete_pointer(registration: Path, path: Path, content: bytes) -> None:
     """Write the ``.git`` file of a worktree that git had begun to make at another mount point.
 
-    git writes absolute paths there. A directory that holds anything else is left alone. So is the worktree if
-    another directory exists at the path that it had: a user has moved it there.
+    git writes an absolute path to the file, which is wrong here. A directory with any other file stays as it
+    is. If another directory exists at the absolute path of the worktree, a user has moved the worktree there.
+    Then nothing is written.
 
     Arguments:
         content: of the file ``gitdir``, which has the path at that mount point.
 
     """
     earlier_path = Path(decode(content)).parent
-    earlier = os.path.normpath(earlier_path / os.path.relpath(registration, path))
-    if not ownership.is_begun(path, (pointer.pointing_to(earlier),)):
+    earlier_registration = os.path.normpath(earlier_path / os.path.relpath(registration, path))
+    if not ownership.is_begun(path, (pointer.pointing_to(earlier_registration),)):
         return
     if not os.path.lexists(earlier_path) or os.path.samestat(earlier_path.lstat(), path.lstat()):
         files.replace(path / ".git", pointer_to(registration, path))

@@ -169,9 +169,8 @@ def _look(path: Path, trash: Path, stack: contextlib.ExitStack, foreign: list[Pa
             return entry
         if is_name(path.name):
             try:
-                os.rmdir(
-                    path.name, dir_fd=entry.parent
-                )  # empty: its deletion was killed before the last step
+                # An empty directory is what a deletion leaves that was killed before its last step.
+                os.rmdir(path.name, dir_fd=entry.parent)
             except OSError:
                 foreign.append(path)
     return None
@@ -278,9 +277,7 @@ def _delete_and_exit(entries: list[_Entry]) -> NoReturn:
         for descriptor in (0, 1, 2):
             os.dup2(nothing, descriptor)
         # Our locks would stay locked as long as the fork has their descriptors (flock(2)).
-        _close_all_but(
-            {0, 1, 2, *(number for entry in entries for number in (entry.parent, entry.directory))}
-        )
+        _close_all_but({0, 1, 2, *_descriptors(entries)})
         for entry in entries:
             with contextlib.suppress(OSError):
                 delete_tree.TreeDeletion(*entry, TOKEN).run()

@@ -139,8 +139,10 @@ def replaced(
         repo.git("worktree", "prune")
     try:
         with found.put(directory, way):
-            if registration == "named by the stranger" and found.repo is not None:
-                found.repo.git("worktree", "repair", directory, check=False)
+            if registration == "named by the stranger" and found.registration is not None:
+                # `git worktree repair` would go on to our registration, which names this directory, too. In
+                # the order in which the kernel lists them, it writes that one to the directory's .git file.
+                (found.registration / "gitdir").write_text(f"{directory}/.git\n")
             yield
     finally:
         for path in (registered, renamed):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.directory_listing import listing
 from tests.support.git_shim import shim_git
 from tests.support.orphans import sweep
 from tests.support.processes import end_all
@@ -45,6 +46,20 @@ def test_a_session_that_was_killed_while_git_added_its_worktree_is_finished_at_a
     assert swept.status == 0, swept.stdout
     assert [*(moved.path / ".ralph/worktrees").iterdir()] == []
     assert [*moved.path.glob(".git/worktrees/*")] == []
+
+
+def test_a_worktree_that_a_user_moved_stays_registered(repo: Repo, tmp_path: Path) -> None:
+    """Its new path ends like the old one, where an empty directory lies: no other mount explains that."""
+    path = shim_git(tmp_path / "shim", '*" worktree add "*) "$REAL" "$@"; kill -KILL $PPID; exit 1 ;;')
+    command("run", "--isolation", "require", "-n", "1", "--", "true", cwd=repo.path, env={"PATH": path})
+    (worktree,) = (repo.path / ".ralph/worktrees").iterdir()
+    moved = tmp_path / "other/.ralph/worktrees" / worktree.name
+    moved.parent.mkdir(parents=True)
+    repo.git("worktree", "move", "-f", "-f", worktree, moved)
+    worktree.mkdir()
+    before = listing(repo.path / ".git/worktrees"), listing(moved)
+    assert sweep(repo).status == 5
+    assert (listing(repo.path / ".git/worktrees"), listing(moved)) == before
 
 
 def test_a_session_that_was_killed_while_git_dropped_its_worktree_is_finished_at_another_path(
