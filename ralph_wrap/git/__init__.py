@@ -17,6 +17,7 @@ from ralph_wrap.git.command import (
 )
 from ralph_wrap.git.objects import (
     CommitSummary,
+    Head,
     branches_containing,
     commit_and_parents,
     commit_index,
@@ -35,6 +36,7 @@ from ralph_wrap.git.objects import (
     missing_objects,
     move_ref,
     object_kinds,
+    read_head,
     resolve_commit,
     symbolic_ref_target,
     tree_of,
@@ -73,6 +75,7 @@ __all__ = [
     "OLDEST",
     "CommitSummary",
     "Git",
+    "Head",
     "Repository",
     "Status",
     "WorktreeInfo",
@@ -110,6 +113,7 @@ __all__ = [
     "parse_status",
     "parse_version",
     "push_error",
+    "read_head",
     "resolve_commit",
     "run_git",
     "run_git_again",

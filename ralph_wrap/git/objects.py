@@ -68,6 +68,34 @@ def current_branch(git: Git) -> str | None:
     return decode(run_git(git, "symbolic-ref", "--quiet", "HEAD", accept=(0, 1)).stdout).strip() or None
 
 
+class Head(NamedTuple):
+    """HEAD of a worktree.
+
+    Attributes:
+        commit: its object id; ``None`` if the branch has no commit yet.
+        tree: the object id of the commit's tree.
+        branch: the ref that HEAD finally names, usually ``refs/heads/<name>``; ``None`` for a detached HEAD.
+
+    """
+
+    commit: str | None
+    tree: str | None
+    branch: str | None
+
+
+def read_head(git: Git) -> Head:
+    """Return HEAD of a worktree."""
+    arguments = ("HEAD^{commit}", "HEAD^{tree}", "--symbolic-full-name", "HEAD", "--")
+    answer = run_git(git, "rev-parse", *arguments, accept=(0, 128))
+    if answer.status != 0:
+        return Head(None, None, current_branch(git))
+    commit, tree, name, *_ = decode_lines(answer.stdout)
+    if name == "HEAD":
+        return Head(commit, tree, None)
+    # If there is a branch with the name HEAD, git finds the name ambiguous, and prints none.
+    return Head(commit, tree, name if name.startswith("refs/") else current_branch(git))
+
+
 def symbolic_ref_target(git: Git, ref: str) -> str | None:
     """Return the target of a symbolic ref; ``None`` if the ref is not symbolic or does not exist."""
     answer = run_git(git, "symbolic-ref", "--quiet", ref, accept=(0, 1, 128))

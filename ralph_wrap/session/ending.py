@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ralph_wrap.config import Settings
+    from ralph_wrap.git import Git
     from ralph_wrap.loop import LoopResult, OutputListener
     from ralph_wrap.session.context import SessionContext
     from ralph_wrap.session.workspace import Workspace
@@ -129,7 +130,7 @@ class SessionEnd:
         commits = None
         if tree is not None and context is not None:
             with contextlib.suppress(GitError, OSError):
-                commits = count_commits(context.project.git, tree.base, f"refs/heads/{tree.branch}")
+                commits = self._count_commits(context.project.git, tree)
         result = (state.result.ended_by, state.result.status) if state.result else None
         # The signals are read last: one may arrive until now.
         ended_by, status = how_it_ended(
@@ -149,6 +150,16 @@ class SessionEnd:
             leaks=workspace.leak_monitor.found if workspace and workspace.leak_monitor else None,
         )
         return with_outcome(report, state.outcome) if state.outcome else report
+
+    def _count_commits(self, git: Git, tree: LinkedWorktree) -> int | None:
+        """Count the commits of the session's branch; ``None`` if the branch does not exist any more."""
+        branch = f"refs/heads/{tree.branch}"
+        saved = self._state.outcome.saved if self._state.outcome else None
+        head = saved.head if saved else None
+        stays = self._state.agent_started and not self._settings.drop_empty
+        if stays and head is not None and (head.branch, head.commit) == (branch, tree.base):
+            return 0
+        return count_commits(git, tree.base, branch)
 
     def release(self) -> None:
         """Free the agent id, or leave the session to the next sweep if its worktree still has to go."""

@@ -18,6 +18,7 @@ from ralph_wrap.git import (
     list_refs,
     move_ref,
     parse_status,
+    read_head,
     resolve_commit,
     stage_all,
     start_status,
@@ -67,17 +68,17 @@ def snapshot(worktree: LinkedWorktree, git: Git, *, agent_id: str, session: str,
     """
     worktree_git = _git(worktree, git)
     problems: list[str] = []
-    head = resolve_commit(worktree_git, "HEAD")
+    head = read_head(worktree_git)
     with scratch_in(worktree.registration) as directory:
         scratch = worktree_git._replace(index_file=directory / "index")
         status, walked = look(worktree, worktree_git, scratch, problems, ())
         if walked.repositories:
             problems += _in_repositories(worktree_git, status)
         if status.clean:
-            return Snapshot(head, None, tuple(problems))
+            return Snapshot(head.commit, None, tuple(problems))
         picture = take_picture(worktree, scratch, head, status, problems)
         if picture.shows_head:
-            return Snapshot(head, None, tuple(problems))
+            return Snapshot(head.commit, None, tuple(problems))
         message = f"ralph: after iteration {number} of session {session}\n"
         commit = picture.commit(scratch, message, session)
     ref = f"refs/ralph/snapshots/{agent_id}/{number}"
@@ -85,7 +86,7 @@ def snapshot(worktree: LinkedWorktree, git: Git, *, agent_id: str, session: str,
         move_ref(worktree_git, ref, before, commit, message, itself=True)
     else:
         create_ref(worktree_git, ref, commit, message)
-    return Snapshot(head, ref, tuple(problems))
+    return Snapshot(head.commit, ref, tuple(problems))
 
 
 def sees_all(worktree: LinkedWorktree, git: Git, head: str) -> bool:

@@ -15,44 +15,41 @@ from ralph_wrap.git.oid import oids_in
 from ralph_wrap.system import files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
-    from ralph_wrap.git import Git
+    from ralph_wrap.git import Git, Head
 
 _NAMELESS = ("index", "sharedindex", "ralph-wrap-warm")  # no agent made the commit that the last one names
 _LARGEST = 64 << 20  # bytes read of one file; a reflog of 300,000 entries
 _NO_NAMES = {"objects", "modules", "hooks", "lfs"}  # in a repository, these name no commits of its own
 
 
-def save_commits(registration: Path, git: Git, agent_id: str, problems: list[str]) -> tuple[str, ...]:
+def save_commits(git: Git, agent_id: str, named: Collection[str], head: Head) -> tuple[str, ...]:
     """Give a ref to each commit that no other ref contains, and return these refs.
 
     Arguments:
-        registration: ``.git/worktrees/<name>``.
         git: git in the worktree.
         agent_id: names the refs.
-        problems: gets a line for each file that cannot be read.
+        named: the object ids that the registration names.
+        head: HEAD of the worktree.
 
     Raises:
         GitError: a ref cannot be made.
 
     """
-    return make_snapshots(git, agent_id, unheld(registration, git, problems))
+    if head.branch is not None and head.branch.startswith("refs/heads/") and {*named} <= {head.commit}:
+        return ()  # the branch holds the only one
+    return make_snapshots(git, agent_id, unheld(git, named))
 
 
-def unheld(registration: Path, git: Git, problems: list[str]) -> list[str]:
-    """Return the commits that the registration names and no ref contains, without their ancestors.
-
-    Arguments:
-        registration: ``.git/worktrees/<name>``.
-        git: git in the worktree.
-        problems: gets a line for each file that cannot be read.
+def unheld(git: Git, named: Collection[str]) -> list[str]:
+    """Return the commits among some object ids that no ref contains, without their ancestors.
 
     Raises:
         GitError: git failed.
 
     """
-    return unreachable(git, existing_commits(git, _named_objects(registration, git, problems)))
+    return unreachable(git, existing_commits(git, named))
 
 
 def make_snapshots(git: Git, agent_id: str, tips: Sequence[str]) -> tuple[str, ...]:
@@ -62,6 +59,8 @@ def make_snapshots(git: Git, agent_id: str, tips: Sequence[str]) -> tuple[str, .
         GitError: a ref cannot be made.
 
     """
+    if not tips:
+        return ()
     prefix = f"refs/ralph/snapshots/{agent_id}/commit-"
     numbers = [ref.removeprefix(prefix) for ref in list_refs(git, f"{prefix}*")]
     first = 1 + max((int(number) for number in numbers if number.isdecimal()), default=0)
@@ -90,8 +89,18 @@ def _files(registration: Path) -> Iterator[Path]:
         yield from (Path(directory, name) for name in file_names)
 
 
-def _named_objects(registration: Path, git: Git, problems: list[str]) -> set[str]:
-    """Return the object ids in the registration's files (gitrepository-layout(5)), except its index."""
+def named_objects(registration: Path, git: Git, problems: list[str]) -> frozenset[str]:
+    """Return the object ids in the files of a registration (gitrepository-layout(5)), except its index.
+
+    Arguments:
+        registration: ``.git/worktrees/<name>``, or the repository of a submodule.
+        git: git in the worktree.
+        problems: gets a line for each file that is too large to be read.
+
+    Raises:
+        OSError: a file cannot be read.
+
+    """
     found: set[str] = set()
     for path in _files(registration):
         if path.name.startswith(_NAMELESS) or path.is_symlink() or not path.is_file():
@@ -103,4 +112,4 @@ def _named_objects(registration: Path, git: Git, problems: list[str]) -> set[str
         found |= oids_in(content)
     if (registration / "reftable").exists():
         found |= set(decode_lines(run_git(git, "reflog", "--format=%H", "HEAD", accept=(0, 128)).stdout))
-    return {oid for oid in found if oid.strip("0")}
+    return frozenset(oid for oid in found if oid.strip("0"))

@@ -16,7 +16,7 @@ from ralph_wrap.git.oid import is_oid
 from ralph_wrap.system import files
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.create.submodules import CLONED, is_repository
-from ralph_wrap.worktree.save.commits import unheld
+from ralph_wrap.worktree.save.commits import named_objects, unheld
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -89,7 +89,7 @@ def tips(
     problems += [f"{name} names a {kind}" for _, kind, name in refs if kind not in {"commit", "tag"}]
     tags = {oid for oid, kind, _ in refs if kind == "tag"}
     every = {oid for oid, kind, _ in refs if kind == "commit"}
-    every |= {*unheld(repository, git, problems)}
+    every |= {*unheld(git, named_objects(repository, git, problems))}
     ignored = (
         {oid for oid, _, name in refs if name.startswith(("refs/remotes/", "refs/tags/"))}
         if cloned

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import finish_git, parse_status, resolve_commit, run_git, start_status
 from ralph_wrap.git.index import IndexListing, start_listing
-from ralph_wrap.worktree.save.commits import unheld
+from ralph_wrap.worktree.save.commits import named_objects, unheld
 from ralph_wrap.worktree.save.index import lift_flags, not_in_index, status_of
 from ralph_wrap.worktree.save.registration import operation, unsaved_bookkeeping
 from ralph_wrap.worktree.save.result import Losses
@@ -96,7 +96,7 @@ def tree_losses(tree: LinkedWorktree, git: Git, index: Path, inner: tuple[str, .
     problems: list[str] = []
     status, walked = look(tree, worktree_git, worktree_git._replace(index_file=index), problems, inner)
     problems += [f"nested repository: {path}" for path in nested(status, walked)]
-    commits = unheld(tree.registration, worktree_git, problems)
+    commits = unheld(worktree_git, named_objects(tree.registration, worktree_git, problems))
     return Losses(
         paths=(*status.changed, *status.untracked),
         commits=tuple(commits),
@@ -123,7 +123,8 @@ def tree_holds(tree: LinkedWorktree, git: Git, index: Path, directory: Path, sav
 
     """
     worktree_git = tree.git(git, directory)
-    if unheld(tree.registration, worktree_git, []):
+    named = named_objects(tree.registration, worktree_git, [])
+    if not named <= saved.named and unheld(worktree_git, named):
         return False  # there is a new commit that only the registration names
     if index.exists():
         inner = {submodule.path for submodule in saved.inner}

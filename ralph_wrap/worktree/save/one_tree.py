@@ -13,13 +13,12 @@ from ralph_wrap.git import (
     list_refs,
     missing_objects,
     move_ref,
-    resolve_commit,
+    read_head,
     run_git,
     tree_of,
     worktree_holding,
 )
-from ralph_wrap.system.named_tuple import NamedTuple
-from ralph_wrap.worktree.save.commits import make_snapshots, save_commits, unreachable
+from ralph_wrap.worktree.save.commits import make_snapshots, named_objects, save_commits, unreachable
 from ralph_wrap.worktree.save.index import status_of
 from ralph_wrap.worktree.save.inspect import look, nested
 from ralph_wrap.worktree.save.registration import operation
@@ -31,15 +30,10 @@ from ralph_wrap.worktree.warm import taken_at
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ralph_wrap.git import Git, Status
+    from ralph_wrap.git import Git, Head, Status
     from ralph_wrap.worktree.model import LinkedWorktree
     from ralph_wrap.worktree.save.result import SaveRequest
     from ralph_wrap.worktree.save.trees import WorktreeTrees
-
-
-class _Head(NamedTuple):
-    commit: str | None
-    detached: bool
 
 
 def save_tree(
@@ -67,12 +61,13 @@ def save_tree(
     worktree_git = tree.git(git)
     scratch = worktree_git._replace(index_file=index)
     problems: list[str] = []
-    head = _head(worktree_git)
+    head = read_head(worktree_git)
     if request.unstarted:
         left = _left_by_checkout(tree, scratch, head.commit or "HEAD", inner)
         if left is not None:
-            commits = save_commits(tree.registration, worktree_git, request.agent_id, problems)
-            return SavedWork(None, (), commits, (), 0, tuple(problems), left)
+            named = named_objects(tree.registration, worktree_git, problems)
+            commits = save_commits(worktree_git, request.agent_id, named, head)
+            return SavedWork(None, (), commits, (), 0, tuple(problems), left, head=head, named=named)
     status, walked = look(tree, worktree_git, scratch, problems, inner)
     problems += [f"nested repository {path} cannot be saved" for path in nested(status, walked)]
     branch = None
@@ -80,15 +75,18 @@ def save_tree(
         problems.append(counted(len(status.changed) + len(status.untracked), "uncommitted path"))
     elif not status.clean:
         branch = _save_files(tree, scratch, head, status, problems, request)
-    if branch is None and head.detached and head.commit and unreachable(worktree_git, [head.commit]):
-        branch = _name(worktree_git, request, head.commit)
+    if branch is None and head.branch is None and head.commit and unreachable(worktree_git, [head.commit]):
+        branch = _name(worktree_git, request, head.commit, _tip(worktree_git, request.branch))
+    named = named_objects(tree.registration, worktree_git, problems)
     return SavedWork(
         branch=branch,
         paths=(*status.changed, *status.untracked),
-        snapshots=save_commits(tree.registration, worktree_git, request.agent_id, problems),
+        snapshots=save_commits(worktree_git, request.agent_id, named, head),
         ignored=status.ignored,
         ignored_files=walked.count_below(status.ignored),
         problems=tuple(problems),
+        head=head,
+        named=named,
     )
 
 
@@ -117,52 +115,56 @@ def _differing(scratch: Git, commit: str) -> set[str]:
     return {*status.unstaged, *status.untracked}
 
 
-def _head(git: Git) -> _Head:
-    symbolic = run_git(git, "symbolic-ref", "--quiet", "HEAD", accept=(0, 1))
-    return _Head(resolve_commit(git, "HEAD"), detached=symbolic.status == 1)
-
-
 def _save_files(
     worktree: LinkedWorktree,
     scratch: Git,
-    head: _Head,
+    head: Head,
     status: Status,
     problems: list[str],
     request: SaveRequest,
 ) -> str | None:
-    picture = take_picture(worktree, scratch, head.commit, status, problems)
+    picture = take_picture(worktree, scratch, head, status, problems)
     if picture.shows_head:
         return None
     branch = request.branch
-    if not _is_saved_already(scratch, branch, picture):
+    before = _tip(scratch, branch)
+    if before is None or not _is_saved_already(scratch, before, picture):
         title = f"ralph: saved work of session {request.session}"
         message = f"{title}\n\nWhat was not committed when the session ended.\n"
         if unfinished := operation(worktree):
             message += f"A {unfinished} was in progress.\n"
-        branch = _name(scratch, request, picture.commit(scratch, message, request.session))
+        branch = _name(scratch, request, picture.commit(scratch, message, request.session), before)
     if missing := missing_objects(scratch, branch, head.commit):
         problems.append(f"{branch} lacks {missing} objects")
     return branch
 
 
-def _is_saved_already(git: Git, branch: str, picture: WorktreeTrees) -> bool:
+def _tip(git: Git, branch: str) -> str | None:
+    ref = f"refs/heads/{branch}"
+    return list_refs(git, ref).get(ref)
+
+
+def _is_saved_already(git: Git, tip: str, picture: WorktreeTrees) -> bool:
     """Return whether an earlier save, whose process died, has saved the same files, HEAD and index."""
-    commits = commit_and_parents(git, f"refs/heads/{branch}")
+    commits = commit_and_parents(git, tip)
     if not commits or (picture.head is not None and picture.head not in commits):
         return False
     return [tree_of(git, commit) for commit in commits] == picture.trees
 
 
-def _name(git: Git, request: SaveRequest, commit: str) -> str:
+def _name(git: Git, request: SaveRequest, commit: str, before: str | None) -> str:
     """Point ``ralph/<id>-wip`` to a commit, and return the name that the commit has now.
 
     The former commit of the branch gets a snapshot. If a worktree has the branch checked out, the branch
     stays, and the new commit gets a snapshot.
+
+    Arguments:
+        before: the former commit; ``None`` if there is no such branch.
+
     """
     branch = request.branch
     ref = f"refs/heads/{branch}"
     reason = f"ralph-wrap: end of {request.session}"
-    before = list_refs(git, ref).get(ref)
     if before is None:
         create_ref(git, ref, commit, reason)
     elif before != commit:

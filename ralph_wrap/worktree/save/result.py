@@ -9,6 +9,8 @@ from ralph_wrap.system.named_tuple import NamedTuple
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ralph_wrap.git import Head
+
 
 class SaveRequest(NamedTuple):
     """How the work in a worktree is saved.
@@ -44,6 +46,9 @@ class SavedWork(NamedTuple):
         problems: one line for each thing that could not be saved; empty if the worktree may be removed.
         missing: files that the checkout did not write, or that still have their content from before it.
         inner: the saved work of its submodules.
+        head: its HEAD; ``None`` if nothing was saved.
+        named: every object id in the files of its registration. At the time of the save, a ref in the
+            repository holds each commit among them.
 
     """
 
@@ -55,6 +60,8 @@ class SavedWork(NamedTuple):
     problems: tuple[str, ...]
     missing: tuple[str, ...] = ()
     inner: tuple[SavedSubmodule, ...] = ()
+    head: Head | None = None
+    named: frozenset[str] = frozenset()
 
     @property
     def clean(self) -> bool:

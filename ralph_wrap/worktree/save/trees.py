@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ralph_wrap.git import commit_tree, stage_all, tree_of, write_tree
+from ralph_wrap.git import commit_tree, stage_all, write_tree
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.save.index import add_what_can_be, copy_index, not_in_index, resolve, unlock
 
 if TYPE_CHECKING:
-    from ralph_wrap.git import Git, Status
+    from ralph_wrap.git import Git, Head, Status
     from ralph_wrap.worktree.model import LinkedWorktree
 
 _ATTEMPTS = 3  # to store files that a process still writes
@@ -58,14 +58,14 @@ class WorktreeTrees(NamedTuple):
 
 
 def take_picture(
-    worktree: LinkedWorktree, scratch: Git, head: str | None, status: Status, problems: list[str]
+    worktree: LinkedWorktree, scratch: Git, head: Head, status: Status, problems: list[str]
 ) -> WorktreeTrees:
     """Write the trees of a worktree.
 
     Arguments:
         worktree: the worktree.
         scratch: git in it with a copy of its index, which this function makes if it does not exist.
-        head: the commit at HEAD.
+        head: HEAD of the worktree.
         status: the uncommitted paths.
         problems: gets a line if files cannot be stored.
 
@@ -92,7 +92,7 @@ def take_picture(
         reason = failure.message if failure else "still being written"
         names = ", ".join(left[:_NAMED])
         problems.append(f"{counted(len(left), 'file')} cannot be saved ({names}): {reason}")
-    return WorktreeTrees(head, tree_of(scratch, head) if head else None, tree, index_tree)
+    return WorktreeTrees(head.commit, head.tree, tree, index_tree)
 
 
 def counted(number: int, noun: str) -> str:

@@ -44,6 +44,16 @@ def test_a_detached_head_on_a_branch_needs_nothing(tree: Tree) -> None:
     assert (outcome.saved.branch, outcome.saved.snapshots) == (None, ())
 
 
+def test_a_detached_head_is_saved_also_if_a_branch_is_named_head(tree: Tree) -> None:
+    """With such a branch, git does not say which ref the name HEAD stands for (git 2.39)."""
+    tree.repo.git("update-ref", "refs/heads/HEAD", "main")
+    tree.inside.git("checkout", "-q", "--detach")
+    commit = tree.inside.commit("on no branch")
+    outcome = tree.finish()
+    assert outcome.kept is None
+    assert tree.repo.git("rev-parse", WIP) == commit
+
+
 def test_work_on_another_branch_stands_on_that_branch(tree: Tree) -> None:
     """The agent may have made a branch of its own."""
     tree.inside.git("checkout", "-q", "-b", "feature")

@@ -196,18 +196,36 @@ def test_an_open_file_keeps_the_worktree(tree: Tree) -> None:
     assert outcome.kept.startswith("processes work in it: ")
 
 
+def _do_after_save(monkeypatch: pytest.MonkeyPatch, action: Callable[[], object]) -> None:
+    real = whole.save
+
+    def save(*arguments: object, **options: object) -> object:
+        saved = real(*arguments, **options)  # type: ignore[arg-type]
+        action()
+        return saved
+
+    monkeypatch.setattr(import_module("ralph_wrap.worktree.remove"), "save", save)
+
+
+def test_a_commit_during_the_removal_keeps_the_worktree(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the worktree's reflog names the commit: afterwards, the session's branch is checked out again."""
+
+    def commit() -> None:
+        tree.inside.git("checkout", "-q", "--detach")
+        tree.inside.commit("late")
+        tree.inside.git("checkout", "-q", f"ralph/{ID}")
+
+    _do_after_save(monkeypatch, commit)
+    outcome = tree.finish()
+    assert outcome.kept == "something was changed in it while it was being removed"
+    assert tree.inside.git("log", "-1", "--format=%s", "HEAD@{1}") == "late"
+
+
 def test_what_is_written_during_the_removal_keeps_the_worktree(
     tree: Tree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between the save and the rename a writer from outside may come."""
-    real = whole.save
-
-    def save_and_write(*arguments: object, **options: object) -> object:
-        saved = real(*arguments, **options)  # type: ignore[arg-type]
-        tree.inside.write("late", "precious\n")
-        return saved
-
-    monkeypatch.setattr(import_module("ralph_wrap.worktree.remove"), "save", save_and_write)
+    _do_after_save(monkeypatch, lambda: tree.inside.write("late", "precious\n"))
     outcome = tree.finish()
     assert outcome.kept == "something was changed in it while it was being removed"
     assert (tree.path / "late").read_text() == "precious\n"
