@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ralph_wrap.config import agent_tables, toml_lines
+from ralph_wrap.config import agent_tables
 from ralph_wrap.config.options import ROWS
 from ralph_wrap.config.parsers import AGENTS, COMMAND, did_you_mean
 from ralph_wrap.config.table import KEY, TYPED, Option
@@ -55,7 +55,7 @@ def line_of(text: str, keys: tuple[str, ...]) -> int:
         keys: the names of the tables, then the name of the key.
 
     """
-    lines = toml_lines.of_keys(text)
+    lines = deferred.toml_lines.of_keys(text)
     return next((lines[keys[:end]] for end in range(len(keys), 0, -1) if keys[:end] in lines), 1)
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import psutil as psutil
     import structlog as structlog
 
+    from ralph_wrap.config import toml_lines as toml_lines
     from ralph_wrap.session import agent_loop as agent_loop
     from ralph_wrap.session import checkpoint as checkpoint
     from ralph_wrap.session import worktree_end as worktree_end
@@ -40,15 +41,16 @@ if TYPE_CHECKING:
     from ralph_wrap.worktree.leaks import observation as observation
     from ralph_wrap.worktree.pool import maintenance as maintenance
 
-_FOR_SOME_COMMANDS = {
+FOR_SOME_COMMANDS = {
     "asyncio": "asyncio",  # "async with" of the Python API
     "psutil": "psutil",  # what sessions use; a system without /proc
     "structlog": "structlog",  # messages on a terminal
 }
-_FOR_SOME_PROJECTS = {
+FOR_SOME_PROJECTS = {
     "difflib": "difflib",  # a misspelt name
     "hashlib": "hashlib",  # fingerprints of files; a project that cannot hold records
     "tempfile": "tempfile",  # a user without a home
+    "toml_lines": "ralph_wrap.config.toml_lines",  # a mistake in a configuration file
     "tomllib": "tomllib",  # a configuration file
     "traceback": "traceback",  # an error that we did not expect
 }
@@ -67,7 +69,7 @@ _FOR_SESSIONS = {
     "checkpoint": "ralph_wrap.session.checkpoint",
     "worktree_end": "ralph_wrap.session.worktree_end",
 }
-MODULES = {**_FOR_SOME_COMMANDS, **_FOR_SOME_PROJECTS, **_FOR_WORKTREES, **_FOR_SESSIONS}
+MODULES = {**FOR_SOME_COMMANDS, **FOR_SOME_PROJECTS, **_FOR_WORKTREES, **_FOR_SESSIONS}
 """The full name of each module, by the name that this module gives it."""
 
 
@@ -91,7 +93,7 @@ def load_session() -> None:
 
 def load_for_other_user() -> None:
     """Load all that a process may need after it has become a user who perhaps cannot read our files."""
-    _load(_FOR_SOME_PROJECTS | _FOR_WORKTREES | _FOR_SESSIONS)
+    _load(FOR_SOME_PROJECTS | _FOR_WORKTREES | _FOR_SESSIONS)
     if sys.platform != "linux":  # there is no /proc
         _load({"psutil": MODULES["psutil"]})
 

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from ralph_wrap.system import deferred
 from tests.support.package_modules import modules
+
+if TYPE_CHECKING:
+    from tests.support.repo import Repo
 
 
 def _known_to_type_checkers() -> dict[str, str]:
@@ -41,6 +47,15 @@ def test_each_module_has_a_user() -> None:
 def test_a_module_loads_at_its_first_use(name: str) -> None:
     """Under its own name."""
     assert getattr(deferred, name).__name__ == deferred.MODULES[name]
+
+
+def test_a_session_loads_only_what_it_needs(repo: Repo) -> None:
+    """Its project has no configuration file, and its messages go to no terminal."""
+    command = (sys.executable, "-X", "importtime", "-m", "ralph_wrap", "run", "-n", "1", "--", "true")
+    ended = subprocess.run(command, cwd=repo.path, capture_output=True, text=True, check=True)
+    loaded = {line.rpartition("|")[2].strip() for line in ended.stderr.splitlines() if "|" in line}
+    assert {"ralph_wrap.session.session", "ralph_wrap.worktree.remove"} <= loaded
+    assert {*deferred.FOR_SOME_COMMANDS.values(), *deferred.FOR_SOME_PROJECTS.values()} & loaded == set()
 
 
 def test_another_name_is_an_error() -> None:
