@@ -19,10 +19,11 @@ import many
 import output
 import pool
 import review
+import session
 import start
 import stop
 import web
-from scenarios import scratch
+from scenarios import busy_loops, scratch
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -38,6 +39,7 @@ CLAIMS = {
     "idle": idle.measure,
     "output": output.measure,
     "stop": stop.measure,
+    "session": session.measure,
     "end": end.measure,
 }
 
@@ -48,11 +50,12 @@ def main() -> int:
     parser.add_argument(
         "claims",
         nargs="*",
-        metavar="start|many|pool|leaks|review|web|idle|output|stop|end",
+        metavar="start|many|pool|leaks|review|web|idle|output|stop|session|end",
         help="default: all",
     )
     parser.add_argument("--files", type=int, metavar="N", help="measure on a repository of N files")
     parser.add_argument("--repeat", type=int, metavar="N", help="measure N times instead of several")
+    parser.add_argument("--busy", action="store_true", help="let a busy loop for each core run beside")
     parser.add_argument(
         "--scratch",
         type=Path,
@@ -64,9 +67,11 @@ def main() -> int:
     if unknown := set(arguments.claims) - set(CLAIMS):
         parser.error(f"unknown: {', '.join(sorted(unknown))}")
     signal.signal(signal.SIGTERM, _stop)
-    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, in {arguments.scratch}", flush=True)
+    beside = ", a busy loop for each beside" if arguments.busy else ""
+    load = os.getloadavg()[0]
+    print(f"{os.cpu_count()} cores{beside}, load {load:.1f}, in {arguments.scratch}", flush=True)
     passed = True
-    with scratch(arguments.scratch) as directory:
+    with scratch(arguments.scratch) as directory, busy_loops(os.cpu_count() or 1 if arguments.busy else 0):
         for claim in arguments.claims or CLAIMS:
             for verdict in CLAIMS[claim](directory, arguments.files, arguments.repeat):
                 print(verdict, flush=True)

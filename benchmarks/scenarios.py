@@ -31,6 +31,7 @@ FILE_SIZE = 2048
 
 _FILES_A_DIRECTORY = 50
 _PATIENCE = 600.0  # seconds until a run counts as hanging
+_AGE = 3600.0  # seconds
 _STEP = 0.01  # seconds between two looks
 
 STAMP = "date +%s.%N"
@@ -76,6 +77,16 @@ def scratch(parent: Path) -> Iterator[Path]:
     finally:
         while directory.exists():  # a session's background removal may still be at work in it
             shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def busy_loops(number: int) -> Iterator[None]:
+    """Let processes use the processors meanwhile, as agents do."""
+    with contextlib.ExitStack() as stack:
+        for _ in range(number):
+            process = stack.enter_context(subprocess.Popen(("sh", "-c", "while :; do :; done")))
+            stack.callback(process.kill)
+        yield
 
 
 @dataclass(frozen=True)
@@ -214,7 +225,21 @@ def make_repository(directory: Path, files: int) -> Repository:
         stdin=b"".join(_commit(files)),
     )
     repository.git("reset", "--quiet", "--hard")
+    _age(repository)
     return repository
+
+
+def _age(repository: Repository) -> None:
+    """Let the checkout be an hour old, and its index be written since.
+
+    git reads the content of each file again that is not older than the index, in seconds (racy-git.txt in its
+    documentation). Any git command of a user that refreshes the index ends that, and no command of ours does.
+    """
+    then = time.time() - _AGE
+    for path in repository.path.rglob("*"):
+        if ".git" not in path.relative_to(repository.path).parts:
+            os.utime(path, (then, then))
+    repository.git("update-index", "-q", "--refresh")
 
 
 def _commit(files: int) -> Iterator[bytes]:

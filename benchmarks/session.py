@@ -1,0 +1,112 @@
+"""Processor time of a whole session, against bare `git worktree add` and `git worktree remove`.
+
+All processes count, also those that go on after the command has ended: a session deletes its worktree in
+the background. Beside it stands worktrunk (`wt`) if it is installed. It saves no changes, and bare git
+commits them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import shutil
+import statistics
+import subprocess
+from dataclasses import replace
+from itertools import count
+from typing import TYPE_CHECKING
+
+from scenarios import PROGRAM, compare, in_turns, make_repository
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from scenarios import Repository, Verdict
+
+FILES = 2_000
+CHANGED = 100
+"""Files that the agent changes; it makes as many new ones."""
+
+LIMITS = {"no change": 1.55, f"{2 * CHANGED} files changed or new": 1.35}
+"""Highest ratio by what the agent does: what worktrunk 0.67 took, 0.62 s to 0.40 s, and 0.82 s to 0.61 s."""
+
+_PR_SET_CHILD_SUBREAPER = 36  # prctl(2)
+
+_EDIT = f"""
+for i in $(seq {CHANGED}); do echo new > "new-$i.txt"; done
+for file in $(git ls-files src | head -n {CHANGED}); do echo changed >> "$file"; done
+"""
+
+
+def measure(directory: Path, files: int | None, repeat: int | None) -> Iterator[Verdict]:
+    """Measure the claim for an agent without and with changes."""
+    # Orphans come to this process then, so that their processor time counts.
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    try:
+        for claim, work in zip(LIMITS, ("true", _EDIT), strict=True):
+            size = files or FILES
+            repository = make_repository(directory / claim.replace(" ", "-"), size)
+            yield _measure(repository, claim, work, size, repeat or 9)
+    finally:
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 0)
+
+
+def _measure(repository: Repository, claim: str, work: str, files: int, repeat: int) -> Verdict:
+    agent = repository.script("agent", f"{work}\n:")
+    commit = "git add -A && git commit -q -m work" if work == _EDIT else ":"
+    bare = repository.script(
+        "bare",
+        f'git worktree add -q -b "$1" "../$1"\n(cd "../$1" && {agent} && {commit})\n'
+        'git worktree remove --force "../$1"',
+    )
+    peer = repository.script(
+        "peer",
+        f'wt switch --yes --no-cd --create "$1" && (cd "../project.$1" && {agent})\n'
+        'wt remove --yes --force --no-delete-branch --foreground "$1"',
+    )
+    numbers = count()
+
+    def ours() -> float:
+        return _processor_time(repository, PROGRAM, "run", "--max-iterations", "1", "--", agent)
+
+    def script(path: str) -> float:
+        return _processor_time(repository, path, f"other-{next(numbers)}")
+
+    sides: list[Callable[[], float]] = [ours, lambda: script(bare)]
+    if shutil.which("wt"):
+        sides.append(lambda: script(peer))
+    mine, theirs, *peers = in_turns(repeat, *sides)
+    verdict = compare(f"processor time, {files:,} files, {claim}", LIMITS[claim], mine, theirs)
+    for times in peers:
+        factor = statistics.median(one / other for one, other in zip(mine, times, strict=True))
+        detail = f"{verdict.detail}; worktrunk {statistics.median(times):.3f} s, ours {factor:.2f}x of it"
+        verdict = replace(verdict, detail=detail)
+    return verdict
+
+
+def _processor_time(repository: Repository, *command: str) -> float:
+    """Run a command, wait for all processes that it has left, and return their seconds of processor time."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    process = subprocess.Popen(
+        command,
+        cwd=repository.path,
+        env=repository.environ,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    status = 0
+    while True:
+        try:
+            ended, this = os.wait()
+        except ChildProcessError:
+            break
+        status = this if ended == process.pid else status
+    process.returncode = os.waitstatus_to_exitcode(status)  # it is reaped already
+    if status != 0:
+        raise RuntimeError(f"{command!r}: wait status {status}")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    repository.settle()
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
