@@ -7,21 +7,19 @@ commits them.
 
 from __future__ import annotations
 
-import ctypes
-import os
-import resource
 import shutil
 import statistics
 import subprocess
+import sys
 from dataclasses import replace
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scenarios import PROGRAM, compare, in_turns, make_repository
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from scenarios import Repository, Verdict
 
@@ -32,8 +30,6 @@ CHANGED = 100
 LIMITS = {"no change": 1.55, f"{2 * CHANGED} files changed or new": 1.35}
 """Highest ratio by what the agent does: what worktrunk 0.67 took, 0.62 s to 0.40 s, and 0.82 s to 0.61 s."""
 
-_PR_SET_CHILD_SUBREAPER = 36  # prctl(2)
-
 _EDIT = f"""
 for i in $(seq {CHANGED}); do echo new > "new-$i.txt"; done
 for file in $(git ls-files src | head -n {CHANGED}); do echo changed >> "$file"; done
@@ -42,15 +38,10 @@ for file in $(git ls-files src | head -n {CHANGED}); do echo changed >> "$file";
 
 def measure(directory: Path, files: int | None, repeat: int | None) -> Iterator[Verdict]:
     """Measure the claim for an agent without and with changes."""
-    # Orphans come to this process then, so that their processor time counts.
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    try:
-        for claim, work in zip(LIMITS, ("true", _EDIT), strict=True):
-            size = files or FILES
-            repository = make_repository(directory / claim.replace(" ", "-"), size)
-            yield _measure(repository, claim, work, size, repeat or 9)
-    finally:
-        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 0)
+    for claim, work in zip(LIMITS, ("true", _EDIT), strict=True):
+        size = files or FILES
+        repository = make_repository(directory / claim.replace(" ", "-"), size)
+        yield _measure(repository, claim, work, size, repeat or 9)
 
 
 def _measure(repository: Repository, claim: str, work: str, files: int, repeat: int) -> Verdict:
@@ -88,25 +79,12 @@ def _measure(repository: Repository, claim: str, work: str, files: int, repeat: 
 
 def _processor_time(repository: Repository, *command: str) -> float:
     """Run a command, wait for all processes that it has left, and return their seconds of processor time."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    process = subprocess.Popen(
-        command,
+    measured = subprocess.run(
+        (sys.executable, Path(__file__).with_name("processor_time.py"), *command),
         cwd=repository.path,
         env=repository.environ,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        check=True,
     )
-    status = 0
-    while True:
-        try:
-            ended, this = os.wait()
-        except ChildProcessError:
-            break
-        status = this if ended == process.pid else status
-    process.returncode = os.waitstatus_to_exitcode(status)  # it is reaped already
-    if status != 0:
-        raise RuntimeError(f"{command!r}: wait status {status}")
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     repository.settle()
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return float(measured.stdout)
