@@ -87,7 +87,7 @@ choose_place() {
 start() { # TASK HANG: a session in the background
     # shellcheck disable=SC2016 # expanded over there
     TASK=$1 HANG=$2 "${place[@]}" \
-        sh -c 'echo $$ >"$PIDS/$TASK.pid" && exec ralph-wrap run -n 2 -- ./agent.sh' \
+        sh -c 'echo $$ >"$PIDS/$TASK.pid" && exec ralph-wrap run --name "$TASK" -n 2 -- ./agent.sh' \
         >"$scratch/$1.out" 2>&1 </dev/null &
 }
 
@@ -103,7 +103,7 @@ wait_for "the lexer to be in its second iteration" compgen -G "$repository/.ralp
 "${place[@]}" sh -c 'kill -s INT "$(cat "$PIDS/lexer.pid")"'
 wait
 
-printf '\n── parser: ralph-wrap run -n 2 -- ./agent.sh\n'
+printf '\n── parser: ralph-wrap run --name parser -n 2 -- ./agent.sh\n'
 tr -d '\r' <"$scratch/parser.out"
 printf '\n── lexer: the same at the same time, interrupted in its second iteration\n'
 tr -d '\r' <"$scratch/lexer.out"

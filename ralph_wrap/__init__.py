@@ -1,13 +1,12 @@
 """Run coding agents in a loop, each in its own git worktree, and never lose their work.
 
-Python loads each public name at its first use, because the command line must not wait for all of them.
+Python loads each public name at its first use, because the command line must not wait for all of them. It
+imports little itself: until ``__main__`` has set a handler, Ctrl-C prints a traceback.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # as in ``__main__``
 if TYPE_CHECKING:
     from ralph_wrap.config import Settings
     from ralph_wrap.errors import RalphError
@@ -64,7 +63,7 @@ _HOMES = {
 
 if not TYPE_CHECKING:  # a type checker that sees __getattr__ accepts every name of the package
 
-    def __getattr__(name: str) -> Any:
+    def __getattr__(name: str) -> object:
         if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         return getattr(import_module(_HOMES[name]), name)

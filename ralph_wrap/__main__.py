@@ -1,27 +1,52 @@
-"""The entry point of the program: it installs signal handlers before the slow imports."""
+"""The entry point of the program: from its first line, Ctrl-C ends it with status 130, without a traceback.
 
-from __future__ import annotations
+Python raises ``KeyboardInterrupt`` at Ctrl-C, in the middle of an import for example, and prints a traceback.
+So a handler that ends the process is set first, and the slow imports come after it. ``run`` sets its own
+handlers before these imports, and any other command gets Python's one back when its own work begins.
+"""
 
 import os
 import sys
-from typing import TYPE_CHECKING, NoReturn
 
+TYPE_CHECKING = False  # importing it from typing takes longer than all that comes before the handler
 if TYPE_CHECKING:
+    from types import FrameType
+    from typing import NoReturn
+
     from ralph_wrap.system.signals import SignalHandlers
 
+_INTERRUPTED = 130  # 128 + SIGINT, as in a shell
 
-def main() -> NoReturn:
+
+def main() -> "NoReturn":
     """Run the command line and exit."""
-    _fill_standard_descriptors()
-    if sys.argv[1:2] == ["init"]:
-        _be_init()
-    from ralph_wrap.system.signals import SignalHandlers  # noqa: PLC0415 -- init has its own, and stays small
+    try:
+        _end_at_once_at_ctrl_c()
+        _fill_standard_descriptors()
+        if sys.argv[1:2] == ["init"]:
+            _be_init()
+        from ralph_wrap.system.signals import SignalHandlers  # noqa: PLC0415 -- init has its own, and stays small
 
-    if sys.argv[1:2] == ["run"]:
-        # A signal that comes during the slow imports must end the session like any later signal.
-        with SignalHandlers() as signals:
-            _run(signals)
-    _run(None)
+        if sys.argv[1:2] == ["run"]:
+            # A signal that comes during the slow imports must end the session like any later signal.
+            with SignalHandlers() as signals:
+                _run(signals)
+        _run(None)
+    except KeyboardInterrupt:  # before the first handler, or from a command
+        _end_at_once_at_ctrl_c()  # while Python ends
+        sys.exit(_INTERRUPTED)
+
+
+def _end_at_once_at_ctrl_c() -> None:
+    import signal  # noqa: PLC0415 -- here Ctrl-C during this import is caught
+
+    # An ignored signal stays ignored: nohup and a shell's background jobs rely on this.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _exit)
+
+
+def _exit(_number: int, _frame: "FrameType | None") -> "NoReturn":
+    os._exit(_INTERRUPTED)
 
 
 def _fill_standard_descriptors() -> None:
@@ -45,7 +70,7 @@ def _be_init() -> None:
         sys.exit(init.run(options))
 
 
-def _run(signals: SignalHandlers | None) -> NoReturn:
+def _run(signals: "SignalHandlers | None") -> "NoReturn":
     from ralph_wrap.interfaces.cli import main as run_command_line  # noqa: PLC0415 -- see above
 
     run_command_line(signals)

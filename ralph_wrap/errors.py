@@ -3,6 +3,7 @@
 ::
 
     RalphError                 125  failed
+    |-- ProblemsError            1  problems      a check of doctor failed
     |-- UsageError               2  usage
     |-- NotARepositoryError      3  not_a_repository
     |-- NotFoundError            4  not_found     no such session, branch, path, base
@@ -24,7 +25,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from typing import ClassVar
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 class RalphError(Exception):
@@ -32,7 +37,8 @@ class RalphError(Exception):
 
     Arguments:
         message: the request and the reason why it failed, in one line.
-        hint: the command to run, or what to change, in one line; may be empty.
+        hint: the command to run, or what to change, in one line; may be empty. Several commands are
+            ``system.log.Commands``.
 
     """
 
@@ -45,6 +51,23 @@ class RalphError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+
+
+def explained(error: OSError) -> RalphError:
+    """Return an error of the operating system as a reason in one line, with what the user can do."""
+    reason = error.strerror or str(error)
+    if error.filename is not None:
+        reason += f": {os.fsdecode(error.filename)}"
+    if error.errno in _NO_ROOM:
+        return RalphError(reason, "make room on the disk (df -h), then: ralph-wrap sweep")
+    return RalphError(reason, "to see what is wrong here: ralph-wrap doctor")
+
+
+class ProblemsError(RalphError):
+    """Checks of the doctor failed: the answer is no, and ralph-wrap itself did not fail."""
+
+    exit_code = 1
+    code = "problems"
 
 
 class UsageError(RalphError):

@@ -60,6 +60,7 @@ def _sealed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "GIT_COMMITTER_DATE": "2026-01-02T03:04:05+0000",
         "TZ": "UTC",
         "PYTHONWARNINGS": "error",
+        "RALPH_WRAP_LOG_FORMAT": "json",  # what most tests read; see tests/session/test_log_format.py
     }
     for name, value in settings.items():
         monkeypatch.setenv(name, str(value))

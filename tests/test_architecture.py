@@ -38,6 +38,7 @@ WORKTREE = (
     "remove",
     "trash",
     "fingerprints",
+    "restore",
     "save",
     "create",
     "warm",

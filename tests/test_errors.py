@@ -10,6 +10,7 @@ from ralph_wrap import errors
 from ralph_wrap.errors import GitError, RalphError
 
 STATUSES = {
+    "problems": 1,
     "usage": 2,
     "not_a_repository": 3,
     "not_found": 4,

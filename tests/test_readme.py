@@ -86,7 +86,11 @@ def test_the_help_shows_each_default(repo: Repo) -> None:
     shown = command("run", "--help", cwd=repo.path, env={"COLUMNS": "250"}).stdout.decode()
     lines = dict(re.findall(r"^\W+--([a-z-]+)(.*)$", shown, re.MULTILINE))
     told = {row: _default_told(lines[row.word.removeprefix("--")]) for row in TYPED_ROWS}
-    described = {"prompt_file": "PROMPT.md if it exists", "branch": "ralph/<id>"}
+    described = {
+        "prompt_file": "PROMPT.md if it exists",
+        "name": "the first line of the prompt",
+        "branch": "ralph/<id>",
+    }
     nothing = {None, "", 0, ()}
     for row, text in told.items():
         if row.is_switch or (row.default in nothing and row.kind is not FLAG):

@@ -12,6 +12,7 @@ from ralph_wrap.agents.definition import Agent
 from ralph_wrap.config.settings import AgentInvocation, AgentTable
 from ralph_wrap.errors import AgentError, AgentNotFoundError, UsageError
 from ralph_wrap.system import container, deferred
+from ralph_wrap.system.log import Commands
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,18 +40,22 @@ def with_agent(settings: _Settings) -> _Settings:
 
     """
     if settings.command and settings.agent:
-        hint = f"ralph-wrap run --agent {settings.agent}, or ralph-wrap run -- COMMAND"
+        hint = Commands.of(f"ralph-wrap run --agent {settings.agent}", "ralph-wrap run -- COMMAND")
         raise UsageError(f"both --agent {settings.agent} and a command are given", hint)
     if settings.command:
         return settings
     if not settings.agent:
-        raise UsageError("no agent is given", "ralph-wrap run --agent claude, or ralph-wrap run -- COMMAND")
+        raise UsageError(
+            "no agent is given", Commands.of("ralph-wrap run --agent claude", "ralph-wrap run -- COMMAND")
+        )
     table = dict(settings.agents).get(settings.agent)
     if table is None and settings.agent not in NAMES:
         names = sorted({*NAMES, *dict(settings.agents)})
         raise UsageError(
             f"unknown agent {settings.agent!r}",
-            f"known agents: {', '.join(names)}; for another command: ralph-wrap run -- COMMAND",
+            Commands.of(
+                f"known agents: {', '.join(names)}", "for another command: ralph-wrap run -- COMMAND"
+            ),
         )
     if settings.prompt is None and settings.prompt_file is None:
         raise UsageError(
@@ -78,6 +83,7 @@ def _with_table(settings: _Settings, table: AgentTable) -> _Settings:
         table.output or agent.output,
         tuple(given.items()),
         agent.budget if is_same else (),
+        agent.metering if is_same and "stream-json" in command else (),  # they need that format
         agent.resume if is_same else (),
     )
     return settings._replace(command=command, invocation=invocation)
@@ -87,6 +93,11 @@ def _taken_by(command: Sequence[str]) -> str:
     """Return how a command takes the prompt: its placeholder decides."""
     words = " ".join(command)
     return "file" if "{prompt_file}" in words else "argument" if "{prompt}" in words else "stdin"
+
+
+def is_relative(program: str) -> bool:
+    """Return whether a program is a path that begins in the agent's working directory (``execvp(3)``)."""
+    return "/" in program and not program.startswith("/")
 
 
 def look_up(command: Sequence[str], environ: Mapping[str, str]) -> None:
@@ -100,7 +111,7 @@ def look_up(command: Sequence[str], environ: Mapping[str, str]) -> None:
 
     """
     program = command[0]
-    if "/" in program and not program.startswith("/"):
+    if is_relative(program):
         return
     path = environ.get("PATH", os.defpath)
     if deferred.shutil.which(program, path=path):
@@ -117,4 +128,4 @@ def look_up(command: Sequence[str], environ: Mapping[str, str]) -> None:
     raise AgentNotFoundError(f"agent command {program} was not found", hint)
 
 
-__all__ = ["NAMES", "Agent", "known", "look_up", "with_agent"]
+__all__ = ["NAMES", "Agent", "is_relative", "known", "look_up", "with_agent"]

@@ -4,6 +4,9 @@ With ``-p`` and no prompt argument it reads the prompt from standard input. In t
 user, and refuses every action that has no permission yet. So without ``--dangerously-skip-permissions`` it
 can neither edit nor commit. ``stream-json`` needs ``--verbose``.
 
+A message of its stream has the output tokens of the message's beginning. Only ``--include-partial-messages``
+adds the number at the end of a turn. It adds many lines, so only a session with a limit asks for it.
+
 As root it refuses to skip permissions, unless ``IS_SANDBOX=1`` declares that it runs in a sandbox. ralph-wrap
 sets this variable in a container only. Elsewhere Claude Code refuses to run as root, and prints why.
 """
@@ -17,5 +20,6 @@ AGENT = Agent(
     output="claude",
     contained_root={"IS_SANDBOX": "1"},
     budget=("--max-budget-usd", "{left}"),
+    metering=("--include-partial-messages",),
     resume=("--resume", "{session}"),
 )

@@ -23,6 +23,7 @@ class Agent(NamedTuple):
         output: the format of its output: ``text``, or a format of ``ralph_wrap.agents.output``.
         contained_root: environment variables that the agent needs as root in a container.
         budget: options that limit its cost; ``{left}`` stands for US dollars.
+        metering: options that make it report its tokens after each turn.
         resume: options that continue an earlier session of the agent; ``{session}`` stands for its name.
 
     """
@@ -34,4 +35,5 @@ class Agent(NamedTuple):
     output: str = "text"
     contained_root: Mapping[str, str] = {}
     budget: tuple[str, ...] = ()
+    metering: tuple[str, ...] = ()
     resume: tuple[str, ...] = ()

@@ -1,25 +1,26 @@
-"""The branches below ``ralph/`` with the data of their sessions, and the main branch.
+"""The branches of sessions with the data of these sessions, and the main branch.
 
-The refs decide which branches exist. Records only add data: a wrong or missing record never changes the list
-of branches. Names and ids come from git alone, never from a file.
+These are all branches below ``ralph/``, and the branches elsewhere that a session recorded. The refs decide
+which branches exist. A record adds data, and it may name a branch. A name that git does not know is left out.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ralph_wrap.branches.sessions import known
+from ralph_wrap.branches.sessions import known, recorded
 from ralph_wrap.errors import NotFoundError
 from ralph_wrap.git import list_refs, list_worktrees, symbolic_ref_target
 from ralph_wrap.git.oid import is_oid
-from ralph_wrap.state.ids import is_agent_id
+from ralph_wrap.state.ids import agent_id_of, is_agent_id
 from ralph_wrap.state.project import repository_of
+from ralph_wrap.state.selector import Candidate, select
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from ralph_wrap.branches.sessions import BranchSession
+    from ralph_wrap.branches.sessions import BranchSession, RecordedSession
     from ralph_wrap.state.project import Project
 
 HEADS = "refs/heads/"
@@ -33,17 +34,20 @@ WIP = "-wip"
 
 
 class Branch(NamedTuple):
-    """One branch below ``ralph/`` with its saved work, or saved work whose branch does not exist.
+    """One branch of a session with its saved work, or saved work whose branch does not exist.
 
     Attributes:
         name: short name: ``ralph/a3f2``.
-        id: the agent id in the name, ``None`` if there is none.
+        id: the agent id in the name, else of the newest session that names the branch. ``None`` if there is
+            none, or another branch has this id.
         tip: object id.
-        saved: tip of ``<name>-wip``; equal to *tip* if only saved work exists.
+        saved: tip of ``ralph/<id>-wip``; equal to *tip* if only saved work exists.
         record: record and report of the newest session that names the branch, merged: the report wins.
             ``None`` if no session names it. If only saved work exists, of the session that saved it.
         verdict: of a session that names the branch and is not finished; ``None`` if there is none.
         base: the recorded commit that the branch started from; it may not exist any more.
+        sessions: ids of the sessions that name the branch, the newest first.
+        creators: ids of those that state that they created it.
 
     """
 
@@ -54,6 +58,8 @@ class Branch(NamedTuple):
     record: Mapping[str, Any] | None
     verdict: str | None
     base: str | None = None
+    sessions: tuple[str, ...] = ()
+    creators: tuple[str, ...] = ()
 
     @property
     def ref(self) -> str:
@@ -63,18 +69,29 @@ class Branch(NamedTuple):
     @property
     def saved_name(self) -> str | None:
         """Name of the branch with its saved work."""
-        return None if self.saved is None else self.name if self.only_saved else self.name + WIP
+        return None if self.saved is None else self.name if self.only_saved else f"ralph/{self.id}{WIP}"
 
     @property
     def only_saved(self) -> bool:
-        """Whether only saved work exists: the branch was deleted, or never was below ``ralph/``."""
-        return self.id is not None and self.name.endswith(WIP)
+        """Whether only saved work exists: the branch was deleted, or a later session has its own."""
+        return _saver(self.name) is not None
+
+    @property
+    def named_by_id(self) -> bool:
+        """Whether a session's id is in its name."""
+        return self.id is not None and self.name.removesuffix(WIP) == f"ralph/{self.id}"
 
     @property
     def belongs_to(self) -> str | None:
         """The branch that its session worked on, if only the saved work is named by the session's id."""
         branch = (self.record or {}).get("branch") if self.only_saved else None
         return branch if isinstance(branch, str) and branch != self.name.removesuffix(WIP) else None
+
+    @property
+    def title(self) -> str:
+        """What people call its session; empty if that is not known."""
+        title = (self.record or {}).get("title")
+        return title if isinstance(title, str) else ""
 
     @property
     def label(self) -> str:
@@ -98,7 +115,7 @@ class MainBranch(NamedTuple):
 
 
 def read(project: Project) -> list[Branch]:
-    """Return every branch below ``ralph/``, sorted by name.
+    """Return every branch of a session, sorted by name.
 
     Saved work belongs to the branch with the same agent id. Without such a branch it is a separate entry.
 
@@ -107,36 +124,68 @@ def read(project: Project) -> list[Branch]:
 
     """
     repository_of(project)
-    tips = {ref.removeprefix(HEADS): oid for ref, oid in list_refs(project.git, OURS).items()}
+    sessions = recorded(project)
+    elsewhere = {HEADS + session.branch for session in sessions if session.branch and session.record}
+    wanted = {ref for ref in elsewhere if not ref.startswith(OURS)}
+    # A name in a record may be a pattern for git, or the beginning of other names.
+    refs = list_refs(project.git, OURS, *sorted(wanted))
+    tips = {
+        ref.removeprefix(HEADS): oid for ref, oid in refs.items() if ref.startswith(OURS) or ref in wanted
+    }
+    return of_tips(tips, sessions)
+
+
+def of_tips(tips: Mapping[str, str], sessions: Sequence[RecordedSession]) -> list[Branch]:
+    """Return branches with the data of their sessions, sorted by name.
+
+    Arguments:
+        tips: object ids by the short names of the branches and of the saved work.
+        sessions: the recorded sessions.
+
+    """
     stems = {name.removesuffix(WIP) for name in tips if _saver(name)}
-    sessions = known(project, tips, stems - {*tips})
-    return [
-        _branch(name, tips, sessions)
-        for name in sorted(tips)
-        if _saver(name) is None or name.removesuffix(WIP) not in tips
-    ]
+    data = known(sessions, tips, stems - {*tips})
+    newest_first = sorted(
+        tips, key=lambda name: data[name].sessions[:1] if name in data else (), reverse=True
+    )
+    names: dict[str, str] = {}  # by id
+    for name in (*filter(_id_in, newest_first), *newest_first):
+        ended = data[name].sessions if name in data else ()
+        agent_id = _id_in(name) or (agent_id_of(ended[0]) if ended else None)
+        if agent_id and not _saver(name):
+            names.setdefault(agent_id, name)
+    agent_ids = {name: agent_id for agent_id, name in names.items()}
+    attached = {f"ralph/{agent_id}{WIP}" for agent_id in names}
+    return [_branch(name, agent_ids.get(name), tips, data) for name in sorted({*tips} - attached)]
+
+
+def _id_in(name: str) -> str | None:
+    """Return the agent id in the name of a branch, ``None`` if there is none."""
+    stem = name.removeprefix("ralph/")
+    return stem if stem != name and is_agent_id(stem) else None
 
 
 def _saver(name: str) -> str | None:
     """Return the agent id in the name of a branch with saved work, ``None`` for any other branch."""
-    stem = name.removeprefix("ralph/").removesuffix(WIP)
-    return stem if name.endswith(WIP) and is_agent_id(stem) else None
+    return _id_in(name.removesuffix(WIP)) if name.endswith(WIP) else None
 
 
-def _branch(name: str, tips: Mapping[str, str], sessions: Mapping[str, BranchSession]) -> Branch:
-    stem = name.removeprefix("ralph/")
+def _branch(
+    name: str, agent_id: str | None, tips: Mapping[str, str], data: Mapping[str, BranchSession]
+) -> Branch:
     saver = _saver(name)
-    agent_id = saver or (stem if is_agent_id(stem) else None)
-    session = sessions.get(name.removesuffix(WIP) if saver else name)
+    session = data.get(name.removesuffix(WIP) if saver else name)
     base = session.base if session else None
     return Branch(
         name=name,
-        id=agent_id,
+        id=saver or agent_id,
         tip=tips[name],
-        saved=tips[name] if saver else tips.get(name + WIP) if agent_id else None,
+        saved=tips[name] if saver else tips.get(f"ralph/{agent_id}{WIP}"),
         record=session.record if session else None,
         verdict=session.verdict if session else None,
         base=base if base and is_oid(base) else None,
+        sessions=session.sessions if session else (),
+        creators=session.creators if session else (),
     )
 
 
@@ -177,28 +226,36 @@ def main_branch(project: Project, configured: str | None) -> MainBranch:
     )
 
 
-def named(branches: list[Branch], wanted: str) -> Branch:
+def named(branches: Sequence[Branch], wanted: str) -> Branch:
     """Return the branch with a name.
 
     Arguments:
         branches: as :func:`read` returns them.
-        wanted: an id (``a3f2``), a name (``ralph/foo``), or a name without ``ralph/`` (``foo``).
+        wanted: an id (``a3f2``), a name (``ralph/foo``), a name without ``ralph/`` (``foo``), the id of a
+            session that worked on the branch, or a title.
 
     Raises:
+        UsageError: the title of several branches fits.
         NotFoundError: there is no such branch.
 
     """
-    for matches in (
-        lambda branch: branch.id == wanted,
-        lambda branch: wanted in {branch.name, branch.ref},
-        lambda branch: wanted == branch.name + WIP and branch.saved is not None,
-        lambda branch: f"ralph/{wanted}" == branch.name,
-    ):
-        if found := next(filter(matches, branches), None):
-            return found
-    raise NotFoundError(
-        f"there is no branch ralph/{wanted.removeprefix('ralph/')}", "ralph-wrap review lists them"
+    newest_first = sorted(branches, key=lambda branch: branch.sessions[:1], reverse=True)
+    if (found := select(wanted, [_candidate(branch) for branch in newest_first])) is None:
+        full = wanted if "/" in wanted or " " in wanted else f"ralph/{wanted}"
+        raise NotFoundError(f"there is no branch {full}", "to list them: ralph-wrap review")
+    branch: Branch = found
+    return branch
+
+
+def _candidate(branch: Branch) -> Candidate:
+    names = (
+        (branch.id,),
+        (branch.name, branch.ref),
+        (branch.saved_name,),
+        (branch.name.removeprefix("ralph/"),),
+        (*branch.sessions, *map(agent_id_of, branch.sessions)),
     )
+    return Candidate(branch, branch.label, names, branch.title)
 
 
 __all__ = [
@@ -209,5 +266,7 @@ __all__ = [
     "MainBranch",
     "main_branch",
     "named",
+    "of_tips",
     "read",
+    "recorded",
 ]

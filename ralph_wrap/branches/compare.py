@@ -50,6 +50,7 @@ class BranchComparison(NamedTuple):
 
     Attributes:
         time: time of commit of its tip, in seconds since 1970.
+        subject: subject of its tip.
         ahead: number of commits that the branch has and the main branch lacks.
         behind: number of commits that the main branch has and the branch lacks.
         base: the merge base with the main branch.
@@ -62,6 +63,7 @@ class BranchComparison(NamedTuple):
     """
 
     time: int | None = None
+    subject: str | None = None
     ahead: int | None = None
     behind: int | None = None
     base: str | None = None
@@ -154,7 +156,7 @@ def _merged(git: Git, pairs: Sequence[tuple[str, str]], common_dir: Path) -> lis
 
 
 def _without_main(fact: CommitInfo | None) -> BranchComparison:
-    return BranchComparison(time=fact.time if fact else None)
+    return BranchComparison(time=fact.time, subject=fact.subject) if fact else BranchComparison()
 
 
 class _Comparison:
@@ -286,6 +288,7 @@ class _Comparison:
         """Return the facts of a tip that do not depend on other branches."""
         row = BranchComparison(
             time=self._facts[tip].time,
+            subject=self._facts[tip].subject,
             ahead=len(position.commits),
             behind=position.behind,
             base=position.base,

@@ -27,6 +27,7 @@ from ralph_wrap.git.index import GITLINK
 from ralph_wrap.state.project import RUN, registries, repository_of
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.system.cancel import NEVER
+from ralph_wrap.system.log import Commands
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree import temporary
 from ralph_wrap.worktree.user_checkout import UserCheckout, apart, in_the_way, names, on_disk, put_back
@@ -60,6 +61,7 @@ class AppliedChanges(NamedTuple):
         files: paths that have changed.
         there: paths that already had the saved content.
         submodules: paths of submodules whose commit differs; they stay as they are.
+        title: what people call the session; empty if that is not known.
 
     """
 
@@ -69,6 +71,7 @@ class AppliedChanges(NamedTuple):
     files: tuple[str, ...]
     there: tuple[str, ...]
     submodules: tuple[str, ...]
+    title: str = ""
 
 
 def apply(
@@ -120,6 +123,7 @@ def apply(
         tuple(written),
         tuple(unchanged),
         tuple(change.path for change in changes[1] if _is_submodule(change)),
+        branch.title,
     )
 
 
@@ -141,8 +145,10 @@ def _changes(opened: TemporaryWorktree, branch: Branch, head: str, top: Path) ->
     if conflicts := merging.bring(git, delta):
         raise ConflictError(
             f"{branch.saved_name} conflicts with what is checked out in {top}: {names(conflicts)}",
-            f"to merge and resolve: git merge {branch.saved_name}; to see it: git diff {branch.saved_name}^"
-            f" {branch.saved_name}",
+            Commands.of(
+                f"to merge and resolve: git merge {branch.saved_name}",
+                f"to see it: git diff {branch.saved_name}^ {branch.saved_name}",
+            ),
         )
     tree = write_tree(git)
     return tree, merging.moved(git, head, tree)

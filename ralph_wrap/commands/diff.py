@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ralph_wrap import branches, config
 from ralph_wrap.errors import NotFoundError, RalphError, UsageError
-from ralph_wrap.git import existing_commits, list_refs
+from ralph_wrap.git import existing_commits, list_refs, tree_of
 from ralph_wrap.git.compare import empty_tree, facts_of, merge_base
 from ralph_wrap.git.oid import is_oid
 from ralph_wrap.state import inventory
@@ -80,6 +80,11 @@ def sides(
         return DiffSides(_tip(branch, saved=saved), _tip(other_branch, saved=saved), lacking)
     lacking = (branch.name,) if saved and branch.saved is None else ()
     return DiffSides(base_of(project, branch), _tip(branch, saved=saved), lacking)
+
+
+def are_same(project: Project, sides: DiffSides) -> bool:
+    """Return whether the two sides have the same files."""
+    return tree_of(project.git, sides.before) == tree_of(project.git, sides.after)
 
 
 def _tip(branch: Branch, *, saved: bool) -> str:

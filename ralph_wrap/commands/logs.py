@@ -47,14 +47,14 @@ def logs(
     """Write a log.
 
     Arguments:
-        name: an agent id or a session id.
+        name: an id, a branch or a title.
         events: write the event log; otherwise the agent's output.
         follow: continue until the session has ended.
         descriptor: the descriptor to write to.
         raw: write the output unchanged, not in its readable form.
 
     Raises:
-        UsageError: the name is not an id.
+        UsageError: the title of several sessions fits.
         NotFoundError: the session does not exist.
         RalphError: the log cannot be read.
         BrokenPipeError: the reader has closed its end of the pipe.

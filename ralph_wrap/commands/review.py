@@ -54,6 +54,8 @@ class ReviewRow(NamedTuple):
         no_commits: it is still at the commit where its session recorded its start.
         saved_open: the main branch has it, but not its saved work.
         belongs_to: the branch that its session continued, if this one only holds the session's saved work.
+        title: what people call its session; empty if that is not known.
+        subject: the subject of its last commit.
 
     """
 
@@ -80,6 +82,8 @@ class ReviewRow(NamedTuple):
     no_commits: bool = False
     saved_open: bool = False
     belongs_to: str | None = None
+    title: str = ""
+    subject: str | None = None
 
 
 class Review(NamedTuple):
@@ -213,6 +217,8 @@ def _row(
         check=None if checked is None else "passed" if checked.passed else "failed",
         no_commits=facts.ahead == 0 and branch.tip == recorded_base,
         belongs_to=branch.belongs_to,
+        title=branch.title,
+        subject=facts.subject,
     )
 
 

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import RalphError, RefusedError
 from ralph_wrap.session.recovery import SessionRecovery
 from ralph_wrap.state import inventory
+from ralph_wrap.state.advice import advice_for
 from ralph_wrap.state.inventory import Verdict
 from ralph_wrap.system import files
-from ralph_wrap.system.log import on_stderr
+from ralph_wrap.system.log import Commands, lines_of
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ralph_wrap.state.project import Project
+    from ralph_wrap.system.log import Log
 
 
 class RemovedSession(NamedTuple):
@@ -27,6 +30,7 @@ class RemovedSession(NamedTuple):
         session: session id.
         removed: its worktree was removed; false if it had none any more.
         saved: the branch that holds the uncommitted work.
+        title: what people call the session; empty if it has no name and no prompt.
 
     """
 
@@ -34,13 +38,17 @@ class RemovedSession(NamedTuple):
     session: str
     removed: bool
     saved: str | None
+    title: str = ""
 
 
-def remove_all(project: Project, names: Iterable[str]) -> tuple[list[RemovedSession], RalphError | None]:
+def remove_all(
+    project: Project, names: Iterable[str], log: Log
+) -> tuple[list[RemovedSession], RalphError | None]:
     """Save and remove the worktrees of sessions that have ended.
 
     Arguments:
-        names: agent ids or session ids.
+        names: ids, branches or titles.
+        log: of this process.
 
     Returns:
         The results of the removed ones, and the error of the others.
@@ -50,7 +58,7 @@ def remove_all(project: Project, names: Iterable[str]) -> tuple[list[RemovedSess
     failures: list[RalphError] = []
     for name in names:
         try:
-            removed.append(remove(project, name))
+            removed.append(remove(project, name, log))
         except RalphError as error:
             failures.append(error)
     if not failures:
@@ -58,14 +66,37 @@ def remove_all(project: Project, names: Iterable[str]) -> tuple[list[RemovedSess
     return removed, type(failures[0])("; ".join(error.message for error in failures), failures[0].hint)
 
 
-def remove(project: Project, name: str) -> RemovedSession:
+def without_foreign(project: Project, names: Iterable[str]) -> tuple[list[str], RefusedError | None]:
+    """Return the names of sessions that can be removed, and the error for those on another machine.
+
+    Such a session may never answer a request to stop.
+    """
+    known, foreign = [], []
+    for name in names:
+        with contextlib.suppress(RalphError):  # the next step reports it
+            session = inventory.find(project, name)
+            if session.verdict is Verdict.FOREIGN:
+                foreign.append(session)
+                continue
+        known.append(name)
+    if not foreign:
+        return known, None
+    hints = [line for session in foreign for line in lines_of(advice_for(session.verdict, session.id))]
+    words = ", ".join(session.name for session in foreign)
+    return known, RefusedError(
+        f"perhaps alive on another machine, and not touched: {words}", Commands.of(*hints)
+    )
+
+
+def remove(project: Project, name: str, log: Log) -> RemovedSession:
     """Save and remove the worktree of a session that has ended.
 
     Arguments:
-        name: agent id or session id.
+        name: an id, a branch or a title.
+        log: of this process.
 
     Raises:
-        UsageError: the name is neither.
+        UsageError: the title of several sessions fits.
         NotFoundError: the session does not exist.
         RefusedError: the worktree cannot be saved in full, or the session has not ended; it stays.
         RalphError: another process removes it at this moment.
@@ -74,20 +105,21 @@ def remove(project: Project, name: str) -> RemovedSession:
     session = inventory.find(project, name)
     if session.record is None or session.directory is None or session.verdict is not Verdict.FINISHED:
         raise RefusedError(
-            f"session {session.name} is {session.verdict.value}: its worktree stays", session.note
+            f"session {session.name} is {session.verdict.value}: its worktree stays",
+            advice_for(session.verdict, session.id),
         )
     record = session.record
     lock = files.try_lock(session.directory)
     if lock is None:
         raise RalphError(f"another process removes the worktree of session {session.name} at this moment")
-    log = on_stderr(project.environ)
+    log = log.beside()
     try:
         log.attach(session.directory / "events.jsonl", agent_id=record.id, session_id=record.session)
         recovery = SessionRecovery(project, session.home, record, log)
         tree = recovery.worktree()
         if tree is None:
             log.event("worktree.missing", f"session {record.session} has no worktree (any more)")
-            return RemovedSession(record.id, record.session, removed=False, saved=None)
+            return RemovedSession(record.id, record.session, removed=False, saved=None, title=record.title)
         outcome = recovery.leave(tree, for_good=True)
         recovery.write_report(outcome)
     finally:
@@ -98,6 +130,5 @@ def remove(project: Project, name: str) -> RemovedSession:
             f"worktree of session {record.session} kept: {outcome.kept}",
             f"to delete it with all its files: git worktree remove -f -f {shlex.quote(str(tree.path))}",
         )
-    return RemovedSession(
-        record.id, record.session, removed=True, saved=outcome.saved.branch if outcome.saved else None
-    )
+    saved = outcome.saved.branch if outcome.saved else None
+    return RemovedSession(record.id, record.session, removed=True, saved=saved, title=record.title)

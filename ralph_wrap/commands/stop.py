@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import NotFoundError, RalphError
 from ralph_wrap.state import inventory, stop_request
+from ralph_wrap.state.advice import advice_for
 from ralph_wrap.state.inventory import Verdict
 from ralph_wrap.system.inotify import LEFT, DirectoryWatch
 from ralph_wrap.system.named_tuple import NamedTuple
@@ -35,12 +36,14 @@ class StoppedSession(NamedTuple):
         outcome: *stopped*, *ended* (before the request), *orphan* (its owner is dead), *unknown* or *failed*.
             The record of an unknown session cannot be read, and it is not touched. Of a failed one the
             request could not be written.
+        title: what people call the session; empty if that is not known.
 
     """
 
     id: str
     session: str | None
     outcome: str
+    title: str = ""
 
 
 def stop(
@@ -49,18 +52,16 @@ def stop(
     """Ask sessions to end, and wait until they have ended.
 
     Arguments:
-        names: agent ids or session ids; ``None`` stands for every session that is not finished.
+        names: ids, branches or titles; ``None`` stands for every session that is not finished.
 
     Returns:
         The result for each session, and an error if one does not exist, is unknown, or could not be asked.
         The other sessions have ended in any case.
 
     Raises:
-        UsageError: a name is not an id; no session was asked.
+        UsageError: a title fits several sessions; no session was asked.
 
     """
-    for name in names or ():
-        inventory.check_name(name)
     failures: list[RalphError] = []
     sessions: dict[str, FoundSession] = {}  # in order, each once, even if it was named by two ids
     for session in _named(project, names, failures):
@@ -82,7 +83,9 @@ def stop(
                 )
             raise
     stopped = [
-        StoppedSession(session.id, session.record.session if session.record else None, outcomes[name])
+        StoppedSession(
+            session.id, session.record.session if session.record else None, outcomes[name], session.title
+        )
         for name, session in sessions.items()
     ]
     if not failures:
@@ -120,17 +123,16 @@ def _ask(session: FoundSession, mode: StopMode, log: Log, failures: list[RalphEr
         message = f"cannot ask session {session.name} to stop: {error.strerror}"
         failures.append(RalphError(message, "run this command as the user of the session"))
         return "failed"
-    elsewhere = ""
+    elsewhere, advice = "", dict[str, str]()
     if session.verdict is Verdict.FOREIGN:
-        elsewhere = (
-            "; it is perhaps on another machine; "
-            f"if you know that it is dead: Ctrl-C, then ralph-wrap sweep --adopt {session.id}"
-        )
+        elsewhere = "; it is perhaps on another machine, and this command waits for it until Ctrl-C"
+        advice = {"hint": advice_for(session.verdict, session.id)}
     log.event(
         "session.asked",
         f"asked session {session.name} to stop ({effective.value}){elsewhere}",
         session=session.name,
         how=effective.value,
+        **advice,
     )
     return ""
 
@@ -163,7 +165,7 @@ def _orphan(session: FoundSession, log: Log) -> str:
     log.warning(
         "session.orphaned",
         f"session {session.name} crashed: its process is dead",
-        "to save its work: ralph-wrap sweep",
+        advice_for(Verdict.ORPHAN, session.id),
         session=session.name,
     )
     return "orphan"
@@ -171,5 +173,5 @@ def _orphan(session: FoundSession, log: Log) -> str:
 
 def _unknown(session: FoundSession, failures: list[RalphError]) -> str:
     message = f"session {session.name} was not touched, because its record cannot be read: {session.note}"
-    failures.append(RalphError(message, "to see it: ralph-wrap ps"))
+    failures.append(RalphError(message, advice_for(Verdict.UNKNOWN, session.id)))
     return "unknown"

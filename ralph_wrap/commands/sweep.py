@@ -24,19 +24,21 @@ from typing import TYPE_CHECKING
 from ralph_wrap.errors import NotFoundError, RalphError, RefusedError
 from ralph_wrap.session.recovery import SessionRecovery
 from ralph_wrap.state import inventory
+from ralph_wrap.state.advice import advice_for
 from ralph_wrap.state.claim import take_over
-from ralph_wrap.state.inventory import Verdict
+from ralph_wrap.state.inventory import FoundSession, Verdict
 from ralph_wrap.state.project import WORKTREES, registries
 from ralph_wrap.state.registry import SessionRecord, UnreadableRecord
+from ralph_wrap.state.report import drop_command
 from ralph_wrap.system import files, liveness, process_tree
 from ralph_wrap.system.cancel import NEVER
-from ralph_wrap.system.log import on_stderr
+from ralph_wrap.system.log import Commands, lines_of
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.ignore import tidy
 from ralph_wrap.worktree.trash import empty_trash
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Sequence
     from pathlib import Path
 
     from ralph_wrap.state.claim import SessionClaim
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
 _GRACE = 2.0  # seconds between TERM and KILL for the processes of a dead session
 _LAST_BREATH = 2.0  # seconds for a killed process to release its files
 _TICK = 0.05  # seconds between two looks
+_TO_DROP = "its branch holds no work; to delete it: "
 _EVENTS_READ = 1 << 20  # bytes: an agent starts early
 
 
@@ -64,6 +67,7 @@ class SweptSession(NamedTuple):
         saved: the branch that holds the uncommitted work.
         note: the reason, in words.
         hint: what the user can do.
+        title: what people call the session; empty if that is not known.
 
     """
 
@@ -74,11 +78,13 @@ class SweptSession(NamedTuple):
     saved: str | None = None
     note: str | None = None
     hint: str | None = None
+    title: str = ""
 
 
 def sweep(
     project: Project,
     *,
+    log: Log,
     dry_run: bool = False,
     adopted: Collection[str] = (),
     cancel: CancelToken = NEVER,
@@ -86,35 +92,53 @@ def sweep(
     """Finish every orphan of a project.
 
     Arguments:
+        log: of this process.
         dry_run: touch nothing, and return what a sweep would do.
-        adopted: agent ids of foreign sessions that are dead, as the user states.
+        adopted: names of foreign sessions that are dead, as the user states: ids, branches or titles.
         cancel: after a signal, the rest is left to the next sweep.
 
     Raises:
-        NotFoundError: no unfinished session has an id of *adopted*.
+        NotFoundError: no unfinished session has a name of *adopted*.
+        UsageError: the title of several sessions fits.
         RefusedError: a session of *adopted* is alive, or its record cannot be read.
 
     """
     records = [(home, record) for home in registries(project) for record in home.unfinished()]
     verdicts = [_verdict(home, record) for home, record in records]
-    _check_adopted(
-        adopted, {record.id: verdict for (_, record), verdict in zip(records, verdicts, strict=True)}
+    adopted = _adoptable(
+        adopted,
+        [
+            FoundSession(record.id, home, record if isinstance(record, SessionRecord) else None, verdict)
+            for (home, record), verdict in zip(records, verdicts, strict=True)
+        ],
     )
     swept = []
     for (home, record), verdict in zip(records, verdicts, strict=True):
         dead = verdict is Verdict.ORPHAN or (verdict is Verdict.FOREIGN and record.id in adopted)
         if isinstance(record, UnreadableRecord):
-            swept.append(SweptSession(record.id, None, verdict.value, "left", note=record.reason))
+            swept.append(
+                SweptSession(
+                    record.id,
+                    None,
+                    verdict.value,
+                    "left",
+                    note=record.reason,
+                    hint=advice_for(verdict, record.id),
+                )
+            )
         elif not dead and not (verdict is Verdict.FINISHED and home.has(record.id)):
             if verdict is not Verdict.LIVE:
-                swept.append(SweptSession(record.id, record.session, verdict.value, "left"))
+                advice = advice_for(verdict, record.id)
+                swept.append(SweptSession(record.id, record.session, verdict.value, "left", hint=advice))
         elif dry_run:
             swept.append(SweptSession(record.id, record.session, verdict.value, "would finish"))
         elif not cancel.requested:
-            swept += _finish(project, home, record, verdict)
+            swept += _finish(project, home, record, verdict, log)
+    titles = {record.id: record.title for _, record in records if isinstance(record, SessionRecord)}
+    swept = [entry._replace(title=titles.get(entry.id, "")) for entry in swept]
     if not dry_run:
         _tidy(project)
-        resume_deletions(project)
+        resume_deletions(project, log)
     return swept
 
 
@@ -128,19 +152,19 @@ def _tidy(project: Project) -> None:
                 home.tidy()
 
 
-def resume_deletions(project: Project) -> None:
+def resume_deletions(project: Project, log: Log) -> None:
     """Resume the deletion of removed worktrees, and report foreign files in the trash."""
     for home in registries(project):
         with contextlib.suppress(OSError):
-            _empty_trash(home.trash, project.environ)
+            _empty_trash(home.trash, log)
 
 
-def _empty_trash(trash: Path, environ: Mapping[str, str]) -> None:
+def _empty_trash(trash: Path, log: Log) -> None:
     """Resume interrupted deletions, and report foreign files."""
     emptied = empty_trash(trash)
     if emptied.resumed:
         count = len(emptied.resumed)
-        on_stderr(environ).event(
+        log.event(
             "trash.resumed",
             f"resumed in the background: the deletion of {count} removed worktree{'s' if count > 1 else ''}"
             f" in {trash}",
@@ -148,7 +172,7 @@ def _empty_trash(trash: Path, environ: Mapping[str, str]) -> None:
             paths=list(map(os.fspath, emptied.resumed)),
         )
     for path in emptied.foreign:
-        on_stderr(environ).warning(
+        log.warning(
             "trash.foreign",
             f"ralph-wrap did not put {path} there, and leaves it",
             f"to move it away: mv {shlex.quote(str(path))} .",
@@ -160,10 +184,10 @@ def kept(swept: Collection[SweptSession]) -> RefusedError | None:
     unfinished = [entry for entry in swept if entry.action in {"kept", "failed"}]
     if not unfinished:
         return None
-    hints = dict.fromkeys(entry.hint for entry in unfinished if entry.hint)
+    hints = dict.fromkeys(line for entry in unfinished if entry.hint for line in lines_of(entry.hint))
     return RefusedError(
         "; ".join(f"{entry.session}: {entry.note}" for entry in unfinished),
-        "; ".join(hints) or "nothing is lost: all unsaved work is still in the worktree",
+        Commands.of(*hints) or "nothing is lost: all unsaved work is still in the worktree",
     )
 
 
@@ -176,19 +200,26 @@ def _verdict(home: Registry, record: SessionRecord | UnreadableRecord) -> Verdic
         return Verdict.UNKNOWN
 
 
-def _check_adopted(adopted: Collection[str], verdicts: Mapping[str, Verdict]) -> None:
-    for agent_id in adopted:
-        if agent_id not in verdicts:
-            raise NotFoundError(f"no unfinished session has the id {agent_id}", "to list them: ralph-wrap ps")
-        if verdicts[agent_id] in {Verdict.LIVE, Verdict.UNKNOWN}:
+def _adoptable(names: Collection[str], sessions: Sequence[FoundSession]) -> set[str]:
+    """Return the agent ids of the sessions that the user names, each one that can be adopted."""
+    found = set()
+    for name in names:
+        session = inventory.select(name, sessions)
+        if session is None:
+            raise NotFoundError(
+                f"no unfinished session has the id {name}", "to list them: ralph-wrap ps --all"
+            )
+        if session.verdict in {Verdict.LIVE, Verdict.UNKNOWN}:
             raise RefusedError(
-                f"session {agent_id} is {verdicts[agent_id].value}: it cannot be adopted",
+                f"session {session.id} is {session.verdict.value}: it cannot be adopted",
                 "--adopt is only for foreign sessions",
             )
+        found.add(session.id)
+    return found
 
 
 def _finish(
-    project: Project, home: Registry, record: SessionRecord, verdict: Verdict
+    project: Project, home: Registry, record: SessionRecord, verdict: Verdict, log: Log
 ) -> Iterator[SweptSession]:
     session = record.session
     try:
@@ -199,7 +230,7 @@ def _finish(
                     record.id, session, verdict.value, "left", note="another process has its lock now"
                 )
             return
-        log = on_stderr(project.environ)
+        log = log.beside()
         log.attach(claim.directory / "events.jsonl", agent_id=record.id, session_id=session)
         try:
             outcome = _end(project, claim, log)
@@ -228,13 +259,18 @@ def _end(project: Project, claim: SessionClaim, log: Log) -> WorktreeOutcome | N
     recovery = SessionRecovery(project, claim.registry, record, log)
     tree = recovery.worktree()
     outcome = recovery.leave(tree, survivors) if tree else None
-    if record.drop_empty or not _agent_started(claim):
+    started = _agent_started(claim)
+    if record.drop_empty or not started:
         recovery.drop_unused_branch(tree, outcome)
-    recovery.write_report(outcome)
+    report = recovery.write_report(outcome)
     if tree is None and (missing := _missing(project, record)):
         log.warning("worktree.missing", message=missing)
-    claim.release()
-    log.event("session.swept", _summary(record, outcome))
+    if started or (outcome is not None and outcome.kept):
+        claim.release()
+    else:  # until the hand-over, the planned branch may be one of the user
+        claim.release(iteration=0, branch=None if record.state == "starting" else record.branch)
+    unused = drop_command(report)
+    log.event("session.swept", _summary(record, outcome), **({"hint": _TO_DROP + unused} if unused else {}))
     return outcome
 
 
@@ -242,7 +278,7 @@ def _missing(project: Project, record: SessionRecord) -> str | None:
     """Return a message if the worktree of a running agent is gone, and ralph-wrap has not removed it."""
     if record.state != "running" or record.branch is None:
         return None
-    path = project.root / WORKTREES / record.session
+    path = project.root / WORKTREES / record.worktree_name
     return f"its worktree was moved or replaced: nothing is at {path}, and git has forgotten it"
 
 

@@ -10,23 +10,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.config import file
+from ralph_wrap.config.agent_options import AgentSettings
 from ralph_wrap.config.file import CONFIG, KEYS
+from ralph_wrap.config.file_options import CheckpointSettings, LandingSettings, PoolSettings, SetupSettings
 from ralph_wrap.config.job import read_job
 from ralph_wrap.config.options import (
     COMMANDS,
     JOB,
+    RENAMED,
     ROWS,
-    AgentSettings,
-    CheckpointSettings,
-    LandingSettings,
     LoopLimits,
-    PoolSettings,
     Settings,
-    SetupSettings,
     WorktreeSettings,
 )
-from ralph_wrap.config.parsers import duration, nearest
-from ralph_wrap.config.settings import IgnoreLocation, Isolation, OnDirty, OnLeak, OnOrphans, SubmoduleMode
+from ralph_wrap.config.parsers import duration, nearest, written
+from ralph_wrap.config.settings import (
+    IgnoreLocation,
+    Isolation,
+    LogFormat,
+    OnDirty,
+    OnLeak,
+    OnOrphans,
+    SubmoduleMode,
+)
 from ralph_wrap.config.table import ENVIRONMENT, KEY, PREFIX, TYPED, Option
 from ralph_wrap.errors import UsageError
 
@@ -60,8 +66,13 @@ def load(
         UsageError: a value is wrong; the message names its source.
 
     """
-    values, _ = merge(root, cwd, flags, environ, command)
-    return Settings(project=project, command=command, **values)
+    values, sources = merge(root, cwd, flags, environ, command)
+    given = [
+        (name, text)
+        for name, value in values.items()
+        if sources.get(name, KEY) != KEY and (text := written(value, ROWS[name].kind)) is not None
+    ]
+    return Settings(project=project, command=command, given=tuple(given), **values)
 
 
 def merge(
@@ -159,6 +170,10 @@ def unknown_variables(environ: Mapping[str, str]) -> dict[str, str | None]:
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
+    for name, current in RENAMED.items():
+        if environ.get(variable := PREFIX + name.upper()):
+            hint = f"unset {variable}; write {current} = true into .ralph/config.toml"
+            raise UsageError(f"{variable}: the setting {name} is called {current} now", hint)
     return {
         row.name: _read(row, environ[variable], variable)
         for row in (*Settings.options, JOB)
@@ -185,6 +200,7 @@ __all__ = [
     "IgnoreLocation",
     "Isolation",
     "LandingSettings",
+    "LogFormat",
     "LoopLimits",
     "OnDirty",
     "OnLeak",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.config import agent_tables
-from ralph_wrap.config.options import ROWS
+from ralph_wrap.config.options import RENAMED, ROWS
 from ralph_wrap.config.parsers import AGENTS, COMMAND, did_you_mean
 from ralph_wrap.config.table import KEY, TYPED, Option
 from ralph_wrap.errors import UsageError
@@ -60,6 +62,10 @@ def line_of(text: str, keys: tuple[str, ...]) -> int:
 
 
 def _value(key: str, value: Any, path: Path, text: str) -> Any:
+    if key in RENAMED:
+        line = line_of(text, (key,))
+        command = f"sed -i '{line}s/{key}/{RENAMED[key]}/' {shlex.quote(os.fspath(path))}"
+        raise UsageError(f'{path}:{line}: "{key}" is called "{RENAMED[key]}" now', command)
     row = ROWS.get(key)
     if row is None or KEY not in row.sources:
         reason = f'unknown key "{key}"{did_you_mean(key, KEYS)}'

@@ -6,12 +6,11 @@ schema, the completion in a shell and the output of ``config show`` come from it
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
+from ralph_wrap.config.agent_options import AgentSettings
+from ralph_wrap.config.file_options import CheckpointSettings, LandingSettings, PoolSettings, SetupSettings
 from ralph_wrap.config.parsers import (
-    AGENTS,
-    BRANCH,
     COMMAND,
     COUNT,
     DOLLARS,
@@ -19,15 +18,13 @@ from ralph_wrap.config.parsers import (
     FILE,
     FLAG,
     PATHS,
-    PLACES,
     TEXT,
     choice,
 )
 from ralph_wrap.config.settings import (
-    AgentInvocation,
-    AgentTable,
     IgnoreLocation,
     Isolation,
+    LogFormat,
     OnDirty,
     OnLeak,
     OnOrphans,
@@ -36,62 +33,6 @@ from ralph_wrap.config.settings import (
 from ralph_wrap.config.table import ENVIRONMENT, KEY, TYPED, Option, Table, option
 
 _FILE_ONLY = (KEY,)
-
-
-class AgentSettings(Table, group="agent"):
-    """Which agent works, and how the session calls it.
-
-    Attributes:
-        project: the directory that the session is for.
-        command: the agent's command; ``command[0]`` as in ``execvp(3)``.
-        invocation: how the session calls the agent.
-
-    """
-
-    project: Path
-    command: tuple[str, ...]
-    agent: str = option(
-        default="",
-        kind=TEXT,
-        help="aider, claude, codex, gemini, opencode, or an agent of the configuration.",
-        short="-a",
-        metavar="NAME",
-    )
-    prompt: str | None = option(
-        default=None,
-        kind=TEXT,
-        help="The prompt, which the agent gets in each iteration.",
-        short="-p",
-    )
-    prompt_file: Path | None = option(
-        default=None,
-        kind=FILE,
-        help="A file with the prompt, read again in each iteration.",
-        short="-f",
-        unset="PROMPT.md if it exists",
-    )
-    preamble: bool = option(
-        default=False, kind=FLAG, help="Explain the workspace to the agent, before the prompt."
-    )
-    raw: bool = option(
-        default=False,
-        kind=FLAG,
-        help="Print the agent's machine-readable stream unchanged.",
-        is_switch=True,
-    )
-    resume: bool = option(
-        default=False,
-        kind=FLAG,
-        help="Continue the agent's own session of the previous iteration.",
-        sources=_FILE_ONLY,
-    )
-    agents: tuple[tuple[str, AgentTable], ...] = option(
-        default=(),
-        kind=AGENTS,
-        help="Agents that the configuration adds or changes, by name.",
-        sources=_FILE_ONLY,
-    )
-    invocation: AgentInvocation = AgentInvocation()
 
 
 class LoopLimits(Table, group="loop"):
@@ -130,25 +71,7 @@ class LoopLimits(Table, group="loop"):
     until: str = option(
         default="<promise>COMPLETE</promise>",
         kind=TEXT,
-        help="The loop ends when a line of the agent's final answer is this text.",
-    )
-
-
-class CheckpointSettings(Table, group="loop"):
-    """What happens to the work of an iteration at its end."""
-
-    commit_each: bool = option(
-        default=False,
-        kind=FLAG,
-        help="Commit after each iteration what the agent left uncommitted.",
-        sources=_FILE_ONLY,
-    )
-    push: str | None = option(
-        default=None,
-        kind=TEXT,
-        help="Push the branch to this remote after each iteration.",
-        metavar="REMOTE",
-        sources=_FILE_ONLY,
+        help="The loop ends when the agent's final answer has this text on a line of its own.",
     )
 
 
@@ -157,6 +80,8 @@ class WorktreeSettings(Table, group="worktree"):
 
     Attributes:
         background: the session has no terminal; its saved worktree stays until ``ralph-wrap rm``.
+        resumes: id of the session that this one goes on from; empty if it begins anew.
+        worktree_name: name of the worktree's directory; empty for the session id.
 
     """
 
@@ -246,80 +171,22 @@ class WorktreeSettings(Table, group="worktree"):
         sources=_FILE_ONLY,
     )
     background: bool = False
+    resumes: str = ""
+    worktree_name: str = ""
 
 
-class SetupSettings(Table, group="worktree"):
-    """What prepares a worktree before its first iteration."""
+class OutputSettings(Table, group="output"):
+    """What ralph-wrap itself prints."""
 
-    setup: str = option(
-        default="",
-        kind=COMMAND,
-        help="Run this once in the worktree, by sh -c, before the first iteration.",
-        sources=_FILE_ONLY,
-    )
-    setup_timeout: float | None = option(
-        default=600.0,
-        kind=DURATION,
-        help="End the setup command after this time; 0: no limit.",
-        sources=_FILE_ONLY,
-    )
-
-
-class PoolSettings(Table, group="pool"):
-    """The worktrees that are made in advance."""
-
-    pool: int = option(
-        default=0,
-        kind=COUNT,
-        help="Keep N worktrees checked out in advance.",
-        sources=_FILE_ONLY,
-    )
-    pool_keep: tuple[str, ...] = option(
-        default=(),
-        kind=PLACES,
-        help="Ignored directories to move from a finished worktree to a warm one.",
-        sources=_FILE_ONLY,
-    )
-
-
-class LandingSettings(Table, group="landing"):
-    """How branches are compared, and how they land."""
-
-    check: str = option(
-        default="",
-        kind=COMMAND,
-        help="Run this, by sh -c, on the merged files before a branch lands.",
-        sources=_FILE_ONLY,
-    )
-    check_timeout: float = option(
-        default=3600.0,
-        kind=DURATION,
-        help="The check fails after this time; 0: no limit.",
-        sources=_FILE_ONLY,
-    )
-    merge_on_complete: str = option(
-        default="",
-        kind=BRANCH,
-        help="Merge the session's branch into this one after the agent has kept its promise.",
-        sources=_FILE_ONLY,
-    )
-    main: str = option(
-        default="",
-        kind=TEXT,
-        help="The branch that the other branches are compared with.",
-        metavar="BRANCH",
-        unset="the branch of the main checkout",
-        sources=_FILE_ONLY,
-    )
-    keep_dropped: float = option(
-        default=30 * 86400.0,
-        kind=DURATION,
-        help="How long ralph-wrap restore can bring back a dropped branch.",
-        sources=_FILE_ONLY,
+    log_format: LogFormat = option(
+        default=LogFormat.TEXT,
+        kind=choice(LogFormat),
+        help="Print the messages on stderr as text, or as one JSON object per line.",
     )
 
 
 class Settings(
+    OutputSettings,
     LandingSettings,
     PoolSettings,
     SetupSettings,
@@ -335,10 +202,12 @@ class Settings(
 
     Attributes:
         typed: the options and the command that the user typed, without the project, branch and base.
+        given: the text of each option outside of the file; ``None`` if a program has made the settings.
 
     """
 
     typed: tuple[str, ...] | None = None
+    given: tuple[tuple[str, str], ...] | None = None
 
     @property
     def commands(self) -> dict[str, Any]:
@@ -377,8 +246,20 @@ STOP_TIMEOUT = Option(
 )
 """An option of ``ralph-wrap init``, which reads it without this table."""
 
-ROWS = {row.name: row for row in (PROJECT, *Settings.options, JOB, STOP_TIMEOUT)}
+INIT_RESUME = Option(
+    None,
+    FLAG,
+    "Go on in the background with the sessions that the last end of this container interrupted.",
+    name="init_resume",
+    sources=(ENVIRONMENT,),
+)
+"""An option of ``ralph-wrap init``, as above."""
+
+ROWS = {row.name: row for row in (PROJECT, *Settings.options, JOB, STOP_TIMEOUT, INIT_RESUME)}
 """The whole table, by name. A job stands for several settings, and the project decides where they are."""
+
+RENAMED = {"resume": "keep_conversation"}
+"""Settings that had another name, by that name."""
 
 COMMANDS = tuple(row.name for row in Settings.options if row.kind is COMMAND)
 """The keys of the file that are commands; they run only after the user has approved them."""

@@ -52,6 +52,13 @@ class SubmoduleMode(Enum):
     INIT = "init"
 
 
+class LogFormat(Enum):
+    """How ralph-wrap prints its messages on stderr."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
 class AgentInvocation(NamedTuple):
     """How a session calls an agent.
 
@@ -61,6 +68,7 @@ class AgentInvocation(NamedTuple):
         output: the format of the agent's output; ``text`` has no format.
         env: additional environment variables.
         budget: additional words of the command that limit its cost; ``{left}`` is an amount in US dollars.
+        metering: additional words of the command; with them the agent reports its tokens after each turn.
         resume: additional words of the command that continue the agent's own session ``{session}``.
 
     """
@@ -69,6 +77,7 @@ class AgentInvocation(NamedTuple):
     output: str = "text"
     env: tuple[tuple[str, str], ...] = ()
     budget: tuple[str, ...] = ()
+    metering: tuple[str, ...] = ()
     resume: tuple[str, ...] = ()
 
 

@@ -25,13 +25,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.errors import RalphError
-from ralph_wrap.system import container, files
+from ralph_wrap.system import container, files, privileges
 from ralph_wrap.system.document import DocumentFormat
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_DIRECTORY = Path("ralph-wrap/trust")
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 _FORMAT = DocumentFormat(version=1, largest=1 << 16, indent=1)
 
@@ -132,10 +131,8 @@ def revoke(root: Path, environ: Mapping[str, str]) -> bool:
 
 
 def _file(root: Path, environ: Mapping[str, str]) -> Path:
-    given = Path(environ.get("XDG_STATE_HOME") or "")
-    if not given.is_absolute():  # the XDG base directory specification says: ignore a relative path
-        given = Path(environ.get("HOME") or "/", ".local/state")
-    path = given / _DIRECTORY / f"{hashlib.sha256(os.fsencode(root)).hexdigest()[:32]}.json"
+    directory = privileges.state_home(environ) / "trust"
+    path = directory / f"{hashlib.sha256(os.fsencode(root)).hexdigest()[:32]}.json"
     if Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root)):
         raise RalphError(
             f"{path.parent} is inside the project, where agents could approve commands themselves",

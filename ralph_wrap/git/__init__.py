@@ -16,6 +16,7 @@ from ralph_wrap.git.command import (
     start_git,
 )
 from ralph_wrap.git.objects import (
+    Commit,
     CommitSummary,
     Head,
     branches_containing,
@@ -36,6 +37,8 @@ from ralph_wrap.git.objects import (
     missing_objects,
     move_ref,
     object_kinds,
+    object_modes,
+    read_commit,
     read_head,
     resolve_commit,
     symbolic_ref_target,
@@ -73,6 +76,7 @@ from ralph_wrap.git.worktrees import (
 __all__ = [
     "ABSOLUTE_POINTERS",
     "OLDEST",
+    "Commit",
     "CommitSummary",
     "Git",
     "Head",
@@ -108,11 +112,13 @@ __all__ = [
     "missing_objects",
     "move_ref",
     "object_kinds",
+    "object_modes",
     "parse_entries",
     "parse_porcelain",
     "parse_status",
     "parse_version",
     "push_error",
+    "read_commit",
     "read_head",
     "resolve_commit",
     "run_git",

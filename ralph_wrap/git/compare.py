@@ -27,11 +27,12 @@ _EXACT = ("--no-renames", "--no-ext-diff", "--no-textconv", "--ignore-submodules
 
 
 class CommitInfo(NamedTuple):
-    """Fields of a commit: the time of commit in seconds since 1970, the tree, the parents."""
+    """Fields of a commit: the time of commit in seconds since 1970, the tree, the parents, the subject."""
 
     time: int
     tree: str
     parents: tuple[str, ...]
+    subject: str
 
 
 class CommitGraph(NamedTuple):
@@ -84,10 +85,19 @@ def facts_of(git: Git, commits: Iterable[str]) -> dict[str, CommitInfo]:
     found = [row[: -len(" commit")] for row in decode_lines(types) if row.endswith(" commit")]
     if not found:
         return {}
-    options = ("log", "--no-walk=unsorted", "--stdin", "--no-show-signature", "--format=%H %ct %T %P")
-    rows = (row.split(" ") for row in decode_lines(run_git(git, *options, stdin=_listed(found)).stdout))
+    options = (
+        "log",
+        "--no-walk=unsorted",
+        "--stdin",
+        "--no-show-signature",
+        "-z",
+        "--format=%H %ct %T %P%n%s",
+    )
+    answer = decode(run_git(git, *options, stdin=_listed(found)).stdout)
+    rows = (row.partition("\n") for row in answer.split("\0") if row)
     return {
-        oid: CommitInfo(int(time), tree, tuple(filter(None, parents))) for oid, time, tree, *parents in rows
+        oid: CommitInfo(int(time), tree, tuple(filter(None, parents)), subject)
+        for (oid, time, tree, *parents), subject in ((row.split(" "), subject) for row, _, subject in rows)
     }
 
 
@@ -129,14 +139,17 @@ def empty_tree(git: Git) -> str:
     return decode_lines(run_git(git, "hash-object", "-t", "tree", "--stdin", stdin=b"").stdout)[0]
 
 
-def commits_nowhere_else(git: Git, tip: str) -> list[CommitSummary]:
-    """Return the commits of a branch below ``ralph/`` that no other branch, tag or remote branch contains.
+def commits_nowhere_else(git: Git, tip: str, deleted: Iterable[str]) -> list[CommitSummary]:
+    """Return the commits of a branch that no other branch, tag or remote branch contains.
 
     Arguments:
-        tip: commit of the branch. Other branches below ``ralph/`` do not count: they may be deleted with it.
+        tip: commit of the branch.
+        deleted: short names of branches that do not count, because they may be deleted with it. No branch
+            below ``ralph/`` counts.
 
     """
-    others = ("--exclude=ralph/*", "--branches", "--tags", "--remotes")
+    excluded = [f"--exclude={name}" for name in ("ralph/*", *deleted)]
+    others = (*excluded, "--branches", "--tags", "--remotes")
     rows = decode_lines(
         run_git(git, "log", "--no-show-signature", "--format=%H %s", tip, "--not", *others).stdout
     )

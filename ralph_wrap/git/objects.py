@@ -191,11 +191,28 @@ def object_kinds(git: Git, commit: str, paths: Sequence[str]) -> dict[str, str]:
         GitError: the commit does not exist.
 
     """
+    return {path: kind for path, (_, kind, _) in _entries_at(git, commit, paths).items()}
+
+
+def object_modes(git: Git, commit: str, paths: Sequence[str]) -> dict[str, int]:
+    """Return the modes (``stat(2)``) at paths of a commit; missing paths are left out.
+
+    Raises:
+        GitError: the commit does not exist.
+
+    """
+    return {path: int(mode, 8) for path, (mode, _, _) in _entries_at(git, commit, paths).items()}
+
+
+def _entries_at(git: Git, commit: str, paths: Sequence[str]) -> dict[str, list[str]]:
+    """Return mode, type and object id at each of some paths (git-ls-tree(1))."""
     if not paths:
         return {}
-    listing = run_git(git, "ls-tree", "-z", "--full-tree", commit, "--", *paths).stdout
+    # Without -t, git lists "a/b" and not "a", if both are wanted. With -t it also lists parents of the paths.
+    listing = run_git(git, "ls-tree", "-z", "-t", "--full-tree", commit, "--", *paths).stdout
     entries = (decode(entry).partition("\t") for entry in listing.split(b"\0") if entry)
-    return {path: mode.split(" ")[1] for mode, _, path in entries}
+    wanted = {*paths}
+    return {path: facts.split(" ") for facts, _, path in entries if path in wanted}
 
 
 def write_tree(git: Git) -> str:
@@ -253,6 +270,27 @@ def commit_and_parents(git: Git, revision: str) -> list[str]:
     if answer.status != 0:
         return []
     return decode_lines(run_git(git, "rev-parse", revision, f"{revision}^@").stdout)
+
+
+class Commit(NamedTuple):
+    """A commit: the object ids of its tree and parents, and the first line of its message."""
+
+    tree: str
+    parents: tuple[str, ...]
+    subject: str
+
+
+def read_commit(git: Git, oid: str) -> Commit:
+    """Return a commit (git-commit-tree(1): commit objects).
+
+    Raises:
+        GitError: the commit does not exist.
+
+    """
+    header, _, message = decode(run_git(git, "cat-file", "commit", oid).stdout).partition("\n\n")
+    fields = [line.partition(" ") for line in header.split("\n")]
+    parents = tuple(value for key, _, value in fields if key == "parent")
+    return Commit(fields[0][2], parents, message.partition("\n")[0])
 
 
 def existing_commits(git: Git, oids: Iterable[str]) -> list[str]:

@@ -8,7 +8,7 @@ from ralph_wrap.git.command import DURABLE, Git, decode_lines, run_git
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
 
 class RefChange(NamedTuple):
@@ -66,13 +66,33 @@ def ref_times(git: Git, refs: Collection[str]) -> dict[str, int]:
         refs: full names.
 
     """
-    if not refs:
-        return {}
-    stdin = "".join(f"{ref}\n" for ref in refs).encode("utf-8", "surrogateescape")
-    options = ("--walk-reflogs", "--no-show-signature", "--format=%gD", "--date=unix", "--stdin")
     found: dict[str, int] = {}
-    for row in decode_lines(run_git(git, "log", *options, stdin=stdin).stdout):
-        ref, _, time = row.rpartition("@{")
-        if time.removesuffix("}").isdecimal():
-            found[ref] = max(found.get(ref, 0), int(time.removesuffix("}")))
+    for ref, time, _ in _reflogs(git, refs):
+        found[ref] = max(found.get(ref, 0), time)
     return found
+
+
+def ref_origins(git: Git, refs: Collection[str]) -> dict[str, str]:
+    """Return the messages with which refs were created; refs without reflog are left out.
+
+    git deletes the reflog with the ref. So the oldest message tells whether a ref was created anew. Old
+    messages expire (git-reflog(1)).
+
+    Arguments:
+        refs: full names.
+
+    """
+    return {ref: message for ref, _, message in _reflogs(git, refs)}  # the oldest one is the last
+
+
+def _reflogs(git: Git, refs: Collection[str]) -> Iterator[tuple[str, int, str]]:
+    """Yield ref, time and message of each entry of the reflogs, the newest first."""
+    if not refs:
+        return
+    stdin = "".join(f"{ref}\n" for ref in refs).encode("utf-8", "surrogateescape")
+    options = ("--walk-reflogs", "--no-show-signature", "--format=%gD %gs", "--date=unix", "--stdin")
+    for row in decode_lines(run_git(git, "log", *options, stdin=stdin).stdout):
+        ref, _, entry = row.partition("@{")  # the name of a ref cannot hold these two characters
+        time, _, message = entry.partition("} ")
+        if time.isdecimal():
+            yield ref, int(time), message

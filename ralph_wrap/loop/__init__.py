@@ -1,9 +1,11 @@
 """The loop: :mod:`policy` decides, :mod:`driver` executes, :mod:`supervise` waits for the agent.
 
-:mod:`limits` computes when an iteration must end, and :mod:`budget` adds up its tokens and cost. Sessions
-share the usage limit of an account in :mod:`usage_limit`; :mod:`usage_limit_wait` waits for its end.
-:mod:`resume` remembers the agent's own session for the next iteration. :mod:`progress` shows a status line.
-:mod:`terminal` lends the terminal to an interactive agent. :mod:`setup` runs once, before iteration 1.
+:mod:`promise` searches the answer of the agent. :mod:`limits` computes when an iteration must end, and
+:mod:`budget` adds up its tokens and cost. Sessions share the usage limit of an account in
+:mod:`usage_limit`; :mod:`usage_limit_wait` waits for its end.
+:mod:`conversation` remembers the agent's own session for the next iteration. :mod:`progress` shows a
+status line. :mod:`terminal` lends the terminal to an interactive agent. :mod:`setup` runs once, before
+iteration 1.
 """
 
 from ralph_wrap.loop.driver import Driver

@@ -10,7 +10,6 @@ from ralph_wrap.agents.output.transcript import shortened
 from ralph_wrap.loop import budget
 from ralph_wrap.loop.policy import CUT_SHORT, CutReason, Iteration, UsageLimitRefusal
 from ralph_wrap.loop.supervise import ASKED
-from ralph_wrap.loop.usage_limit_wait import clock
 
 if TYPE_CHECKING:
     from ralph_wrap.agents.output import AgentFailure, Usage
@@ -26,7 +25,7 @@ class AgentReports:
     """The reports of the agent of one session.
 
     Arguments:
-        limits: the limits on tokens and cost.
+        limits: the limits on tokens and cost, and the promise.
 
     Attributes:
         spending: tokens and cost of all iterations so far.
@@ -38,6 +37,7 @@ class AgentReports:
         self._limits = limits
         self._log = log
         self._is_blind = False
+        self._has_warned_of_promise = False
 
     def corrected(self, iteration: Iteration, heard: IterationOutput) -> Iteration:
         """Return the iteration, corrected by the agent's own report about it."""
@@ -52,11 +52,14 @@ class AgentReports:
                 session=heard.session or None,
             )
         iteration = iteration._replace(
-            promised=heard.promised and iteration.cut not in ASKED,
+            promised=heard.promise.kept and iteration.cut not in ASKED,
             reached=budget.reached(self._limits, self.spending),
         )
+        if heard.promise.seen and not heard.promise.kept:
+            self._warn_of_promise()
         if heard.failure is None:
-            if not self._is_blind and iteration.status == 0:
+            # An agent that was asked to end may not have come to its report.
+            if not self._is_blind and iteration.status == 0 and iteration.cut is None:
                 self._is_blind = self._warn_of_blindness(spent)
             return iteration
         return self._failed(iteration, heard.failure)
@@ -66,13 +69,8 @@ class AgentReports:
         words = shortened(failure.message)
         if isinstance(failure, UsageLimitReached):
             until = failure.until
-            at = "" if until is None else f" until {clock(until)}"
-            self._log.warning(
-                "agent.limited", f"the agent's usage limit is reached{at}: {words}", until=until
-            )
-            return iteration._replace(
-                refused=UsageLimitRefusal(None if until is None else until - time.time())
-            )
+            seconds = None if until is None else until - time.time()
+            return iteration._replace(refused=UsageLimitRefusal(seconds, until, words))
         self._log.warning("agent.failed", f"the agent failed: {words}", passing=failure.passing)
         if failure.capped and self._limits.max_cost and iteration.cut is None:
             # its own cost option, which we set
@@ -88,3 +86,14 @@ class AgentReports:
                 "--max-time, --max-iterations",
             )
         return bool(options)
+
+    def _warn_of_promise(self) -> None:
+        """Warn once that the answer has the promise at a position that does not count."""
+        if not self._has_warned_of_promise:
+            until = self._limits.until.strip()
+            self._log.warning(
+                "promise.ignored",
+                f"the answer has {until}, but not on a line of its own: that does not end the loop",
+                f"write in the prompt: When all is done, answer {until} on a line of its own.",
+            )
+        self._has_warned_of_promise = True

@@ -60,11 +60,18 @@ def reached(limits: LoopLimits, spending: TotalUsage) -> CutReason | None:
 def capped(
     limits: LoopLimits, invocation: AgentInvocation, command: tuple[str, ...], spending: TotalUsage
 ) -> tuple[str, ...]:
-    """Return the agent's command with its own cost option, set to the rest of the limit, if both exist."""
-    if not limits.max_cost:
-        return command
-    left = f"{max(limits.max_cost - spending.estimate, _LEAST):.4f}"
-    return (*command, *(word.replace("{left}", left) for word in invocation.budget))
+    """Return the agent's command with the options that the limits need.
+
+    For a limit, the agent reports its tokens after each turn. Its own cost option gets the rest of the limit.
+    """
+    words: list[str] = []
+    if limits.max_cost or limits.max_tokens:
+        words += [word for word in invocation.metering if word not in command]
+    if limits.max_cost:
+        left = f"{max(limits.max_cost - spending.estimate, _LEAST):.4f}"
+        words += [word.replace("{left}", left) for word in invocation.budget]
+    end = command.index("--") if "--" in command else len(command)
+    return (*command[:end], *words, *command[end:])
 
 
 def without_effect(limits: LoopLimits, spent: Usage | None) -> str:

@@ -129,6 +129,9 @@ class Driver:
             iteration, now = self._iterate(number, before)
             status = iteration.status
             state, decision = after(settings, state, iteration, settings.on_leak)
+            if iteration.refused is not None:  # before a snapshot takes time
+                hold = decision.hold if isinstance(decision, RepeatIteration) else 0.0
+                self._usage_limit_wait.begin(iteration.refused, hold)
             self._log_end(number, iteration, decision)
             if iteration.cut is CutReason.SIGNAL:
                 return self._signalled()
@@ -136,12 +139,9 @@ class Driver:
                 now = self._context.hand_over(number, now, not isinstance(decision, RepeatIteration)) or now
             if isinstance(decision, EndLoop):
                 return LoopResult(decision.ended_by, decision.status, number)
-            if isinstance(decision, RepeatIteration):
-                self._usage_limit_wait.begin(decision.hold)
-                continue
-            before = now or before
-            if decision.pause:
-                self._pause(decision.pause)
+            before = before if isinstance(decision, RepeatIteration) else now or before
+            if isinstance(decision, NextIteration) and decision.pause:
+                self._pause(decision.pause, number + 1)
                 self._context.look_outside(f"after iteration {number}")
 
     def _iterate(self, number: int, before: str) -> tuple[Iteration, str]:
@@ -207,11 +207,16 @@ class Driver:
     def _signalled(self) -> LoopResult:
         return LoopResult("signal", 128 + (self._cancel.first or 0), self._started)
 
-    def _pause(self, seconds: float) -> None:
-        end = time.monotonic() + seconds
-        if self._deadline:
-            end = min(end, self._deadline)
-        self._supervisor.pause(end)
+    def _pause(self, seconds: float, number: int) -> None:
+        """Wait before an iteration."""
+        begins = time.monotonic() + seconds
+        end = min(begins, self._deadline) if self._deadline else begins
+        try:
+            self._supervisor.pause(
+                end, lambda: self._progress.count_down(f"iteration {number} starts", begins)
+            )
+        finally:
+            self._progress.say("")
 
     def _log_end(
         self, number: int, iteration: Iteration, decision: NextIteration | RepeatIteration | EndLoop

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap.loop import budget, prompt
 from ralph_wrap.loop.agent_report import AgentReports
+from ralph_wrap.loop.conversation import AgentConversation
 from ralph_wrap.loop.limits import IterationLimits
 from ralph_wrap.loop.policy import Iteration
-from ralph_wrap.loop.resume import AgentResume
 from ralph_wrap.loop.start_error import unstarted
 from ralph_wrap.loop.supervise import Termination
 from ralph_wrap.system import process
@@ -69,7 +69,8 @@ class IterationRunner:
         self._deadline = deadline
         self._promise_grace = promise_grace
         self._reports = AgentReports(limits, log)
-        self._resume = AgentResume(agent, log)
+        self._conversation = AgentConversation(agent, log)
+        self._message = agent.message
 
     def run(self, number: int) -> Iteration:
         """Run the agent once; a prompt that cannot be read is a failed iteration.
@@ -100,7 +101,7 @@ class IterationRunner:
                 pid=group.pid,
                 command=list(self._agent.command),
                 output=self._agent.invocation.output,
-                resumed=self._resume.session or None,
+                resumed=self._conversation.session or None,
             )
             iteration = self._watch(group, ending)
         self._supervisor.clear_up(ending)
@@ -108,16 +109,21 @@ class IterationRunner:
         heard = self._listener.finish()
         self._relay.show(heard.shown)
         reported = self._reports.corrected(iteration, heard)
-        self._resume.note(reported, heard.session)
+        if reported.refused is None and not (reported.failed and self._conversation.session):
+            self._message = ""  # the agent has read it
+        self._conversation.note(reported, heard.session)
         return reported
 
     def _prepare(self, number: int) -> tuple[int | None, tuple[str, ...]]:
         """Return the standard input and the command of the agent."""
         agent, limits = self._agent, self._limits
         content = prompt.content(agent)
+        if self._message:
+            content = self._message.encode("utf-8", "surrogateescape") + b"\n\n" + (content or b"")
         if content is not None and agent.preamble:
-            content = prompt.preamble(number, limits.max_iterations, self._context.environ) + content
-        resuming = agent._replace(command=self._resume.command())
+            before = prompt.preamble(number, limits.max_iterations, limits.until, self._context.environ)
+            content = before + content
+        resuming = agent._replace(command=self._conversation.command())
         stdin, command = prompt.hand_over(resuming, content, self._context.directory)
         return stdin, budget.capped(limits, agent.invocation, command, self._reports.spending)
 
@@ -140,8 +146,15 @@ class IterationRunner:
                 terminal=self._terminal.descriptor,
             )
         except OSError as error:
-            isolated = self._context.isolated
-            raise unstarted(error, command[0], cwd, self._agent.project, isolated=isolated) from None
+            context = self._context
+            raise unstarted(
+                error,
+                command[0],
+                cwd,
+                self._agent.project,
+                isolated=context.isolated,
+                wanted=context.wanted,
+            ) from None
 
     def _watch(self, group: process.ProcessGroup, ending: Termination) -> Iteration:
         terminal = None if self._terminal.descriptor is None else self._terminal

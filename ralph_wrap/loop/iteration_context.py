@@ -20,6 +20,7 @@ class IterationContext(NamedTuple):
         directory: the directory of the session; requests to stop arrive in it.
         inherited: a descriptor that the agent and its child processes keep open.
         cwd: the working directory of the agent.
+        wanted: the directory in which the user wants the agent; *cwd* is the nearest one that exists.
         isolated: *cwd* is in a worktree.
         environ: the environment of the agent.
         fingerprint: returns a text that differs between states of the workspace; empty if it is unknown.
@@ -39,6 +40,7 @@ class IterationContext(NamedTuple):
     directory: Path
     inherited: int
     cwd: Path
+    wanted: Path
     isolated: bool
     environ: Mapping[str, str]
     fingerprint: Callable[[], str]

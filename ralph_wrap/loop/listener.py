@@ -18,14 +18,15 @@ from ralph_wrap.agents.output import (
     UsageLimitReached,
 )
 from ralph_wrap.agents.output.transcript import TranscriptFormatter
+from ralph_wrap.loop.promise import Promise, PromiseFinder
 from ralph_wrap.system.named_tuple import NamedTuple
-from ralph_wrap.system.output_relay import LineFinder
 
 if TYPE_CHECKING:
     from ralph_wrap.agents.output import Event
     from ralph_wrap.config import AgentSettings
 
 _NO_COST = Usage(0)
+_NO_PROMISE = Promise(kept=False, seen=False)
 _SHOWN_ALONE = (AgentMessage, ToolCall, AgentWarning)  # the most frequent events
 
 
@@ -33,7 +34,7 @@ class IterationOutput(NamedTuple):
     """The result of reading one iteration.
 
     Attributes:
-        promised: the final answer contains the promise.
+        promise: whether the final answer keeps the promise, or contains its text elsewhere.
         failure: the failure that the agent reported; ``None`` if there is none.
         spent: the tokens and cost that it reported; ``None`` if nothing.
         session: name of the agent's own session; empty if it is unknown.
@@ -41,7 +42,7 @@ class IterationOutput(NamedTuple):
 
     """
 
-    promised: bool
+    promise: Promise
     failure: UsageLimitReached | AgentFailure | None = None
     spent: Usage | None = None
     session: str = ""
@@ -65,7 +66,7 @@ class OutputListener:
         output = agent.invocation.output
         self._reader = None if output == "text" else OutputReader(output)
         self._readable = None if agent.raw else TranscriptFormatter()
-        self._plain = LineFinder(until)
+        self._plain = PromiseFinder(until)
         self._until = until
         self._before = _NO_COST
         self._overall = "", 0
@@ -85,8 +86,8 @@ class OutputListener:
 
     @property
     def promised(self) -> bool:
-        """Whether a final answer contains the promise; plain text has no final answer before its end."""
-        return self._promised
+        """Whether a final answer keeps the promise; plain text has no final answer before its end."""
+        return self._promise.kept
 
     @property
     def has_answered(self) -> bool:
@@ -108,8 +109,8 @@ class OutputListener:
             if self._readable is not None:
                 shown += self._readable.finish()
         plain = self._plain.finish()
-        promised = self._promised or (plain and not self._has_format)
-        heard = IterationOutput(promised, self._failure, self._spent, self._session, shown)
+        promise = self._promise if self._has_format else plain
+        heard = IterationOutput(promise, self._failure, self._spent, self._session, shown)
         if self._spent is not None:
             self._before = _sum(self._before, self._spent)
             self._overall = self._session, self._counted
@@ -118,7 +119,7 @@ class OutputListener:
 
     def _begin(self) -> None:
         self._has_format = False
-        self._promised = False
+        self._promise = _NO_PROMISE
         self._answered = False
         self._failure: UsageLimitReached | AgentFailure | None = None
         self._spent: Usage | None = None
@@ -145,9 +146,9 @@ class OutputListener:
             self._spent = self._of_iteration(event) if event.overall else event
             self._answered = False
         elif isinstance(event, FinalAnswer):
-            self._answered, self._promised, self._failure = True, self._is_promise(event.text), None
+            self._answered, self._promise, self._failure = True, self._promise_in(event.text), None
         elif isinstance(event, UsageLimitReached | AgentFailure):
-            self._answered, self._promised, self._failure = True, False, event
+            self._answered, self._promise, self._failure = True, _NO_PROMISE, event
         elif isinstance(event, AgentSessionId):
             self._session = event.session
 
@@ -159,8 +160,8 @@ class OutputListener:
             before = 0
         return spent._replace(tokens=spent.tokens - before, overall=False)
 
-    def _is_promise(self, answer: str) -> bool:
-        finder = LineFinder(self._until)
+    def _promise_in(self, answer: str) -> Promise:
+        finder = PromiseFinder(self._until)
         finder.feed(answer.encode("utf-8", "surrogatepass"))
         return finder.finish()
 

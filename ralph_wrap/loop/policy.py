@@ -49,10 +49,14 @@ class UsageLimitRefusal(NamedTuple):
 
     Attributes:
         seconds: time until the limit ends; ``None`` if it is unknown, 0 or less if the limit has ended.
+        until: the same moment, in seconds since the epoch.
+        message: the message of the agent.
 
     """
 
     seconds: float | None = None
+    until: float | None = None
+    message: str = ""
 
 
 class Iteration(NamedTuple):

@@ -1,16 +1,18 @@
-"""Show the progress of a session on the last line of the terminal.
+"""Show the progress of a session: a rule between iterations, and the last line of the terminal.
 
-The line is redrawn when the session wakes up for another reason: output, a new iteration, or a check for
-requests to stop. It causes no wake-up of its own, so it shows the time in minutes.
+Only a terminal that shows the line makes the session wake up for it: each second of the first hour, and each
+minute afterwards.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING, Self
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import Git, count_commits, git_environment, resolve_commit
+from ralph_wrap.system.text import span
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +32,7 @@ class Progress:
         limits: the maximum number of iterations.
         context: names the directory in which commits are counted.
         listener: knows the tokens of the agent.
-        log: draws the line.
+        log: prints the rule, and draws the line.
         shown: the terminal can show the line.
         clock: returns seconds.
 
@@ -60,10 +62,37 @@ class Progress:
 
     def begin(self, number: int) -> None:
         """Show that an iteration begins, and count the commits."""
+        is_next = number > max(self._number, 1)  # not the first one, and no repetition
         self._number = number
         if self._is_shown:
             self._count()
+        if is_next:
+            self._log.rule(" · ".join(self._facts()))
+        if self._is_shown:
             self.show()
+
+    def count_down(self, what: str, end: float) -> float:
+        """Show how long a wait still takes, and return the time of the next step, at the latest its end.
+
+        Arguments:
+            what: what ends then.
+            end: as the clock counts.
+
+        """
+        if not self._log.shows_progress:
+            return end  # the only step
+        now = self._clock()
+        self.say(f"ralph-wrap: {what} in {span(max(0, math.ceil(end - now)))}")
+        return now + 1
+
+    @property
+    def due(self) -> float:
+        """The time at which the line must be redrawn, as the clock counts."""
+        if not self._is_shown or self._words:
+            return math.inf
+        passed = self._clock() - self._begun
+        step = 1 if passed < _HOUR else _MINUTE
+        return self._begun + (passed // step + 1) * step
 
     def say(self, words: str) -> None:
         """Show a text in place of the progress; an empty text shows the progress again."""
@@ -98,9 +127,12 @@ class Progress:
             self._commits = None
 
     def _text(self) -> str:
+        return f"ralph-wrap: {', '.join(self._facts())}"
+
+    def _facts(self) -> list[str]:
         of = f" of {self._most}" if self._most else ""
         facts = [f"iteration {self._number}{of}" if self._number else "setup"]
-        facts.append(_duration(self._clock() - self._begun))
+        facts.append(span(self._clock() - self._begun))
         spent = self._listener.spent
         if spent is not None and spent.cost is not None:
             facts.append(f"${spent.cost:.2f}")
@@ -108,9 +140,4 @@ class Progress:
             facts.append(f"{spent.tokens:,} tokens")
         if self._commits is not None:
             facts.append(f"{self._commits} commit{'' if self._commits == 1 else 's'}")
-        return f"ralph-wrap: {', '.join(facts)}"
-
-
-def _duration(seconds: float) -> str:
-    hours, minutes = divmod(int(seconds) // _MINUTE, _HOUR // _MINUTE)
-    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min"
+        return facts

@@ -28,11 +28,12 @@ def content(agent: AgentSettings) -> bytes | None:
     return None
 
 
-def preamble(number: int, most: int, environ: Mapping[str, str]) -> bytes:
-    """Return the text before the prompt: the workspace of the agent, and the review of its work.
+def preamble(number: int, most: int, until: str, environ: Mapping[str, str]) -> bytes:
+    """Return the text before the prompt: the workspace of the agent, the promise, and the review of its work.
 
     Arguments:
         most: the maximum number of iterations; 0 for no limit.
+        until: the promise; empty for none.
         environ: the agent's environment, which names its workspace.
 
     """
@@ -47,8 +48,14 @@ def preamble(number: int, most: int, environ: Mapping[str, str]) -> bytes:
     text = (
         f"This session works in {workspace}\n"
         f"This is iteration {number}{of}.\n"
-        f"Its work is reviewed by its commits, so whatever is done has to be committed there.\n\n"
+        f"Its work is reviewed by its commits, so whatever is done has to be committed there.\n"
     )
+    if until.strip():
+        text += (
+            f"The loop ends when the final answer has {until.strip()} on a line of its own."
+            " Only an answer that finishes the whole task may have that line.\n"
+        )
+    text += "\n"
     return text.encode("utf-8", "surrogateescape")
 
 

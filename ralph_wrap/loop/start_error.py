@@ -10,7 +10,9 @@ from pathlib import Path
 from ralph_wrap.errors import AgentError, AgentNotFoundError, RalphError
 
 
-def unstarted(error: OSError, command: str, cwd: Path, project: Path, *, isolated: bool) -> RalphError:
+def unstarted(
+    error: OSError, command: str, cwd: Path, project: Path, *, isolated: bool, wanted: Path
+) -> RalphError:
     """Return the error that ends the session.
 
     Arguments:
@@ -19,6 +21,7 @@ def unstarted(error: OSError, command: str, cwd: Path, project: Path, *, isolate
         cwd: the working directory.
         project: the directory that the user named; there the user can commit the program.
         isolated: *cwd* is in a worktree, so its files come from a commit.
+        wanted: the working directory, if the worktree had it; *cwd* is the nearest one above.
 
     """
     program = cwd / command
@@ -26,12 +29,20 @@ def unstarted(error: OSError, command: str, cwd: Path, project: Path, *, isolate
     if isinstance(error, FileNotFoundError):
         if not cwd.is_dir():
             return RalphError(f"the workspace {cwd} is gone")
-        message, hint = f"agent command {command} was not found in {cwd}", "name a file that exists"
+        message = f"agent command {command} was not found in {cwd}"
+        hint = (
+            f"to see what is there: ls {shlex.quote(os.fspath(cwd))}"
+            if relative
+            else "name a file that exists"
+        )
         if program.is_file():
             hint = "the file exists, but the interpreter in its first line does not"
+        elif relative and wanted != cwd:
+            hint = f"the worktree has no {wanted}: name the path of the command from {cwd}, where it starts"
         elif relative and isolated:
-            commit = _in_project(project, f"git add {shlex.quote(command)} && git commit")
-            hint = f"the worktree has only committed files: {commit}"
+            add = f"git add {shlex.quote(command)} && {_commit(command)}"
+            step = add if (project / command).is_file() else "git ls-files"
+            hint = f"the worktree has only committed files: {in_directory(project, step)}"
         return AgentNotFoundError(message, hint)
     hint = ""
     if error.errno == errno.ENOEXEC:
@@ -39,9 +50,15 @@ def unstarted(error: OSError, command: str, cwd: Path, project: Path, *, isolate
     elif program.is_file() and not os.access(program, os.X_OK):
         hint = f"chmod +x {shlex.quote(command)}"
         if relative:
-            hint = _in_project(project, hint + (f" && git commit {shlex.quote(command)}" if isolated else ""))
+            hint = in_directory(project, hint + (f" && {_commit(command)}" if isolated else ""))
     return AgentError(f"agent command {command} cannot be run: {error.strerror}", hint)
 
 
-def _in_project(project: Path, command: str) -> str:
-    return command if project == Path() else f"cd {shlex.quote(os.fspath(project))} && {command}"
+def _commit(command: str) -> str:
+    file = shlex.quote(command)
+    return f"git commit -m {shlex.quote(f'Add {Path(command).name}')} {file}"
+
+
+def in_directory(directory: Path, command: str) -> str:
+    """Return a command line that runs a command in a directory, which is relative to the user's own."""
+    return command if directory == Path() else f"cd {shlex.quote(os.fspath(directory))} && {command}"

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ralph_wrap.loop.policy import UsageLimitRefusal
     from ralph_wrap.loop.progress import Progress
     from ralph_wrap.loop.supervise import AgentSupervisor
     from ralph_wrap.loop.usage_limit import AgentAccount
     from ralph_wrap.system.log import Log
 
 _SPREAD = 5.0  # maximum delay in seconds, so that sessions continue one after the other after a limit
-_TICK = 1.0  # seconds between two steps of a countdown
 
 
 class UsageLimitWait:
@@ -40,13 +40,25 @@ class UsageLimitWait:
         """End of the usage limit, in seconds since the epoch; 0 if there is none."""
         return self._account.refused_until(time.time())
 
-    def begin(self, seconds: float) -> None:
-        """Record a usage limit of this length, and share it with the other sessions."""
+    def begin(self, refusal: UsageLimitRefusal, seconds: float) -> None:
+        """Record a usage limit of this length, share it with the other sessions, and log it.
+
+        The message comes last. A session that starts after it must know the limit, and not ask again.
+
+        Arguments:
+            seconds: 0 if no iteration waits for its end.
+
+        """
         now = time.time()
         try:
-            self._account.refuse(now + seconds, now)
+            if seconds:
+                self._account.refuse(now + seconds, now)
         except OSError as error:
             self._log.event("limit.not_shared", reason=str(error))
+        at = "" if refusal.until is None else f" until {clock(refusal.until)}"
+        self._log.warning(
+            "agent.limited", f"the agent's usage limit is reached{at}: {refusal.message}", until=refusal.until
+        )
 
     def announce(self, until: float, number: int) -> None:
         """Log that an iteration waits.
@@ -79,11 +91,8 @@ class UsageLimitWait:
             now = time.time()  # this clock runs on while the machine sleeps
             if not self._account.refused_until(now - spread):
                 return None
-            if not self._log.shows_progress:
-                return end
-            left = timedelta(seconds=max(0, round(until + spread - now)))
-            self._progress.say(f"usage limit: {left} left, until {clock(until)}")
-            return time.monotonic() + _TICK
+            ends = time.monotonic() + until + spread - now
+            return self._progress.count_down("the usage limit ends", ends)
 
         try:
             self._supervisor.pause(min(end, deadline or end), look)

@@ -93,10 +93,11 @@ class AgentLoop:
             directory=self._claim.directory,
             inherited=lock.descriptor,
             cwd=workspace.directory(project.prefix),
+            wanted=workspace.path / project.prefix,
             isolated=workspace.tree is not None,
             environ=agent_environment(self._context, workspace),
             fingerprint=lambda: fingerprints.fingerprint(git, workspace.path),
-            pristine=fingerprints.pristine(workspace.base) if workspace.base else "",
+            pristine=_pristine(workspace),
             begin=lambda number: try_update(self._claim, self._log, iteration=number),
             spawned=self._note_agent,
             end_leftovers=lambda grace: self._end_processes(grace, signalled=True),
@@ -125,3 +126,10 @@ class AgentLoop:
             )
         else:
             self._log.event("reader.left", stream=stream)
+
+
+def _pristine(workspace: Workspace) -> str:
+    """Return the fingerprint of a new worktree; empty if it is unknown, as with saved work in it."""
+    if workspace.base is None or workspace.restored is not None:
+        return ""
+    return fingerprints.pristine(workspace.base)

@@ -63,7 +63,7 @@ class SessionContext(NamedTuple):
     @property
     def path(self) -> Path:
         """Where the worktree of the session is, if it gets one."""
-        return self.project.root / WORKTREES / self.record.session
+        return self.project.root / WORKTREES / self.record.worktree_name
 
     @property
     def branch(self) -> str:

@@ -6,13 +6,13 @@ import contextlib
 import errno
 from typing import TYPE_CHECKING, Any
 
-from ralph_wrap.errors import GitError, RalphError
+from ralph_wrap.errors import GitError, RalphError, explained
 from ralph_wrap.git import count_commits
 from ralph_wrap.session.exit_report import with_outcome
 from ralph_wrap.session.workspace import recorded
 from ralph_wrap.state.report import SessionReport, ending, how_it_ended, summary
 from ralph_wrap.system import files
-from ralph_wrap.system.log import traceback_of
+from ralph_wrap.system.log import Commands, lines_of, traceback_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,7 +96,7 @@ class SessionEnd:
         # If no agent ran, the worktree has no work to keep for later.
         end = context.end
         policy = end.policy._replace(background=end.policy.background and self._state.agent_started)
-        self._state.outcome = end._replace(policy=policy).leave(
+        self._state.outcome = end._replace(policy=policy, record=self._claim.record).leave(
             tree, self._claim.registry.trash, self._state.survivors, cancel=self._cancel
         )
 
@@ -163,20 +163,24 @@ class SessionEnd:
 
     def release(self) -> None:
         """Free the agent id, or leave the session to the next sweep if its worktree still has to go."""
-        if self._state.outcome is not None and self._state.outcome.later:
+        outcome, report = self._state.outcome, self._state.report
+        if outcome is not None and outcome.later:
             self._claim.leave()
-        else:
+        elif self._state.agent_started or (outcome is not None and outcome.kept):
             self._claim.release()
+        elif report is not None and report.branch is not None:
+            self._claim.release(iteration=0)
+        else:  # the planned branch may be one of the user, in which the session never worked
+            self._claim.release(iteration=0, branch=None)
 
     def print_end(self) -> None:
         """Wait for the readers of the output, and print the summary of the report."""
         if self._state.relay is not None:
             self._give_readers_time(self._state.relay)
         if (report := self._state.report) is not None:
-            text = summary(
-                report, self._project.root, self._claim.directory / "output.log", self._settings.typed
-            )
+            text = summary(report, self._claim.directory / "output.log", self._log.location)
             self._log.block("session.released", ending(report), text, **report.to_dict())
+        self._log.window_title("")
         self._log.close()
 
     def _give_readers_time(self, relay: OutputRelay) -> None:
@@ -202,10 +206,21 @@ def run_step(log: Log, name: str, step: Callable[[], None]) -> None:
     """Run one step of the end; if it fails, the log names it, and the next steps run all the same."""
     try:
         step()
+    except (OSError, RalphError) as error:
+        expected = explained(error) if isinstance(error, OSError) else error
+        hints = lines_of(expected.hint) if expected.hint else []
+        log.error(
+            "step.failed",
+            f"could not {name}: {expected.message}",
+            Commands.of(*hints, "the work is where it was"),
+            step=name,
+        )
+        log.event("step.trace", step=name, traceback=traceback_of(error))  # for the event log alone
     except Exception as error:  # noqa: BLE001 -- the next steps must run, whatever this one met
         log.error(
             "step.failed",
-            f"could not {name}: {error}",
-            "the work is where it was; see events.jsonl",
+            f"could not {name}: {error!r}",
+            "please report this, with the traceback; the work is where it was",
+            step=name,
             traceback=traceback_of(error),
         )

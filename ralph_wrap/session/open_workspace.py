@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import shlex
 from typing import TYPE_CHECKING
 
 from ralph_wrap.config import Isolation, SubmoduleMode
-from ralph_wrap.errors import GitTooOldError, IsolationError, NotARepositoryError
+from ralph_wrap.errors import ConflictError, GitError, GitTooOldError, IsolationError, NotARepositoryError
+from ralph_wrap.git import read_head
 from ralph_wrap.session.plain_root import enter_plain_root
 from ralph_wrap.session.workspace import Workspace
+from ralph_wrap.state import report
 from ralph_wrap.state.project import RUN
 from ralph_wrap.system import deferred
 from ralph_wrap.system.named_tuple import NamedTuple
+from ralph_wrap.system.text import near
 from ralph_wrap.worktree.create.transaction import create
 from ralph_wrap.worktree.ignore import RULE, ensure_ignored
 from ralph_wrap.worktree.leaks.monitor import LeakMonitor
@@ -78,8 +82,11 @@ class WorktreeOpening(NamedTuple):
             self._add_ignore_rule(repository)
         with self._leak_monitor(repository) as leak_monitor:
             tree = self._check_out(repository, context.base, leak_monitor.begin)
+            restored = self._restore(tree) if context.settings.resumes else None
             self._complete(tree)
-        return Workspace(tree.path, tree=tree, leak_monitor=leak_monitor)
+            if context.settings.resumes:
+                self._restore_submodules(tree)
+        return Workspace(tree.path, tree=tree, restored=restored, leak_monitor=leak_monitor)
 
     def _add_ignore_rule(self, repository: Repository) -> None:
         context = self.context
@@ -150,8 +157,62 @@ class WorktreeOpening(NamedTuple):
             abandon=self._abandon,
         )
 
+    def _restore(self, tree: LinkedWorktree) -> str | None:
+        """Put the saved work of the earlier session back; if that fails, remove the worktree.
+
+        Raises:
+            ConflictError: it conflicts with commits that the branch got since.
+            IsolationError: git failed.
+
+        """
+        context = self.context
+        try:
+            saved = deferred.restore.restore(tree, context.project.git, context.record.id)
+        except (ConflictError, GitError, OSError) as error:
+            self._abandon(tree)
+            if isinstance(error, ConflictError):
+                raise
+            raise IsolationError(
+                f"the saved work could not be put back: {error}", "is the disk full? The work is still saved"
+            ) from error
+        if saved:
+            context.log.event(
+                "work.restored", f"saved work is back in {near(os.fspath(tree.path))}", commit=saved
+            )
+            self._warn_if_detached(tree)
+        return saved
+
+    def _warn_if_detached(self, tree: LinkedWorktree) -> None:
+        """Warn if the saved work stands on a commit that the branch does not have: so do later commits."""
+        head = read_head(tree.git(self.context.project.git))
+        if head.branch is None and head.commit is not None:
+            self.context.log.warning(
+                "head.detached",
+                f"HEAD is detached at {head.commit[:12]}, a commit that {tree.branch} does not have;"
+                f" new commits will be on ralph/{self.context.record.id}-wip",
+                f"git log {tree.branch}..{head.commit[:12]}",
+            )
+
+    def _restore_submodules(self, tree: LinkedWorktree) -> None:
+        """Put the saved work of submodules back, and warn about work that stays where it was saved."""
+        context = self.context
+        earlier = context.settings.resumes
+        found = report.read(context.project.root / RUN / "sessions" / earlier / "report.json")
+        repositories = {
+            deferred.restore.SavedSubmoduleWork(path, tuple(refs)): repository
+            for path, repository, refs in (found.saved_submodules() if found else ())
+        }
+        for work in deferred.restore.restore_submodules(
+            tree, context.project.git, context.record.id, earlier, [*repositories]
+        ):
+            context.log.warning(
+                "submodule.not_restored",
+                f"the saved work of submodule {work.path} is not in the worktree",
+                f"git -C {shlex.quote(repositories[work])} log -p {' '.join(map(shlex.quote, work.refs))}",
+            )
+
     def _abandon(self, tree: LinkedWorktree) -> None:
-        """Save the changes in a warm worktree that cannot be used, and remove it."""
+        """Save the changes in a worktree that cannot be used, and remove it."""
         context = self.context
         ends = deferred.worktree_end
         end = ends.WorktreeEnd(context.project, context.record, context.log, ends.WorktreePolicy())

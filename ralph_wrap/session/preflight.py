@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING
 
-from ralph_wrap.agents import look_up
+from ralph_wrap.agents import is_relative, look_up
 from ralph_wrap.config import IgnoreLocation, Isolation
 from ralph_wrap.errors import UsageError
 from ralph_wrap.git import (
+    decode,
     is_branch_name,
     knows_committer,
     list_refs,
@@ -19,21 +21,26 @@ from ralph_wrap.git import (
 )
 from ralph_wrap.state.ids import agent_ids_in
 from ralph_wrap.state.project import WORKTREES
-from ralph_wrap.system import privileges
+from ralph_wrap.system import deferred, privileges
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.process import OWN_COMMAND
+from ralph_wrap.system.text import plain
 from ralph_wrap.worktree.ignore import is_hidden
 from ralph_wrap.worktree.layout import EVERYTHING, WorktreeLayout, check_layout, directories
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ralph_wrap.config import Settings, WorktreeSettings
+    from ralph_wrap.config import AgentSettings, Settings
+    from ralph_wrap.git import Repository
     from ralph_wrap.state.project import Project
     from ralph_wrap.state.registry import SessionRecord
 
 
 _CONFIG_BY_ENVIRONMENT = (2, 31)  # GIT_CONFIG_COUNT
+_HEADING = re.compile(r"^#{1,6}(?: +|$)| +#+$")  # CommonMark, *ATX headings*
+_LONGEST_TITLE = 200  # characters
+_TITLE_IS_IN = 1 << 16  # bytes of a prompt file
 
 
 class Preflight(NamedTuple):
@@ -103,13 +110,23 @@ def look_first(settings: Settings, project: Project) -> Preflight:
             raise UsageError(f"base {settings.base!r} names no commit", "git log --oneline --all")
     layout = EVERYTHING
     if settings.isolation is not Isolation.OFF and base is not None:
-        if settings.link and project.repository.git_version < _CONFIG_BY_ENVIRONMENT:
-            raise UsageError(
-                "git before 2.31 cannot be kept from adding linked directories", "install git 2.31 or newer"
-            )
-        fresh = settings.base == "fresh"
-        layout = layout_of(settings.sparse, settings.link, project, base, fresh=fresh)
+        layout = _planned_layout(settings, project, project.repository, base)
     return Preflight(base, committer(project), layout, hidden)
+
+
+def _planned_layout(
+    settings: Settings, project: Project, repository: Repository, base: str
+) -> WorktreeLayout:
+    """Return the layout of the session's worktree, in which the agent's command can be found."""
+    if settings.link and repository.git_version < _CONFIG_BY_ENVIRONMENT:
+        raise UsageError(
+            "git before 2.31 cannot be kept from adding linked directories", "install git 2.31 or newer"
+        )
+    fresh = settings.base == "fresh"
+    layout = layout_of(settings.sparse, settings.link, project, base, fresh=fresh)
+    if is_relative(settings.command[0]) and not settings.resumes:  # saved work can hold it
+        deferred.agent_in_commit.check(settings, project, base, layout)
+    return layout
 
 
 def layout_of(
@@ -150,8 +167,29 @@ def layout_of(
     return WorktreeLayout(directories(wanted, files), links)
 
 
+def title_of(settings: AgentSettings) -> str:
+    """Return the title of a session: its name, else the first line of its prompt; empty if it has neither."""
+    if name := plain(settings.name):
+        return name[:_LONGEST_TITLE]
+    lines = (_HEADING.sub("", plain(line)) for line in _beginning_of_prompt(settings).splitlines())
+    return next((line[:_LONGEST_TITLE] for line in lines if any(map(str.isalnum, line))), "")
+
+
+def _beginning_of_prompt(settings: AgentSettings) -> str:
+    if settings.prompt_file is None:
+        return settings.prompt or ""
+    try:
+        # A pipe could be read only once, and the agent needs its content.
+        if not settings.prompt_file.is_file():
+            return ""
+        with settings.prompt_file.open("rb") as prompt:
+            return decode(prompt.read(_TITLE_IS_IN))
+    except OSError:  # the first iteration reports it
+        return ""
+
+
 def planned(
-    record: SessionRecord, settings: WorktreeSettings, project: Project, preflight: Preflight, agent: str
+    record: SessionRecord, settings: Settings, project: Project, preflight: Preflight, agent: str
 ) -> SessionRecord:
     """Add the data to a record that ``sweep`` needs if the session is killed later.
 
@@ -163,10 +201,13 @@ def planned(
     """
     record = record._replace(
         agent=agent,
+        title=title_of(settings),
         keep_worktree=settings.keep_worktree,
         on_dirty=settings.on_dirty.value,
         drop_empty=settings.drop_empty,
         background=settings.background,
+        resumes=settings.resumes or None,
+        worktree=settings.worktree_name or None,
         workspace=os.fspath(project.checkout),
     )
     if settings.isolation is Isolation.OFF or project.repository is None or preflight.base is None:
@@ -174,7 +215,7 @@ def planned(
     return record._replace(
         branch=settings.branch or f"ralph/{record.id}",
         base=preflight.base,
-        workspace=os.fspath(project.root / WORKTREES / record.session),
+        workspace=os.fspath(project.root / WORKTREES / record.worktree_name),
         marked=True,
         file_mode=project.repository.file_mode,
         symlinks=project.repository.symlinks,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import RalphError, RefusedError
@@ -16,9 +17,10 @@ from ralph_wrap.session.preflight import committer
 from ralph_wrap.session.worktree_end import WorktreeEnd, WorktreePolicy
 from ralph_wrap.state import report
 from ralph_wrap.state.project import WORKTREES
+from ralph_wrap.state.session_start import START
 from ralph_wrap.system import files
 from ralph_wrap.system.process import OWN_COMMAND
-from ralph_wrap.worktree.recover import adopt, moved_or_replaced
+from ralph_wrap.worktree.recover import adopt, finish_deleted, is_deleted, moved_or_replaced
 from ralph_wrap.worktree.remove import drop_branch_at
 
 if TYPE_CHECKING:
@@ -67,7 +69,7 @@ class SessionRecovery:
         if repository is None and record.branch is not None:
             reason = self._project.obstacle.message if self._project.obstacle else "there is no repository"
             raise RefusedError(f"its work cannot be read: {reason}", "ralph-wrap doctor")
-        path = self._project.root / WORKTREES / record.session
+        path = self._project.root / WORKTREES / record.worktree_name
         tree = None
         if repository is not None and record.branch is not None and record.base is not None:
             tree = adopt(repository, record, path=path, trash=self._home.trash)
@@ -86,8 +88,31 @@ class SessionRecovery:
             for_good: remove the worktree even if the session should have kept it.
 
         """
+        if not survivors and is_deleted(tree):
+            return self._finish_deleted(tree)
         end = self._end._replace(policy=WorktreePolicy()) if for_good else self._end
         return end.leave(tree, self._home.trash, survivors, unstarted=self._record.state == "starting")
+
+    def _finish_deleted(self, tree: LinkedWorktree) -> WorktreeOutcome:
+        """Save what git still knows of a worktree that its user has deleted, and log what is lost."""
+        end, prefix = self._end, f"refs/ralph/snapshots/{self._record.id}/"
+        outcome = finish_deleted(tree, end.project.git, self._record)
+        end.log_outcome(os.fspath(tree.path), outcome)
+        if outcome.kept:
+            return outcome
+        numbers = [ref.removeprefix(prefix) for ref in list_refs(end.project.git, prefix)]
+        last = max((int(number) for number in numbers if number.isdecimal()), default=0)
+        after = f", and came after the snapshot {prefix}{last}" if last else ""
+        root = shlex.quote(os.fspath(end.project.root))
+        saved = outcome.saved.branch if outcome.saved else None
+        shown = f"{prefix}{last}" if last else saved or tree.branch
+        end.log.warning(
+            "worktree.deleted",
+            f"nothing is at {tree.path}: lost with it is what was neither committed nor staged{after}",
+            f"to see what is saved: git -C {root} log -p {shlex.quote(shown)}",
+            path=os.fspath(tree.path),
+        )
+        return outcome
 
     def drop_unused_branch(self, tree: LinkedWorktree | None, outcome: WorktreeOutcome | None) -> None:
         """Delete the branch if the session left no work on it.
@@ -98,6 +123,8 @@ class SessionRecovery:
 
         """
         record, repository = self._record, self._project.repository
+        if record.resumes is not None:  # the branch has the commits of an earlier session
+            return
         # An earlier sweep, which was killed, may have saved work already.
         if list_refs(
             self._end.project.git,
@@ -110,8 +137,8 @@ class SessionRecovery:
         elif repository and record.branch == f"ralph/{record.id}" and record.base is not None:
             drop_branch_at(self._end.project.git, repository.common_dir, record.branch, record.base)
 
-    def write_report(self, outcome: WorktreeOutcome | None) -> None:
-        """Write the report of a killed session, or complete the report that it began.
+    def write_report(self, outcome: WorktreeOutcome | None) -> report.SessionReport:
+        """Write the report of a killed session, or complete the report that it began, and return it.
 
         Arguments:
             outcome: outcome of saving and removing the worktree; ``None`` if it did not exist any more.
@@ -122,8 +149,9 @@ class SessionRecovery:
         """
         record = self._record
         path = self.directory / "report.json"
-        for leftover in files.temporaries(path):
-            leftover.unlink()
+        for written in (path, self.directory / START):
+            for leftover in files.temporaries(written):
+                leftover.unlink()
         earlier = report.read(path)
         commits = None
         if record.branch and record.base:
@@ -134,3 +162,4 @@ class SessionRecovery:
         )
         own = with_outcome(own, outcome) if outcome else own._replace(kept=None)
         files.replace(path, own.to_json())
+        return own

@@ -31,12 +31,15 @@ from ralph_wrap.session.ending import SessionEnd, SessionState, run_step, try_up
 from ralph_wrap.session.open_workspace import open_workspace
 from ralph_wrap.session.preflight import look_first, planned, taken_ids
 from ralph_wrap.session.workspace import Workspace, recorded
-from ralph_wrap.state.claim import claim_id
+from ralph_wrap.state import session_start
+from ralph_wrap.state.claim import claim_again, claim_id
 from ralph_wrap.state.project import find_project, register_session
 from ralph_wrap.state.report import banner
 from ralph_wrap.system import deferred, liveness, privileges, process_tree
 from ralph_wrap.system.log import Log, on_stderr
 from ralph_wrap.system.signals import SignalHandlers
+from ralph_wrap.system.text import location
+from ralph_wrap.worktree.ownership import write_anchor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -48,6 +51,8 @@ if TYPE_CHECKING:
     from ralph_wrap.session.preflight import Preflight
     from ralph_wrap.state.claim import SessionClaim
     from ralph_wrap.state.project import Project
+    from ralph_wrap.state.record import SessionRecord
+    from ralph_wrap.state.registry import Registry
     from ralph_wrap.state.report import SessionReport
 
 
@@ -93,6 +98,7 @@ class Session:
         self._environ = dict(os.environ if environ is None else environ)
         self._project = project
         self._log = log or on_stderr(self._environ)
+        self._log.location = location(settings.project)
         self._signals = signals or SignalHandlers()
         self._own_signals = signals is None
         self._whole_process = whole_process
@@ -186,16 +192,16 @@ class Session:
         self._start_work(context, workspace, claim, processes, end)
 
     def _register(self, project: Project, preflight: Preflight) -> tuple[SessionClaim, IsolationError | None]:
-        return register_session(
-            project,
-            lambda registry: claim_id(
-                registry,
-                liveness.myself(),
-                lambda name="": taken_ids(project, name),
-                datetime.now(UTC),
-                lambda record: planned(record, self._settings, project, preflight, self._name),
-            ),
-        )
+        def complete(record: SessionRecord) -> SessionRecord:
+            return planned(record, self._settings, project, preflight, self._name)
+
+        def claim(registry: Registry) -> SessionClaim:
+            now, owner = datetime.now(UTC), liveness.myself()
+            if earlier := self._settings.resumes:
+                return claim_again(registry, earlier.rpartition("-")[2], owner, now, complete)
+            return claim_id(registry, owner, lambda name="": taken_ids(project, name), now, complete)
+
+        return register_session(project, claim)
 
     def _start_work(
         self,
@@ -214,6 +220,7 @@ class Session:
         _load_the_rest(self._log)  # a session in the plain root has not called it yet
         if self._whole_process:
             process_tree.become_subreaper()
+        _write_start(self._settings, context.project, claim, self._log)
         _hand_over(claim, workspace, self._log)
         _introduce(claim, workspace, self._log)
         self._loop = deferred.agent_loop.AgentLoop(
@@ -223,6 +230,26 @@ class Session:
     def _at_end(self, name: str, step: Callable[[], None]) -> None:
         """Add a step of the end; it runs before all that were added earlier."""
         self._stack.callback(run_step, self._log, name, step)
+
+
+def _write_start(settings: Settings, project: Project, claim: SessionClaim, log: Log) -> None:
+    """Write how the session was started; without this file, ``ralph-wrap resume`` asks for the agent."""
+    if settings.given is None:
+        return
+    options = dict(settings.given)
+    if settings.agent:
+        options["agent"] = settings.agent
+    if settings.prompt_file is not None and "prompt_file" in options:
+        options["prompt_file"] = session_start.relative(settings.prompt_file.absolute(), project)
+    start = session_start.SessionStart(
+        options,
+        () if settings.agent else settings.command,
+        session_start.relative(project.checkout / project.prefix, project),
+    )
+    try:
+        session_start.write(start, claim.directory, project)
+    except OSError as error:
+        log.event("start.not_written", reason=str(error))
 
 
 def _hand_over(claim: SessionClaim, workspace: Workspace, log: Log) -> None:
@@ -237,7 +264,15 @@ def _hand_over(claim: SessionClaim, workspace: Workspace, log: Log) -> None:
         try_update(claim, log, state="running", branch=None, base=None, workspace=now.workspace)
         return
     try:
-        claim.update(state="running", branch=now.branch, base=now.base, workspace=now.workspace)
+        claim.update(
+            state="running",
+            branch=now.branch,
+            base=now.base,
+            workspace=now.workspace,
+            branch_created=now.branch_created,
+            restored=workspace.restored,
+        )
+        write_anchor(workspace.tree.registration, workspace.tree.path)
     except OSError as error:
         # Without this entry, a sweep after SIGKILL treats the agent's work as an unfinished checkout.
         raise RalphError(
@@ -252,10 +287,12 @@ def _introduce(claim: SessionClaim, workspace: Workspace, log: Log) -> None:
         "session.started",
         f"session {record.session} works in {record.workspace}",
         banner(record, output),
+        title=record.title,
         branch=record.branch,
         workspace=record.workspace,
         output=output,
     )
+    log.window_title(record.title or record.agent)
 
 
 def _load_the_rest(log: Log) -> None:

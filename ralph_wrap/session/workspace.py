@@ -24,6 +24,7 @@ class Workspace(NamedTuple):
         tree: the worktree; ``None`` in the plain project root.
         lock: lock on the plain project root, so that no second session works in it.
         fallback: reason for the plain project root, if isolation was wanted.
+        restored: commit of the saved work that was put back into the worktree.
         leak_monitor: detects changes outside the worktree.
 
     """
@@ -32,6 +33,7 @@ class Workspace(NamedTuple):
     tree: LinkedWorktree | None = None
     lock: FileLock | None = None
     fallback: str | None = None
+    restored: str | None = None
     leak_monitor: LeakMonitor | None = None
 
     @property
@@ -64,4 +66,9 @@ def recorded(record: SessionRecord, workspace: Workspace | None) -> SessionRecor
     """Return a session's record with its actual workspace; the plan may have been another one."""
     if workspace is None:
         return record._replace(branch=None, base=None, workspace=None)
-    return record._replace(branch=workspace.branch, base=workspace.base, workspace=os.fspath(workspace.path))
+    return record._replace(
+        branch=workspace.branch,
+        base=workspace.base,
+        workspace=os.fspath(workspace.path),
+        branch_created=workspace.tree is not None and workspace.tree.branch_created,
+    )

@@ -10,6 +10,7 @@ from ralph_wrap.git import list_refs
 from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.remove import drop_branch, finish
+from ralph_wrap.worktree.save.result import SaveRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -96,25 +97,31 @@ class WorktreeEnd(NamedTuple):
         keep = "it was asked for" if policy.keep else None
         if survivors:
             keep = f"processes of the agent still run: {', '.join(map(str, survivors))}"
+        request = SaveRequest(
+            self.record.id,
+            self.record.session,
+            commits_only=policy.on_dirty is OnDirty.KEEP,
+            unstarted=unstarted,
+            restored=self.record.restored,
+            keeps_branch=unstarted and self.record.resumes is not None,
+        )
         outcome = finish(
             tree,
             self.project.git,
-            agent_id=self.record.id,
-            session=self.record.session,
+            request,
             trash=trash,
             keep=keep,
-            keep_dirty=policy.on_dirty is OnDirty.KEEP,
             keep_saved=f"until ralph-wrap rm {self.record.id}" if policy.background else None,
-            unstarted=unstarted,
             cancel=cancel,
             reuse=self.reuse,
         )
         if survivors:
             outcome = outcome._replace(asked=False)
-        self._log_outcome(os.fspath(tree.path), outcome)
+        self.log_outcome(os.fspath(tree.path), outcome)
         return outcome
 
-    def _log_outcome(self, path: str, outcome: WorktreeOutcome) -> None:
+    def log_outcome(self, path: str, outcome: WorktreeOutcome) -> None:
+        """Log what became of a worktree."""
         saved = outcome.saved
         if saved and saved.branch:
             self.log.event("work.saved", branch=saved.branch, paths=list(saved.paths))

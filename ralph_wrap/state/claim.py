@@ -8,9 +8,10 @@ from __future__ import annotations
 import errno
 import os
 import time
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from ralph_wrap.errors import NoIdLeftError, RalphError
+from ralph_wrap.errors import ConflictError, NoIdLeftError, RalphError
 from ralph_wrap.state import ids
 from ralph_wrap.state.record import SessionRecord, read_record
 from ralph_wrap.system import files
@@ -87,8 +88,11 @@ class SessionClaim:
         """Free the lock and keep the record: a later sweep finishes the session."""
         self._lock.release()
 
-    def release(self) -> None:
+    def release(self, **changes: Any) -> None:
         """Move the record to the session's directory, as finished, and free the id.
+
+        Arguments:
+            changes: fields of the record to change.
 
         Raises:
             OSError: the record could not be moved; the id is free even then.
@@ -97,7 +101,7 @@ class SessionClaim:
         try:
             for leftover in files.temporaries(self._path):  # left by an owner that was killed
                 leftover.unlink(missing_ok=True)
-            self.update(state="finished")
+            self.update(state="finished", **changes)
             self._path.rename(self.directory / "record.json")
         finally:
             self._lock.release(unlink=not self._path.exists())
@@ -139,6 +143,29 @@ def claim_id(
         "no agent id is left: every one of 65,536 belongs to a live agent or a branch ralph/*",
         "delete branches that are merged: git branch --list 'ralph/*' --merged",
     )
+
+
+def claim_again(
+    registry: Registry,
+    agent_id: str,
+    identity: ProcessIdentity,
+    now: datetime,
+    complete: Callable[[SessionRecord], SessionRecord],
+) -> SessionClaim:
+    """Register a session under the agent id of an earlier one; arguments as for :func:`claim_id`.
+
+    Raises:
+        ConflictError: a session with this id runs.
+        OSError: the registry cannot be written.
+
+    """
+    for seconds in range(_LOOKS):  # the directory of a session that began in this second has the same name
+        if registry.has(agent_id):
+            break
+        if claim := _try(registry, agent_id, identity, now + timedelta(seconds=seconds), complete):
+            return claim
+        time.sleep(_PAUSE)
+    raise ConflictError(f"another session has the agent id {agent_id}", "to list sessions: ralph-wrap ps")
 
 
 def _try(

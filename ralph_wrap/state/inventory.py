@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import contextlib
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ralph_wrap.errors import NotFoundError, UsageError
+from ralph_wrap.errors import NotFoundError
 from ralph_wrap.git import count_commits
-from ralph_wrap.state import ids, report
-from ralph_wrap.state.project import registries
+from ralph_wrap.state import ids, report, selector
+from ralph_wrap.state.project import WORKTREES, registries
 from ralph_wrap.state.record import SessionRecord, UnreadableRecord, read_record
 from ralph_wrap.state.registry import Registry
+from ralph_wrap.state.selector import Candidate
+from ralph_wrap.state.session_files import last_events
 from ralph_wrap.system import liveness, process_table
 from ralph_wrap.system.liveness import Liveness
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from ralph_wrap.state.project import Project
     from ralph_wrap.system.liveness import ProcessIdentity
+
+
+_LAST_EVENT = 1 << 13  # bytes
 
 
 class Verdict(Enum):
@@ -58,6 +63,9 @@ class SessionEntry(NamedTuple):
         cpu_percent: the average since the session began.
         memory_bytes: the memory of its processes.
         processes: their number.
+        title: what people call the session; empty if that is not known.
+        state: the state in its record: starting, running, ending or finished.
+        waits_until: the end of the usage limit for which it waits: UTC, ISO 8601; ``None`` if it does not.
 
     """
 
@@ -79,6 +87,9 @@ class SessionEntry(NamedTuple):
     cpu_percent: float | None = None
     memory_bytes: int | None = None
     processes: int | None = None
+    title: str = ""
+    state: str | None = None
+    waits_until: str | None = None
 
 
 class FoundSession(NamedTuple):
@@ -105,6 +116,11 @@ class FoundSession(NamedTuple):
         return self.record.session if self.record else self.id
 
     @property
+    def title(self) -> str:
+        """What people call the session; empty if that is not known."""
+        return self.record.title if self.record else ""
+
+    @property
     def directory(self) -> Path | None:
         """The session's own directory; ``None`` if that is not known."""
         return self.home.sessions / self.record.session if self.record else None
@@ -126,49 +142,76 @@ def find(project: Project, name: str) -> FoundSession:
 
     Arguments:
         project: the project.
-        name: an agent id, or a session id.
+        name: an agent id, a session id, a branch that the session recorded, or a title.
 
     Raises:
-        UsageError: it is neither.
+        UsageError: the title of several sessions fits.
         NotFoundError: there is no such session.
 
     """
-    agent_id = check_name(name)
-    homes = list(registries(project))
-    for home in homes:
-        found = _unfinished(home, agent_id)
-        if found is not None and name in {agent_id, found.name}:
+    agent_id = ids.agent_id_of(name)
+    # Few records have the id. Only if none fits, the others are read: the text may be a title.
+    for records in (f"*-{agent_id}", "*") if agent_id else ("*",):
+        if found := select(name, every(project, records)):
             return found
-    records = (path for home in homes for path in home.finished_paths(f"*-{agent_id}"))
-    fitting = [path for path in records if name in {agent_id, path.parent.name}]
-    if not fitting:
-        raise NotFoundError(f"there is no session {name} in {project.root}", "ralph-wrap ps --all lists them")
-    newest = max(fitting, key=lambda path: path.parent.name)
-    home = Registry(newest.parents[2])
-    record = read_record(newest)
-    if isinstance(record, UnreadableRecord):
-        return FoundSession(agent_id, home, None, Verdict.UNKNOWN, record.reason)
-    return FoundSession(agent_id, home, record, Verdict.FINISHED)
+    raise NotFoundError(f"there is no session {name} in {project.root}", "to list them: ralph-wrap ps --all")
 
 
-def check_name(name: str) -> str:
-    """Return the agent id in a text that may name a session, or a file.
+def every(project: Project, records: str = "*") -> list[FoundSession]:
+    """Return the sessions that are not finished, and after them the finished ones, the newest first.
 
-    Raises:
-        UsageError: it is neither an agent id nor a session id.
+    Arguments:
+        project: the project.
+        records: a pattern for the ids of finished sessions.
 
     """
-    if agent_id := ids.agent_id_of(name):
-        return agent_id
-    raise UsageError(
-        f"{name} is no session", "an id has four digits of 0-9 and a-f; ralph-wrap ps lists them"
+    homes = list(registries(project))
+    return [*_open(homes), *_closed(homes, records)]
+
+
+def select(name: str, sessions: Iterable[FoundSession]) -> FoundSession | None:
+    """Return the session of a name, ``None`` if there is none; the first of several fits.
+
+    Raises:
+        UsageError: the title of several sessions fits.
+
+    """
+    found: FoundSession | None = selector.select(name, [_candidate(session) for session in sessions])
+    return found
+
+
+def _candidate(session: FoundSession) -> Candidate:
+    branch = session.record.branch if session.record else None
+    short = branch.removeprefix("ralph/") if branch else None
+    return Candidate(
+        session,
+        session.id,
+        ((session.id, session.name), (branch, branch and f"refs/heads/{branch}"), (short,)),
+        session.title,
     )
+
+
+def _open(homes: Iterable[Registry]) -> Iterator[FoundSession]:
+    for home in homes:
+        for record in home.unfinished():
+            if found := _unfinished(home, record.id):
+                yield found
+
+
+def _closed(homes: Iterable[Registry], records: str) -> Iterator[FoundSession]:
+    """Yield the finished sessions whose ids match a pattern, the newest first."""
+    paths = [(path, home) for home in homes for path in home.finished_paths(records)]
+    for path, home in sorted(paths, key=lambda pair: pair[0].parent.name, reverse=True):
+        record = read_record(path)
+        if isinstance(record, SessionRecord):
+            yield FoundSession(record.id, home, record, Verdict.FINISHED)
+        else:
+            yield FoundSession(record.id, home, None, Verdict.UNKNOWN, record.reason)
 
 
 def unfinished(project: Project) -> list[FoundSession]:
     """Return every session of a project that is not finished."""
-    found = [_unfinished(home, record.id) for home in registries(project) for record in home.unfinished()]
-    return [session for session in found if session is not None and session.verdict is not Verdict.FINISHED]
+    return [session for session in _open(registries(project)) if session.verdict is not Verdict.FINISHED]
 
 
 def _unfinished(home: Registry, agent_id: str) -> FoundSession | None:
@@ -220,26 +263,29 @@ def classify(
 
 
 def sessions(project: Project, now: datetime, *, finished: bool) -> list[SessionEntry]:
-    """Return every session of a project that is not finished, oldest first.
+    """Return every session of a project that is not finished, or has kept its worktree, oldest first.
 
     Arguments:
         project: the project.
         now: for the ages.
-        finished: the finished ones too.
+        finished: all finished ones, too.
 
     """
     entries = []
     owners = {}
+    taken = set()  # worktrees of sessions that go on: their earlier sessions have kept nothing
     for home in registries(project):
         for found in home.unfinished():
+            if isinstance(found, SessionRecord):
+                taken.add(found.worktree_name)
             entry = _entry(found, home, project, now)
             # If the record is gone, its session has ended since we read it: it is among the finished ones.
             if home.has(found.id) and (finished or entry.verdict != Verdict.FINISHED.value):
                 entries.append(_with_end(entry, home))
                 if entry.verdict == Verdict.LIVE.value and isinstance(found, SessionRecord):
                     owners[found.session] = found.owner
-        if finished:
-            entries += [_with_end(_entry(found, None, project, now), home) for found in home.finished()]
+        ended = home.finished() if finished else home.with_worktrees(project.root / WORKTREES, taken)
+        entries += [_with_end(_entry(found, None, project, now), home) for found in ended]
     return sorted(_with_usage(entries, owners), key=lambda entry: (entry.session or "", entry.id))
 
 
@@ -299,7 +345,23 @@ def _entry(
         ahead=ahead,
         workspace=found.workspace,
         note=None,
+        title=found.title,
+        state=found.state,
+        waits_until=_waits_until(home, found, now) if verdict is Verdict.LIVE and home else None,
     )
+
+
+def _waits_until(home: Registry, record: SessionRecord, now: datetime) -> str | None:
+    """Return the end of the usage limit for which a live session waits: then this is its last event."""
+    [*_, last] = [{}, *last_events(home.sessions / record.session, _LAST_EVENT)]
+    until = last.get("until") if last.get("event") == "limit.waiting" else None
+    if not isinstance(until, int | float):
+        return None
+    try:
+        moment = datetime.fromtimestamp(until, UTC)
+    except (ValueError, OverflowError, OSError):  # an agent may have changed the file
+        return None
+    return moment.isoformat(timespec="seconds") if moment > now else None
 
 
 def _with_end(entry: SessionEntry, home: Registry) -> SessionEntry:

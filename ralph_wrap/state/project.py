@@ -12,7 +12,7 @@ from ralph_wrap.errors import GitTooOldError, IsolationError, NotARepositoryErro
 from ralph_wrap.git import Git, Repository, git_environment, locate_repository, pointer
 from ralph_wrap.state.claim import SessionClaim
 from ralph_wrap.state.registry import Registry
-from ralph_wrap.system import deferred
+from ralph_wrap.system import deferred, privileges
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ RUN = Path(".ralph/run")
 POOL = RUN / "pool"
 """Directory of warm worktrees, below the project root."""
 
+_SECOND_REGISTRY = re.compile(r"[0-9a-f]{16}")
 _OUR_WORKTREE = re.compile(r"(.+)/\.ralph/worktrees/[^/]+", re.DOTALL)
 
 
@@ -138,7 +139,7 @@ def registries(project: Project) -> Iterator[Registry]:
 def _away(project: Project) -> Registry:
     """Return the registry outside the project, for a project that cannot hold one."""
     key = deferred.hashlib.sha256(os.fsencode(project.root)).hexdigest()[:16]
-    return Registry(_state(project.environ) / key)
+    return Registry(privileges.state_home(project.environ) / key)
 
 
 def _may_be_seen(path: Path) -> bool:
@@ -151,17 +152,22 @@ def _may_be_seen(path: Path) -> bool:
     return os.access(path, os.X_OK)
 
 
-def _state(environ: Mapping[str, str]) -> Path:
-    home = environ.get("XDG_STATE_HOME") or f"{environ.get('HOME') or '/'}/.local/state"
-    return Path(home, "ralph-wrap")
-
-
 def has_ownerless(project: Project) -> bool:
     """Tell within a few milliseconds whether there may be sessions with a dead owner."""
     if not _symlink(project) and Registry(project.root / RUN).has_ownerless():
         return True
-    # Without a state directory there is no second registry, and its name, a hash, is not needed.
-    return os.access(_state(project.environ), os.F_OK) and _away(project).has_ownerless()
+    return _has_second_registries(project) and _away(project).has_ownerless()
+
+
+def _has_second_registries(project: Project) -> bool:
+    """Return whether there may be a registry outside a project; its name, a hash, takes long to compute."""
+    try:
+        with os.scandir(privileges.state_home(project.environ)) as entries:
+            return any(_SECOND_REGISTRY.fullmatch(entry.name) for entry in entries)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
 
 
 def has_trash(project: Project) -> bool:

@@ -34,6 +34,12 @@ class SessionRecord(NamedTuple):
         lock_inode: inode of its lock's file, 0 if unknown. In a copy of the project the inode differs.
         file_mode: the repository's file system supports executable files.
         symlinks: the repository's file system supports symlinks.
+        resumes: id of the session that this one goes on from; ``None`` if it began anew.
+        restored: commit of the saved work that was put back into its worktree.
+        worktree: name of its worktree's directory, that of the session that it goes on from: most agents find
+            a conversation only in the same directory. ``None`` if the name is its own session id.
+        branch_created: the session created its branch: the branch did not exist before.
+        title: what people call the session; empty if it has no name and no prompt.
         extra: keys that this version does not know; they are kept unchanged.
 
     """
@@ -59,12 +65,22 @@ class SessionRecord(NamedTuple):
     lock_inode: int = 0
     file_mode: bool = True
     symlinks: bool = True
+    resumes: str | None = None
+    restored: str | None = None
+    worktree: str | None = None
+    branch_created: bool = False
+    title: str = ""
     extra: Mapping[str, Any] = MappingProxyType({})
 
     @property
     def owner(self) -> ProcessIdentity:
         """The process that runs the session."""
         return ProcessIdentity(self.pid, self.start_time, self.boot_id, self.pid_namespace, self.host)
+
+    @property
+    def worktree_name(self) -> str:
+        """The name of its worktree's directory, if it has one."""
+        return self.worktree or self.session
 
     def to_json(self) -> bytes:
         """Return the record in its format on disk."""
@@ -110,11 +126,13 @@ def _checked(loaded: dict[str, Any], name: str) -> SessionRecord:
     optional = (str, type(None))
     shapes: list[tuple[Any, type | tuple[type, ...]]] = [
         *((text, str) for text in (record.id, record.session, record.boot_id, record.pid_namespace)),
-        *((text, str) for text in (record.host, record.agent, record.state)),
+        *((text, str) for text in (record.host, record.agent, record.state, record.title)),
         *((text, optional) for text in (record.branch, record.base, record.workspace)),
+        *((text, optional) for text in (record.resumes, record.restored, record.worktree)),
         *((number, int) for number in (record.pid, record.iteration, record.lock_inode)),
         *((flag, bool) for flag in (record.keep_worktree, record.drop_empty, record.background)),
         *((flag, bool) for flag in (record.marked, record.file_mode, record.symlinks)),
+        (record.branch_created, bool),
         (record.on_dirty, str),
         (record.start_time, (int, float)),
     ]
@@ -126,6 +144,10 @@ def _checked(loaded: dict[str, Any], name: str) -> SessionRecord:
         raise ValueError("an id of the wrong form")
     if record.on_dirty not in {"wip", "keep"}:
         raise ValueError("a word that is not known")
+    if record.worktree is not None and not record.worktree.endswith(f"-{name}"):
+        raise ValueError("a worktree that is not its own")
+    if record.worktree is not None and not ids.is_session_id(record.worktree):
+        raise ValueError("a worktree of the wrong form")
     # The lock is found by the id. The lock of another record proves nothing about this one.
     if record.id != name or not record.session.endswith(f"-{name}"):
         raise ValueError("an id that is not its own")

@@ -20,6 +20,7 @@ from ralph_wrap.system import files
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import Path
 
 _NAMESPACE = re.compile(r"pid:\[([0-9]{1,20})\]")  # namespaces(7)
@@ -128,6 +129,29 @@ class Registry(NamedTuple):
         """Return the record of every session that is finished."""
         return [read_record(path) for path in self.finished_paths()]
 
+    def with_worktrees(
+        self, worktrees: Path, taken: Collection[str]
+    ) -> list[SessionRecord | UnreadableRecord]:
+        """Return the record of every finished session whose worktree still exists.
+
+        Arguments:
+            worktrees: the directory of the project's worktrees.
+            taken: the names of worktrees in which other sessions work now.
+
+        """
+        try:
+            names = sorted(
+                path.name for path in worktrees.iterdir() if path.name not in taken and path.is_dir()
+            )
+        except OSError:
+            return []
+        found = []
+        for name in filter(ids.is_session_id, names):
+            # A session that goes on from another one has the directory of its predecessor.
+            records = map(read_record, self.finished_paths(f"*-{ids.agent_id_of(name)}"))
+            found += [record for record in records if _has_worktree(record, name)][-1:]
+        return found
+
     def finished_paths(self, sessions: str = "*") -> list[Path]:
         """Return the paths of the records of finished sessions whose ids match a pattern (``fnmatch``)."""
         try:
@@ -169,6 +193,10 @@ class Registry(NamedTuple):
     def has(self, agent_id: str) -> bool:
         """Return whether there is a record of a session that is not finished."""
         return os.path.lexists(self.record_path(agent_id))
+
+
+def _has_worktree(record: SessionRecord | UnreadableRecord, name: str) -> bool:
+    return isinstance(record, UnreadableRecord) or record.worktree_name == name
 
 
 def _is_owned(lock: Path) -> bool:

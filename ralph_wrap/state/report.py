@@ -9,20 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.errors import RalphError
 from ralph_wrap.state.ids import started
+from ralph_wrap.state.wording import ended_how
 from ralph_wrap.system.document import DocumentFormat
 from ralph_wrap.system.log import one_line
 from ralph_wrap.system.named_tuple import NamedTuple
-from ralph_wrap.system.text import and_more
+from ralph_wrap.system.text import and_more, located, near, shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from ralph_wrap.agents.output import Usage
     from ralph_wrap.state.registry import SessionRecord
 
 _FORMAT = DocumentFormat(version=1, indent=1)
-_LONGEST = 500  # maximum number of characters of the user's command line to repeat
+_TITLE = 60  # columns: the line fits into a terminal of 80
+_AGENT = 66  # columns: as above
 _NAMED = 10  # maximum number of changes outside the worktree to name; the others are counted
 
 
@@ -67,6 +69,8 @@ class SessionReport(NamedTuple):
         ignored_removed: ignored files removed with the worktree: their number, and the first few names.
         leaks: changes outside the worktree, with their times; ``None`` without a worktree.
         fallback: reason why there was no worktree.
+        title: what people call the session; empty if it has no name and no prompt.
+        resumes: id of the session that this one went on from; ``None`` if it began anew.
 
     """
 
@@ -93,6 +97,8 @@ class SessionReport(NamedTuple):
     ignored_removed: dict[str, Any] | None = None
     leaks: tuple[str, ...] | None = None
     fallback: str | None = None
+    title: str = ""
+    resumes: str | None = None
 
     @classmethod
     def of(
@@ -130,11 +136,30 @@ class SessionReport(NamedTuple):
             branch=record.branch if commits is not None else None,
             base=record.base,
             workspace=record.workspace,
+            title=record.title,
+            resumes=record.resumes,
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the content of ``report.json`` as a dictionary."""
         return _FORMAT.versioned(self._asdict())
+
+    def saved_submodules(self) -> list[tuple[str, str, list[str]]]:
+        """Return path, repository and refs of each submodule with saved work, as far as they are texts."""
+        entries: Iterable[Any] = self.submodules
+        rows = [
+            (entry.get("path"), entry.get("repository"), entry.get("refs"))
+            for entry in entries
+            if isinstance(entry, dict)
+        ]
+        return [
+            (path, repository, refs)
+            for path, repository, refs in rows
+            if isinstance(path, str)
+            and isinstance(repository, str)
+            and isinstance(refs, list)
+            and all(isinstance(ref, str) for ref in refs)
+        ]
 
     def to_json(self) -> bytes:
         """Return the content of ``report.json`` as bytes."""
@@ -161,28 +186,29 @@ def banner(record: SessionRecord, output: str) -> str:
 
     """
     rows = [
+        *_title(record.title),
         ("session", record.session),
         (
             "branch",
             f"{record.branch} from {(record.base or '')[:12]}" if record.branch else "none: not isolated",
         ),
-        ("workspace", record.workspace or ""),
-        ("agent", record.agent),
-        ("output", output),
+        ("workspace", near(record.workspace) if record.workspace else ""),
+        ("agent", shortened(one_line(record.agent), _AGENT)),
+        ("output", near(output)),
     ]
     return _table("ralph-wrap: session started", rows)
 
 
-def summary(report: SessionReport, root: Path, log: Path, typed: Sequence[str] | None = None) -> str:
+def summary(report: SessionReport, log: Path, location: str = "") -> str:
     """Return the text for people at the end of a session.
 
     Arguments:
         report: of the session.
         log: the session's ``output.log``.
-        typed: see ``Settings.typed``.
+        location: see :func:`ralph_wrap.system.text.location`.
 
     """
-    rows = [("session", report.session)]
+    rows = [*_title(report.title), ("session", report.session)]
     if report.ended_by in _LIMITS:
         rows.append(("limit", _LIMITS[report.ended_by]))
     if report.branch:
@@ -195,7 +221,9 @@ def summary(report: SessionReport, root: Path, log: Path, typed: Sequence[str] |
         seen = f"git --git-dir={shlex.quote(submodule['repository'])} log -p -m --first-parent"
         rows += [("submodule", f"{submodule['path']}: {seen} {ref}") for ref in submodule["refs"]]
     if report.workspace and report.base:
-        rows.append(("worktree", f"kept: {report.workspace} ({report.kept})" if report.kept else "removed"))
+        rows.append(
+            ("worktree", f"kept: {near(report.workspace)} ({report.kept})" if report.kept else "removed")
+        )
     if report.ignored_removed and report.ignored_removed["files"]:
         names = ", ".join(report.ignored_removed["paths"])
         rows.append(("ignored", f"{_counted(report.ignored_removed['files'], 'file')} went with it: {names}"))
@@ -203,9 +231,23 @@ def summary(report: SessionReport, root: Path, log: Path, typed: Sequence[str] |
         cost = "" if report.cost_usd is None else f", ${report.cost_usd:.2f} reported"
         rows.append(("spent", f"{_counted(report.tokens, 'token')}{cost}"))
     rows += _outside(report.leaks or ())
-    rows.append(("output", os.fspath(log)))
-    rows += _next(report, root, typed)
+    rows.append(("output", near(os.fspath(log))))
+    rows += ((label, located(command, location)) for label, command in _next(report))
     return _table(f"ralph-wrap: {ending(report)}", rows)
+
+
+def drop_command(report: SessionReport) -> str:
+    """Return the command that deletes the branch of a session without any work; empty if there is work.
+
+    The command refuses if the branch holds work after all, for example a snapshot of an iteration. After a
+    resume, the branch has the work of the earlier session.
+    """
+    branch = report.branch or ""
+    if report.resumes or not branch.startswith("ralph/") or report.commits or report.kept:
+        return ""
+    if report.saved or report.snapshots or any(submodule["refs"] for submodule in report.submodules):
+        return ""
+    return f"ralph-wrap drop {_label(report)}"
 
 
 def how_it_ended(
@@ -237,27 +279,40 @@ def how_it_ended(
     return "not-started", 0
 
 
-def _next(report: SessionReport, root: Path, typed: Sequence[str] | None) -> Iterator[tuple[str, str]]:
-    """Yield the commands to type next."""
-    project = shlex.quote(os.fspath(root))
-    branch = report.branch or ""
+def _next(report: SessionReport) -> Iterator[tuple[str, str]]:
+    """Yield the commands to type next, one a row."""
     saved = report.saved if report.saved_paths else None
-    if branch.startswith("ralph/") and (report.commits or saved):
-        name = report.id if branch == f"ralph/{report.id}" else branch
-        shown = "diff --saved" if saved else "diff"
-        verbs = " and ".join(verb for verb, does in (("merge", report.commits), ("apply", saved)) if does)
-        yield "next", f"ralph-wrap {shown} -C {project} {shlex.quote(name)}, then ralph-wrap {verbs}"
-    elif branch and report.commits:  # a branch of the user: the user merges it
-        yield "next", f"git -C {project} log -p {(report.base or '')[:12]}..{shlex.quote(branch)}"
+    if report.branch and (_has_commits(report) or saved):
+        name = _label(report)
+        yield "next", f"ralph-wrap diff {'--saved ' if saved else ''}{name}"
+        for verb, does in (("merge", _has_commits(report)), ("apply", saved)):
+            if does:
+                yield "", f"ralph-wrap {verb} {name}"
     elif saved:
-        yield "next", f"git -C {project} diff {shlex.quote(saved)}^ {shlex.quote(saved)}"
-    if report.branch and report.ended_by in _LIMITS and not report.kept:  # its branch is still checked out
-        again = shlex.join(typed) if typed is not None else ""
-        if typed is None or len(again) > _LONGEST or not again.isprintable():
-            again = "…"
-        yield "go on", f"ralph-wrap run -C {project} --branch {shlex.quote(report.branch)} {again}".rstrip()
-    if report.kept and report.workspace:
-        yield "remove", f"ralph-wrap rm -C {project} {report.id}"
+        yield "next", f"git diff {shlex.quote(saved)}^ {shlex.quote(saved)}"
+    goes_on = report.branch is not None and report.ended_by in {*_LIMITS, "signal", "stop"}
+    kept = bool(report.kept and report.workspace)
+    if kept:  # its branch is checked out there until then
+        yield "go on" if goes_on else "remove", f"ralph-wrap rm {report.id}"
+    if goes_on:
+        yield "" if kept else "go on", f"ralph-wrap resume {report.id}"
+    if report.ended_by not in _LIMITS and (command := drop_command(report)):
+        yield "drop", command
+
+
+def _has_commits(report: SessionReport) -> bool:
+    """Return whether the branch may have commits of its own; those of earlier sessions are not counted."""
+    return bool(report.commits or (report.branch and report.resumes))
+
+
+def _title(title: str) -> Iterator[tuple[str, str]]:
+    if title:
+        yield "title", shortened(one_line(title), _TITLE)
+
+
+def _label(report: SessionReport) -> str:
+    """Return the shortest name of a session's branch that commands accept, quoted."""
+    return shlex.quote(report.id if report.branch == f"ralph/{report.id}" else str(report.branch))
 
 
 def _outside(leaks: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -269,10 +324,9 @@ def _outside(leaks: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 def ending(report: SessionReport) -> str:
     """Return one line about the end of a session."""
-    return (
-        f"session ended by {report.ended_by} after {_counted(report.iterations, 'iteration')}"
-        f" (exit status {report.exit_status})"
-    )
+    how = ended_how(report.ended_by)
+    count = f" after {_counted(report.iterations, 'iteration')}" if report.iterations else ""
+    return f"session ended: {how}{count} (exit status {report.exit_status})"
 
 
 def _counted(number: int, noun: str) -> str:

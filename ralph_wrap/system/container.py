@@ -108,6 +108,20 @@ def is_of_init() -> bool:
     return found is not None and (found.pid == 1 or namespace(root) not in {"", HOST_NAMESPACE})
 
 
+def is_below_first(root: Path, pid: int) -> bool:
+    """Return whether a process descends from PID 1; one that ``docker exec`` has started does not.
+
+    Arguments:
+        root: where ``/proc`` is.
+        pid: of the process.
+
+    """
+    while pid > 1:
+        fields = text(below(root, f"/proc/{pid}/stat")).rpartition(")")[2].split()
+        pid = int(fields[1]) if fields[1:2] else 0
+    return pid == 1
+
+
 def namespace(root: Path) -> str:
     """Return the name of our pid namespace; empty if it is unknown."""
     try:

@@ -31,10 +31,12 @@ if TYPE_CHECKING:
     import structlog as structlog
 
     from ralph_wrap.config import toml_lines as toml_lines
+    from ralph_wrap.session import agent_in_commit as agent_in_commit
     from ralph_wrap.session import agent_loop as agent_loop
     from ralph_wrap.session import checkpoint as checkpoint
     from ralph_wrap.session import worktree_end as worktree_end
     from ralph_wrap.state import landings as landings
+    from ralph_wrap.worktree import restore as restore
     from ralph_wrap.worktree.create import report_copies as report_copies
     from ralph_wrap.worktree.create import submodules as submodules
     from ralph_wrap.worktree.leaks import compare as compare
@@ -47,8 +49,10 @@ FOR_SOME_COMMANDS = {
     "structlog": "structlog",  # messages on a terminal
 }
 FOR_SOME_PROJECTS = {
+    "agent_in_commit": "ralph_wrap.session.agent_in_commit",  # a command with a relative path
     "difflib": "difflib",  # a misspelt name
     "hashlib": "hashlib",  # fingerprints of files; a project that cannot hold records
+    "restore": "ralph_wrap.worktree.restore",  # a session that goes on from an earlier one
     "tempfile": "tempfile",  # a user without a home
     "toml_lines": "ralph_wrap.config.toml_lines",  # a mistake in a configuration file
     "tomllib": "tomllib",  # a configuration file

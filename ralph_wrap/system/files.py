@@ -19,12 +19,13 @@ if TYPE_CHECKING:
     from types import EllipsisType
 
 
-def claim(path: Path, content: bytes) -> None:
+def claim(path: Path, content: bytes, *, mode: int = 0o666) -> None:
     """Create a file that must not exist yet.
 
     Arguments:
         path: the file; its directory exists.
         content: its content, durable when this returns.
+        mode: file mode, before the umask.
 
     Raises:
         FileExistsError: the file exists. Of several callers at once, exactly one succeeds.
@@ -34,13 +35,13 @@ def claim(path: Path, content: bytes) -> None:
     # Write first, then link: if we are killed between, a reader must not find half of the content.
     temporary = _temporary(path)
     try:
-        _write_new(temporary, content)
+        _write_new(temporary, content, mode)
         try:
             path.hardlink_to(temporary)
         except OSError as error:
             if error.errno not in _NO_LINKS:
                 raise
-            _write_new(path, content)
+            _write_new(path, content, mode)
     finally:
         with contextlib.suppress(OSError):  # the release of a record removes such temporary files
             temporary.unlink()
@@ -51,8 +52,8 @@ def claim(path: Path, content: bytes) -> None:
         raise
 
 
-def _write_new(path: Path, content: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
+def _write_new(path: Path, content: bytes, mode: int) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
     try:
         write_all(descriptor, content)
         os.fsync(descriptor)

@@ -1,8 +1,8 @@
 """Messages on stderr, and the event log.
 
 An event is a noun and a past verb (``worktree.removed``) with facts. The session writes each event to its
-``events.jsonl``. An event with a ``message`` is printed, too: on a terminal as a sentence, elsewhere as the
-same line of JSON.
+``events.jsonl``. An event with a ``message`` is printed, too: as a sentence, or as the same line of JSON if
+the user has chosen that.
 
 One chain of structlog processors does both, with the session's ids bound to it. Loading structlog takes 45 ms
 of processor time, as much as all our modules of a start, and 5 MB. So it is loaded for a terminal alone.
@@ -19,10 +19,11 @@ import stat
 import sys
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from ralph_wrap.system import deferred
 from ralph_wrap.system.status_line import StatusLine
+from ralph_wrap.system.text import located
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, MutableMapping, Sequence
@@ -33,7 +34,10 @@ if TYPE_CHECKING:
     _Event = MutableMapping[str, Any]
 
 _BLOCKED_READER = 1000  # milliseconds to wait for a reader of our stderr that has stopped reading
-_BLOCK = "_block"  # the key of a text in several lines for a terminal; no line of JSON has it
+_BLOCK = "_block"  # the key of a text in several lines for people; no line of JSON has it
+FORMAT_VARIABLE = "RALPH_WRAP_LOG_FORMAT"
+"""The variable of the option --log-format, which counts for each command."""
+
 _CHUNK = 4096  # bytes that fit into a pipe that poll() says has room (pipe(7): PIPE_BUF)
 
 
@@ -71,12 +75,15 @@ class Log:
     Arguments:
         descriptor: the messages go there; normally 2.
         colour: sentences may be coloured.
-        terminal: print sentences.
+        terminal: people may see progress and colours.
         dumb: the terminal cannot remove a line.
         spared: modules that structlog loads if it finds them; this process does not need them.
-        also: names of events that are printed even without a message, but not on a terminal.
+        also: names of events that are printed as JSON even without a message.
+        as_json: see below.
 
     Attributes:
+        as_json: print lines of JSON instead of sentences.
+        location: the words that commands in hints need, such as ``-C ../project``.
         last_line: the last line of the terminal; other code may write there, too.
 
     """
@@ -90,13 +97,16 @@ class Log:
         dumb: bool = False,
         spared: tuple[str, ...] = (),
         also: tuple[str, ...] = (),
+        as_json: bool = False,
     ) -> None:
+        self.as_json = as_json
+        self.location = ""
         self.last_line = StatusLine(descriptor, drawn=terminal and not dumb)
         self._descriptor = descriptor
         self._terminal = terminal
         self._colour = colour
         self._spared = spared
-        self._also = () if terminal else also
+        self._also = also
         self._is_dumb = dumb
         self._file = -1
         self._early: list[bytes] | None = []
@@ -107,11 +117,24 @@ class Log:
 
     def load(self) -> None:
         """Load what messages need. This is as slow as several git commands: do it while git runs."""
-        if self._terminal and isinstance(self._logger, _Chain):
+        if self._terminal and not self.as_json and isinstance(self._logger, _Chain):
             with _without(*self._spared):
                 structlog = deferred.structlog
             logger = structlog.wrap_logger(structlog.ReturnLogger(), processors=self._processors)
             self._logger = logger.bind(**self._identity)
+
+    def beside(self) -> Log:
+        """Return another log that prints in the same way, for the event log of another session."""
+        log = Log(
+            self._descriptor,
+            terminal=self._terminal,
+            colour=self._colour,
+            dumb=self._is_dumb,
+            spared=self._spared,
+            as_json=self.as_json,
+        )
+        log.location = self.location
+        return log
 
     def attach(self, path: Path, **identity: str) -> None:
         """Write events to a file from now on; the earlier events come first.
@@ -148,26 +171,38 @@ class Log:
         self._log("error", event, "", message=message, **_without_empty(hint=hint), **facts)
 
     def block(self, event: str, message: str, text: str, **facts: Any) -> None:
-        """Log that something happened; a terminal shows several lines instead of one.
+        """Log that something happened; people read several lines instead of one.
 
         Arguments:
             event: its name.
-            message: in one line, for stderr that is no terminal.
+            message: in one line, for JSON.
             text: in several.
             facts: what belongs to it.
 
         """
         self._log("info", event, text, message=message, **facts)
 
+    def rule(self, text: str) -> None:
+        """Print a line that separates what stands above it from what follows; it is no event."""
+        if not self.as_json:
+            line = f"── {text} ──"
+            words = f"\x1b[2m{line}\x1b[0m\n" if self._colour else f"{line}\n"
+            self._print_words(words.encode(errors="backslashreplace"))
+
     @property
     def shows_progress(self) -> bool:
         """Whether a terminal shows progress."""
-        return self._terminal and not self._is_dumb
+        return self._terminal and not self._is_dumb and not self.as_json
 
     def progress(self, text: str) -> None:
         """Show on the last line of a terminal how far long work is; an empty text clears it."""
-        if self._terminal:
+        if self._terminal and not self.as_json:
             self.last_line.show(one_line(text))
+
+    def window_title(self, text: str) -> None:
+        """Set the title of the terminal's window; an empty text clears it."""
+        if self.shows_progress:
+            self.last_line.set_window_title(one_line(text))
 
     def close(self) -> None:
         """Close the event log."""
@@ -178,10 +213,12 @@ class Log:
     def _log(self, level: str, event: str, text: str, /, **facts: Any) -> None:
         if self._is_printed(event, facts):
             self.load()
+        if "hint" in facts:
+            facts["hint"] = Commands.of(*(located(line, self.location) for line in lines_of(facts["hint"])))
         getattr(self._logger, level)(event, **{_BLOCK: text}, **facts)
 
     def _is_printed(self, event: str, facts: Mapping[str, Any]) -> bool:
-        return "message" in facts or event in self._also
+        return "message" in facts or (self.as_json and event in self._also)
 
     def _keep(self, _logger: WrappedLogger, _method: str, event: _Event) -> _Event:
         line = _json(event)
@@ -202,14 +239,17 @@ class Log:
     def _print(self, _logger: WrappedLogger, _method: str, event: _Event) -> _Event:
         if not self._is_printed(event["event"], event):
             return event
-        if not self._terminal:
+        if self.as_json:
             self._write(_json(event))
             return event
         text = f"{event[_BLOCK]}\n".encode(errors="backslashreplace")
-        words = self.last_line.begun() + (text if event[_BLOCK] else _sentence(event, colour=self._colour))
+        self._print_words(text if event[_BLOCK] else _sentence(event, colour=self._colour))
+        return event
+
+    def _print_words(self, words: bytes) -> None:
+        words = self.last_line.begun() + words
         self._write(words)
         self.last_line.wrote(words)
-        return event
 
     def _write(self, line: bytes) -> None:
         poll = select.poll()
@@ -224,19 +264,27 @@ def traceback_of(error: BaseException) -> list[str]:
     return deferred.traceback.format_exception(error)
 
 
-def on_stderr(environ: Mapping[str, str], *, spared: tuple[str, ...] = (), also: tuple[str, ...] = ()) -> Log:
+def on_stderr(
+    environ: Mapping[str, str],
+    *,
+    spared: tuple[str, ...] = (),
+    also: tuple[str, ...] = (),
+    log_format: str | None = None,
+) -> Log:
     """Return a log that prints on our stderr, in colour on a terminal without NO_COLOR.
 
     Arguments:
-        environ: our environment.
+        environ: our environment; it may choose the format.
         spared: see :class:`Log`.
         also: see :class:`Log`.
+        log_format: the format that the user typed.
 
     """
+    as_json = (log_format or environ.get(FORMAT_VARIABLE)) == "json"
     terminal = os.isatty(2)
     colour = terminal and not environ.get("NO_COLOR")
     dumb = environ.get("TERM", "dumb") == "dumb"  # as git(1) takes it
-    return Log(2, terminal=terminal, colour=colour, dumb=dumb, spared=spared, also=also)
+    return Log(2, terminal=terminal, colour=colour, dumb=dumb, spared=spared, also=also, as_json=as_json)
 
 
 def _stamped(_logger: WrappedLogger, method: str, event: _Event) -> _Event:
@@ -257,12 +305,28 @@ def _sentence(event: _Event, *, colour: bool) -> bytes:
     level = event["level"]
     rows = [("" if level == "info" else level, event["message"])]
     if "hint" in event:
-        rows.append(("hint", event["hint"]))
+        rows += [("hint", line) for line in event["hint"].split("\n")]
     text = ""
     for label, words in rows:
         mark = f"{_COLOURS[label]}{label}:\x1b[0m " if colour and label else f"{label}: " if label else ""
         text += f"ralph-wrap: {mark}{one_line(words)}\n"
     return text.encode(errors="backslashreplace")
+
+
+class Commands(str):
+    """A hint of several lines, each with a command. In any other hint a newline is part of a file's name."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, *lines: str) -> Self:
+        """Return the hint of these lines."""
+        return cls("\n".join(map(one_line, lines)))
+
+
+def lines_of(hint: str) -> list[str]:
+    """Return the lines of a hint."""
+    return hint.split("\n") if isinstance(hint, Commands) else [hint]
 
 
 def one_line(words: str) -> str:

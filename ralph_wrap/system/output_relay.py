@@ -243,39 +243,3 @@ def _has_room(descriptor: int, patience: float = 0.0) -> bool:
     poll = select.poll()
     poll.register(descriptor, select.POLLOUT)
     return bool(poll.poll(patience * 1000))
-
-
-class LineFinder:
-    """Look for one line in a stream that comes in pieces, in constant memory.
-
-    Arguments:
-        line: the text of the line, without white space around it; an empty line is never found.
-
-    """
-
-    def __init__(self, line: str) -> None:
-        self._line = line.strip().encode("utf-8", "surrogateescape")
-        self._begun = b""
-        self.found = False
-
-    def feed(self, piece: bytes) -> None:
-        """Search the next piece."""
-        if not self._line or self.found:
-            return
-        *complete, begun = (self._begun + piece).split(b"\n")
-        self.found = any(line.strip() == self._line for line in complete)
-        self._begun = self._shortened(begun)
-
-    def finish(self) -> bool:
-        """Return whether the line was found, also as a last line without newline; then start again."""
-        found = self.found or (bool(self._line) and self._begun.strip() == self._line)
-        self.found = False
-        self._begun = b""
-        return found
-
-    def _shortened(self, begun: bytes) -> bytes:
-        """Shorten an unfinished line to the bytes that decide; at most one byte longer than the line."""
-        begun = begun.lstrip()
-        size = len(self._line)
-        # White space after these bytes decides nothing. Any other byte after it makes this another line.
-        return begun[:size] + begun[size:].strip()[:1]

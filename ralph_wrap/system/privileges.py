@@ -87,6 +87,14 @@ def with_home(environ: Mapping[str, str], uid: int) -> dict[str, str]:
     return {**environ, "HOME": str(usable or _candidates(uid)[0])}
 
 
+def state_home(environ: Mapping[str, str]) -> Path:
+    """Return the directory for a user's data outside of projects (XDG base directory specification)."""
+    given = Path(environ.get("XDG_STATE_HOME") or "")
+    if not given.is_absolute():  # the specification says: ignore a relative path
+        given = Path(environ.get("HOME") or "/", ".local/state")
+    return given / "ralph-wrap"
+
+
 def ensure_home(environ: Mapping[str, str]) -> dict[str, str]:
     """Create the ``HOME`` that :func:`with_home` chose, if it does not exist.
 

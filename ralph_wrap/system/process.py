@@ -63,8 +63,7 @@ def _signals_held_back() -> Iterator[Callable[[], None]]:
         def let_through() -> None:
             for number in _FOR_GROUPS:
                 if signal.getsignal(number) is not signal.SIG_IGN:
-                    # This discards what is pending (POSIX, "Signal Actions").
-                    signal.signal(number, signal.SIG_IGN)
+                    signal.signal(number, signal.SIG_IGN)  # discards a pending one (POSIX, "Signal Actions")
                     signal.signal(number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
@@ -143,6 +142,8 @@ class RunningCommand:
                     preexec_fn=None if with_terminal else let_through,  # noqa: PLW1509 -- it takes no lock
                 )
         except BaseException:
+            if "_popen" in vars(self):
+                self.end()  # the handler of a signal that came meanwhile has raised
             os.close(self._errors)
             raise
 
@@ -162,10 +163,16 @@ class RunningCommand:
 
         """
         if self._completed is None:
+            stdin, self._stdin = (
+                self._stdin,
+                None,
+            )  # a second call continues with what the first one was given
             try:
-                stdout, _ = self._popen.communicate(self._stdin, timeout)
+                stdout, _ = self._popen.communicate(stdin, timeout)
             except subprocess.TimeoutExpired as error:
                 raise TimeoutError(str(error)) from None
+            except ValueError:  # Ctrl-C came after all output was read, and its pipe is closed
+                stdout, _ = b"", self._popen.wait()
             self._completed = CompletedCommand(self._popen.returncode, stdout, self._read_errors())
         return self._completed
 
@@ -179,8 +186,7 @@ class RunningCommand:
 
     def latest(self) -> str:
         """Return the last line on its standard error so far; a carriage return ends one too."""
-        lines = re.split(r"[\r\n]+", self._read_errors().decode(errors="replace").strip())
-        return lines[-1]
+        return re.split(r"[\r\n]+", self._read_errors().decode(errors="replace").strip())[-1]
 
     def give_way(self) -> None:
         """Give it the lowest priority, also for the disk (``ioprio_set(2)``: it follows the niceness)."""

@@ -73,6 +73,16 @@ class StatusLine:
         if words:
             self._at_start = words.endswith(b"\n")
 
+    def set_window_title(self, words: str) -> None:
+        """Set the title of the terminal's window; an empty one clears it.
+
+        Arguments:
+            words: printable characters only.
+
+        """
+        if self._is_ours():
+            self._write(f"\x1b]2;{words}\x07".encode(errors="backslashreplace"))
+
     def _columns(self) -> int:
         with contextlib.suppress(OSError):
             return os.get_terminal_size(self._descriptor).columns or _WIDTH

@@ -1,12 +1,22 @@
-"""Text for people: how wide it is in a terminal, and the first few of a long list."""
+"""Text for people: its width in a terminal, spans of time, the first of a long list, commands to paste."""
 
 from __future__ import annotations
 
+import os
+import re
+import shlex
 import unicodedata
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+_GIT_VERBS = "branch|diff|fetch|log|merge|push|status|switch|worktree"
+_VERBS_ELSEWHERE = "init|mcp|help|version"  # they have no -C
+_COMMAND = re.compile(
+    rf"\bralph-wrap (?:(?:worktree|config) )?(?!{_VERBS_ELSEWHERE})[a-z]+|\bgit(?= (?:{_GIT_VERBS})\b)"
+)
 
 
 def cells(text: str) -> int:
@@ -25,8 +35,27 @@ def cut(text: str, width: int) -> str:
     return text
 
 
+def shortened(text: str, width: int) -> str:
+    """Return a text that takes at most *width* columns of a terminal; an ellipsis ends one that was cut."""
+    return text if cells(text) <= width else f"{cut(text, width - 1)}…"
+
+
+def plain(text: str) -> str:
+    """Return a text in one line, without control characters and other letters that cannot be seen."""
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
+
+
 def _cells_of(letter: str) -> int:
     return 0 if unicodedata.combining(letter) else 1 + (unicodedata.east_asian_width(letter) in "WF")
+
+
+def span(seconds: float) -> str:
+    """Return a length of time: ``12s``, ``4m12s``, and without seconds from an hour on (``1h05m``)."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours}h{minutes:02}m"
+    return f"{minutes}m{rest:02}s" if minutes else f"{rest}s"
 
 
 def some(items: Sequence[str], most: int, suffix: str = "") -> list[str]:
@@ -49,3 +78,38 @@ def and_more(count: int, most: int, suffix: str = "") -> list[str]:
 def named(items: Sequence[str], most: int) -> str:
     """Return the first of many items in a phrase: ``a, b and 7 more``."""
     return " ".join([", ".join(items[:most]), *and_more(len(items), most)])
+
+
+def near(path: str) -> str:
+    """Return a path relative to our directory, if it is shorter so."""
+    try:
+        return min(os.path.relpath(path), path, key=len)
+    except OSError:  # our directory is gone
+        return path
+
+
+def location(directory: Path) -> str:
+    """Return the words that a command needs to find a project from where the user stands; often none.
+
+    Arguments:
+        directory: the directory that the user has named, relative to ours.
+
+    """
+    try:
+        named, here = directory.resolve(), Path.cwd()
+    except OSError:  # our directory is gone
+        return ""
+    top = _top(here)
+    if named == here or (top is not None and top == _top(named)):
+        return ""
+    return f"-C {shlex.quote(os.fspath(directory))}"
+
+
+def _top(directory: Path) -> Path | None:
+    """Return the top of the checkout that a directory is in."""
+    return next((path for path in (directory, *directory.parents) if os.path.lexists(path / ".git")), None)
+
+
+def located(commands: str, words: str) -> str:
+    """Return a text with the words of :func:`location` in each command of ralph-wrap or git."""
+    return _COMMAND.sub(lambda found: f"{found[0]} {words}", commands) if words else commands

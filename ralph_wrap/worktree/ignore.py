@@ -91,10 +91,12 @@ def tidy(repository: Repository) -> None:
 
 
 def appended(content: bytes) -> bytes:
-    """Return a ``.gitignore`` with the rule added; line ends stay, and so does a missing last newline."""
+    """Return a ``.gitignore`` with the rule added, in a line of its own; line ends stay.
+
+    The file then ends with a newline. Without it, the next ``echo x >> .gitignore`` would change the rule.
+    """
     newline = (
         b"\r\n" if content.endswith(b"\r\n") or b"\r\n" in content.partition(b"\n")[0] + b"\n" else b"\n"
     )
     before = newline if content and not content.endswith(b"\n") else b""
-    after = b"" if content and before else newline
-    return content + before + os.fsencode(RULE) + after
+    return content + before + os.fsencode(RULE) + newline

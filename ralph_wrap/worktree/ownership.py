@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.git import decode, pointer
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
 MARK = "ralph-wrap-session"
 """The name of the mark in a registration."""
+
+ANCHOR = "ralph-wrap-anchor"
+"""In a registration: a hard link to the ``.git`` file of its worktree."""
 
 _FORMAT = DocumentFormat(version=1)
 _LONGEST_LOCK = 4096  # bytes of a reason
@@ -95,6 +99,27 @@ def _checked(loaded: Mapping[str, Any]) -> SessionMark:
     if not all(isinstance(word, str) for word in mark):
         raise TypeError("a field of the wrong type")
     return mark
+
+
+def write_anchor(registration: Path, path: Path) -> None:
+    """Link the ``.git`` file of a worktree into its registration.
+
+    The number of its links then shows whether it still exists, wherever the user has moved the worktree. On
+    another file system there is no such link, and a missing disk is no deleted worktree.
+    """
+    with contextlib.suppress(OSError):
+        (registration / ANCHOR).hardlink_to(path / ".git")
+
+
+def is_unlinked(registration: Path) -> bool:
+    """Return whether the ``.git`` file of a worktree was deleted; a moved one still has its two links.
+
+    Raises:
+        OSError: there is no anchor.
+
+    """
+    anchor = (registration / ANCHOR).lstat()
+    return stat.S_ISREG(anchor.st_mode) and anchor.st_nlink == 1
 
 
 def lock_of(registration: Path) -> str | None:

@@ -36,12 +36,24 @@ from ralph_wrap.worktree.managed.metadata import marked
 from ralph_wrap.worktree.model import WARM, LinkedWorktree
 from ralph_wrap.worktree.ownership import SessionMark, WorktreeOwner, session_lock
 from ralph_wrap.worktree.register import pointer_to, pointers_to
-from ralph_wrap.worktree.remove import LEAVING, is_half_dropped, leaving_places
+from ralph_wrap.worktree.remove import (
+    LEAVING,
+    WorktreeOutcome,
+    drop_registration,
+    is_half_dropped,
+    leaving_places,
+    sync_repository,
+)
+from ralph_wrap.worktree.save.commits import named_objects
+from ralph_wrap.worktree.save.one_tree import save_without_files
+from ralph_wrap.worktree.save.registration import is_replaced
+from ralph_wrap.worktree.save.result import SaveRequest
+from ralph_wrap.worktree.save.scratch import scratch_in
 from ralph_wrap.worktree.trash import discard_worktree, is_name
 from ralph_wrap.worktree.warm import REASON, complete
 
 if TYPE_CHECKING:
-    from ralph_wrap.git import Repository
+    from ralph_wrap.git import Git, Repository
     from ralph_wrap.state.registry import SessionRecord
 
 _TAIL = 3  # parts of a path: .ralph/worktrees/<session>
@@ -91,8 +103,8 @@ def adopt(repository: Repository, record: SessionRecord, *, path: Path, trash: P
         common_dir=repository.common_dir,
         branch=record.branch,
         base=record.base,
-        # A branch with any other name may be the user's own.
-        branch_created=record.branch == f"ralph/{record.id}",
+        # A branch with any other name may be the user's own, and a resumed one has earlier work.
+        branch_created=record.branch == f"ralph/{record.id}" and record.resumes is None,
         config=file_system_config(file_mode=record.file_mode, symlinks=record.symlinks),
         owner=WorktreeOwner(session_lock(record.session), ownership.read_mark(registration)),
         stays="its registration was unlocked since an earlier version of ralph-wrap made it"
@@ -311,3 +323,53 @@ def take_apart(registration: Path, path: Path, lock: str, branch: str | None) ->
         for entry in path.iterdir():
             entry.unlink()
         path.rmdir()
+
+
+def is_deleted(worktree: LinkedWorktree) -> bool:
+    """Return whether the directory of a dead session's worktree was deleted.
+
+    Nothing is at its path, and the registration still names that: git has not moved the worktree. Its
+    ``.git`` file has lost the link that is not in the registration (see ``ownership.write_anchor``). If the
+    user has moved the directory by ``mv``, or a disk is not mounted, both links still exist.
+    """
+    path, registration = worktree.path, worktree.registration
+    try:
+        return (
+            not os.path.lexists(path)
+            and ownership.is_unlinked(registration)
+            and not path.parent.is_symlink()
+            and path.parent.stat().st_dev == registration.stat().st_dev
+            and worktree.owner is not None
+            and ownership.read_mark(registration) == worktree.owner.mark
+            and ownership.names_directory(registration, path)
+            and registration.parent == worktree.common_dir / "worktrees"
+            and pointer.common_dir_of(registration) == worktree.common_dir
+            and not is_replaced(registration)
+            and not ownership.others_naming(registration, path)
+        )
+    except OSError:
+        return False
+
+
+def finish_deleted(worktree: LinkedWorktree, git: Git, record: SessionRecord) -> WorktreeOutcome:
+    """Save what the registration of a deleted worktree holds, then remove the registration."""
+    git = git._replace(cwd=worktree.common_dir, git_dir=worktree.common_dir)
+    saved = None
+    try:
+        with scratch_in(worktree.registration) as scratch:
+            request = SaveRequest(record.id, record.session)
+            saved = save_without_files(worktree, git, scratch / "index", request)
+        if saved.problems:
+            return WorktreeOutcome(saved, f"it was deleted, but {'; '.join(saved.problems)}")
+        sync_repository(worktree.common_dir)
+        with repository_lock(worktree.common_dir) as lock:
+            assert worktree.owner is not None
+            if reason := worktree.stays or ownership.why_not_removable(worktree.registration, worktree.owner):
+                return WorktreeOutcome(saved, reason, asked=True)
+            now = named_objects(worktree.registration, worktree.git(git, worktree.common_dir), [])
+            if not is_deleted(worktree) or now != saved.named:
+                return WorktreeOutcome(saved, "something was changed in it while it was being removed")
+            drop_registration(worktree, git._replace(lock=lock))
+    except Exception as error:  # noqa: BLE001 -- after any error: without a full save there is no removal
+        return WorktreeOutcome(saved, f"it cannot be {'removed' if saved else 'saved'}: {error}")
+    return WorktreeOutcome(saved, None)

@@ -82,14 +82,11 @@ class WorktreeOutcome(NamedTuple):
 def finish(
     worktree: LinkedWorktree,
     git: Git,
+    request: SaveRequest,
     *,
-    agent_id: str,
-    session: str,
     trash: Path,
     keep: str | None,
-    keep_dirty: bool,
     keep_saved: str | None = None,
-    unstarted: bool = False,
     cancel: CancelToken = NEVER,
     reuse: Callable[[Path, Collection[str]], None] = lambda _directory, _ignored: None,
 ) -> WorktreeOutcome:
@@ -98,13 +95,10 @@ def finish(
     Arguments:
         worktree: made by ``worktree.create.transaction.create``.
         git: git in the repository.
-        agent_id: names the branch of the saved work.
-        session: names the directory in the trash.
+        request: how its work is saved. With ``commits_only``, uncommitted work keeps it.
         trash: a directory on the worktree's file system.
         keep: the reason to keep it without a save; ``None`` to save it.
-        keep_dirty: if it holds uncommitted work, keep it instead of saving that work.
         keep_saved: the reason to keep it after the save; ``None`` to remove it.
-        unstarted: no agent has worked in it: missing files were never checked out.
         cancel: if no time is left after the save, the next start removes the worktree.
         reuse: called with the directory after the registration is dropped, and with the paths that git
             ignored in it. It may move these paths away before the deletion.
@@ -120,12 +114,14 @@ def finish(
         git = _at(worktree, git)
         with scratch_in(worktree.registration) as scratch:
             index = scratch / "index"
-            request = SaveRequest(agent_id, session, commits_only=keep_dirty, unstarted=unstarted)
             saved = save(worktree, git, index, request)
             if saved.problems:
-                return WorktreeOutcome(saved, "; ".join(saved.problems), asked=keep_dirty and not saved.clean)
+                return WorktreeOutcome(
+                    saved, "; ".join(saved.problems), asked=request.commits_only and not saved.clean
+                )
+            aside = trash / request.session
             return _remove_saved(
-                worktree, git, index, trash / session, saved, keep=keep_saved, cancel=cancel, reuse=reuse
+                worktree, git, index, aside, saved, keep=keep_saved, cancel=cancel, reuse=reuse
             )
     except Exception as error:  # noqa: BLE001 -- after any error: without a full save there is no removal
         return WorktreeOutcome(saved, f"it cannot be {'removed' if saved else 'saved'}: {error}")
@@ -143,7 +139,7 @@ def _remove_saved(
     reuse: Callable[[Path, Collection[str]], None],
 ) -> WorktreeOutcome:
     """Remove a worktree whose work is saved, unless there is a reason to keep it, or no time."""
-    _sync(worktree.common_dir)
+    sync_repository(worktree.common_dir)
     if reason := keep or worktree.stays or _locked_by_user(worktree):
         return WorktreeOutcome(saved, reason, asked=True)
     if cancel.out_of_time:
@@ -186,7 +182,7 @@ def remove(
     with scratch_in(worktree.registration) as scratch:
         found = losses(worktree, git, scratch / "index")
         check(found)
-        _sync(worktree.common_dir)
+        sync_repository(worktree.common_dir)
         nothing = SavedWork(None, (), (), found.ignored, found.ignored_files, (), (), found.inner)
         # If we are killed while the directory is in the trash, ``bring_back`` finds it by this file.
         files.replace(worktree.registration / LEAVING, name.encode())
@@ -243,7 +239,7 @@ def _at(worktree: LinkedWorktree, git: Git) -> Git:
     return git._replace(cwd=worktree.common_dir, git_dir=worktree.common_dir)
 
 
-def _sync(common_dir: Path) -> None:
+def sync_repository(common_dir: Path) -> None:
     """Write the agent's commits to the disk: git may not have synced them, and the worktree will go."""
     directories = (common_dir, common_dir / "objects")
     for directory in {directory.stat().st_dev: directory for directory in directories}.values():
@@ -334,7 +330,7 @@ def _remove(
                 leaving.rename(worktree.path)
                 return locked or "something was changed in it while it was being removed"
             # If we are killed here, no process moves the directory back, so this git cannot delete it.
-            _drop_registration(worktree, git._replace(lock=lock))
+            drop_registration(worktree, git._replace(lock=lock))
         except BaseException as error:
             if not os.path.lexists(worktree.path):
                 leaving.rename(worktree.path)
@@ -348,7 +344,7 @@ def _remove(
     return None
 
 
-def _drop_registration(worktree: LinkedWorktree, git: Git) -> None:
+def drop_registration(worktree: LinkedWorktree, git: Git) -> None:
     """Unregister a worktree; if git is killed during this, delete the rest of the registration.
 
     Raises:

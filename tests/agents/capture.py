@@ -25,6 +25,8 @@ STREAMS = Path(__file__).with_name("streams")
 """What was captured, by agent and case."""
 
 PROMISE = "<promise>COMPLETE</promise>"
+METERED = "metered"
+"""The case in which the agent reports its tokens after each turn."""
 CASES: dict[str, list[Turn]] = {
     "answer": [Say(f"All is well.\n{PROMISE}", thought="Is it?")],
     "thought": [Say("Not yet.", thought=PROMISE)],
@@ -39,6 +41,7 @@ CASES: dict[str, list[Turn]] = {
     "overload": [Failing(529)],
     "dropped": [Dropping()],
     "interrupted": [Shell("echo one", "Working."), Hanging()],
+    METERED: [Shell("echo one", "Working."), Say("Made it.")],
     "pieces": [Say("One, two, three.\nFour.", pieces=5)],
 }
 PROMPT = f"Do the task. When it is done, answer {PROMISE}\n"
@@ -65,9 +68,11 @@ def capture(agent: str, case: str) -> None:
             path = STREAMS / agent / f"{case}.jsonl"
             path.parent.mkdir(parents=True, exist_ok=True)
             began = time.monotonic()
+            definition = known(agent)
+            words = definition.metering if case == METERED else ()
             with path.open("wb") as stream, (top / "errors").open("wb") as errors:
                 process = subprocess.Popen(
-                    known(agent).command,
+                    (*definition.command, *words),
                     cwd=repo.path,
                     env=env,
                     stdin=subprocess.PIPE,
@@ -102,7 +107,7 @@ def _finish(process: subprocess.Popen[bytes], patience: float) -> None:
 def _main(*asked: str) -> None:
     for agent in PROGRAMS:
         for case in [*CASES, *REFUSALS[agent], _UNCONNECTED]:
-            if f"{agent}/{case}" in _SILENT:
+            if f"{agent}/{case}" in _SILENT or (case == METERED and not known(agent).metering):
                 continue
             if not asked or {agent, f"{agent}/{case}"} & {*asked}:
                 capture(agent, case)

@@ -106,11 +106,15 @@ class _Anthropic(Dialect):
             "content": blocks,
             "stop_reason": "tool_use" if blocks[-1]["type"] == "tool_use" else "end_turn",
             "stop_sequence": None,
-            "usage": {"input_tokens": INPUT_TOKENS, "output_tokens": OUTPUT_TOKENS},
+            "usage": {
+                "input_tokens": INPUT_TOKENS,
+                "output_tokens": turn.output_tokens if isinstance(turn, Shell) else OUTPUT_TOKENS,
+            },
         }
 
     def events(self, turn: Turn, body: dict[str, Any]) -> Iterator[str]:
         message = self.whole(turn, body)
+        used = {"output_tokens": message["usage"]["output_tokens"]}
         blocks, reason = message["content"], message["stop_reason"]
         begun = {
             **message,
@@ -141,9 +145,7 @@ class _Anthropic(Dialect):
                 yield _sse({"type": "content_block_delta", "index": index, "delta": delta}, named=True)
             yield _sse({"type": "content_block_stop", "index": index}, named=True)
         end = {"stop_reason": reason, "stop_sequence": None}
-        yield _sse(
-            {"type": "message_delta", "delta": end, "usage": {"output_tokens": OUTPUT_TOKENS}}, named=True
-        )
+        yield _sse({"type": "message_delta", "delta": end, "usage": used}, named=True)
         yield _sse({"type": "message_stop"}, named=True)
 
     def error(self, status: int) -> Any:

@@ -26,10 +26,16 @@ class Say(NamedTuple):
 
 
 class Shell(NamedTuple):
-    """A command for the agent's shell, with some words before it."""
+    """A command for the agent's shell, with some words before it.
+
+    Attributes:
+        output_tokens: of the turn, in the protocol of Claude Code.
+
+    """
 
     command: str
     text: str = ""
+    output_tokens: int = OUTPUT_TOKENS
 
 
 class Write(NamedTuple):

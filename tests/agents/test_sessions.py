@@ -212,6 +212,43 @@ def test_tokens_end_an_iteration_while_it_streams(
     assert left(tmp_path / "home") == {}
 
 
+LONG = Shell("sleep 0.5", output_tokens=10_000)
+LONG_TOKENS, LONG_COST = 11_000, 0.255
+
+
+@pytest.mark.parametrize("program", ["claude"], indirect=True)
+def test_a_limit_on_tokens_is_exceeded_by_one_turn_at_most(
+    program: Program, repo: Repo, tmp_path: Path
+) -> None:
+    """The output tokens of each turn count at its end, while the agent works on."""
+    script: list[list[Turn]] = [[*[LONG] * 40, Say(PROMISE)]]
+    with _running(program, repo, tmp_path, script, "--max-tokens", "50000", "--grace", "3s") as running_:
+        result = running_.finish()
+    assert result.ending == ("max-tokens", 1, 124)
+    assert 50_000 <= result.report["tokens"] <= 50_000 + LONG_TOKENS
+
+
+@pytest.mark.parametrize("program", ["claude"], indirect=True)
+def test_a_limit_on_cost_is_exceeded_by_one_turn_at_most(
+    program: Program, repo: Repo, tmp_path: Path
+) -> None:
+    """In the first iteration, for which the session has no price yet."""
+    script: list[list[Turn]] = [[*[LONG] * 40, Say(PROMISE)]]
+    with _running(program, repo, tmp_path, script, "--max-cost", "1") as running_:
+        result = running_.finish()
+    assert result.ending == ("max-cost", 1, 124)
+    assert 1 <= result.report["cost_usd"] <= 1 + LONG_COST
+
+
+@pytest.mark.parametrize("program", ["claude"], indirect=True)
+def test_the_turn_of_the_final_answer_is_not_cut_short(program: Program, repo: Repo, tmp_path: Path) -> None:
+    """Its tokens exceed the limit at its end, when the promise is already on its way."""
+    script: list[list[Turn]] = [[Shell("true"), Say(PROMISE)]]
+    with _running(program, repo, tmp_path, script, "--max-tokens", str(TOKENS * 2 - 10)) as running_:
+        result = running_.finish()
+    assert (result.ending, result.report["tokens"]) == (("promise", 1, 0), TOKENS * 2)
+
+
 @pytest.mark.parametrize("program", ["codex", "gemini"], indirect=True)
 def test_tokens_end_the_loop_after_an_iteration(program: Program, repo: Repo, tmp_path: Path) -> None:
     """Where the agent does not tell before its end; it has done its work, and does no more."""

@@ -71,6 +71,18 @@ CLAUDE: dict[str, list[Event]] = {
         Usage(3300, 0.0225, 3),
         FinalAnswer("Made it."),
     ],
+    "metered": [
+        SESSION,
+        AgentMessage("Working."),
+        Usage(1001, None, 1),
+        ToolCall("Bash", "echo one"),
+        Usage(1001, None, 1),
+        Usage(1100, None, 1),
+        AgentMessage("Made it."),
+        Usage(2101, None, 2),
+        Usage(2200, 0.015, 2),
+        FinalAnswer("Made it."),
+    ],
     "limit": [
         SESSION,
         Usage(0, 0, 1),

@@ -95,10 +95,13 @@ def test_an_id_that_came_back_has_its_own_base(repo: Repo) -> None:
 
 
 def test_a_record_that_names_another_branch_is_not_of_this_one(repo: Repo) -> None:
-    """Not by its id, and not if it names one that is not ours."""
+    """Not even if it has the id of this one."""
     repo.git("branch", "ralph/a3f2")
     record(repo, "a3f2", repo.head, branch="main")
-    assert [(one.name, one.record) for one in _read(repo)] == [("ralph/a3f2", None)]
+    assert [(one.name, one.id, one.record is None) for one in _read(repo)] == [
+        ("main", None, False),
+        ("ralph/a3f2", "a3f2", True),
+    ]
 
 
 @pytest.mark.parametrize("base", ["--output=/tmp/x", "HEAD", "a3f2", "", "g" * 40])
@@ -170,9 +173,8 @@ def test_a_branch_of_a_live_session_is_live(repo: Repo) -> None:
     try:
         assert [(one.verdict, (one.record or {})["id"]) for one in _read(repo)] == [("live", "a3f2")]
         repo.git("branch", "ralph/a3f2-wip")
-        assert [(one.name, one.verdict) for one in _read(repo)] == [
-            ("ralph/a3f2-wip", "live"),
-            ("ralph/foo", "live"),
+        assert [(one.name, one.saved_name, one.verdict) for one in _read(repo)] == [
+            ("ralph/foo", "ralph/a3f2-wip", "live")
         ]
     finally:
         lock.release()

@@ -15,9 +15,11 @@ from ralph_wrap.commands import apply as applying
 from ralph_wrap.errors import ConflictError, NotFoundError, RalphError
 from ralph_wrap.state import project
 from tests.support.git_shim import shim_git
+from tests.support.histories import grow
 from tests.support.merging import branch, change_every_kind, files_of, left, project_with_files, replaced
 from tests.support.repo import Repo, make_repo
-from tests.support.sessions import command, run
+from tests.support.sessions import PROGRAM, command, run
+from tests.support.terminal import Terminal
 
 if TYPE_CHECKING:
     from ralph_wrap.commands.apply import AppliedChanges
@@ -317,6 +319,7 @@ def test_the_json_answer(repo: Repo) -> None:
         "files": ["file.txt", "gone", "new/a"],
         "there": [],
         "submodules": [],
+        "title": "",
     }
 
 
@@ -328,3 +331,13 @@ def test_another_checkout_is_named_by_a_directory_in_it(repo: Repo, tmp_path: Pa
     assert (ended, told["data"]["checkout"]) == (0, os.fspath(linked))
     ended, told = answered(repo.path, "ffff")
     assert (ended, told["error"]["code"]) == (4, "not_found")
+
+
+def test_a_person_reads_what_the_files_are(repo: Repo) -> None:
+    """Names alone do not say it; a program gets only the names."""
+    grow(repo, "ralph/a3f2-wip", grow(repo, "ralph/a3f2", "main", {"a": "a\n"}), {"new": "new\n"})
+    with Terminal(PROGRAM, "apply", "a3f2", cwd=repo.path, size=(24, 200)) as terminal:
+        assert terminal.finish() == 0
+    assert terminal.words == (
+        f"new\nralph-wrap: these files of ralph/a3f2-wip are in {repo.path} now, and not staged\n"
+    )

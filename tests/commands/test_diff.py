@@ -184,3 +184,15 @@ def test_saved_work_that_is_not_there_is_told(repo: Repo) -> None:
     done = command("diff", "a3f2", "--saved", "--stat", cwd=repo.path)
     assert (done.status, json.loads(done.stderr)["message"]) == (0, "ralph/a3f2 has no saved work")
     assert b"1 file changed" in done.stdout
+
+
+def test_a_branch_without_changes_is_a_sentence(repo: Repo) -> None:
+    """No pager opens for nothing; a program gets nothing on stdout."""
+    repo.git("branch", "ralph/a3f2")
+    repo.git("branch", "ralph/09be")
+    with Terminal(PROGRAM, "diff", "a3f2", cwd=repo.path, env={"PAGER": "echo pager"}) as terminal:
+        assert terminal.finish() == 0
+    assert terminal.words == "ralph-wrap: a3f2 has no changes\n"
+    both = command("diff", "a3f2", "09be", cwd=repo.path)
+    assert (both.status, both.stdout) == (0, b"")
+    assert "a3f2 and 09be have the same files" in both.stderr

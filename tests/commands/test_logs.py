@@ -225,10 +225,10 @@ def test_following_costs_nothing(repo: Repo) -> None:
 
 
 @pytest.mark.parametrize("name", ["..", "../../../etc/passwd", "BEEF", "*", ""])
-def test_what_is_no_id_is_a_usage_error(repo: Repo, name: str) -> None:
+def test_a_text_that_names_no_session_is_not_found(repo: Repo, name: str) -> None:
     """It names no file."""
     shown = command("logs", name, cwd=repo.path)
-    assert (shown.status, shown.stdout) == (2, b"")
+    assert (shown.status, shown.stdout) == (4, b"")
 
 
 def test_a_session_that_is_not_there(repo: Repo) -> None:

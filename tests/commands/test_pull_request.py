@@ -327,7 +327,7 @@ def test_commits_of_the_main_branch_that_are_not_there_are_told(
     grow(repo, "main", "main", {"m": "m\n"}, {"m": "n\n"})
     grow(repo, "ralph/a3f2", "main", {"a": "a\n"})
     with (tmp_path / "told").open("wb") as file:
-        opened(repo, Log(file.fileno(), terminal=False, colour=False))
+        opened(repo, Log(file.fileno(), terminal=False, colour=False, as_json=True))
     told = [json.loads(line) for line in (tmp_path / "told").read_text().splitlines()]
     assert [(one["level"], one["message"]) for one in told] == [
         (

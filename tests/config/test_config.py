@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ralph_wrap import config
-from ralph_wrap.config import IgnoreLocation, Isolation, OnDirty, OnLeak, Settings, duration
+from ralph_wrap.config import IgnoreLocation, Isolation, LogFormat, OnDirty, OnLeak, Settings, duration
 from ralph_wrap.config.table import TYPED
 from ralph_wrap.errors import UsageError
 from ralph_wrap.system.process import OWN_COMMAND
@@ -24,6 +24,7 @@ VALUES: dict[str, tuple[str, Any, str, Any]] = {
     "agent": ("one", "one", "two", "two"),
     "prompt": ("do this", "do this", "do that", "do that"),
     "prompt_file": ("one.md", Path("one.md"), "two.md", Path("two.md")),
+    "name": ("Login", "Login", "Logout", "Logout"),
     "preamble": ("on", True, "off", False),
     "raw": ("on", True, "off", False),
     "max_iterations": ("7", 7, "0", 0),
@@ -48,6 +49,7 @@ VALUES: dict[str, tuple[str, Any, str, Any]] = {
     "keep_worktree": ("on", True, "off", False),
     "drop_empty": ("on", True, "off", False),
     "ignore": ("exclude", IgnoreLocation.EXCLUDE, "off", IgnoreLocation.OFF),
+    "log_format": ("json", LogFormat.JSON, "text", LogFormat.TEXT),
 }
 """Of each option: a value that is not the default, what it means, and another one, and what that means."""
 
@@ -101,6 +103,7 @@ def test_the_table_knows_every_option() -> None:
 def test_options_are_settings() -> None:
     """Whatever can be set has a place to go to."""
     plain = {"project", "command", "invocation", "background", "typed"}
+    plain |= {"given", "resumes", "worktree_name", "message", "conversation"}
     assert {row.name for row in Settings.options} == {*Settings._fields} - plain
 
 
@@ -140,7 +143,7 @@ def test_nothing_given_is_the_default(place: Place) -> None:
         {f"RALPH_WRAP_{option.upper()}": "" for option in OPTIONS},
         ("agent.sh", "--fast"),
     )
-    assert nothing == Settings(project=place.root, command=("agent.sh", "--fast"))
+    assert nothing == Settings(project=place.root, command=("agent.sh", "--fast"), given=())
 
 
 @pytest.mark.parametrize(("flags", "agent"), [({}, ""), ({"agent": "three"}, "three")])

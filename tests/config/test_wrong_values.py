@@ -127,4 +127,4 @@ def test_a_file_that_cannot_be_read_is_an_error(place: Place) -> None:
 def test_without_a_directory_for_it_there_is_no_file(place: Place) -> None:
     """A ``.ralph`` that is a file is a reason to fall back, which is not decided here."""
     (place.root / ".ralph").write_text("")
-    assert place.load() == Settings(project=place.root, command=("agent.sh",))
+    assert place.load() == Settings(project=place.root, command=("agent.sh",), given=())

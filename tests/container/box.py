@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 import docker
 from docker.models.containers import Container
 
+from ralph_wrap.system.log import FORMAT_VARIABLE
 from tests.support.wait import eventually
 
 PROJECT = "/workspace/project"  # the WORKDIR of the image
@@ -57,7 +58,9 @@ class Box:
 
     def run(self, *command: str, user: str = "", env: dict[str, str] | None = None) -> Ended:
         """Run a command to its end; `user` is that of `docker exec --user`."""
-        ended = self.container.exec_run(list(command), user=user, environment=env or {}, demux=True)
+        ended = self.container.exec_run(
+            list(command), user=user, environment={FORMAT_VARIABLE: "json", **(env or {})}, demux=True
+        )
         output: Any = ended.output  # the stubs do not know of demux
         stdout, stderr = output
         assert ended.exit_code is not None
@@ -117,8 +120,10 @@ class StartBox(Protocol):
         init: bool = False,
         entrypoint: str | None = None,
         memory: str | None = None,
+        env: dict[str, str] | None = None,
     ) -> Box:
         """Do `docker run --user USER --entrypoint ENTRYPOINT [--init] IMAGE COMMAND...`.
 
         The project is mounted with `mode` `rw` or `ro`; `memory` is the limit, without swap.
+        PID 1 has the variables in `env`.
         """

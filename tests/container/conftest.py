@@ -48,6 +48,7 @@ def start_box(engine: docker.DockerClient, image: str) -> Iterator[StartBox]:
             init: bool = False,
             entrypoint: str | None = None,
             memory: str | None = None,
+            env: dict[str, str] | None = None,
         ) -> Box:
             container = engine.containers.create(
                 image,
@@ -56,6 +57,7 @@ def start_box(engine: docker.DockerClient, image: str) -> Iterator[StartBox]:
                 init=init,
                 volumes={str(project): {"bind": PROJECT, "mode": mode}},
                 user=user,
+                environment=env or {},
                 mem_limit=memory,
                 memswap_limit=memory,
                 network_mode="none",

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from tests.support.fork_server import ForkServer, server
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.fixture(autouse=True)
 def _ended(ended: None) -> None:
     """Leave nothing running."""
+
+
+@pytest.fixture(autouse=True)
+def _key(_ended: None, home: Path) -> None:
+    """Have the user's key, which only the first of several sessions makes: each has the same points."""
+    key = home / "state" / "ralph-wrap" / "key"
+    key.parent.mkdir(parents=True, mode=0o700)
+    key.write_bytes(bytes(32))
+    key.chmod(0o600)
 
 
 @pytest.fixture

@@ -87,6 +87,25 @@ def test_an_agent_is_given_what_is_left(limit: float, spending: TotalUsage, word
 
 
 @pytest.mark.parametrize(
+    ("limits", "command", "given"),
+    [
+        ({}, "agent -p", "agent -p"),
+        ({"max_tokens": 1}, "agent -p", "agent -p --meter"),
+        ({"max_cost": 1.0}, "agent -p", "agent -p --meter --cap 1.0000"),
+        ({"max_cost": 1.0}, "agent --meter -p", "agent --meter -p --cap 1.0000"),
+        ({"max_cost": 1.0}, "agent -p -- {prompt}", "agent -p --meter --cap 1.0000 -- {prompt}"),
+    ],
+)
+def test_an_agent_reports_each_turn_if_there_is_a_limit(
+    limits: dict[str, Any], command: str, given: str
+) -> None:
+    """Only then, once, and before the words that are no options."""
+    invocation = AgentInvocation(budget=CAP, metering=("--meter",))
+    words = capped(LoopLimits(**limits), invocation, tuple(command.split()), TotalUsage())
+    assert words == tuple(given.split())
+
+
+@pytest.mark.parametrize(
     ("limits", "spent", "options"),
     [
         ({}, None, ""),

@@ -160,7 +160,7 @@ def test_stalls_are_seen_without_a_repository(repo: Repo) -> None:
         pytest.param(None, f"words\\n {PROMISE}\\t\\r\\nwords\\n", True, id="white space around it"),
         pytest.param(None, f"words\\n{PROMISE}", True, id="last line without a newline"),
         pytest.param(None, f"I will print {PROMISE}\\n", False, id="inside a longer line"),
-        pytest.param(None, f"{PROMISE}.\\n", False, id="something behind it"),
+        pytest.param(None, f"{PROMISE} yet.\\n", False, id="something behind it"),
         pytest.param(None, "<promise>\\nCOMPLETE</promise>\\n", False, id="on two lines"),
         pytest.param("All done.", "All done.\\n", True, id="own text"),
         pytest.param("All done.", f"{PROMISE}\\n", False, id="default text, own one wanted"),
@@ -169,7 +169,7 @@ def test_stalls_are_seen_without_a_repository(repo: Repo) -> None:
     ],
 )
 def test_what_keeps_the_promise(repo: Repo, until: str | None, printed: str, *, kept: bool) -> None:
-    """A whole line of the agent's stdout, apart from white space around it."""
+    """A line of its own in the agent's stdout; ``test_promise.py`` has every form."""
     options = () if until is None else ("--until", until)
     result = run(repo.path, "-n", "2", *options, *SH, f"printf '{printed}'")
     assert result.ending == (("promise", 1, 0) if kept else ("max-iterations", 2, 0))

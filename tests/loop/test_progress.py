@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shlex
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,10 +15,10 @@ from ralph_wrap.agents.output import Usage
 from ralph_wrap.config import Settings
 from ralph_wrap.loop import IterationContext, OutputListener
 from ralph_wrap.loop.progress import Progress
-from ralph_wrap.system.log import Log
+from ralph_wrap.system.log import FORMAT_VARIABLE, Log
 from tests.support.agent_script import TRUSTED, logged, result_line
 from tests.support.processes import status_of
-from tests.support.sessions import PROGRAM
+from tests.support.sessions import PROGRAM, run
 from tests.support.terminal import CTRL_C, CTRL_Z, Terminal, shell
 from tests.support.wait import eventually, steady
 
@@ -43,16 +44,16 @@ def test_it_tells_iteration_time_and_commits(repo: Repo) -> None:
     agent = "echo one; git commit -q --allow-empty -m mine"
     with Terminal(PROGRAM, "run", "-n", "2", *OPTIONS, *SH, agent, cwd=repo.path) as terminal:
         assert terminal.finish() == 0
-    shown = _shown(terminal)
+    shown = [re.sub(r"\d+s", "0s", line) for line in _shown(terminal)]
     assert (set(shown), shown[0], shown[-1]) == (
         {
-            "ralph-wrap: iteration 1 of 2, 0 min, 0 commits",
-            "ralph-wrap: iteration 2 of 2, 0 min, 1 commit",
+            "ralph-wrap: iteration 1 of 2, 0s, 0 commits",
+            "ralph-wrap: iteration 2 of 2, 0s, 1 commit",
         },
-        "ralph-wrap: iteration 1 of 2, 0 min, 0 commits",
-        "ralph-wrap: iteration 2 of 2, 0 min, 1 commit",
+        "ralph-wrap: iteration 1 of 2, 0s, 0 commits",
+        "ralph-wrap: iteration 2 of 2, 0s, 1 commit",
     )
-    assert not any("0 min" in line for line in terminal.words.splitlines())
+    assert not any("iteration 1 of 2" in line for line in terminal.words.splitlines())
 
 
 def test_it_stands_there_while_the_agent_works(repo: Repo, tmp_path: Path) -> None:
@@ -60,8 +61,8 @@ def test_it_stands_there_while_the_agent_works(repo: Repo, tmp_path: Path) -> No
     go = tmp_path / "go"
     agent = f"echo one; until [ -e {go} ]; do sleep 0.02; done"
     with Terminal(PROGRAM, "run", "-n", "1", *OPTIONS, *SH, agent, cwd=repo.path) as terminal:
-        line = AWAY + b"ralph-wrap: iteration 1 of 1, 0 min, 0 commits"
-        eventually(lambda: terminal.read().endswith(b"one\r\n" + line), "the line")
+        line = rb"one\r\n(" + re.escape(AWAY) + rb"ralph-wrap: iteration 1 of 1, \d+s, 0 commits)+$"
+        eventually(lambda: re.search(line, terminal.read()), "the line")
         go.touch()
         assert terminal.finish() == 0
 
@@ -75,7 +76,7 @@ def test_it_is_never_within_a_line_of_the_agent(repo: Repo) -> None:
         assert terminal.finish() == 0
     assert [f"a{n}b{n}c\n" in terminal.words for n in (1, 2, 3)] == [True] * 3
     before = [terminal.screen[: found.start()] for found in LINE.finditer(terminal.screen)]
-    left = [re.sub(rb"[^\n]*\r\x1b\[K", b"", screen) for screen in before]
+    left = [re.sub(rb"[^\n]*\r\x1b\[K|\x1b\][^\a]*\a", b"", screen) for screen in before]
     assert len(left) > 3
     assert all(screen.endswith((b"\n", b"commits")) for screen in left)
 
@@ -115,7 +116,7 @@ def test_it_tells_what_was_spent(repo: Repo, script: Callable[[str], str]) -> No
     command = (PROGRAM, "run", "-a", "mine", "-n", "2", *OPTIONS)
     with Terminal(*command, cwd=repo.path, env=TRUSTED) as terminal:
         assert terminal.finish() == 0
-    assert "ralph-wrap: iteration 2 of 2, 0 min, $0.25, 0 commits" in _shown(terminal)
+    assert re.search(r"ralph-wrap: iteration 2 of 2, \d+s, \$0.25, 0 commits", "\n".join(_shown(terminal)))
 
 
 def test_it_stands_there_during_setup(repo: Repo) -> None:
@@ -124,7 +125,7 @@ def test_it_stands_there_during_setup(repo: Repo) -> None:
     command = (PROGRAM, "run", "-n", "1", *OPTIONS, "--", "true")
     with Terminal(*command, cwd=repo.path, env=TRUSTED) as terminal:
         assert terminal.finish() == 0
-    assert _shown(terminal)[0] == "ralph-wrap: setup, 0 min"
+    assert _shown(terminal)[0] == "ralph-wrap: setup, 0s"
     assert "\nxy\n" in terminal.words
 
 
@@ -191,11 +192,20 @@ def test_it_is_gone_before_the_shell_has_its_terminal_back(repo: Repo, tmp_path:
         eventually(lambda: b"session ended" in terminal.read(), "its end")
 
 
+def test_its_time_goes_on(repo: Repo) -> None:
+    """Also while the agent is silent."""
+    with Terminal(PROGRAM, "run", "-n", "1", *OPTIONS, "--", "sleep", "1000", cwd=repo.path) as terminal:
+        eventually(lambda: b"iteration 1 of 1, 2s" in terminal.read(), "the third second")
+        terminal.type(CTRL_C)
+        assert terminal.finish() == 130
+
+
 def test_a_silent_agent_leaves_us_asleep(repo: Repo) -> None:
-    """Nobody wakes up for the sake of the line."""
+    """Without the line, a session does not wake up for it."""
     agent = "echo one; exec sleep 1000"
-    with Terminal(PROGRAM, "run", "-n", "1", *OPTIONS, *SH, agent, cwd=repo.path) as terminal:
-        eventually(lambda: terminal.read().endswith(b"commits"), "the line")
+    command = ("env", "TERM=dumb", PROGRAM, "run", "-n", "1", *OPTIONS, *SH, agent)
+    with Terminal(*command, cwd=repo.path) as terminal:
+        terminal.wait_for("one")
         pid = terminal.process.pid
         steady(lambda: status_of(pid, "voluntary_ctxt_switches"), "the number of wake-ups", windows=4)
         terminal.type(CTRL_C)
@@ -211,6 +221,10 @@ class _Heard(Log):
     def __init__(self, *, terminal: bool = True) -> None:
         super().__init__(2, terminal=terminal, colour=False)
         self.shown: list[str] = []
+        self.rules: list[str] = []
+
+    def rule(self, text: str) -> None:
+        self.rules.append(text)
 
     def progress(self, text: str) -> None:
         self.shown.append(text)
@@ -228,7 +242,8 @@ def _progress(
     path: Path, log: _Heard, clock: list[float], *, most: int = 0, spent: Usage | None = None
 ) -> Progress:
     settings = Settings(project=path, command=("x",), max_iterations=most)
-    context = IterationContext(path, 0, path, False, {}, *([None] * (len(IterationContext._fields) - 5)))  # type: ignore[arg-type]
+    rest: Any = [None] * (len(IterationContext._fields) - 6)
+    context = IterationContext(path, 0, path, path, False, {}, *rest)
     listener = _Spending(settings, spent)
     return Progress(settings, context, listener, log, shown=True, clock=lambda: clock[0])
 
@@ -236,12 +251,12 @@ def _progress(
 @pytest.mark.parametrize(
     ("most", "seconds", "spent", "words"),
     [
-        (0, 0.0, None, "iteration 7, 0 min"),
-        (100, 59.9, None, "iteration 7 of 100, 0 min"),
-        (0, 60.0, Usage(12345), "iteration 7, 1 min, 12,345 tokens"),
-        (0, 3599.0, Usage(1, 0.0), "iteration 7, 59 min, $0.00"),
-        (0, 3600.0, Usage(1, 1234.567), "iteration 7, 1 h 00 min, $1234.57"),
-        (0, 100 * 3600 + 300.0, None, "iteration 7, 100 h 05 min"),
+        (0, 0.0, None, "iteration 7, 0s"),
+        (100, 59.9, None, "iteration 7 of 100, 59s"),
+        (0, 60.0, Usage(12345), "iteration 7, 1m00s, 12,345 tokens"),
+        (0, 3599.0, Usage(1, 0.0), "iteration 7, 59m59s, $0.00"),
+        (0, 3600.0, Usage(1, 1234.567), "iteration 7, 1h00m, $1234.57"),
+        (0, 100 * 3600 + 300.0, None, "iteration 7, 100h05m"),
     ],
 )
 def test_its_words(tmp_path: Path, most: int, seconds: float, spent: Usage | None, words: str) -> None:
@@ -254,6 +269,91 @@ def test_its_words(tmp_path: Path, most: int, seconds: float, spent: Usage | Non
     assert log.shown[-1] == f"ralph-wrap: {words}"
 
 
+@pytest.mark.parametrize(
+    ("passed", "due"), [(0.0, 1.0), (59.5, 60.0), (3599.9, 3600.0), (3600.0, 3660.0), (3719.0, 3720.0)]
+)
+def test_the_time_of_the_next_drawing(tmp_path: Path, passed: float, due: float) -> None:
+    """A second in the first hour, then a minute."""
+    clock = [10.0]
+    progress = _progress(tmp_path, _Heard(), clock)
+    clock[0] += passed
+    assert progress.due == 10.0 + due
+
+
+def test_other_words_have_a_rhythm_of_their_own(tmp_path: Path) -> None:
+    """Nothing is drawn in between."""
+    progress = _progress(tmp_path, _Heard(), [0.0])
+    progress.say("wait")
+    assert progress.due == math.inf
+
+
+def test_a_wait_counts_down(tmp_path: Path) -> None:
+    """A started second counts, and there are none below zero."""
+    clock, log = [0.0], _Heard()
+    progress = _progress(tmp_path, log, clock)
+    steps = []
+    for clock[0] in (0.0, 10.5, 71.0):
+        steps.append(progress.count_down("it starts", 70.0))
+    assert log.shown == [f"ralph-wrap: it starts in {left}" for left in ("1m10s", "1m00s", "0s")]
+    assert steps == [1.0, 11.5, 72.0]
+
+
+def test_a_wait_without_a_terminal_takes_one_step(tmp_path: Path) -> None:
+    """To its end."""
+    log = _Heard(terminal=False)
+    assert _progress(tmp_path, log, [0.0]).count_down("it starts", 70.0) == 70.0
+    assert log.shown == []
+
+
+# The rule between iterations
+
+
+def test_a_rule_stands_between_iterations(tmp_path: Path) -> None:
+    """With what has been; a repetition and the first iteration get none."""
+    clock, log = [0.0], _Heard()
+    progress = _progress(tmp_path, log, clock, most=100, spent=Usage(1, 0.38))
+    for number, clock[0] in ((1, 0.0), (2, 12.0), (2, 20.0), (3, 252.0)):
+        progress.begin(number)
+    assert log.rules == ["iteration 2 of 100 · 12s · $0.38", "iteration 3 of 100 · 4m12s · $0.38"]
+
+
+def test_a_terminal_has_a_rule_with_the_commits(repo: Repo) -> None:
+    """It stays there."""
+    agent = "git commit -q --allow-empty -m mine"
+    with Terminal(PROGRAM, "run", "-n", "3", *OPTIONS, *SH, agent, cwd=repo.path) as terminal:
+        assert terminal.finish() == 0
+    rules = [line for line in terminal.words.splitlines() if line.startswith("──")]
+    assert [re.sub(r"\d+s", "0s", rule) for rule in rules] == [
+        "── iteration 2 of 3 · 0s · 1 commit ──",
+        "── iteration 3 of 3 · 0s · 2 commits ──",
+    ]
+
+
+def test_a_pipe_has_a_rule_without_the_commits(repo: Repo) -> None:
+    """No git runs for it."""
+    lines = run(
+        repo.path, "-n", "2", *OPTIONS, "--", "true", env={FORMAT_VARIABLE: "text"}
+    ).stderr.splitlines()
+    (rule,) = [line for line in lines if line.startswith("──")]
+    assert re.fullmatch(r"── iteration 2 of 2 · \d+s ──", rule)
+
+
+def test_json_has_no_rule(repo: Repo) -> None:
+    """Each line is an object."""
+    assert all(
+        line.startswith("{") for line in run(repo.path, "-n", "2", *OPTIONS, "--", "true").stderr.splitlines()
+    )
+
+
+def test_the_pause_before_an_iteration_counts_down(repo: Repo) -> None:
+    """On the last line of a terminal, which is gone afterwards."""
+    command = (PROGRAM, "run", "-n", "2", "--delay", "2s", *OPTIONS, "--", "true")
+    with Terminal(*command, cwd=repo.path) as terminal:
+        assert terminal.finish() == 0
+    assert b"\r\x1b[Kralph-wrap: iteration 2 starts in 1s" in terminal.screen
+    assert "starts in" not in terminal.words
+
+
 def test_other_words_stand_in_its_place_for_a_while(tmp_path: Path) -> None:
     """Until they end; in the end there is nothing any more."""
     log = _Heard()
@@ -264,7 +364,7 @@ def test_other_words_stand_in_its_place_for_a_while(tmp_path: Path) -> None:
         progress.show()
         progress.say("")
     progress.show()
-    line = "ralph-wrap: iteration 1, 0 min"
+    line = "ralph-wrap: iteration 1, 0s"
     assert log.shown == [line, "wait", "wait", line, ""]
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ralph_wrap.loop.prompt import preamble
+from tests.support.agent_script import PROMISE
 from tests.support.sessions import Session, run
 from tests.support.wait import eventually
 
@@ -160,6 +161,10 @@ def _waits_for(pid: int, place: str) -> bool:
 # What is told before it
 
 
+PROMISED = b"""\
+The loop ends when the final answer has DONE on a line of its own. \
+Only an answer that finishes the whole task may have that line.
+"""
 ISOLATED = b"""\
 This session works in a git worktree of its own, /p/w, on branch ralph/a3f2. \
 It must not leave that worktree: nothing outside of it may be changed.
@@ -176,19 +181,24 @@ Its work is reviewed by its commits, so whatever is done has to be committed the
 
 
 @pytest.mark.parametrize(
-    ("number", "most", "branch", "text"), [(3, 10, "ralph/a3f2", ISOLATED), (1, 0, "", PLAIN)]
+    ("number", "most", "until", "branch", "text"),
+    [
+        (3, 10, "", "ralph/a3f2", ISOLATED),
+        (3, 10, " DONE ", "ralph/a3f2", ISOLATED[:-1] + PROMISED + b"\n"),
+        (1, 0, "", "", PLAIN),
+    ],
 )
-def test_the_preamble(number: int, most: int, branch: str, text: bytes) -> None:
-    """As a whole, in a worktree and without one."""
+def test_the_preamble(number: int, most: int, until: str, branch: str, text: bytes) -> None:
+    """As a whole, in a worktree and without one, with a promise and without one."""
     environ = {"RALPH_WORKSPACE": "/p/w", "RALPH_BRANCH": branch}
-    assert preamble(number, most, environ) == text
+    assert preamble(number, most, until, environ) == text
 
 
 def test_the_preamble_stands_before_the_prompt(repo: Repo) -> None:
     """With where the agent really is, anew in each iteration."""
     result = run(repo.path, "--preamble", "on", "-n", "2", "-p", "do it\n", "--", "cat")
     environ = {"RALPH_WORKSPACE": result.report["workspace"], "RALPH_BRANCH": result.report["branch"]}
-    assert result.stdout == b"".join(preamble(number, 2, environ) + b"do it\n" for number in (1, 2))
+    assert result.stdout == b"".join(preamble(number, 2, PROMISE, environ) + b"do it\n" for number in (1, 2))
 
 
 def test_without_a_prompt_there_is_no_preamble(repo: Repo) -> None:

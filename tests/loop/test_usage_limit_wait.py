@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import time
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.agent_script import PROMISE, TRUSTED, limited, result_line
+from tests.support.git_shim import shim_git
 from tests.support.processes import status_of
 from tests.support.sessions import PROGRAM, Session, assert_ended_by, command, run
 from tests.support.terminal import Terminal
@@ -127,9 +129,9 @@ def test_a_terminal_shows_a_countdown(repo: Repo, script: Callable[[str], str], 
     _configure(repo, script(_first(tmp_path, limited(3))), "mine")
     with Terminal(PROGRAM, "run", "-a", "mine", "-p", "x", cwd=repo.path, env=TRUSTED) as terminal:
         assert terminal.finish() == 0
-    *shown, last = terminal.screen.split(b"\r\x1b[Kusage limit: ")
+    *shown, last = terminal.screen.split(b"\r\x1b[Kralph-wrap: the usage limit ends in ")
     assert 1 <= len(shown) <= 9
-    assert last.startswith(b"0:00:0")
+    assert re.match(rb"\ds\r", last)
     assert b"\r\x1b[K" in last
 
 
@@ -151,6 +153,22 @@ def test_another_session_does_not_even_start_its_agent(repo: Repo, script: Calla
     assert (second.status, second.report["ended_by"], second.report["iterations"]) == (1, "usage-limit", 0)
     assert "agent.started" not in second.names
     assert _waiting(second) == [until]
+
+
+def test_a_limit_that_is_known_to_people_is_known_to_sessions(
+    repo: Repo, script: Callable[[str], str], tmp_path: Path
+) -> None:
+    """The message of the first one is not before its file, however slow git is after its agent."""
+    asked = tmp_path / "asked"
+    slow = f"*) if [ -e {asked} ]; then sleep 0.2; fi ;;"
+    _configure(repo, script(f"touch {asked}; echo new > new\n{limited(3600)}"), "mine")
+    env = {**TRUSTED, "PATH": shim_git(tmp_path / "bin", slow)}
+    with Session(repo.path, "-a", "mine", "-p", "x", env=env) as session:
+        session.wait_for("agent.limited")
+        files = [*(repo.path / ".ralph" / "run").glob("limits/mine-*.json")]
+        session.send(signal.SIGTERM)
+        session.finish()
+    assert len(files) == 1
 
 
 @pytest.mark.parametrize(("agent", "env"), [("other", {}), ("mine", {"SOME_API_KEY": "mine"})])

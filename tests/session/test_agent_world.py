@@ -28,7 +28,9 @@ def test_the_agent_is_told_where_it_is(repo: Repo, isolation: str) -> None:
     report = result.report
     first, second, rest = map(_printed_environment, result.stdout.split(b"\0\0"))
     assert (first | {"RALPH_ITERATION": "2"}, rest) == (second, {})
-    assert {name: value for name, value in second.items() if name.startswith("RALPH_")} == {
+    assert {
+        name: value for name, value in second.items() if name.startswith("RALPH_") and name not in os.environ
+    } == {
         "RALPH_AGENT_ID": report["id"],
         "RALPH_SESSION_ID": report["session"],
         "RALPH_BRANCH": report["branch"] or "",

@@ -90,25 +90,6 @@ NEEDS_AN_INTERPRETER = "its first line must name an interpreter: #!/bin/sh"
 @pytest.mark.parametrize(
     ("command", "status", "message", "hint"),
     [
-        (
-            "./absent.sh",
-            127,
-            "was not found in ",
-            "the worktree has only committed files: git add ./absent.sh && git commit",
-        ),
-        (
-            "./a b.sh",
-            127,
-            "was not found in ",
-            "the worktree has only committed files: git add './a b.sh' && git commit",
-        ),
-        (
-            "./plain.sh",
-            126,
-            "cannot be run: Permission denied",
-            "chmod +x ./plain.sh && git commit ./plain.sh",
-        ),
-        ("./directory", 126, "cannot be run: Permission denied", None),
         ("./no-interpreter", 126, "cannot be run: Exec format error", NEEDS_AN_INTERPRETER),
         ("{tmp}/no-interpreter", 126, "cannot be run: Exec format error", NEEDS_AN_INTERPRETER),
         (
@@ -123,10 +104,8 @@ def test_an_agent_that_only_turns_out_not_to_run_leaves_its_report_alone(
     repo: Repo, tmp_path: Path, command: str, status: int, message: str, hint: str | None
 ) -> None:
     """A relative path is looked up in the workspace; there is no branch and no worktree afterwards."""
-    repo.write("plain.sh", "#!/bin/sh\n")
     repo.write("no-interpreter", "exit 0\n", executable=True)
     repo.write("lost-interpreter", "#!/no/such/interpreter\n", executable=True)
-    repo.write("directory/file", "")
     repo.commit("agents")
     (tmp_path / "no-interpreter").write_text("exit 0\n")
     (tmp_path / "no-interpreter").chmod(0o755)
@@ -159,27 +138,15 @@ def test_the_hint_for_an_agent_that_may_not_run_works_as_typed(
     assert refused.status == 126
     (told,) = refused.warnings
     assert ("git commit" in told["hint"]) == (isolation == "require")
-    env = {**os.environ, "GIT_EDITOR": "echo x >"}
-    subprocess.run(("sh", "-c", told["hint"]), check=True, cwd=here, env=env)
+    subprocess.run(("sh", "-c", told["hint"]), check=True, cwd=here)  # GIT_EDITOR is false
     assert run(repo.path, *asked, cwd=here).status == 0
-
-
-def test_the_hint_for_an_agent_that_is_not_committed_works_as_typed(repo: Repo) -> None:
-    """The second time, the session finds it."""
-    repo.write("agent.sh", "#!/bin/sh\n", executable=True)
-    asked = ("-n", "1", "--", "./agent.sh")
-    (told,) = run(repo.path, *asked).warnings
-    typed = told["hint"].removeprefix("the worktree has only committed files: ")
-    env = {**os.environ, "GIT_EDITOR": "echo x >"}
-    subprocess.run(("sh", "-c", typed), check=True, cwd=repo.path, env=env)
-    assert run(repo.path, *asked).status == 0
 
 
 def test_an_agent_that_is_missing_in_the_plain_root_is_not_to_be_committed(repo: Repo) -> None:
     """Nobody works on a commit there."""
     (told,) = run(repo.path, "--isolation", "off", "--", "./absent.sh").warnings
     assert told["message"] == f"agent command ./absent.sh was not found in {repo.path}"
-    assert told["hint"] == "name a file that exists"
+    assert told["hint"] == f"to see what is there: ls {repo.path}"
 
 
 def test_an_agent_that_is_gone_after_its_first_iteration_keeps_its_branch(repo: Repo) -> None:

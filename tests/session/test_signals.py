@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
+from ralph_wrap.state import report as reports
 from tests.support.blocking_git import Gate
 from tests.support.processes import left
-from tests.support.sessions import Session, assert_ended_by, run
+from tests.support.sessions import PROGRAM, Session, assert_ended_by, run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,6 +47,22 @@ def test_before_registration(repo: Repo, tmp_path: Path, home: Path, number: sig
         result = session.finish()
     assert_ended_by(result, number)
     assert (result.report["ended_by"], result.report["iterations"]) == ("signal", 0)
+    _assert_nothing_but_records(repo, home)
+
+
+def test_a_branch_without_work_is_dropped_by_the_exit_report(repo: Repo, home: Path) -> None:
+    """Its last line is the command."""
+    with Session(repo.path, *SH, "exec sleep 1000") as session:
+        session.wait_for("agent.started")
+        session.send(signal.SIGINT)
+        result = session.finish()
+    assert_ended_by(result, signal.SIGINT)
+    assert result.directory is not None
+    report = reports.read(result.directory / "report.json")
+    assert report is not None
+    typed = reports.drop_command(report)
+    assert reports.summary(report, repo.path).endswith(f"  drop       {typed}")
+    subprocess.run(("sh", "-c", typed.replace("ralph-wrap", PROGRAM, 1)), check=True, cwd=repo.path)
     _assert_nothing_but_records(repo, home)
 
 

@@ -29,27 +29,27 @@ def test_a_person_reads_sentences(repo: Repo) -> None:
         assert terminal.finish() == 0
     report = report_of(repo)
     session, branch, workspace = report["session"], report["branch"], report["workspace"]
-    log = repo.path / ".ralph" / "run" / "sessions" / str(session) / "output.log"
+    log = f".ralph/run/sessions/{session}/output.log"
     base = str(report["base"])[:12]
     assert terminal.words == (
         f"ralph-wrap: .ralph/worktrees/ added to {repo.path}/.gitignore\n"
         "ralph-wrap: session started\n"
         f"  session    {session}\n"
         f"  branch     {branch} from {base}\n"
-        f"  workspace  {workspace}\n"
+        f"  workspace  {os.path.relpath(str(workspace), repo.path)}\n"
         f"  agent      sh -c '{agent}'\n"
         f"  output     {log}\n"
-        "ralph-wrap: session ended by max-iterations after 1 iteration (exit status 0)\n"
+        "ralph-wrap: session ended: limit reached after 1 iteration (exit status 0)\n"
         f"  session    {session}\n"
         "  limit      --max-iterations: this number of iterations has run\n"
         f"  branch     {branch}, 1 commit\n"
         f"  saved      {report['saved']}, 1 path not committed\n"
         "  worktree   removed\n"
         f"  output     {log}\n"
-        f"  next       ralph-wrap diff --saved -C {repo.path} {report['id']},"
-        " then ralph-wrap merge and apply\n"
-        f"  go on      ralph-wrap run -C {repo.path} --branch {branch}"
-        f" --max-iterations 1 -- sh -c '{agent}'\n"
+        f"  next       ralph-wrap diff --saved {report['id']}\n"
+        f"             ralph-wrap merge {report['id']}\n"
+        f"             ralph-wrap apply {report['id']}\n"
+        f"  go on      ralph-wrap resume {report['id']}\n"
     )
 
 
@@ -70,9 +70,11 @@ def test_our_lines_begin_on_a_line_of_their_own(repo: Repo, printed: str, logged
     with Terminal(PROGRAM, "run", *options, *SH, agent, cwd=repo.path, size=(24, 200)) as terminal:
         assert terminal.finish() == 0
     (log,) = repo.path.glob(".ralph/run/sessions/*/output.log")
-    told = terminal.words.split(f"  output     {log}\n")[1]
+    told = terminal.words.split(f"  output     {log.relative_to(repo.path)}\n")[1]
     failed = "ralph-wrap: iteration 1 failed with status 1, next in 1.1s\n"
-    assert told.startswith(f"{shown}{failed}{shown}ralph-wrap: session ended by max-iterations ")
+    before, _, after = told.partition("── iteration 2 of 2 · ")
+    assert before == f"{shown}{failed}"
+    assert after.partition("──\n")[2].startswith(f"{shown}ralph-wrap: session ended: limit reached ")
     assert log.read_text() == logged * 2
 
 
@@ -85,7 +87,7 @@ def test_nothing_is_added_where_the_agents_line_is_not_on_our_terminal(repo: Rep
         assert terminal.finish() == 0
     assert out.read_bytes() == b"hi"
     assert "\n\n" not in terminal.words
-    assert "session ended by max-iterations" in terminal.words
+    assert "session ended: limit reached" in terminal.words
 
 
 def test_a_second_ctrl_c_is_told_to_hurry(repo: Repo) -> None:
@@ -104,12 +106,12 @@ def test_a_second_ctrl_c_is_told_to_hurry(repo: Repo) -> None:
     ]
 
 
-def test_a_mistake_is_a_box_on_a_terminal(repo: Repo) -> None:
-    """As Typer draws it for people."""
+def test_a_mistake_is_an_error_like_every_other_on_a_terminal(repo: Repo) -> None:
+    """Without the box that Typer draws."""
     with Terminal(PROGRAM, "run", "--no-such-option", cwd=repo.path) as terminal:
         assert terminal.finish() == 2
-    assert "No such option: --no-such-option" in terminal.words
-    assert "╭" in terminal.words
+    assert "ralph-wrap: error: No such option: --no-such-option" in terminal.words
+    assert "╭" not in terminal.words
 
 
 def test_a_person_reads_a_warning_with_a_hint(tmp_path: Path) -> None:
@@ -144,3 +146,17 @@ def test_names_cannot_move_the_cursor(repo: Repo) -> None:
     assert b"\\x1b[2J\\x07" in terminal.screen
     assert b"\x1b[2J" not in terminal.screen
     assert os.fsencode(agent) not in terminal.screen
+
+
+def test_a_terminal_of_80_columns_wraps_no_line(repo: Repo) -> None:
+    """Paths begin where the user stands, and a long command of an agent is cut."""
+    deep = repo.path / "sub" / "deep"
+    deep.mkdir(parents=True)
+    agent = (*SH, "echo y > left; " + "true; " * 50)
+    with Terminal(PROGRAM, "run", "-n", "1", "--ignore", "exclude", *agent, cwd=deep) as terminal:
+        assert terminal.finish() == 0
+    _, started, rest = terminal.words.partition("ralph-wrap: session started\n")
+    lines = [started, *rest.splitlines()]
+    assert [line for line in lines if len(line.rstrip("\n")) > 79] == []
+    assert "  output     ../../.ralph/run/sessions/" in rest
+    assert "…\n" in rest

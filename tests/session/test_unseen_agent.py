@@ -48,4 +48,5 @@ def test_the_lock_is_gone_after_a_session(repo: Repo) -> None:
         "output.log",
         "record.json",
         "report.json",
+        "start.json",
     ]

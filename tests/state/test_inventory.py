@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ralph_wrap.state.advice import advice_for
 from ralph_wrap.state.inventory import Verdict, classify
 from ralph_wrap.state.registry import SessionRecord
 from ralph_wrap.system import liveness, process_table
@@ -95,3 +96,24 @@ def _seen_from_here(owner: ProcessIdentity, *, locked: bool) -> Verdict:
     running = liveness.is_running(owner)
     here = myself()
     return classify(record, locked=locked, running=running, boot_id=here.boot_id, host=here.host)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "advice"),
+    [
+        (Verdict.LIVE, "ralph-wrap stop a3f2"),
+        (Verdict.ORPHAN, "to save its work: ralph-wrap sweep"),
+        (
+            Verdict.FOREIGN,
+            (
+                "on its machine: ralph-wrap stop a3f2\n"
+                "if you know that it is dead: ralph-wrap sweep --adopt a3f2"
+            ),
+        ),
+        (Verdict.UNKNOWN, "to see the reason: ralph-wrap ps"),
+        (Verdict.FINISHED, ""),
+    ],
+)
+def test_there_is_advice_for_each_verdict(verdict: Verdict, advice: str) -> None:
+    """One command a line."""
+    assert advice_for(verdict, "a3f2") == advice

@@ -48,6 +48,11 @@ RECORD: dict[str, Any] = {
     "lock_inode": 0,
     "file_mode": True,
     "symlinks": True,
+    "resumes": None,
+    "restored": None,
+    "worktree": None,
+    "branch_created": True,
+    "title": "Login page",
 }
 
 CLAIM = """
@@ -254,6 +259,13 @@ def test_a_record_is_read_as_it_was_written(home: Registry) -> None:
     assert ids.started(found.session) == NOW
 
 
+def test_a_record_without_a_title_is_read(home: Registry) -> None:
+    """An earlier version wrote it."""
+    found = _read(home, {key: value for key, value in RECORD.items() if key != "title"})
+    assert isinstance(found, SessionRecord)
+    assert found.title == ""
+
+
 def test_names_of_files_survive(home: Registry) -> None:
     """Also those that are no text."""
     found = _read(home, {**RECORD, "workspace": "/x/\udcff\n\u2028"})
@@ -275,7 +287,7 @@ def _without(*keys: str, **changes: Any) -> dict[str, Any]:
         (_without("pid"), "it lacks pid"),
         (b"", "Expecting value"),
         (b"garbage", "Expecting value"),
-        (json.dumps(RECORD).encode()[:-5], "Expecting value"),
+        (json.dumps(RECORD).encode()[:-5], "Unterminated string"),
         (b"\xff\xfe\x00", "codec can't decode"),
         (b"[" * 100_000, "maximum recursion depth exceeded"),
         (b"null", "no JSON object"),

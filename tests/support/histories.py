@@ -102,6 +102,8 @@ def record(
     branch: str | None = None,
     began: datetime = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
     report: bool = True,
+    title: str = "",
+    branch_created: bool = False,
     **told: Any,
 ) -> str:
     """Write what a finished session has left below ``.ralph/run``, and return its id.
@@ -113,6 +115,8 @@ def record(
         branch: what it worked on, unless that is named by its id.
         began: when.
         report: whether it has left a report.
+        title: what people call it.
+        branch_created: whether it made its branch.
         told: what else stands in that.
 
     """
@@ -133,6 +137,8 @@ def record(
         agent="claude",
         iteration=3,
         state="finished",
+        title=title,
+        branch_created=branch_created,
     )
     directory = home.sessions / session
     directory.mkdir()

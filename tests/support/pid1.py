@@ -195,6 +195,11 @@ class Container:
             line.removeprefix("ralph-wrap init: ") for line in lines if line.startswith("ralph-wrap init")
         ]
 
+    @property
+    def messages(self) -> str:
+        """All that the init and its children said."""
+        return self._log.read_text()
+
 
 def listener(project: Path, name: str, count: int = 1, *more: str, program: str = "listener") -> list[str]:
     """Return the command line of a listener; with the *program* ``ralph-wrap`` it looks like a session."""

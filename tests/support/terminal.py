@@ -12,6 +12,7 @@ import subprocess
 import termios
 from typing import TYPE_CHECKING, Any, Self
 
+from ralph_wrap.system.log import FORMAT_VARIABLE
 from tests.support.wait import CAP, eventually
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class Terminal:
         env: Mapping[str, str] | None = None,
         size: tuple[int, int] = (24, 80),
     ) -> None:
+        inherited = {name: value for name, value in os.environ.items() if name != FORMAT_VARIABLE}
         self._ours, self._theirs = os.openpty()
         os.set_blocking(self._ours, False)
         self.screen = b""
@@ -50,7 +52,7 @@ class Terminal:
         self.process = subprocess.Popen(
             ("setsid", "--ctty", *command),
             cwd=cwd,
-            env={**os.environ, "TERM": "xterm", **(env or {})},
+            env={**inherited, "TERM": "xterm", **(env or {})},
             stdin=self._theirs,
             stdout=self._theirs,
             stderr=self._theirs,
@@ -121,8 +123,8 @@ class Terminal:
 
 
 def _left(screen: bytes) -> bytes:
-    """Return what was printed without the beginnings of lines that were taken away again."""
-    return re.sub(rb"[^\n]*\r\x1b\[K", b"", screen)
+    """Return what was printed without the titles of the window, and without what was taken away again."""
+    return re.sub(rb"[^\n]*\r\x1b\[K", b"", re.sub(rb"\x1b\]2;[^\x07]*\x07", b"", screen))
 
 
 def shell(*prompt: str) -> Sequence[str]:

@@ -15,6 +15,7 @@ from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.worktree.create.transaction import create
 from ralph_wrap.worktree.ownership import WorktreeOwner
 from ralph_wrap.worktree.remove import finish
+from ralph_wrap.worktree.save.result import SaveRequest
 from tests.support.repo import Repo
 
 if TYPE_CHECKING:
@@ -48,18 +49,20 @@ class Tree:
         return Repo(self.path)
 
     def finish(
-        self, *, keep: str | None = None, keep_dirty: bool = False, unstarted: bool = False
+        self,
+        *,
+        keep: str | None = None,
+        keep_dirty: bool = False,
+        unstarted: bool = False,
+        restored: str | None = None,
     ) -> WorktreeOutcome:
         """End it as a session would."""
         return finish(
             self.linked,
             git.Git(self.repo.path, git.git_environment(os.environ)),
-            agent_id=ID,
-            session=SESSION,
+            SaveRequest(ID, SESSION, commits_only=keep_dirty, unstarted=unstarted, restored=restored),
             trash=self.repo.path / ".ralph" / "run" / "trash",
             keep=keep,
-            keep_dirty=keep_dirty,
-            unstarted=unstarted,
         )
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ralph_wrap.system import deferred
+from ralph_wrap.system.log import FORMAT_VARIABLE
 from tests.support.package_modules import modules
 
 if TYPE_CHECKING:
@@ -49,8 +50,12 @@ def test_a_module_loads_at_its_first_use(name: str) -> None:
     assert getattr(deferred, name).__name__ == deferred.MODULES[name]
 
 
-def test_a_session_loads_only_what_it_needs(repo: Repo) -> None:
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_a_session_loads_only_what_it_needs(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch, log_format: str
+) -> None:
     """Its project has no configuration file, and its messages go to no terminal."""
+    monkeypatch.setenv(FORMAT_VARIABLE, log_format)
     command = (sys.executable, "-X", "importtime", "-m", "ralph_wrap", "run", "-n", "1", "--", "true")
     ended = subprocess.run(command, cwd=repo.path, capture_output=True, text=True, check=True)
     loaded = {line.rpartition("|")[2].strip() for line in ended.stderr.splitlines() if "|" in line}

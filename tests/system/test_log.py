@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph_wrap.system.log import Log, one_line
+from ralph_wrap.system.log import Commands, Log, one_line
 from tests.support.wait import CAP
 
 if TYPE_CHECKING:
@@ -30,12 +30,16 @@ HARMLESS = r"a\nb\r\x1b[2J\x07\x9b\u202e\u2028\udcff\x00\x7f" + "\u00fc"
 
 
 @contextmanager
-def _told(*, terminal: bool = False, colour: bool = False) -> Iterator[tuple[Log, FileIO]]:
+def _told(
+    *, terminal: bool = False, colour: bool = False, as_json: bool | None = None
+) -> Iterator[tuple[Log, FileIO]]:
     """Make a log, and a pipe to read what it narrates from, which does not wait."""
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
     with FileIO(reading) as reader, FileIO(writing, "w"):
-        teller = Log(writing, terminal=terminal, colour=colour)
+        teller = Log(
+            writing, terminal=terminal, colour=colour, as_json=not terminal if as_json is None else as_json
+        )
         try:
             yield teller, reader
         finally:
@@ -89,9 +93,28 @@ def test_a_program_is_told_by_objects() -> None:
     assert {tuple(json.loads(line))[:3] for line in lines} == {("at", "level", "event")}
 
 
-def test_a_person_is_told_by_sentences() -> None:
+def test_a_terminal_can_get_objects_too() -> None:
+    """The user's choice counts, and nothing is drawn between them."""
+    with _told(terminal=True, as_json=True) as (teller, reader):
+        teller.progress("half done")
+        _tell_everything(teller)
+        lines = _read(reader).splitlines()
+        assert not teller.shows_progress
+    assert [_timeless(line) for line in lines] == EVENTS[1:]
+
+
+def test_another_log_beside_prints_in_the_same_way() -> None:
+    """It has an event log of its own."""
+    for as_json in (True, False):
+        with _told(as_json=as_json) as (teller, reader):
+            teller.beside().event("thing.happened", "a thing happened")
+            assert _read(reader).startswith(b"{") is as_json
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_person_is_told_by_sentences(terminal: bool) -> None:
     """A warning says what it is, a hint stands on its own line, a block as it was written."""
-    with _told(terminal=True) as (teller, reader):
+    with _told(terminal=terminal, as_json=False) as (teller, reader):
         _tell_everything(teller)
         told = _read(reader).decode()
     assert told == (
@@ -104,12 +127,34 @@ def test_a_person_is_told_by_sentences() -> None:
     )
 
 
+def test_each_line_of_a_hint_is_a_hint() -> None:
+    """Its commands name the project if they must."""
+    with _told(as_json=False) as (teller, reader):
+        teller.location = "-C x"
+        teller.beside().warning("thing.doubted", "a thing is odd", Commands.of("ralph-wrap ps", "none"))
+        assert _read(reader).decode().splitlines()[1:] == [
+            "ralph-wrap: hint: ralph-wrap ps -C x",
+            "ralph-wrap: hint: none",
+        ]
+
+
+def test_a_rule_is_for_people() -> None:
+    """It separates lines, and is dim where colours are allowed."""
+    for colour, words in ((False, "── here ──\n"), (True, "\x1b[2m── here ──\x1b[0m\n")):
+        with _told(terminal=True, colour=colour) as (teller, reader):
+            teller.rule("here")
+            assert _read(reader).decode() == words
+    with _told() as (teller, reader):
+        teller.rule("here")
+        assert _read(reader) == b""
+
+
 def test_more_events_may_be_told_to_a_program() -> None:
-    """To one that waits for something that no person reads; never on a terminal."""
+    """To one that waits for something that no person reads; never as a sentence."""
     reading, writing = os.pipe()
     with FileIO(reading) as reader, FileIO(writing, "w"):
-        for terminal in (False, True):
-            teller = Log(writing, terminal=terminal, colour=False, also=("silent.happened",))
+        for as_json in (False, True):
+            teller = Log(writing, terminal=True, colour=False, also=("silent.happened",), as_json=as_json)
             teller.event("silent.happened", count=1)
             teller.event("other.happened", count=1)
         assert [_timeless(line) for line in _read(reader).splitlines()] == EVENTS[:1]

@@ -1,29 +1,25 @@
-"""An agent's output on its way through real pipes, and the line that is looked for in it."""
+"""An agent's output on its way through real pipes."""
 
 from __future__ import annotations
 
 import os
 import select
 import subprocess
-import tracemalloc
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from io import FileIO
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 
 from ralph_wrap.system.cancel import NEVER
-from ralph_wrap.system.output_relay import LineFinder, OutputRelay
+from ralph_wrap.system.output_relay import OutputRelay
 from tests.support.cancelling import cancelled
 from tests.support.wait import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
 pytestmark = pytest.mark.timeout(60)  # what must not block fails soon
 
@@ -292,79 +288,3 @@ def test_a_log_goes_on_where_it_was(tmp_path: Path, log: Path) -> None:
     ):
         carried.until_end_of(agent)
     assert log.read_bytes() == b"before\nafter\n"
-
-
-# The line that ends the loop
-
-
-def _finds(wanted: str, pieces: Sequence[bytes]) -> bool:
-    finder = LineFinder(wanted)
-    for piece in pieces:
-        finder.feed(piece)
-    return finder.finish()
-
-
-WANTED = b"DONE 1"
-BLANK = st.text(" \t\r", max_size=3).map(str.encode) | st.just(b" " * 1000)
-LINE = st.tuples(BLANK, st.sampled_from([WANTED, b"DONE", b"DONE 1 1", b"DONE  1", b""]), BLANK).map(b"".join)
-
-
-@given(st.lists(LINE | st.binary(max_size=10)), st.lists(st.integers(0, 3000)))
-@example([WANTED + b" " * 1000 + b"x"], [500])
-@example([b" " * 1000 + WANTED], [500])
-def test_a_line_is_found_however_its_bytes_are_cut(lines: list[bytes], cuts: list[int]) -> None:
-    """If it is there, apart from white space around it, and never if it is not."""
-    stream = b"\n".join(lines)
-    edges = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
-    pieces = [stream[begin:end] for begin, end in pairwise(edges)]
-    assert b"".join(pieces) == stream
-    there = any(line.strip() == WANTED for line in stream.split(b"\n"))
-    assert _finds(WANTED.decode(), pieces) == there
-    assert _finds(WANTED.decode(), [stream[place : place + 1] for place in range(len(stream))]) == there
-
-
-@pytest.mark.parametrize(
-    ("wanted", "stream", "found"),
-    [
-        ("DONE", b"DONE", True),
-        ("DONE", b"one\r\nDONE\r\ntwo\r\n", True),
-        ("DONE", b"I am DONE", False),
-        ("DONE", b"done", False),
-        (" DONE\n", b"DONE", True),
-        ("\u00fc", "\u00fc".encode(), True),
-        ("\udcff", b"\xff", True),
-        ("", b"", False),
-        ("", b"\n \n", False),
-        (" ", b"\n \n", False),
-    ],
-)
-def test_what_counts_as_the_line(wanted: str, stream: bytes, found: object) -> None:
-    """A whole line; no line at all if none is asked for."""
-    assert _finds(wanted, [stream]) is found
-
-
-def test_each_iteration_is_looked_at_by_itself() -> None:
-    """Half a line at the end of one is not completed by the next, and a promise is kept once."""
-    finder = LineFinder("DONE")
-    finder.feed(b"DO")
-    first = finder.finish()
-    finder.feed(b"NE\n")
-    second = finder.finish()
-    finder.feed(b"DONE\n")
-    third = finder.finish()
-    assert [first, second, third, finder.finish()] == [False, False, True, False]
-
-
-@pytest.mark.parametrize("letter", [b"x", b" ", b"DONE "])
-def test_an_endless_line_takes_no_memory(letter: bytes) -> None:
-    """50 MB without a line end."""
-    finder = LineFinder("DONE")
-    piece = letter * (65536 // len(letter))
-    tracemalloc.start()
-    try:
-        for _ in range(50_000_000 // len(piece)):
-            finder.feed(piece)
-        assert tracemalloc.get_traced_memory()[1] < 1 << 20
-    finally:
-        tracemalloc.stop()
-    assert not finder.finish()

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph_wrap.system.text import and_more, cells, cut, named, some
+from ralph_wrap.system.text import and_more, cells, cut, located, location, named, near, some, span
+
+if TYPE_CHECKING:
+    from tests.support.repo import Repo
 
 
 @pytest.mark.parametrize(
@@ -50,3 +56,56 @@ def test_the_first_few_are_named(items: list[str], lines: list[str], phrase: str
 def test_nothing_follows_a_list_that_is_whole() -> None:
     """As many as are shown."""
     assert and_more(2, 2) == []
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0s"), (59.9, "59s"), (60, "1m00s"), (252, "4m12s"), (3600, "1h00m"), (3900, "1h05m")],
+)
+def test_a_span_has_seconds_below_an_hour(seconds: float, text: str) -> None:
+    """Nobody counts them afterwards."""
+    assert span(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("here", "typed", "words"),
+    [
+        *[(".", ".", ""), (".", "sub", ""), ("sub", ".", ""), ("sub", "..", "")],
+        *[("..", "project", "-C project"), ("..", "project/sub", "-C project/sub")],
+        *[("nested", "..", "-C .."), ("..", "it's", """-C 'it'"'"'s'""")],
+    ],
+)
+def test_a_command_names_a_project_that_is_elsewhere(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch, here: str, typed: str, words: str
+) -> None:
+    """One that is found from where the user stands needs no name."""
+    for directory in ("sub", "nested/.git"):
+        (repo.path / directory).mkdir(parents=True)
+    monkeypatch.chdir(repo.path / here)
+    assert location(Path(typed)) == words
+
+
+@pytest.mark.parametrize(
+    ("text", "with_words"),
+    [
+        ("to list them: ralph-wrap ps --all", "to list them: ralph-wrap ps -C x --all"),
+        ("ralph-wrap worktree exit --action keep", "ralph-wrap worktree exit -C x --action keep"),
+        ("ralph-wrap config show", "ralph-wrap config show -C x"),
+        ("git merge a\nralph-wrap resume a", "git -C x merge a\nralph-wrap resume -C x a"),
+        ("git status", "git -C x status"),
+        ("git -C /y status", "git -C /y status"),
+        ("install git 2.31 or newer", "install git 2.31 or newer"),
+        ("ralph-wrap init --stop-timeout 8", "ralph-wrap init --stop-timeout 8"),
+    ],
+)
+def test_the_name_of_the_project_follows_the_command(text: str, with_words: str) -> None:
+    """Of ralph-wrap and of git; the other words of a hint stay."""
+    assert located(text, "-C x") == with_words
+    assert located(text, "") == text
+
+
+def test_a_path_begins_where_the_user_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless that is longer."""
+    monkeypatch.chdir(tmp_path)
+    assert near(f"{tmp_path}/a/b") == "a/b"
+    assert near("/x") == "/x"

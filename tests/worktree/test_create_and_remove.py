@@ -308,12 +308,12 @@ def test_a_deep_tree_is_deleted(tmp_path: Path) -> None:
     [
         (b"", b".ralph/worktrees/\n"),
         (b"a\n", b"a\n.ralph/worktrees/\n"),
-        (b"a", b"a\n.ralph/worktrees/"),
+        (b"a", b"a\n.ralph/worktrees/\n"),
         (b"a\r\nb\r\n", b"a\r\nb\r\n.ralph/worktrees/\r\n"),
-        (b"a\r\nb", b"a\r\nb\r\n.ralph/worktrees/"),
+        (b"a\r\nb", b"a\r\nb\r\n.ralph/worktrees/\r\n"),
         (b"\xff\n", b"\xff\n.ralph/worktrees/\n"),
     ],
 )
 def test_the_rule_respects_the_file(before: bytes, after: bytes) -> None:
-    """Line ends and a missing last newline stay as the user has them."""
+    """Line ends stay, and the file ends with one: a line that is appended later is no part of the rule."""
     assert appended(before) == after

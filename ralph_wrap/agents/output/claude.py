@@ -30,13 +30,16 @@ _CAPPED = "error_max_budget_usd"  # the limit of --max-budget-usd was reached
 class ClaudeFormat:
     """Reads one iteration; see the module."""
 
-    ignored = re.compile(rb'\{"type":"(?:user|stream_event)",')
+    ignored = re.compile(
+        rb'\{"type":"(?:user",|stream_event","event":\{"type":"(?:content_block_|message_stop"|ping"))'
+    )
     """Pattern for the beginning of lines without information."""
 
     def __init__(self) -> None:
-        self._messages: dict[
-            str, int
-        ] = {}  # tokens of the latest messages: each part of a message repeats the number
+        # Tokens of the latest messages. Each part of a message repeats the number of its beginning.
+        self._messages: dict[str, int] = {}
+        # The message that the agent, or a sub-agent, receives now: its id, and its usage at its beginning.
+        self._begun: dict[str, tuple[str, dict[str, Any]]] = {}
         self._tokens = 0
         self._turns = 0
         self._until: float | None = None
@@ -46,6 +49,8 @@ class ClaudeFormat:
         kind = document.get("type")
         if kind == "assistant":
             yield from self._message(document)
+        elif kind == "stream_event":
+            yield from self._part(json_access.text(document, "parent_tool_use_id"), document.get("event"))
         elif kind == "result":
             yield from self._result(document)
         elif kind == "rate_limit_event":
@@ -82,13 +87,33 @@ class ClaudeFormat:
                 yield ToolCall(
                     json_access.text(block, "name"), json_access.telling(json_access.part(block, "input"))
                 )
-        name = json_access.text(message, "id")
+        self._count(json_access.text(message, "id"), _used(json_access.part(message, "usage")))
+        yield self._usage()
+
+    def _part(self, parent: str, event: Any) -> Iterator[Event]:
+        """Read the beginning or the end of a message (``--include-partial-messages``)."""
+        usage = json_access.part(event, "message", "usage")
+        if json_access.text(event, "type") == "message_start":
+            if len(self._begun) < _REMEMBERED:
+                name = json_access.text(event, "message", "id")
+                self._begun[parent] = name, usage if isinstance(usage, dict) else {}
+        elif json_access.text(event, "type") == "message_delta" and parent in self._begun:
+            name, usage = self._begun[parent]
+            more = json_access.part(event, "usage")
+            self._count(name, _used(usage | more if isinstance(more, dict) else usage))
+            # After any other end of a turn the result follows. A limit must not end the agent before that.
+            if parent or json_access.text(event, "delta", "stop_reason") == "tool_use":
+                yield self._usage()
+
+    def _count(self, name: str, tokens: int) -> None:
         if name not in self._messages:
             self._turns += 1
-        self._messages[name] = _used(json_access.part(message, "usage"))
+        self._messages[name] = max(tokens, self._messages.get(name, 0))
         if len(self._messages) > _REMEMBERED:
             self._tokens += self._messages.pop(next(iter(self._messages)))
-        yield Usage(self._tokens + sum(self._messages.values()), None, self._turns)
+
+    def _usage(self) -> Usage:
+        return Usage(self._tokens + sum(self._messages.values()), None, self._turns)
 
     def _result(self, document: dict[str, Any]) -> Iterator[Event]:
         models = document.get("modelUsage")  # includes sub-agents; "usage" does not

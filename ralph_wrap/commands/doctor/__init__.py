@@ -22,6 +22,7 @@ from ralph_wrap.errors import (
     GitError,
     GitTooOldError,
     NotARepositoryError,
+    ProblemsError,
     RalphError,
     UsageError,
 )
@@ -76,7 +77,7 @@ def examine(directory: Path, environ: Mapping[str, str], root: Path = Path("/"))
         probes.events(project, storage.kind(project.root)),
         probes.subreaper(),
         *storage.mounts(project, contained=mark(root) is not None),
-        container.first_process(root),
+        container.first_process(root, os.getpid()),
         container.stop_timeout(root),
         *project_checks.agents(environ),
         project_checks.python(),
@@ -142,7 +143,7 @@ def _problem(checks: tuple[DoctorCheck, ...], obstacle: RalphError | None) -> Ra
         return None
     if isinstance(obstacle, NotARepositoryError | GitTooOldError):
         return obstacle
-    return RalphError(
+    return ProblemsError(
         f"{len(failing)} of {len(checks)} checks failed: {', '.join(failing)}", "see the fix of each"
     )
 

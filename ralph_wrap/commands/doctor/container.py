@@ -21,8 +21,14 @@ _DEFAULT = 8.0  # seconds, default of `ralph-wrap init --stop-timeout`; commands
 _DOCKER = 10.0  # seconds, default of `docker stop`
 
 
-def first_process(root: Path) -> DoctorCheck:
-    """Check whether ``docker stop`` reaches sessions that were started by ``docker exec``."""
+def first_process(root: Path, pid: int) -> DoctorCheck:
+    """Check whether ``docker stop`` reaches sessions that were started by ``docker exec``.
+
+    Arguments:
+        root: where ``/proc`` is.
+        pid: our own; sessions are started in the same way.
+
+    """
     name = "PID 1"
     why = "docker stop signals PID 1 alone, then kills: a session saves its work only if PID 1 signals it"
     pid1 = container.process(root, 1)
@@ -40,7 +46,9 @@ def first_process(root: Path) -> DoctorCheck:
     if mark not in {*container.MARKS, "/proc/1/cgroup"} and pid1.name in _HOST_INITS:
         return fine(name, f"{command_line}, which signals every process before the machine shuts down", why)
     host_note = ", which is the host's" if container.namespace(root) == container.HOST_NAMESPACE else ""
-    return failed(
+    # A session that PID 1 has started, directly or not, ends with it as the user expects.
+    judge = noted if container.is_below_first(root, pid) else failed
+    return judge(
         name,
         f"{command_line}{host_note}; this is a container ({mark})",
         why,

@@ -4,6 +4,9 @@ A deleted branch first gets a ref ``refs/ralph/dropped/<id>``, and its saved wor
 ``-wip``. Both changes are in one transaction, and git makes them in this order: a kill in between leaves both
 refs. The reflog of the new ref has the time. Snapshots of the id stay until the new ref expires.
 
+A branch outside of ``ralph/`` gets ``refs/ralph/dropped-branches/<name>``. If the user
+names no branch, such a branch goes only if the session's record and its reflog say that a session created it.
+
 Without ``--force``, a branch stays if work would be lost. This is saved work, and commits that the main
 branch has neither as they are nor as patches. For a branch without own commits, it is the commits that no
 other branch holds. The branch of an unfinished session is never deleted, nor one that is checked out.
@@ -14,10 +17,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ralph_wrap import branches
-from ralph_wrap.commands.drop.refs import DROPPED, RestoredBranch, delete, expire, restore
+from ralph_wrap.commands.drop.refs import RestoredBranch, delete, dropped, expire, restore
 from ralph_wrap.commands.drop.safety import DropSafety, DropSelection
 from ralph_wrap.errors import RalphError, RefusedError, UsageError
+from ralph_wrap.git.transaction import ref_origins
 from ralph_wrap.state.project import repository_of
+from ralph_wrap.system.log import Commands
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.lock import repository_lock
 
@@ -39,6 +44,7 @@ class DroppedBranch(NamedTuple):
         dropped: it is deleted.
         lost: the work that no other branch has; without ``--force`` the reason why the branch stays.
         kept: the reason why it stays.
+        title: what people call its session; empty if that is not known.
 
     """
 
@@ -49,6 +55,7 @@ class DroppedBranch(NamedTuple):
     dropped: bool
     lost: tuple[str, ...] = ()
     kept: str | None = None
+    title: str = ""
 
 
 def drop(project: Project, wanted: DropSelection, now: float) -> tuple[list[DroppedBranch], list[RalphError]]:
@@ -69,8 +76,10 @@ def drop(project: Project, wanted: DropSelection, now: float) -> tuple[list[Drop
     if wanted.names and (wanted.merged or wanted.empty):
         raise UsageError("ids exclude --merged and --empty", "give one of them")
     if not wanted.names and not wanted.merged and not wanted.empty and wanted.older_than is None:
-        raise UsageError("no branch is selected", "ralph-wrap drop ID…, or: ralph-wrap drop --merged")
-    chosen = _chosen(branches.read(project), wanted)
+        raise UsageError(
+            "no branch is selected", Commands.of("ralph-wrap drop ID…", "ralph-wrap drop --merged")
+        )
+    chosen = _chosen(project, wanted)
     safety = DropSafety(project, chosen, now)
     rows: list[DroppedBranch] = []
     failures: list[RalphError] = []
@@ -85,8 +94,10 @@ def drop(project: Project, wanted: DropSelection, now: float) -> tuple[list[Drop
         if error is None and lost and not wanted.force:
             error = RefusedError(
                 f"{branch.name} kept, this would be lost: {'; '.join(lost)}",
-                f"to see it: ralph-wrap diff --saved {branch.label}; "
-                f"to drop it: ralph-wrap drop --force {branch.label}",
+                Commands.of(
+                    f"to see it: ralph-wrap diff --saved {branch.label}",
+                    f"to drop it: ralph-wrap drop --force {branch.label}",
+                ),
             )
         if error is None:
             to_delete.append((branch, lost))
@@ -100,10 +111,18 @@ def drop(project: Project, wanted: DropSelection, now: float) -> tuple[list[Drop
     return rows, failures
 
 
-def _chosen(all_branches: list[Branch], wanted: DropSelection) -> list[Branch]:
-    """Return the named branches, or without a name all branches with an id in their name."""
+def _chosen(project: Project, wanted: DropSelection) -> list[Branch]:
+    """Return the named branches, or without a name all branches that sessions created."""
+    all_branches = branches.read(project)
     if not wanted.names:
-        return [branch for branch in all_branches if branch.id is not None]
+        stated = [branch for branch in all_branches if branch.creators and not branch.named_by_id]
+        origins = ref_origins(project.git, [branch.ref for branch in stated])
+        created = {
+            branch.name
+            for branch in stated
+            if any(session in origins.get(branch.ref, "") for session in branch.creators)
+        }
+        return [branch for branch in all_branches if branch.named_by_id or branch.name in created]
     named = [_named(all_branches, name) for name in wanted.names]
     return [*{branch.name: branch for branch in named}.values()]
 
@@ -135,7 +154,9 @@ def _delete(
 
 def _row(branch: Branch, lost: tuple[str, ...], error: RalphError | None) -> DroppedBranch:
     kept = error.message if error else None
-    return DroppedBranch(branch.id, branch.name, branch.tip, branch.saved_name, error is None, lost, kept)
+    return DroppedBranch(
+        branch.id, branch.name, branch.tip, branch.saved_name, error is None, lost, kept, branch.title
+    )
 
 
-__all__ = ["DROPPED", "DropSelection", "DroppedBranch", "RestoredBranch", "drop", "expire", "restore"]
+__all__ = ["DropSelection", "DroppedBranch", "RestoredBranch", "drop", "dropped", "expire", "restore"]

@@ -9,8 +9,7 @@ from ralph_wrap.branches import HEADS, WIP, Branch
 from ralph_wrap.errors import ConflictError, GitError, NotFoundError, RalphError
 from ralph_wrap.git import list_refs
 from ralph_wrap.git.transaction import RefChange, change_refs, ref_times
-from ralph_wrap.state import inventory
-from ralph_wrap.state.ids import is_agent_id
+from ralph_wrap.state.ids import agent_id_of, is_agent_id
 from ralph_wrap.state.project import repository_of
 from ralph_wrap.system.named_tuple import NamedTuple
 
@@ -20,8 +19,8 @@ if TYPE_CHECKING:
     from ralph_wrap.git import Git
     from ralph_wrap.state.project import Project
 
-DROPPED = "refs/ralph/dropped/"
-"""The refs of dropped branches; the part of the name after ``ralph/`` follows."""
+_DROPPED = "refs/ralph/dropped/"  # the part of the name after ralph/ follows
+_DROPPED_ELSEWHERE = "refs/ralph/dropped-branches/"  # the whole name follows
 
 SNAPSHOTS = "refs/ralph/snapshots/"
 """The refs of commits that no branch holds, by agent id."""
@@ -30,12 +29,13 @@ _REASON = "ralph-wrap: dropped"
 
 
 class RestoredBranch(NamedTuple):
-    """A restored branch: id, name, tip, and branch of saved work; ``None`` for a missing part."""
+    """A restored branch: id, name, tip, branch of saved work, and title; ``None`` for a missing part."""
 
     id: str | None
     branch: str | None
     tip: str | None
     saved: str | None
+    title: str = ""
 
 
 def delete(git: Git, wanted: Iterable[Branch], now: float) -> dict[str, RalphError | None]:
@@ -45,13 +45,13 @@ def delete(git: Git, wanted: Iterable[Branch], now: float) -> dict[str, RalphErr
         now: seconds since 1970.
 
     """
-    dropped = list_refs(git, DROPPED)
+    earlier = list_refs(git, _DROPPED, _DROPPED_ELSEWHERE)
     changes: dict[str, list[RefChange]] = {}
     problems: dict[str, RalphError | None] = {}
     for branch in wanted:
         try:
-            changes[branch.name] = _changes_to_drop(branch, dropped)
-            _forget(git, branch, dropped, now)
+            changes[branch.name] = _changes_to_drop(branch, earlier)
+            _forget(git, branch, earlier, now)
             problems[branch.name] = None
         except ConflictError as error:
             problems[branch.name] = error
@@ -76,7 +76,7 @@ def delete(git: Git, wanted: Iterable[Branch], now: float) -> dict[str, RalphErr
     return problems
 
 
-def _changes_to_drop(branch: Branch, dropped: Mapping[str, str]) -> list[RefChange]:
+def _changes_to_drop(branch: Branch, earlier: Mapping[str, str]) -> list[RefChange]:
     """Return the changes of refs that drop a branch and its saved work.
 
     Raises:
@@ -87,18 +87,18 @@ def _changes_to_drop(branch: Branch, dropped: Mapping[str, str]) -> list[RefChan
     for name, tip in ((branch.name, branch.tip), (branch.saved_name, branch.saved)):
         if name is None or tip is None or (name == branch.name and changes):
             continue
-        ref = DROPPED + name.removeprefix("ralph/")
-        if dropped.get(ref, tip) != tip:
+        ref = _dropped_ref(name)
+        if earlier.get(ref, tip) != tip:
             raise ConflictError(
-                f"another {name} was dropped before, at {dropped[ref][:12]}, and can still be restored",
-                f"to keep both: git branch NAME {dropped[ref][:12]}"
-                f" && git update-ref -d {ref} {dropped[ref][:12]}",
+                f"another {name} was dropped before, at {earlier[ref][:12]}, and can still be restored",
+                f"to keep both: git branch NAME {earlier[ref][:12]}"
+                f" && git update-ref -d {ref} {earlier[ref][:12]}",
             )
         changes += [RefChange(ref, None, tip), RefChange(HEADS + name, tip, None)]
     return changes
 
 
-def _forget(git: Git, branch: Branch, dropped: Mapping[str, str], now: float) -> None:
+def _forget(git: Git, branch: Branch, earlier: Mapping[str, str], now: float) -> None:
     """Delete the ref of an earlier drop of the same tip, so that its time counts from now on.
 
     Raises:
@@ -108,7 +108,7 @@ def _forget(git: Git, branch: Branch, dropped: Mapping[str, str], now: float) ->
     old = [
         change
         for name, tip in {branch.name: branch.tip, branch.saved_name: branch.saved}.items()
-        if name and tip and (ref := DROPPED + name.removeprefix("ralph/")) in dropped
+        if name and tip and (ref := _dropped_ref(name)) in earlier
         for change in (RefChange(HEADS + name, tip, tip), RefChange(ref, tip, None))
     ]
     if old:
@@ -131,75 +131,110 @@ def expire(project: Project, keep: float, now: float) -> list[str]:
     """
     repository_of(project)
     git = project.git
-    refs = list_refs(git, DROPPED)
+    refs = list_refs(git, _DROPPED, _DROPPED_ELSEWHERE)
     if not keep or not refs:
         return []
     times = ref_times(git, refs)
     old = {ref: tip for ref, tip in refs.items() if now - times.get(ref, now) > keep}
     if not old:
         return []
-    stems = {ref.removeprefix(DROPPED).removesuffix(WIP) for ref in old}
-    in_use = {ref.removeprefix(DROPPED).removesuffix(WIP) for ref in refs.keys() - old.keys()}
-    heads = list_refs(git, branches.OURS)
-    in_use |= {
-        session.id for session in inventory.unfinished(project)
-    }  # snapshots may belong to these sessions
-    for stem in stems - in_use:
-        names = {f"{branches.OURS}{stem}", f"{branches.OURS}{stem}{WIP}"}
-        if is_agent_id(stem) and not names & heads.keys():
-            old |= list_refs(git, f"{SNAPSHOTS}{stem}/")
+    sessions = branches.recorded(project)
+    names = {_branch_of(ref) for ref in old}
+    agent_ids = {name.removeprefix("ralph/").removesuffix(WIP) for name in names if name.startswith("ralph/")}
+    agent_ids |= {session.id for session in sessions if session.branch in names}
+    # These ids are in use: snapshots may belong to a branch that can still be restored, or to a session.
+    in_use = {_branch_of(ref).removeprefix("ralph/").removesuffix(WIP) for ref in refs.keys() - old.keys()}
+    in_use |= {session.id for session in sessions if session.verdict}
+    for branch in branches.read(project):
+        in_use |= {*filter(None, (branch.id, *map(agent_id_of, branch.sessions)))}
+    for agent_id in filter(is_agent_id, agent_ids - in_use):
+        old |= list_refs(git, f"{SNAPSHOTS}{agent_id}/")
     change_refs(git, [RefChange(ref, tip, None) for ref, tip in old.items()], "ralph-wrap: expired", int(now))
-    return sorted(f"ralph/{ref.removeprefix(DROPPED)}" for ref in old if ref.startswith(DROPPED))
+    return sorted(names)
+
+
+def _dropped_ref(name: str) -> str:
+    """Return the ref of a dropped branch."""
+    below = name.removeprefix("ralph/")
+    return _DROPPED_ELSEWHERE + name if below == name else _DROPPED + below
+
+
+def _branch_of(ref: str) -> str:
+    """Return the short name of the branch that was dropped to a ref."""
+    other = ref.removeprefix(_DROPPED_ELSEWHERE)
+    return f"ralph/{ref.removeprefix(_DROPPED)}" if other == ref else other
+
+
+def dropped(project: Project) -> list[Branch]:
+    """Return the branches that were dropped and can be restored.
+
+    Raises:
+        RalphError: there is no repository.
+
+    """
+    repository_of(project)
+    refs = list_refs(project.git, _DROPPED, _DROPPED_ELSEWHERE)
+    tips = {_branch_of(ref): tip for ref, tip in refs.items()}
+    return branches.of_tips(tips, branches.recorded(project))
 
 
 def restore(project: Project, name: str, now: float) -> RestoredBranch:
     """Restore a dropped branch, and its saved work.
 
     Arguments:
-        name: the id or the name of the dropped branch.
+        name: an id, the name, or the title of the dropped branch.
         now: seconds since 1970.
 
     Raises:
+        UsageError: the title of several dropped branches fits.
         NotFoundError: no branch of this name was dropped, or it has expired.
         ConflictError: a branch of this name exists.
         RalphError: there is no repository, or git failed.
 
     """
-    repository_of(project)
     git = project.git
-    stem = name.removeprefix(HEADS).removeprefix("ralph/")
-    refs = list_refs(git, DROPPED, branches.OURS)
-    wanted = [stem, *([f"{stem}{WIP}"] if is_agent_id(stem) else [])]
-    dropped = {
-        short_name: refs[DROPPED + short_name] for short_name in wanted if DROPPED + short_name in refs
-    }
-    for short_name in dict.fromkeys([stem, *dropped]):
-        if branches.OURS + short_name in refs:
-            raise ConflictError(
-                f"branch ralph/{short_name} already exists",
-                f"to rename it: git branch -m ralph/{short_name} NAME",
-            )
-    if not dropped:
-        raise NotFoundError(
-            f"ralph/{stem} was not dropped, or has expired",
-            f"to list dropped branches: git for-each-ref {DROPPED}",
-        )
+    try:
+        branch = branches.named(dropped(project), name)
+    except NotFoundError:
+        raise _not_dropped(project, name) from None
+    parts = {branch.name: branch.tip, branch.saved_name: branch.saved}
+    wanted = {short: tip for short, tip in parts.items() if short and tip}
+    whole = branch.name.removesuffix(WIP) if branch.only_saved else branch.name
+    heads = list_refs(git, *(HEADS + short for short in {whole, *wanted}))
+    for short in (whole, *wanted):
+        if HEADS + short in heads:
+            raise _exists(short)
     changes = [
         change
-        for short_name, tip in dropped.items()
+        for short, tip in wanted.items()
         for change in (
-            RefChange(branches.OURS + short_name, None, tip),
-            RefChange(DROPPED + short_name, tip, None),
+            RefChange(HEADS + short, None, tip),
+            RefChange(_dropped_ref(short), tip, None),
         )
     ]
     try:
         change_refs(git, changes, "ralph-wrap: restored", int(now))
     except GitError as error:
-        raise ConflictError(f"cannot restore ralph/{stem}: {error.message}", "try again") from None
-    saved = f"{stem}{WIP}"
+        raise ConflictError(f"cannot restore {branch.name}: {error.message}", "try again") from None
     return RestoredBranch(
-        id=stem if is_agent_id(stem) else None,
-        branch=f"ralph/{stem}" if stem in dropped else None,
-        tip=dropped.get(stem),
-        saved=f"ralph/{saved}" if saved in dropped else None,
+        id=branch.id,
+        branch=None if branch.only_saved else branch.name,
+        tip=None if branch.only_saved else branch.tip,
+        saved=branch.saved_name,
+        title=branch.title,
     )
+
+
+def _exists(name: str) -> ConflictError:
+    return ConflictError(f"branch {name} already exists", f"to rename it: git branch -m {name} NAME")
+
+
+def _not_dropped(project: Project, name: str) -> RalphError:
+    """Return the error for a name that no dropped branch has."""
+    try:
+        return _exists(branches.named(branches.read(project), name).name)
+    except NotFoundError:
+        return NotFoundError(
+            f"{name} was not dropped, or has expired",
+            f"to list dropped branches: git for-each-ref {_DROPPED} {_DROPPED_ELSEWHERE}",
+        )

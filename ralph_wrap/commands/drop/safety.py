@@ -8,11 +8,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ralph_wrap import branches, config
-from ralph_wrap.branches import HEADS, WIP, Branch
+from ralph_wrap.branches import HEADS, Branch
 from ralph_wrap.branches.compare import compare
 from ralph_wrap.errors import ConflictError, NotFoundError, RalphError
 from ralph_wrap.git import commits_without, decode, list_worktrees, tree_of
 from ralph_wrap.git.compare import commits_nowhere_else, entries, facts_of
+from ralph_wrap.state.advice import advice_for
+from ralph_wrap.state.inventory import Verdict
 from ralph_wrap.state.project import repository_of
 from ralph_wrap.system import files
 from ralph_wrap.system.named_tuple import NamedTuple
@@ -36,7 +38,7 @@ class DropSelection(NamedTuple):
     """The branches to drop.
 
     Attributes:
-        names: ids or names; empty for all branches with an id in their name.
+        names: ids, branches or titles; empty for all branches that sessions created.
         merged: only branches that the main branch has.
         empty: only branches without own commits and without saved work.
         older_than: only branches that have not changed for this number of seconds.
@@ -68,6 +70,7 @@ class DropSafety:
         self._checked_out = _checked_out(self._git, self._common_dir)
         saved = [_of_saved(branch) for branch in chosen if branch.saved and not branch.only_saved]
         self._facts, _ = compare(self._git, repository, self._main, [*chosen, *saved], pairs=False)
+        self._elsewhere = [branch.name for branch in chosen if not branch.ref.startswith(branches.OURS)]
         tips = [oid for branch in chosen for oid in (branch.tip, branch.saved) if oid]
         self._known = facts_of(self._git, tips)
 
@@ -99,10 +102,7 @@ class DropSafety:
         if branch.verdict is not None:
             return ConflictError(
                 f"the session of {branch.name} is {branch.verdict}: the branch stays",
-                {
-                    "live": f"ralph-wrap stop {branch.label}",
-                    "orphan": "ralph-wrap sweep",
-                }.get(branch.verdict, "ralph-wrap ps"),
+                advice_for(Verdict(branch.verdict), branch.label),
             )
         for name in {branch.name, branch.saved_name}:
             if name in self._checked_out:
@@ -124,7 +124,7 @@ class DropSafety:
         facts = self._facts[branch.name]
         if not facts.merged and not branch.only_saved:
             if self._main is None or branch.tip == branch.base:
-                commits = commits_nowhere_else(self._git, branch.tip)
+                commits = commits_nowhere_else(self._git, branch.tip, self._elsewhere)
             else:
                 commits = commits_without(self._git, [branch.tip], self._main.tip)
             lines += some([f"{commit.id[:12]} {commit.subject}" for commit in commits], _NAMED, " commits")
@@ -180,7 +180,9 @@ def _main(project: Project) -> MainBranch | None:
 
 def _of_saved(branch: Branch) -> Branch:
     """Return the ``-wip`` branch of saved work as a separate branch."""
-    return branch._replace(name=branch.name + WIP, id=None, tip=branch.saved or branch.tip, saved=None)
+    return branch._replace(
+        name=branch.saved_name or branch.name, id=None, tip=branch.saved or branch.tip, saved=None
+    )
 
 
 def _ended(branch: Branch) -> float:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ralph_wrap.commands.merge.merge import LandingResult, land, named_branch, problem, undo_killed
+from ralph_wrap.commands.merge.merge import LandingResult, land, problem, undo_killed
 from ralph_wrap.commands.merge.target import LandingTarget, target_of
 from ralph_wrap.commands.merge.trial_merge import MergeMethod
 from ralph_wrap.state import check_results as checks
@@ -34,7 +34,6 @@ __all__ = [
     "MergeMethod",
     "check_results",
     "land",
-    "named_branch",
     "problem",
     "target_of",
     "undo_killed",

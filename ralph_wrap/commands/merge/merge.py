@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from ralph_wrap import branches
-from ralph_wrap.branches import HEADS
 from ralph_wrap.commands.merge.move_target import TargetMove, has_note, move, recover
 from ralph_wrap.commands.merge.ordering import best
 from ralph_wrap.commands.merge.run_check import run_check
@@ -18,9 +17,12 @@ from ralph_wrap.errors import ConflictError, NotFoundError, RalphError, StoppedE
 from ralph_wrap.git import compare, count_commits, git_environment, list_refs
 from ralph_wrap.git import merge as merging
 from ralph_wrap.state import check_results
+from ralph_wrap.state.advice import advice_for
+from ralph_wrap.state.inventory import Verdict
 from ralph_wrap.state.project import RUN, registries, repository_of
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.system.cancel import NEVER
+from ralph_wrap.system.log import Commands, lines_of
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree import temporary
 from ralph_wrap.worktree.user_checkout import names
@@ -56,6 +58,7 @@ class LandingResult(NamedTuple):
         saved: the branch that holds saved work, which does not land.
         reason: the reason why it was left.
         hint: what the user can do.
+        title: what people call the session; empty if that is not known.
 
     """
 
@@ -72,6 +75,7 @@ class LandingResult(NamedTuple):
     saved: str | None = None
     reason: str | None = None
     hint: str | None = None
+    title: str = ""
 
 
 _TIMED_OUT = 124  # as timeout(1)
@@ -142,6 +146,8 @@ def land(
                 project, home, trial, target, method, target.name == main, check, check_timeout, log, cancel
             )
             landed += [_land(landing, branch) for branch in to_try]
+    titles = {branch.name: branch.title for branch in wanted}
+    landed = [result._replace(title=titles[result.branch]) for result in landed]
     order = [branch.name for branch in wanted]
     # With best_order the results keep the order of the trials.
     return landed if best_order else sorted(landed, key=lambda result: order.index(result.branch))
@@ -182,11 +188,8 @@ def _left(branch: Branch, target: LandingTarget, reason: str, hint: str = "") ->
 def _before_trying(git: Git, branch: Branch, target: LandingTarget, tip: str) -> LandingResult | None:
     """Return the result of a branch that needs no trial, else ``None``."""
     if branch.verdict is not None:
-        ending = "stop" if branch.verdict == "live" else "sweep"
-        argument = f" {branch.label}" if branch.verdict == "live" else ""
-        return _left(
-            branch, target, f"its session is {branch.verdict}", f"first: ralph-wrap {ending}{argument}"
-        )
+        advice = advice_for(Verdict(branch.verdict), branch.label)
+        return _left(branch, target, f"its session is {branch.verdict}", advice)
     if branch.only_saved:
         return _left(branch, target, "it is only saved work", f"ralph-wrap apply {branch.label}")
     if merging.is_ancestor(git, branch.tip, tip):
@@ -225,7 +228,7 @@ def _try(landing: _LandingContext, branch: Branch) -> LandingResult:
     trial = attempt(landing.trial.git, branch, target, tip, landing.method, landing.into_main)
     if trial.commit is None:
         reason = f"conflicts with {target.name} in {names(trial.conflicts)}"
-        hint = f"to resolve them, on {target.name}: git merge {branch.name}"
+        hint = _ways_on(branch, target)
         return _left(branch, target, reason, hint)._replace(before=tip, after=tip, conflicts=trial.conflicts)
     if trial.commit == tip:
         return _nothing(branch, target, tip)
@@ -249,6 +252,15 @@ def _try(landing: _LandingContext, branch: Branch) -> LandingResult:
         check=status,
         saved=branch.saved_name,
     )
+
+
+def _ways_on(branch: Branch, target: LandingTarget) -> str:
+    """Return the commands that resolve conflicts."""
+    by_hand = f"to resolve them, on {target.name}: git merge {shlex.quote(branch.name)}"
+    if branch.id is None:
+        return by_hand
+    request = shlex.quote(f"Merge {target.name}, resolve the conflicts, and commit.")
+    return Commands.of(by_hand, f"to let the agent do it: ralph-wrap resume {branch.id} -m {request}")
 
 
 def _check_failed(
@@ -342,20 +354,5 @@ def problem(landed: Sequence[LandingResult]) -> ConflictError | None:
         return None
     reasons = "; ".join(f"{result.branch}: {result.reason}" for result in not_landed)
     count = "" if len(landed) == 1 else f"{len(not_landed)} of {len(landed)} did not land: "
-    return ConflictError(f"{count}{reasons}", not_landed[0].hint or "")
-
-
-def named_branch(project: Project, name: str) -> Branch:
-    """Return a branch by its short name, below ``ralph/`` or elsewhere.
-
-    Raises:
-        NotFoundError: the branch does not exist.
-
-    """
-    all_branches = branches.read(project)
-    if branch := next((branch for branch in all_branches if branch.name == name), None):
-        return branch
-    ref = f"{HEADS}{name}"
-    if tip := list_refs(project.git, ref).get(ref):
-        return branches.Branch(name, None, tip, None, None, None)
-    raise NotFoundError(f"there is no branch {name}", "to list branches: git branch --list")
+    hints = dict.fromkeys(line for result in not_landed for line in lines_of(result.hint or "") if line)
+    return ConflictError(f"{count}{reasons}", Commands.of(*hints))

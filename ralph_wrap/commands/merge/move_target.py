@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import shlex
 import shutil
 import tempfile
 from pathlib import Path
@@ -164,7 +165,8 @@ def _locked(index: Path, prepared: Path) -> Iterator[Path]:
                 file.write(prepared.read_bytes())
     except FileExistsError:
         raise ConflictError(
-            f"git works in {index.parent} at this moment", f"if no git is running: rm {lock}"
+            f"git works in {index.parent} at this moment",
+            f"if no git is running: rm {shlex.quote(str(lock))}",
         ) from None
     try:
         yield lock

@@ -26,6 +26,7 @@ from ralph_wrap.git import merge as merging
 from ralph_wrap.state.ids import is_session_id
 from ralph_wrap.state.project import repository_of
 from ralph_wrap.system import files
+from ralph_wrap.system.log import Commands
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.ignore import appended
 from ralph_wrap.worktree.user_checkout import UserCheckout, in_the_way, names
@@ -100,7 +101,10 @@ def checkouts_of(git: Git, repository: Repository, target: LandingTarget) -> lis
         if info.path.parent.parts[-2:] == (".ralph", "worktrees") and is_session_id(info.path.name):
             raise ConflictError(
                 f"{target.name} is checked out in the worktree of a session, {info.path}",
-                f"ralph-wrap stop {info.path.name}, or, if it has ended: ralph-wrap rm {info.path.name}",
+                Commands.of(
+                    f"ralph-wrap stop {info.path.name}",
+                    f"if it has ended: ralph-wrap rm {info.path.name}",
+                ),
             )
         checkout_git = git._replace(
             cwd=info.path, git_dir=git_dir, common_dir=repository.common_dir, work_tree=info.path
@@ -180,7 +184,10 @@ def _require_clean(target: LandingTarget, checkout: UserCheckout, coming: Collec
     if (checkout.git_dir / "index.lock").exists():
         raise ConflictError(
             f"{checked_out}, whose index is locked",
-            f"wait for git to finish there; if no git is running: rm {checkout.git_dir / 'index.lock'}",
+            Commands.of(
+                "wait for git to finish there",
+                f"if no git is running: rm {shlex.quote(str(checkout.git_dir / 'index.lock'))}",
+            ),
         )
     with start_status(checkout.git, "dirty") as asking:
         status = parse_status(finish_git(asking, "status").stdout)

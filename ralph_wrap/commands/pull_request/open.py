@@ -27,7 +27,7 @@ from ralph_wrap.git import (
     start_push,
 )
 from ralph_wrap.state.project import repository_of
-from ralph_wrap.system.log import one_line
+from ralph_wrap.system.log import Commands, one_line
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import and_more
 
@@ -219,7 +219,7 @@ def _push(git: Git, remote: str, branch: Branch) -> None:
     if reason.startswith("[rejected]"):
         raise ConflictError(
             f"{branch.name} was not pushed to {remote}, whose {branch.name} has other commits: {reason}",
-            f"to see them: git fetch {remote}; to replace them: {by_hand} --force-with-lease",
+            Commands.of(f"to see them: git fetch {remote}", f"to replace them: {by_hand} --force-with-lease"),
         )
     raise RalphError(f"{branch.name} was not pushed to {remote}: {reason}", by_hand)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import time
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -37,8 +38,9 @@ from ralph_wrap.git import (
 from ralph_wrap.state.ids import is_agent_id
 from ralph_wrap.state.project import WORKTREES, repository_of
 from ralph_wrap.system import process_table, tmux
+from ralph_wrap.system.log import Commands
 from ralph_wrap.system.named_tuple import NamedTuple
-from ralph_wrap.system.text import and_more
+from ralph_wrap.system.text import and_more, named
 from ralph_wrap.worktree.create.report_copies import provide
 from ralph_wrap.worktree.ignore import ensure_ignored
 from ralph_wrap.worktree.lock import repository_lock
@@ -63,6 +65,7 @@ _LONGEST = 100  # characters of a name
 _LAST_BREATH = 2.0  # seconds for the processes of a tmux session to end
 _TICK = 0.02  # seconds between two looks
 _SHOWN = 20  # commits that a refusal lists
+_NAMED = 5  # ignored files that the answer names
 
 
 class ExitAction(Enum):
@@ -174,7 +177,7 @@ def _require_outside(project: Project, repository: Repository, session: str) -> 
         path, mark = current
         raise ConflictError(
             f"session {session} is already in {path} on {mark.branch}",
-            "ralph-wrap worktree exit --action keep",
+            _exit_command("keep", session, project),
         )
 
 
@@ -228,7 +231,7 @@ def leave(
 
     def check(losses: Losses) -> None:
         if not discard_changes:
-            _require_no_loss(git, tree, mark, losses, tip)
+            _require_no_loss(git, tree, mark, losses, tip, project)
         if mark.tmux_session and tmux.is_in(mark.tmux_session, tree.path, project.environ):
             tmux.kill(mark.tmux_session, project.environ)
             _wait_until_empty(tree)
@@ -237,7 +240,8 @@ def leave(
     stays = _tip(git, mark)
     message = f"{tree.path} is removed, branch {mark.branch} {'stays' if stays else 'too'}"
     if losses.ignored_files:
-        message += f"; ignored files deleted with it: {losses.ignored_files}"
+        names = named(losses.ignored, _NAMED)
+        message += f"; ignored files deleted with it: {losses.ignored_files} ({names})"
     return _exited(action, tree, mark, message)
 
 
@@ -298,8 +302,15 @@ def _tip(git: Git, mark: WorktreeMetadata) -> str | None:
     return list_refs(git, ref).get(ref)
 
 
+def _exit_command(action: str, session: str, project: Project) -> str:
+    """Return the command that exits a worktree, with the session if the environment does not name it."""
+    is_known = project.environ.get("RALPH_SESSION_ID") == session
+    named = "" if is_known else f" --session {shlex.quote(session)}"
+    return f"ralph-wrap worktree exit --action {action}{named}"
+
+
 def _require_no_loss(
-    git: Git, tree: LinkedWorktree, mark: WorktreeMetadata, losses: Losses, tip: str | None
+    git: Git, tree: LinkedWorktree, mark: WorktreeMetadata, losses: Losses, tip: str | None, project: Project
 ) -> None:
     original = list_refs(git, mark.origin).get(mark.origin) if mark.origin else None
     since = original or resolve_commit(git, mark.base) or ""
@@ -314,9 +325,13 @@ def _require_no_loss(
         lines.append(f"commit not on {_name(mark)}: {commit.id[:12]} {commit.subject}{also_on}")
     lines += and_more(len(alone), _SHOWN, " commits")
     if alone or not losses.none:
+        session, discard = mark.session or "", "remove --discard-changes"
         raise RefusedError(
             f"{tree.path} would be lost with: {'; '.join(lines)}",
-            "--action keep keeps it; --discard-changes removes it with all its work",
+            Commands.of(
+                f"to keep it: {_exit_command('keep', session, project)}",
+                f"to remove it with all its work: {_exit_command(discard, session, project)}",
+            ),
         )
 
 

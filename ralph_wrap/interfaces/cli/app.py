@@ -18,6 +18,7 @@ from ralph_wrap.interfaces.cli.mcp import mcp
 from ralph_wrap.interfaces.cli.merge import merge
 from ralph_wrap.interfaces.cli.pool import pool
 from ralph_wrap.interfaces.cli.ps import ps
+from ralph_wrap.interfaces.cli.resume import resume
 from ralph_wrap.interfaces.cli.review import review
 from ralph_wrap.interfaces.cli.rm import rm
 from ralph_wrap.interfaces.cli.run import run, spawn
@@ -27,6 +28,12 @@ from ralph_wrap.interfaces.cli.trust import trust
 from ralph_wrap.interfaces.cli.web import web
 from ralph_wrap.interfaces.cli.worktree import worktree
 
+
+def _examples(*commands: str) -> str:
+    """Return the end of a help: each paragraph is a line."""
+    return "\n\n".join(("Examples:", *commands))
+
+
 app = typer.Typer(
     name="ralph-wrap",
     help="Run coding agents in a loop, each in its own git worktree, and never lose their work.",
@@ -35,8 +42,16 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 # The agent's command begins with the first word that is no option; later options belong to the agent.
-app.command(rich_help_panel="Loops", context_settings={"allow_interspersed_args": False})(run)
+app.command(
+    rich_help_panel="Loops",
+    context_settings={"allow_interspersed_args": False},
+    epilog=_examples(
+        'ralph-wrap run -a claude -p "Fix the failing tests." -n 10',
+        "ralph-wrap run -f TASK.md --max-time 2h -- ./agent.sh",
+    ),
+)(run)
 app.command(rich_help_panel="Loops", context_settings={"allow_interspersed_args": False})(spawn)
+app.command(rich_help_panel="Loops")(resume)
 app.command(rich_help_panel="Loops")(ps)
 app.command(rich_help_panel="Loops")(logs)
 app.command(rich_help_panel="Loops")(stop)
@@ -45,7 +60,10 @@ app.command(rich_help_panel="Loops")(sweep)
 app.command(rich_help_panel="Container", context_settings={"allow_interspersed_args": False})(init)
 app.command(rich_help_panel="Container")(trust)
 app.command(rich_help_panel="Container")(doctor)
-app.command(rich_help_panel="Review")(review)
+app.command(
+    rich_help_panel="Review",
+    epilog=_examples("ralph-wrap review --only unmerged", "ralph-wrap review --html review.html"),
+)(review)
 app.command(rich_help_panel="Review")(diff)
 app.command(rich_help_panel="Review")(merge)
 app.command(rich_help_panel="Review")(drop)
@@ -58,16 +76,32 @@ app.command(rich_help_panel="Worktrees")(pool)
 app.command(rich_help_panel="Worktrees")(mcp)
 
 
+@app.command(rich_help_panel="Help")
+def version() -> None:
+    """Show the version."""
+    typer.echo(f"ralph-wrap {installed_version('ralph-wrap')}")
+
+
+@app.command("help", rich_help_panel="Help")
+def show_help(
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="[COMMAND]…", help="A command, such as: worktree exit.")
+    ] = None,
+) -> None:
+    """Show the help of a command, or the list of all commands."""
+    app([*(command or ()), "--help"], prog_name="ralph-wrap", standalone_mode=False)
+
+
 def _show_version(value: bool) -> None:
     if value:
-        typer.echo(f"ralph-wrap {installed_version('ralph-wrap')}")
+        version()
         raise typer.Exit
 
 
 @app.callback()
 def _common(
     _version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+        bool, typer.Option("--version", "-V", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
     pass

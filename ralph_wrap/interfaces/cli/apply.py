@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ralph_wrap.interfaces.cli import completion
 from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, remark
+from ralph_wrap.interfaces.cli.options import ID
 from ralph_wrap.system.log import on_stderr, one_line
 
 if TYPE_CHECKING:
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def apply(
-    name: Annotated[str, typer.Argument(metavar="ID", help="An agent id, or the name of a branch.")],
+    name: Annotated[str, typer.Argument(metavar="ID", help=ID, autocompletion=completion.branches)],
     checkout: Annotated[
         Path | None,
         typer.Option(
@@ -39,7 +41,7 @@ def apply(
     from ralph_wrap.system.signals import SignalHandlers  # noqa: PLC0415
 
     log = on_stderr(os.environ)
-    with boundary("apply", json=json), SignalHandlers() as signals:
+    with boundary("apply", json=json, project=directory), SignalHandlers() as signals:
         environ = become_owner(checkout or directory, log)
         project, top = _project_and_top(directory, checkout, environ)
         branch = branches.named(branches.read(project), name)
@@ -51,7 +53,9 @@ def apply(
             typer.echo(one_line(path))
         for path in applied.submodules:
             log.warning("submodule.left", f"submodule {path} stays at its commit")
-        if not applied.files:
+        if applied.files:
+            remark(f"these files of {branch.saved_name} are in {applied.checkout} now, and not staged")
+        else:
             remark(f"nothing to do: {applied.checkout} has this work already")
 
 

@@ -16,7 +16,7 @@ from ralph_wrap.system.log import one_line
 from ralph_wrap.system.signals import suspend
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from ralph_wrap.config import Settings
     from ralph_wrap.state.project import Project
@@ -98,13 +98,17 @@ def ask(project: Project, commands: Mapping[str, Any], signals: SignalHandlers |
     rows = [
         f"ralph-wrap: commands of {one_line(os.fspath(project.root / '.ralph/config.toml'))}",
         *shown(commands),
-        "approve these commands for all sessions of this project? [y/N] ",
     ]
-    termios.tcflush(0, termios.TCIFLUSH)  # words typed before the question are no answer
-    os.write(2, "\n".join(rows).encode(errors="backslashreplace"))
-    if _answer(signals).strip().lower() not in {b"y", b"yes"}:
+    if not confirm(rows, "approve these commands for all sessions of this project?", signals):
         raise UntrustedError("the commands were not approved", "nothing was run; ralph-wrap trust asks again")
     trust.approve(project.root, commands, privileges.ensure_home(project.environ))
+
+
+def confirm(rows: Sequence[str], question: str, signals: SignalHandlers | None) -> bool:
+    """Show lines on the terminal, ask a question, and return whether the answer is yes."""
+    termios.tcflush(0, termios.TCIFLUSH)  # words typed before the question are no answer
+    os.write(2, "\n".join([*rows, f"{question} [y/N] "]).encode(errors="backslashreplace"))
+    return _answer(signals).strip().lower() in {b"y", b"yes"}
 
 
 def shown(commands: Mapping[str, Any]) -> Iterator[str]:

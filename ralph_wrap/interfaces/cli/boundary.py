@@ -10,9 +10,10 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ralph_wrap.errors import RalphError
+from ralph_wrap.errors import RalphError, explained
 from ralph_wrap.system import deferred, privileges
 from ralph_wrap.system.log import Log, on_stderr
+from ralph_wrap.system.text import location
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,26 +26,33 @@ _READER_LEFT = 141  # 128 + SIGPIPE, as in a shell; Python ignores this signal
 
 
 @contextmanager
-def boundary(tool: str, *, json: bool) -> Iterator[None]:
+def boundary(tool: str, *, json: bool, project: Path | None = None, log: Log | None = None) -> Iterator[None]:
     """Turn an error into a message on stderr, or the envelope on stdout, and its exit status.
 
     Arguments:
         tool: the command, for the envelope.
         json: whether the command prints JSON.
+        project: the directory that the user names, for the commands in hints.
+        log: prints the message; normally a new one.
 
     """
+    log = log or on_stderr(os.environ)
+    log.location = location(project) if project else log.location
     try:
         with _stdout_written():
             yield
-    except RalphError as error:
+    except (OSError, RalphError) as error:
+        expected = explained(error) if isinstance(error, OSError) else error
         with _stdout_written():
             if json:
-                refuse(tool, error)
+                refuse(tool, expected)
             else:
-                complain(error)
-        raise SystemExit(error.exit_code) from None
+                complain(expected, log)
+        raise SystemExit(expected.exit_code) from None
     except Exception as error:  # noqa: BLE001 -- a bug must not end with a status that looks like an agent's
-        complain(RalphError(f"ralph-wrap failed: {error!r}", "please report this, with the traceback below"))
+        complain(
+            RalphError(f"ralph-wrap failed: {error!r}", "please report this, with the traceback below"), log
+        )
         deferred.traceback.print_exc()
         raise SystemExit(RalphError.exit_code) from None
 
@@ -123,6 +131,7 @@ def become_owner(project: Path, log: Log, *later: str) -> dict[str, str]:
         for name in output.FORMATS:
             import_module(f"{output.__name__}.{name}")
 
+    log.location = location(project)
     return privileges.become_owner(project, os.environ, before=load_everything)
 
 
@@ -154,6 +163,6 @@ def _print(envelope: dict[str, Any]) -> None:
     sys.stdout.write(json_format.dumps(envelope) + "\n")
 
 
-def complain(error: RalphError) -> None:
+def complain(error: RalphError, log: Log | None = None) -> None:
     """Print an error and its hint on stderr."""
-    on_stderr(os.environ).error("error.raised", error.message, error.hint, code=error.code)
+    (log or on_stderr(os.environ)).error("error.raised", error.message, error.hint, code=error.code)

@@ -26,7 +26,7 @@ def show(
     from ralph_wrap.commands.config import show as use_case  # noqa: PLC0415
     from ralph_wrap.state.project import find_project  # noqa: PLC0415 -- not for --help
 
-    with boundary("config show", json=json):
+    with boundary("config show", json=json, project=project):
         environ = become_owner(project, on_stderr(os.environ))
         effective = use_case(find_project(project, environ), Path.cwd())
         if json:

@@ -9,8 +9,9 @@ from typing import Annotated
 import typer
 
 from ralph_wrap.errors import RalphError
+from ralph_wrap.interfaces.cli import completion
 from ralph_wrap.interfaces.cli.boundary import become_owner, boundary
-from ralph_wrap.interfaces.cli.options import Directory
+from ralph_wrap.interfaces.cli.options import ID, Directory
 from ralph_wrap.system.log import on_stderr
 
 _SHOWING = (
@@ -21,9 +22,12 @@ _SHOWING = (
 
 
 def diff(
-    branch: Annotated[str, typer.Argument(metavar="ID", help="An agent id, or the name of a branch.")],
+    branch: Annotated[str, typer.Argument(metavar="ID", help=ID, autocompletion=completion.branches)],
     other: Annotated[
-        str | None, typer.Argument(metavar="ID2", help="Another branch to compare it with.")
+        str | None,
+        typer.Argument(
+            metavar="ID2", help="Another branch to compare it with.", autocompletion=completion.branches
+        ),
     ] = None,
     directory: Directory = Path(),
     stat: Annotated[
@@ -43,13 +47,19 @@ def diff(
     from ralph_wrap.state.project import find_project  # noqa: PLC0415
     from ralph_wrap.system import process  # noqa: PLC0415
 
-    with boundary("diff", json=False):
+    with boundary("diff", json=False, project=directory):
         log = on_stderr(os.environ)
         environ = become_owner(directory, log)
         project = find_project(directory, environ)
         sides = use_case.sides(project, branch, other, saved=saved, iteration=iteration)
         for name in sides.lacking:
             log.warning("work.missing", f"{name} has no saved work")
+        if use_case.are_same(project, sides):
+            words = f"{branch} and {other} have the same files" if other else f"{branch} has no changes"
+            if iteration is not None:
+                words = f"iteration {iteration} of {branch} changed no file"
+            log.event("diff.empty", words)
+            return
         shown = {name: environ[name] for name in _SHOWING if name in environ}
         options = ("--stat",) if stat else ()
         argv = ("git", "-C", project.checkout, "diff", *options, sides.before, sides.after, "--")

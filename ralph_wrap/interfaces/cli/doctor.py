@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +14,12 @@ from ralph_wrap.interfaces.cli.boundary import answer, boundary, refuse
 from ralph_wrap.interfaces.cli.options import Directory
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ralph_wrap.commands.doctor import DoctorCheck
+
+_COLOURS = {"FAIL": "\x1b[31m", "note": "\x1b[33m", "ok": "\x1b[32m"}
+"""The verdicts in the order in which they are shown, each with its colour."""
 
 
 def doctor(
@@ -21,15 +28,19 @@ def doctor(
 ) -> None:
     """Check what would go wrong for a session here, and how to correct it.
 
-    The exit status is 0 if a session here would be isolated, and docker stop would not lose its work.
+    The exit status is 0 if a session here would be isolated, and docker stop would not lose its work. It is 1
+    if a check fails.
     """
     from ralph_wrap.commands.doctor import examine  # noqa: PLC0415 -- --help does not need it
 
-    with boundary("doctor", json=json):
+    with boundary("doctor", json=json, project=project):
         checks, problem = examine(project, os.environ)
         data = [check._asdict() for check in checks]
         if not json:
-            typer.echo("\n".join(map(_shown, checks)))
+            colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+            order = sorted(checks, key=lambda check: [*_COLOURS].index(check.verdict))
+            typer.echo("\n".join(_shown(check, colour=colour) for check in order))
+            typer.echo(_counted(checks))
         elif problem is None:
             answer("doctor", data)
         else:
@@ -38,8 +49,20 @@ def doctor(
             raise SystemExit(problem.exit_code)
 
 
-def _shown(check: DoctorCheck) -> str:
-    lines = [f"{check.verdict:4}  {check.check}: {check.found}"]
+def _shown(check: DoctorCheck, *, colour: bool) -> str:
+    lines = [f"{check.check}: {check.found}"]
     if not check.ok:
         lines += [f"      why: {check.why}", f"      fix: {check.fix}"]
-    return "\n".join("".join(c if c.isprintable() else "?" for c in line) for line in lines)
+    text = "\n".join("".join(c if c.isprintable() else "?" for c in line) for line in lines)
+    word = f"{check.verdict:4}"
+    return f"{_COLOURS[check.verdict]}{word}\x1b[0m  {text}" if colour else f"{word}  {text}"
+
+
+def _counted(checks: Sequence[DoctorCheck]) -> str:
+    """Return the last line, with the number of checks of each kind."""
+    count = Counter(check.verdict for check in checks)
+    problems, notes = count["FAIL"], count["note"]
+    return (
+        f"{problems} problem{'' if problems == 1 else 's'}, {notes} note{'' if notes == 1 else 's'}, "
+        f"{count['ok']} fine"
+    )

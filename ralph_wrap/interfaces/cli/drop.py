@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ralph_wrap.errors import UsageError
+from ralph_wrap.interfaces.cli import completion
 from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, complain, refuse, remark
-from ralph_wrap.interfaces.cli.options import Directory
+from ralph_wrap.interfaces.cli.options import IDS, Directory
 from ralph_wrap.system.log import on_stderr, one_line
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ _SHOWN = 12  # digits of an object id
 
 def drop(
     ids: Annotated[
-        list[str] | None, typer.Argument(metavar="ID…", help="Agent ids, or names of branches.")
+        list[str] | None, typer.Argument(metavar="ID…", help=IDS, autocompletion=completion.branches)
     ] = None,
     directory: Directory = Path(),
     merged: Annotated[
@@ -55,7 +56,7 @@ def drop(
     from ralph_wrap.config import of_project  # noqa: PLC0415
     from ralph_wrap.state.project import find_project  # noqa: PLC0415
 
-    with boundary("drop", json=json):
+    with boundary("drop", json=json, project=directory):
         log = on_stderr(os.environ)
         wanted = use_case.DropSelection(tuple(ids or ()), merged, empty, _seconds(older_than), force)
         environ = become_owner(directory, log)
@@ -103,7 +104,12 @@ def _seconds(text: str | None) -> float | None:
 
 def restore(
     name: Annotated[
-        str, typer.Argument(metavar="ID", help="The agent id, or the name, of the dropped branch.")
+        str,
+        typer.Argument(
+            metavar="ID",
+            help="An id, the name, or the title of the dropped branch.",
+            autocompletion=completion.dropped,
+        ),
     ],
     project: Directory = Path(),
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -112,7 +118,7 @@ def restore(
     from ralph_wrap.commands import drop as use_case  # noqa: PLC0415 -- not for --help
     from ralph_wrap.state.project import find_project  # noqa: PLC0415
 
-    with boundary("restore", json=json):
+    with boundary("restore", json=json, project=project):
         environ = become_owner(project, on_stderr(os.environ))
         restored = use_case.restore(find_project(project, environ), name, time.time())
         if json:

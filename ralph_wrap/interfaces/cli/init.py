@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ralph_wrap.config.options import STOP_TIMEOUT
+from ralph_wrap.config.options import INIT_RESUME, STOP_TIMEOUT
 from ralph_wrap.interfaces import init as pid1
 
 
@@ -19,6 +19,14 @@ def init(
         str,
         typer.Option(metavar=STOP_TIMEOUT.metavar, envvar=[*STOP_TIMEOUT.variables], help=STOP_TIMEOUT.help),
     ] = pid1.STOP_TIMEOUT,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume",
+            envvar=INIT_RESUME.variables[0],
+            help=INIT_RESUME.help,
+        ),
+    ] = False,
 ) -> None:
     """Be PID 1 of a container: reap zombies, and end every session before the container ends.
 
@@ -28,4 +36,4 @@ def init(
         seconds = pid1.duration(stop_timeout)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--stop-timeout") from None
-    raise typer.Exit(pid1.run(pid1.InitOptions(seconds, tuple(command or ()))))
+    raise typer.Exit(pid1.run(pid1.InitOptions(seconds, tuple(command or ()), resume)))

@@ -8,13 +8,14 @@ from typing import Annotated
 
 import typer
 
+from ralph_wrap.interfaces.cli import completion
 from ralph_wrap.interfaces.cli.boundary import become_owner, boundary
-from ralph_wrap.interfaces.cli.options import Directory
+from ralph_wrap.interfaces.cli.options import ID, Directory
 from ralph_wrap.system.log import on_stderr
 
 
 def logs(
-    session: Annotated[str, typer.Argument(metavar="ID", help="An agent id or a session id.")],
+    session: Annotated[str, typer.Argument(metavar="ID", help=ID, autocompletion=completion.sessions)],
     directory: Directory = Path(),
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Print new output until the session ends.")
@@ -28,7 +29,7 @@ def logs(
     from ralph_wrap.commands import logs as use_case  # noqa: PLC0415 -- not for --help
     from ralph_wrap.state.project import find_project  # noqa: PLC0415
 
-    with boundary("logs", json=False):
+    with boundary("logs", json=False, project=directory):
         log = on_stderr(os.environ)
         environ = become_owner(directory, log)
         project = find_project(directory, environ)

@@ -25,7 +25,7 @@ def mcp(
     project: Directory = Path(),
 ) -> None:
     """Serve agents the tools to enter and exit a worktree (Model Context Protocol, stdin and stdout)."""
-    with boundary("mcp", json=False):
+    with boundary("mcp", json=False, project=project):
         with needs_extra("mcp"):
             from ralph_wrap.interfaces.mcp import server  # noqa: PLC0415 -- it may not be installed, and is slow
             from ralph_wrap.interfaces.mcp.tools import ToolCaller  # noqa: PLC0415 -- not for --help

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ralph_wrap.errors import UsageError
-from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, refuse
-from ralph_wrap.interfaces.cli.options import Directory
+from ralph_wrap.errors import RalphError, UsageError
+from ralph_wrap.interfaces.cli import completion
+from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, complain, refuse
+from ralph_wrap.interfaces.cli.options import IDS, Directory
 from ralph_wrap.system.log import on_stderr, one_line
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ _SHOWN = 12  # digits of an object id
 
 
 def merge(
-    ids: Annotated[list[str], typer.Argument(metavar="ID…", help="Agent ids, or names of branches.")],
+    ids: Annotated[list[str], typer.Argument(metavar="ID…", help=IDS, autocompletion=completion.branches)],
     directory: Directory = Path(),
     into: Annotated[
         str | None, typer.Option(metavar="BRANCH", help="The target branch. (default: the main branch)")
@@ -53,7 +54,7 @@ def merge(
     from ralph_wrap.system.signals import SignalHandlers  # noqa: PLC0415
 
     log = on_stderr(os.environ)
-    with boundary("merge", json=json), SignalHandlers() as signals:
+    with boundary("merge", json=json, project=directory), SignalHandlers() as signals:
         method = _method(squash=squash, rebase=rebase, no_ff=no_ff)
         environ = become_owner(directory, log)
         project = find_project(directory, environ)
@@ -77,6 +78,10 @@ def merge(
         )
         try:
             _show(landed, log, json=json)
+        except RalphError as error:
+            if signals.cancel.first is None:
+                raise
+            complain(error, log)
         finally:
             if signals.cancel.first is not None:
                 raise SystemExit(128 + signals.cancel.first)
@@ -148,11 +153,9 @@ def _show(landed: Sequence[LandingResult], log: Log, *, json: bool) -> None:
 
 
 def words(result: LandingResult) -> Iterator[str]:
-    """Yield the cells of the row that shows the result of a branch."""
+    """Yield the cells of a branch's row; an error gives the reason why a branch is left."""
     yield result.branch
     yield result.outcome
     if result.outcome == "landed":
         yield f"{result.target} {(result.before or '')[:_SHOWN]}..{(result.after or '')[:_SHOWN]}"
         yield str(result.way)
-    elif result.reason:
-        yield result.reason

@@ -11,7 +11,7 @@ from ralph_wrap.errors import NotFoundError, RalphError
 from ralph_wrap.state.project import RUN
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.system.cancel import NEVER
-from ralph_wrap.system.log import on_stderr
+from ralph_wrap.system.log import Commands, lines_of
 
 if TYPE_CHECKING:
     from ralph_wrap.commands.merge import LandingResult
@@ -27,6 +27,7 @@ def land(
     settings: Settings,
     report: SessionReport,
     signals: SignalHandlers | None,
+    log: Log,
 ) -> None:
     """Merge the branch of an ended session, or log why not and which command to run.
 
@@ -37,17 +38,18 @@ def land(
         settings: of the session. The user approved its check before the start, and it is not read again.
         report: of the session.
         signals: entered handlers; after a signal nothing is merged.
+        log: has no event log yet.
 
     """
     if report.branch is None:
         return
-    log = on_stderr(project.environ)
     events = Registry(project.root / RUN).sessions / report.session / "events.jsonl"
     log.attach(events, agent_id=report.id, session_id=report.session)
     try:
         landed = _land(project, settings, report.branch, signals, log)
     except (RalphError, OSError) as error:
-        _warn(log, report.branch, settings.merge_on_complete, str(error))
+        hint = error.hint if isinstance(error, RalphError) else ""
+        _warn(log, report.branch, settings.merge_on_complete, str(error), hint)
     else:
         _log_result(log, landed, settings.merge_on_complete)
     finally:
@@ -61,7 +63,7 @@ def _land(
     signals: SignalHandlers | None,
     log: Log,
 ) -> LandingResult:
-    branch = merge.named_branch(project, name)
+    branch = branches.named(branches.read(project), f"{branches.HEADS}{name}")
     target = merge.target_of(project, settings.merge_on_complete, None)
     try:
         main = branches.main_branch(project, settings.main).name
@@ -82,7 +84,7 @@ def _land(
 
 def _log_result(log: Log, landed: LandingResult, target: str) -> None:
     if landed.outcome == "left":
-        _warn(log, landed.branch, target, landed.reason or "", landed)
+        _warn(log, landed.branch, target, landed.reason or "", landed.hint or "", landed)
     elif landed.outcome == "landed":
         log.event("branch.landed", f"{landed.branch} has landed on {target} ({landed.way})", **_facts(landed))
     else:
@@ -91,16 +93,23 @@ def _log_result(log: Log, landed: LandingResult, target: str) -> None:
         )
     if landed.saved and landed.outcome != "left":
         log.event(
-            "saved.not_landed", f"{landed.saved} holds work that has not landed: ralph-wrap apply {landed.id}"
+            "saved.not_landed",
+            f"{landed.saved} holds work that has not landed",
+            hint=f"ralph-wrap apply {landed.id}",
         )
 
 
-def _warn(log: Log, branch: str, target: str, reason: str, landed: LandingResult | None = None) -> None:
+def _warn(
+    log: Log, branch: str, target: str, reason: str, hint: str, landed: LandingResult | None = None
+) -> None:
     label = branch.removeprefix("ralph/")
+    again = f"ralph-wrap merge {shlex.quote(label)} --into {shlex.quote(target)}"
+    in_conflict = landed is not None and landed.conflicts
+    hints = [*(lines_of(hint) if hint else ()), *(() if in_conflict else (again,))]
     log.warning(
         "branch.not_landed",
         f"{branch} has not landed on {target}: {reason}",
-        f"ralph-wrap merge {shlex.quote(label)} --into {shlex.quote(target)}",
+        Commands.of(*hints),
         **(_facts(landed) if landed else {}),
     )
 

@@ -38,6 +38,10 @@ def declared(row: Option, panel: str | None = None) -> Any:
     )
 
 
+ID = "An agent id, a session id, a branch, or a title."
+IDS = "Agent ids, session ids, branches, or titles."
+"""The help of arguments that name sessions or branches."""
+
 Directory = Annotated[
     Path,
     typer.Option(*PROJECT.words, metavar=PROJECT.metavar, envvar=[*PROJECT.variables], help=PROJECT.help),
@@ -45,15 +49,22 @@ Directory = Annotated[
 """The type of ``project``, which nearly every command has."""
 
 
-def with_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Give a function, which takes ``**typed``, a parameter for each option that can be typed."""
+def with_options(function: Callable[..., None], without: tuple[str, ...] = ()) -> Callable[..., None]:
+    """Give a function, which takes ``**typed``, a parameter for each option that can be typed.
+
+    Arguments:
+        without: names of options that this command does not take.
+
+    """
     signature = inspect.signature(function, eval_str=True)
     own_parameters = [
         parameter
         for parameter in signature.parameters.values()
         if parameter.kind is not parameter.VAR_KEYWORD
     ]
-    rows = (row for row in ROWS.values() if TYPED in row.sources and row is not PROJECT)
+    excluded = {PROJECT.name, *without}
+    typed = [row for row in ROWS.values() if TYPED in row.sources and row.name not in excluded]
+    rows = sorted(typed, key=lambda row: _PANELS.index(_panel(row)))
     signature = signature.replace(parameters=[*own_parameters, *map(_parameter, rows)])
     function.__signature__ = signature  # type: ignore[attr-defined]
     function.__annotations__ = {
@@ -67,10 +78,25 @@ def flags(typed: Mapping[str, Any]) -> dict[str, str | None]:
     return {name: _text(value) for name, value in typed.items()}
 
 
+_PANELS = ("Prompt", "Agent", "Limits", "Worktree", "Output")
+"""The panels of the help, in their order."""
+
+_PANEL_OF = {
+    **dict.fromkeys(("prompt", "prompt_file", "preamble", "name", "job"), "Prompt"),
+    **dict.fromkeys(("grace", "hooks"), "Agent"),
+    "raw": "Output",
+}
+"""The panels of options whose group is of another one."""
+
+
+def _panel(row: Option) -> str:
+    by_group = {"agent": "Agent", "loop": "Limits", "worktree": "Worktree", "output": "Output"}
+    return _PANEL_OF.get(row.name) or by_group[row.group]
+
+
 def _parameter(row: Option) -> inspect.Parameter:
     kind: Any = bool if row.is_switch else list[str] if row.kind.several else str
-    panel = f"{row.group.capitalize()} options" if row.group else None
-    annotation = Annotated[kind | None, declared(row, panel)]
+    annotation = Annotated[kind | None, declared(row, _panel(row))]
     return inspect.Parameter(row.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 

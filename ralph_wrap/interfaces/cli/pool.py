@@ -24,7 +24,7 @@ def pool(
     from ralph_wrap.state.project import find_project  # noqa: PLC0415
 
     log = on_stderr(os.environ)
-    with boundary("pool", json=json):
+    with boundary("pool", json=json, project=directory):
         environ = become_owner(directory, log)
         project = find_project(directory, environ)
         project_pool = ProjectPool.of(project, of_project(project.root), log)

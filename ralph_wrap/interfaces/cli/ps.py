@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ralph_wrap.interfaces.cli import table as tables
-from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, remark
+from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary
 from ralph_wrap.interfaces.cli.options import Directory
+from ralph_wrap.state.wording import state_of
 from ralph_wrap.system.log import on_stderr
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ _UNSTEADY: dict[str, Any] = dict.fromkeys(("age", "cpu_seconds", "cpu_percent", 
 """Fields that always change; a change of them alone prints nothing."""
 _LATER = ("psutil", "ralph_wrap.system.inotify")
 """Modules that this command loads later."""
-_ENDED = ("ENDED BY", "STATUS", "SAVED", "KEPT")
+_NONE = "No session is running. To see finished ones: ralph-wrap ps --all"
+_NONE_AT_ALL = "This project has no sessions yet. To start one: ralph-wrap run"
 
 
 def ps(
@@ -36,7 +38,7 @@ def ps(
     watch: Annotated[bool, typer.Option("--watch", help="Repeat the list until Ctrl-C.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """List the sessions of a project.
+    """List the sessions of a project that run, and those that have kept their worktree.
 
     AHEAD counts the commits on the branch since the session began.
 
@@ -47,7 +49,7 @@ def ps(
     from ralph_wrap.state import inventory  # noqa: PLC0415 -- not for --help
     from ralph_wrap.state.project import find_project  # noqa: PLC0415
 
-    with boundary("ps", json=json):
+    with boundary("ps", json=json, project=project):
         environ = become_owner(project, on_stderr(os.environ), *_LATER)
 
         def read() -> list[SessionEntry]:
@@ -56,18 +58,16 @@ def ps(
         if watch:
             _watch(read, json=json, ended=every)
         else:
-            _show(entries := read(), json=json, ended=every)
-            if not entries and not json:
-                remark(
-                    "no sessions" if every else "no sessions that are not finished: --all lists the others"
-                )
+            _show(read(), json=json, ended=every)
 
 
 def _show(entries: list[SessionEntry], *, json: bool, ended: bool, before: str = "") -> None:
     if json:
         answer("ps", [entry._asdict() for entry in entries])
+    elif entries:
+        typer.echo(before + table(entries, width=tables.of_terminal(), ended=ended))
     else:
-        typer.echo(before + table(entries, ended=ended, width=tables.of_terminal()))
+        typer.echo(before + (_NONE_AT_ALL if ended else _NONE))
 
 
 def _watch(read: Callable[[], list[SessionEntry]], *, json: bool, ended: bool) -> None:
@@ -110,29 +110,19 @@ def _since(last: tuple[float, float] | None, entry: SessionEntry) -> SessionEntr
     return entry._replace(cpu_percent=round(100 * used, 1))
 
 
-def table(entries: list[SessionEntry], *, ended: bool = False, width: int | None = None) -> str:
+def table(entries: list[SessionEntry], *, width: int | None = None, ended: bool = False) -> str:
     """Return the sessions as aligned columns.
 
     Arguments:
         entries: the sessions.
-        ended: show how the sessions have ended, too.
-        width: columns of the terminal; commands and long lines are cut to it; ``None`` cuts nothing.
+        width: columns of the terminal; long cells are cut, and columns left out; ``None`` shows all.
+        ended: the user has asked for finished sessions, too.
 
     """
-    names = [name for name in _CELLS if ended or name not in _ENDED]
-    rows = [[_shown(_CELLS[name](entry)) for name in names] for entry in entries]
-    return "\n".join(tables.aligned(names, rows, width, _GIVING_WAY))
-
-
-def _shown(cell: object) -> str:
-    return "-" if cell is None else "".join(letter if letter.isprintable() else "?" for letter in str(cell))
-
-
-def _age(seconds: int) -> str:
-    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
-        if seconds >= length:
-            return f"{seconds // length}{unit}"
-    return f"{seconds}s"
+    names = [name for name, cell in _CELLS.items() if name not in _SELDOM or any(map(cell, entries))]
+    rows = [[tables.shown(_CELLS[name](entry)) for name in names] for entry in entries]
+    wider = f"ralph-wrap ps{' --all' if ended else ''} | less -S"
+    return "\n".join(tables.aligned(names, rows, width, _GIVING_WAY, _HIDDEN_FIRST, wider))
 
 
 def _size(amount: int) -> str:
@@ -144,19 +134,21 @@ def _size(amount: int) -> str:
 
 
 _CELLS: dict[str, Callable[[SessionEntry], object]] = {
+    "TITLE": lambda entry: entry.title or entry.note,
     "ID": lambda entry: entry.id,
-    "VERDICT": lambda entry: entry.verdict,
+    "STATE": lambda entry: state_of(entry.verdict, entry.ended_by, entry.state, entry.waits_until),
     "AGENT": lambda entry: entry.agent,
     "ITERATION": lambda entry: entry.iteration,
-    "AGE": lambda entry: None if entry.age is None else _age(entry.age),
+    "AGE": lambda entry: None if entry.age is None else tables.age(entry.age),
     "CPU": lambda entry: None if entry.cpu_percent is None else f"{entry.cpu_percent:.0f}%",
     "MEM": lambda entry: None if entry.memory_bytes is None else _size(entry.memory_bytes),
     "BRANCH": lambda entry: entry.branch,
     "AHEAD": lambda entry: entry.ahead,
-    "ENDED BY": lambda entry: entry.ended_by,
-    "STATUS": lambda entry: entry.exit_status,
+    "STATUS": lambda entry: None if entry.exit_status is None else str(entry.exit_status),
     "SAVED": lambda entry: entry.saved,
-    "WORKSPACE": lambda entry: entry.note or entry.workspace,
+    "WORKSPACE": lambda entry: entry.workspace,
     "KEPT": lambda entry: entry.kept,
 }
-_GIVING_WAY = (("AGENT", 12),)
+_SELDOM = ("STATUS", "SAVED", "KEPT")
+_GIVING_WAY = (("AGENT", 8), ("TITLE", 16), ("KEPT", 16), ("STATE", 39))
+_HIDDEN_FIRST = ("WORKSPACE", "STATUS", "AHEAD", "AGENT", "BRANCH", "KEPT", "SAVED", "AGE", "ITERATION")

@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import sys
 from datetime import UTC, datetime
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ralph_wrap.errors import RalphError, UsageError
+from ralph_wrap.interfaces.cli import completion
 from ralph_wrap.interfaces.cli import table as tables
 from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, remark
 from ralph_wrap.interfaces.cli.options import Directory
+from ralph_wrap.state.wording import state_of
 from ralph_wrap.system.log import on_stderr, one_line
 
 if TYPE_CHECKING:
@@ -32,21 +35,36 @@ def review(
     sort: Annotated[
         str | None,
         typer.Option(
-            metavar="FIELD", help="ahead, files, ended, …; -FIELD sorts downwards. (default: newest first)"
+            metavar="FIELD",
+            help="ahead, files, ended, …; -FIELD sorts downwards. (default: newest first)",
+            rich_help_panel="List",
         ),
     ] = None,
     only: Annotated[
-        str | None, typer.Option(metavar="live|unmerged|conflicting", help="List only these branches.")
+        str | None,
+        typer.Option(
+            metavar="live|unmerged|conflicting", help="List only these branches.", rich_help_panel="List"
+        ),
     ] = None,
     html: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write one self-contained page with all differences."),
+        typer.Option(
+            metavar="FILE",
+            help="Write one self-contained page with all differences.",
+            rich_help_panel="Output",
+        ),
     ] = None,
     pr: Annotated[
         str | None,
-        typer.Option("--pr", metavar="ID", help="Push this branch and open a pull request with gh."),
+        typer.Option(
+            "--pr",
+            metavar="ID",
+            help="Push this branch and open a pull request with gh.",
+            autocompletion=completion.branches,
+            rich_help_panel="Output",
+        ),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.", rich_help_panel="Output")] = False,
 ) -> None:
     """List the branches of sessions: their changes, whether they are merged, and their conflicts.
 
@@ -56,7 +74,7 @@ def review(
     from ralph_wrap.commands.pull_request import open as pull_request  # noqa: PLC0415
     from ralph_wrap.state.project import find_project  # noqa: PLC0415 -- not for --help
 
-    with boundary("review", json=json):
+    with boundary("review", json=json, project=directory):
         log = on_stderr(os.environ)
         if pr is not None and (sort or only or html):
             raise UsageError("--pr takes a single branch", "leave out --sort, --only and --html")
@@ -121,16 +139,16 @@ def table(rows: Sequence[ReviewRow], now: datetime, *, width: int | None = None,
     Arguments:
         rows: the branches.
         now: for their ages.
-        width: columns of the terminal; commands and lists are cut to it; ``None`` cuts nothing.
+        width: columns of the terminal; long cells are cut, and columns left out; ``None`` shows all.
         colour: mark merged branches and branches with conflicts.
 
     """
     names = [name for name in _CELLS if name not in _SELDOM or any(map(_SELDOM[name], rows))]
-    cells = [[_shown(_CELLS[name](row, now)) for name in names] for row in rows]
-    lines = tables.aligned(names, cells, width, _GIVING_WAY)
+    cells = [[tables.shown(_CELLS[name](row, now)) for name in names] for row in rows]
+    lines = tables.aligned(names, cells, width, _GIVING_WAY, _HIDDEN_FIRST, "ralph-wrap review | less -S")
     marks = ["", *(_mark(row) if colour else "" for row in rows)]
     return "\n".join(
-        f"{mark}{line}{_PLAIN}" if mark else line for mark, line in zip(marks, lines, strict=True)
+        f"{mark}{line}{_PLAIN}" if mark else line for line, mark in zip_longest(lines, marks, fillvalue="")
     )
 
 
@@ -142,25 +160,9 @@ def _mark(row: ReviewRow) -> str:
     return _FAINT if row.merged and not row.saved_open else ""
 
 
-def _shown(cell: object) -> str:
-    if cell is None:
-        return "-"
-    if isinstance(cell, bool):
-        return "yes" if cell else "no"
-    if isinstance(cell, tuple):
-        return ",".join(map(_shown, cell)) or "-"
-    return "".join(letter if letter.isprintable() else "?" for letter in str(cell))
-
-
 def _age(row: ReviewRow, now: datetime) -> str | None:
     time = row.ended or row.committed
-    if time is None:
-        return None
-    seconds = max(0, int((now - datetime.fromisoformat(time)).total_seconds()))
-    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
-        if seconds >= length:
-            return f"{seconds // length}{unit}"
-    return f"{seconds}s"
+    return None if time is None else tables.age((now - datetime.fromisoformat(time)).total_seconds())
 
 
 def _main(row: ReviewRow) -> str | None:
@@ -172,9 +174,11 @@ def _main(row: ReviewRow) -> str | None:
 
 
 _CELLS: dict[str, Callable[[ReviewRow, datetime], object]] = {
+    "TITLE": lambda row, _: row.title,
+    "LAST COMMIT": lambda row, _: row.subject,
     "BRANCH": lambda row, _: row.branch,
     "AGENT": lambda row, _: row.agent if row.recorded or row.agent else "not recorded",
-    "STATE": lambda row, _: row.verdict or row.ended_by,
+    "STATE": lambda row, _: state_of(row.verdict, row.ended_by),
     "AGE": _age,
     "AHEAD": lambda row, _: row.ahead,
     "BEHIND": lambda row, _: row.behind,
@@ -191,4 +195,12 @@ _SELDOM: dict[str, Callable[[ReviewRow], object]] = {
     "CHECK": lambda row: row.check,
     "BELONGS TO": lambda row: row.belongs_to,
 }
-_GIVING_WAY = (("AGENT", 12), ("OVERLAPS", 5), ("CONFLICTS", 5), ("AGENT", 5))
+_GIVING_WAY = (
+    *(("AGENT", 12), ("LAST COMMIT", 12), ("TITLE", 12), ("OVERLAPS", 8)),
+    *(("BRANCH", 10), ("STATE", 13), ("BELONGS TO", 10), ("CONFLICTS", 9)),
+)
+_HIDDEN_FIRST = (
+    *("BEHIND", "AGENT", "LINES", "OVERLAPS", "FILES", "AGE", "AHEAD", "BELONGS TO"),
+    *("LAST COMMIT", "CHECK", "SAVED", "STATE"),
+)
+"""Never the conflicts: they decide what to merge."""

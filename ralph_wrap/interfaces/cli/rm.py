@@ -8,13 +8,14 @@ from typing import Annotated
 
 import typer
 
+from ralph_wrap.interfaces.cli import completion
 from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, refuse
-from ralph_wrap.interfaces.cli.options import Directory
+from ralph_wrap.interfaces.cli.options import IDS, Directory
 from ralph_wrap.system.log import on_stderr
 
 
 def rm(
-    ids: Annotated[list[str], typer.Argument(metavar="ID…", help="Agent ids or session ids.")],
+    ids: Annotated[list[str], typer.Argument(metavar="ID…", help=IDS, autocompletion=completion.sessions)],
     directory: Directory = Path(),
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -26,14 +27,15 @@ def rm(
     from ralph_wrap.state.stop_request import StopMode  # noqa: PLC0415
 
     log = on_stderr(os.environ)
-    with boundary("rm", json=json):
+    with boundary("rm", json=json, project=directory):
         environ = become_owner(directory, log)
         project = find_project(directory, environ)
-        stopped, problem = stop(project, ids, StopMode.SOON, log)
+        reachable, foreign = use_case.without_foreign(project, ids)
+        stopped, problem = stop(project, reachable, StopMode.SOON, log)
         orphans = any(ended.outcome == "orphan" for ended in stopped)
-        unfinished = sweeping.kept(sweeping.sweep(project)) if orphans else None
+        unfinished = sweeping.kept(sweeping.sweep(project, log=log)) if orphans else None
         names = [ended.session or ended.id for ended in stopped if ended.outcome != "unknown"]
-        removed, failure = use_case.remove_all(project, names)
+        removed, failure = use_case.remove_all(project, names, log)
         data = [session._asdict() for session in removed]
         if not json:
             for session in removed:
@@ -44,7 +46,7 @@ def rm(
                         if word
                     )
                 )
-        if problem := unfinished or failure or problem:
+        if problem := unfinished or failure or problem or foreign:
             if not json:
                 raise problem
             refuse("rm", problem, data=data)

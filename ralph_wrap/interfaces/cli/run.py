@@ -21,8 +21,8 @@ def run(
 ) -> None:
     """Run an agent in a loop, in a worktree of its own.
 
-    Every option is also a variable RALPH_WRAP_<OPTION> and, except project and job, a key in
-    .ralph/config.toml.
+    Each option is also a variable RALPH_WRAP_<OPTION>.
+    Except project and job, each is a key in .ralph/config.toml, too.
     """
     from ralph_wrap.interfaces.cli.start import start  # noqa: PLC0415 -- --help does not need it
 

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ralph_wrap import config
 from ralph_wrap.agents import with_agent
-from ralph_wrap.config import Isolation, OnOrphans, Settings
+from ralph_wrap.config import Isolation, LogFormat, OnOrphans, Settings
 from ralph_wrap.errors import RalphError, StoppedError
 from ralph_wrap.interfaces.cli.boundary import become_owner, boundary
 from ralph_wrap.state.project import find_project, has_ownerless, has_trash
 from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.files import anonymous_file, write_all
-from ralph_wrap.system.log import on_stderr
+from ralph_wrap.system.log import Commands, on_stderr
 from ralph_wrap.system.signals import SignalHandlers
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from ralph_wrap.state.project import Project
     from ralph_wrap.system.log import Log
@@ -33,6 +33,9 @@ _BEGUN = ("agent.started", "iteration.ended", "limit.waiting")
 The second one serves a session without a prompt, the last one a start that waits for hours.
 """
 
+_CHOSEN = "log.chosen"
+"""The event by which a background session reports the user's choice; its own log is always JSON."""
+
 
 def _sweep(project: Project, settings: Settings, signals: SignalHandlers | None, log: Log) -> None:
     """Finish dead sessions, if there are any. A session that cannot be finished does not stop the new one."""
@@ -42,11 +45,12 @@ def _sweep(project: Project, settings: Settings, signals: SignalHandlers | None,
 
     swept = sweep(
         project,
+        log=log,
         dry_run=settings.orphans is OnOrphans.REPORT,
         cancel=signals.cancel if signals is not None else NEVER,
     )
     if settings.orphans is OnOrphans.REPORT:
-        resume_deletions(project)
+        resume_deletions(project, log)
     for entry in swept:
         if entry.action == "would finish":
             log.warning(
@@ -56,7 +60,7 @@ def _sweep(project: Project, settings: Settings, signals: SignalHandlers | None,
             log.warning(
                 "session.left",
                 f"session {entry.session or entry.id} is {entry.verdict} and was not touched",
-                f"if it is foreign and you know that it is dead: ralph-wrap sweep --adopt {entry.id}",
+                entry.hint or "",
             )
     if error := kept(swept):
         log.warning("sweep.incomplete", error.message, error.hint)
@@ -87,6 +91,8 @@ def start(
     command: tuple[str, ...],
     *,
     background: bool = False,
+    detached: bool = False,
+    change: Callable[[Settings], Settings] = lambda settings: settings,
 ) -> int:
     """Run a session and return the exit status.
 
@@ -95,17 +101,29 @@ def start(
         directory: the project that the user names.
         flags: options as the user typed them; ``None`` for the others.
         command: the words after the options.
-        background: no terminal and no caller waits for the session.
+        background: the worktree of the session stays until ``ralph-wrap rm``.
+        detached: no terminal and no caller waits for the session.
+        change: adds to the settings what no option says.
 
     """
     # structlog loads rich for tracebacks that a session does not print, and ssl through asyncio. These two
     # take a quarter of an idle session's memory.
-    log = on_stderr(os.environ, spared=("rich", "ssl"), also=_BEGUN if background else ())
+    log = on_stderr(
+        os.environ,
+        spared=("rich", "ssl"),
+        also=(*_BEGUN, _CHOSEN) if detached else (),
+        log_format="json" if detached else flags.get("log_format"),
+    )
 
-    with boundary("run", json=False):
+    with boundary("run", json=False, log=log):
         environ = become_owner(directory, log)
         project = find_project(directory, environ, meanwhile=_load_session)
         settings = with_agent(config.load(directory, project.root, Path.cwd(), flags, environ, command))
+        settings = change(settings)
+        if detached:
+            log.event(_CHOSEN, format=settings.log_format.value)
+        else:
+            log.as_json = settings.log_format is LogFormat.JSON
         if settings.runs_commands:
             from ralph_wrap.interfaces.cli.approval_prompt import require  # noqa: PLC0415 -- few projects have any
 
@@ -127,7 +145,7 @@ def start(
         with suppress(StoppedError), session:
             session.run()
         if settings.merge_on_complete and session.report and session.report.ended_by == "promise":
-            land(project, settings, session.report, signals)
+            land(project, settings, session.report, signals, log.beside())
         return session.report.exit_status if session.report else RalphError.exit_code
 
 
@@ -149,7 +167,14 @@ def _typed(flags: Mapping[str, str | None], command: Sequence[str]) -> tuple[str
     return (*words, *(("--", *command) if command else ()))
 
 
-def spawn(directory: Path, flags: Mapping[str, str | None], command: tuple[str, ...]) -> int:
+def spawn(
+    directory: Path,
+    flags: Mapping[str, str | None],
+    command: tuple[str, ...],
+    *,
+    background: bool = True,
+    change: Callable[[Settings], Settings] = lambda settings: settings,
+) -> int:
     """Run a session in the background, print its id once its agent runs, and return the exit status.
 
     If the session ends before that, this command has the session's errors and exit status.
@@ -158,6 +183,8 @@ def spawn(directory: Path, flags: Mapping[str, str | None], command: tuple[str, 
         directory: the project that the user names.
         flags: options as the user typed them; ``None`` for the others.
         command: the words after the options.
+        background: see :func:`start`, like the next one.
+        change: see there.
 
     """
     stdin = _job_typed_in() if "-" in {flags.get("job"), os.environ.get("RALPH_WRAP_JOB")} else None
@@ -165,14 +192,21 @@ def spawn(directory: Path, flags: Mapping[str, str | None], command: tuple[str, 
     pid = os.fork()
     if pid == 0:
         os.close(reading)
-        _be_in_background(stdin, writing, directory, flags, command)
-    os.close(writing)
-    log = on_stderr(os.environ)
-    agent_id, begun = None, False
+        _be_in_background(
+            stdin,
+            writing,
+            lambda signals: start(
+                signals, directory, flags, command, background=background, detached=True, change=change
+            ),
+        )
     try:
+        os.close(writing)
+        log = on_stderr(os.environ, log_format=flags.get("log_format"))
         agent_id, begun = _relay_until_begun(reading, log)
     except KeyboardInterrupt:
         os.kill(pid, signal.SIGTERM)
+        os.waitpid(pid, 0)
+        raise
     status = 0
     if not begun:
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -189,9 +223,7 @@ def _job_typed_in() -> int:
     return descriptor
 
 
-def _be_in_background(
-    stdin: int | None, stderr: int, directory: Path, flags: Mapping[str, str | None], command: tuple[str, ...]
-) -> NoReturn:
+def _be_in_background(stdin: int | None, stderr: int, run: Callable[[SignalHandlers], int]) -> NoReturn:
     """Run the session in a kernel session of its own: the end of a terminal does not reach it (setsid(2))."""
     status: Any = RalphError.exit_code
     try:
@@ -202,7 +234,7 @@ def _be_in_background(
         os.close(nothing)
         os.close(stderr)
         with SignalHandlers() as signals:
-            status = start(signals, directory, flags, command, background=True)
+            status = run(signals)
     except SystemExit as ended:
         status = ended.code
     finally:
@@ -216,12 +248,14 @@ def _relay_until_begun(reading: int, log: Log) -> tuple[str | None, bool]:
         for line in lines:
             try:
                 event = json.loads(line)
+                if event["event"] == _CHOSEN:
+                    log.as_json = event["format"] == LogFormat.JSON.value
+                    continue
                 if event["event"] in _BEGUN[:2] and agent_id:
                     return agent_id, True
                 log_event = {"warning": log.warning, "error": log.error}.get(event["level"], log.event)
-                log_event(
-                    event["event"], event["message"], **{"hint": event["hint"]} if "hint" in event else {}
-                )
+                hint = {"hint": Commands(event["hint"])} if "hint" in event else {}
+                log_event(event["event"], event["message"], **hint)
                 if event["event"] in _BEGUN and agent_id:
                     return agent_id, True
                 if event["event"] == "session.started":

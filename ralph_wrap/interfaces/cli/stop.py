@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ralph_wrap.errors import RalphError, UsageError
+from ralph_wrap.interfaces.cli import completion
 from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, refuse
-from ralph_wrap.interfaces.cli.options import Directory
+from ralph_wrap.interfaces.cli.options import IDS, Directory
 from ralph_wrap.system.log import on_stderr
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 def stop(
     ids: Annotated[
-        list[str] | None, typer.Argument(metavar="[ID]…", help="Agent ids or session ids.")
+        list[str] | None, typer.Argument(metavar="[ID]…", help=IDS, autocompletion=completion.unfinished)
     ] = None,
     directory: Directory = Path(),
     every: Annotated[bool, typer.Option("--all", help="Every session of the project.")] = False,
@@ -37,7 +38,7 @@ def stop(
     from ralph_wrap.state.stop_request import StopMode  # noqa: PLC0415
 
     log = on_stderr(os.environ)
-    with boundary("stop", json=json):
+    with boundary("stop", json=json, project=directory):
         _check(ids or [], every=every, both_modes=after_iteration and now)
         mode = StopMode.AFTER_ITERATION if after_iteration else StopMode.NOW if now else StopMode.SOON
         environ = become_owner(directory, log)
@@ -48,7 +49,7 @@ def stop(
 
 def _check(ids: list[str], *, every: bool, both_modes: bool) -> None:
     if bool(ids) == every:
-        raise UsageError("either ids or --all must be given", "ralph-wrap ps lists sessions")
+        raise UsageError("either ids or --all must be given", "to list them: ralph-wrap ps")
     if both_modes:
         raise UsageError("--after-iteration and --now exclude each other", "give one of them")
 

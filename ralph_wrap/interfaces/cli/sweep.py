@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ralph_wrap.interfaces.cli import completion
 from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, refuse, remark
 from ralph_wrap.interfaces.cli.options import Directory
 from ralph_wrap.system.log import on_stderr
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from ralph_wrap.commands.sweep import SweptSession
     from ralph_wrap.errors import RalphError
+    from ralph_wrap.system.log import Log
 
 
 def sweep(
@@ -24,7 +26,11 @@ def sweep(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what a sweep would do.")] = False,
     adopt: Annotated[
         list[str] | None,
-        typer.Option(metavar="ID", help="A foreign session that you know is dead; can be repeated."),
+        typer.Option(
+            metavar="ID",
+            help="A foreign session that you know is dead; can be repeated.",
+            autocompletion=completion.unfinished,
+        ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -36,26 +42,32 @@ def sweep(
     from ralph_wrap.interfaces.init.child import AT_START  # noqa: PLC0415
     from ralph_wrap.state.project import find_project  # noqa: PLC0415
 
-    with boundary("sweep", json=json):
+    with boundary("sweep", json=json, project=directory):
         log = on_stderr(os.environ)
         environ = become_owner(directory, log)
         project = find_project(directory, environ)
         at_start = of_project(project.root) if os.environ.get(AT_START) else None
         dry_run = dry_run or (at_start is not None and at_start.orphans is OnOrphans.REPORT)
-        swept = use_case.sweep(project, dry_run=dry_run, adopted=adopt or ())
+        swept = use_case.sweep(project, log=log, dry_run=dry_run, adopted=adopt or ())
         if not dry_run:
             undo_killed(project, log)
         if at_start is not None and at_start.pool:
             ProjectPool.of(project, at_start, log).fill()
-        _show(swept, use_case.kept(swept), json=json)
+        _show(swept, use_case.kept(swept), log, json=json)
 
 
-def _show(swept: Sequence[SweptSession], error: RalphError | None, *, json: bool) -> None:
+def _show(swept: Sequence[SweptSession], error: RalphError | None, log: Log, *, json: bool) -> None:
     data = [entry._asdict() for entry in swept]
     if not json:
         for entry in swept:
             words = [entry.session or entry.id, entry.verdict, entry.action, entry.saved, entry.note]
             typer.echo("  ".join(word for word in words if word))
+            if entry.hint and entry.action == "left":
+                log.warning(
+                    "session.left",
+                    f"session {entry.session or entry.id} is {entry.verdict} and was not touched",
+                    entry.hint,
+                )
         if not swept:
             remark("no dead sessions")
     if error is not None:

@@ -32,7 +32,7 @@ def trust(
     from ralph_wrap.state.project import find_project  # noqa: PLC0415 -- not for --help
     from ralph_wrap.system.signals import SignalHandlers  # noqa: PLC0415
 
-    with boundary("trust", json=json), SignalHandlers() as signals:
+    with boundary("trust", json=json, project=directory), SignalHandlers() as signals:
         if show and revoke:
             raise UsageError("--show and --revoke exclude each other", "give one of them")
         environ = become_owner(directory, on_stderr(os.environ))

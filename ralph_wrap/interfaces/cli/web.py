@@ -26,7 +26,7 @@ def web(
     from ralph_wrap.state.project import find_project  # noqa: PLC0415 -- not for --help
 
     log = on_stderr(os.environ)
-    with boundary("web", json=False):
+    with boundary("web", json=False, project=directory):
         with needs_extra("web"):
             from ralph_wrap.interfaces.web import server  # noqa: PLC0415 -- it may not be installed, and is slow
         server.load()

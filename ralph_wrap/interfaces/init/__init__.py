@@ -4,7 +4,8 @@
 kernel kills it with SIGKILL when PID 1 exits. So PID 1 sends SIGTERM to these processes and waits for them.
 
 1. **Start** a sweep, which finishes dead sessions, and the command, if there is one. Both are children. PID 1
-   does no other work itself, so that it stays small and nothing can block it.
+   does no other work itself, so that it stays small and nothing can block it. With ``--resume``, another
+   child goes on with the sessions that the last end of this container interrupted, after the first sweep.
 2. **Reap** every child, including adopted orphans; forward every signal to the command. HUP sweeps again.
 3. **Stop** on TERM, INT or QUIT, or when the command has ended: send TERM to all processes of the container.
    It makes no difference whether they are registered sessions. Processes *below* a session get none: TERM to
@@ -39,10 +40,18 @@ _UNITS = {"ms": 0.001, "s": 1, "": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 class InitOptions(NamedTuple):
-    """The options of ``init``: the time-out in seconds, and the command, which may be empty."""
+    """The options of ``init``.
+
+    Attributes:
+        stop_timeout: seconds.
+        command: the command to run; empty for none.
+        resume: sessions that the last end of this container interrupted go on.
+
+    """
 
     stop_timeout: float
     command: tuple[str, ...]
+    resume: bool = False
 
 
 def read(arguments: Sequence[str], environ: Mapping[str, str]) -> InitOptions | None:
@@ -50,23 +59,32 @@ def read(arguments: Sequence[str], environ: Mapping[str, str]) -> InitOptions | 
 
     Arguments:
         arguments: the words after ``init``.
-        environ: it may hold ``RALPH_WRAP_STOP_TIMEOUT``.
+        environ: it may hold ``RALPH_WRAP_STOP_TIMEOUT`` and ``RALPH_WRAP_INIT_RESUME``.
 
     """
     words = [*arguments]
+    resume = wants_resume(environ)
     timeout = environ.get("RALPH_WRAP_STOP_TIMEOUT") or STOP_TIMEOUT
     while words and words[0].startswith("-"):
         word = words.pop(0)
         if word == "--":
             break
+        if word == "--resume":
+            resume = True
+            continue
         option, sign, value = word.partition("=")
         if option != "--stop-timeout" or not (sign or words):
             return None
         timeout = value if sign else words.pop(0)
     try:
-        return InitOptions(duration(timeout), tuple(words))
+        return InitOptions(duration(timeout), tuple(words), resume)
     except ValueError:
         return None
+
+
+def wants_resume(environ: Mapping[str, str]) -> bool:
+    """Return whether ``RALPH_WRAP_INIT_RESUME`` is on; the words are those of ``config.FLAG_WORDS``."""
+    return environ.get("RALPH_WRAP_INIT_RESUME", "").lower() in {"1", "true", "yes", "on"}
 
 
 def duration(value: str) -> float:
@@ -92,7 +110,7 @@ def run(options: InitOptions) -> int:
         The exit status of the command; 0 without a command.
 
     """
-    supervisor = Supervisor(options.stop_timeout, options.command)
+    supervisor = Supervisor(options.stop_timeout, options.command, resume=options.resume)
     while True:
         try:
             supervisor.turn()

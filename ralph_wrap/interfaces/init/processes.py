@@ -34,7 +34,7 @@ _RECORDS_TIME = 0.5  # seconds for all records: a project full of large ones mus
 _WRAPPER = re.compile(
     rb"(?:(?:[^\0]*/)?python[^\0/]*\0(?:-[XW]\0[^\0]*\0|-(?![XW]\0)[^\0]*\0)*"
     rb"(?:(?<!-[XW]\0)-[^\0]*m\0ralph_wrap|(?:[^\0-][^\0]*/)?ralph-wrap)"
-    rb"|(?:[^\0]*/)?ralph-wrap)\0(?:run|spawn)\0"
+    rb"|(?:[^\0]*/)?ralph-wrap)\0(?:run|spawn|resume)\0"
 )
 
 # The program ``delete_tree``, which deletes a worktree that is saved and removed.

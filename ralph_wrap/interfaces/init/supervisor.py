@@ -24,6 +24,9 @@ _LOOK = 1.0  # seconds: a new process gets its TERM within this time, even if no
 _NEXT_LOOK = 30.0  # seconds: a session may have made the directory for our lock by then
 _LOOK_BLIND = 0.1  # as _LOOK, where no pidfd reports an end (an old kernel, no descriptor left)
 
+# -P: the working directory is the project, and Python must not import modules from it.
+_PROGRAM = (sys.executable, "-P", "-m", "ralph_wrap")
+
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 _KILLED = 128 + signal.SIGKILL  # as a shell and ``docker run`` have it
 
@@ -44,6 +47,7 @@ class Supervisor:
     Arguments:
         stop_timeout: seconds to wait for other processes at the end.
         command: the command to run; empty for none.
+        resume: after the first sweep, go on with the sessions that the container's last end interrupted.
 
     Attributes:
         status: the exit status so far.
@@ -51,7 +55,7 @@ class Supervisor:
 
     """
 
-    def __init__(self, stop_timeout: float, command: tuple[str, ...]) -> None:
+    def __init__(self, stop_timeout: float, command: tuple[str, ...], *, resume: bool = False) -> None:
         self.status = 0
         self.over = False
         self._stop_timeout = stop_timeout
@@ -60,6 +64,7 @@ class Supervisor:
         self._project = os.environ.get("RALPH_WRAP_PROJECT") or "."
         self._sweep = self._command = 0  # pids
         self._sweep_again = False
+        self._resume_due = resume
         self._ending: float | None = None  # start of the end, on the monotonic clock
         self._hurried = False  # a signal asked for the end, and Docker kills us soon after it
         self._rounds = 0  # how many times all processes got a signal
@@ -109,7 +114,7 @@ class Supervisor:
             except OSError as error:  # the command has changed its user
                 say(f"cannot signal the command: {error.strerror}")
         if number in _ENDING and self._hurried:
-            self._ask_again()
+            self._ask_again(but=self._command)  # which has it
         elif number in _ENDING:
             say(f"{signal.Signals(number).name}: stopping all sessions and processes")
             self._hurried = True
@@ -121,15 +126,16 @@ class Supervisor:
     # -- children --
 
     def _start_sweep(self) -> None:
-        if self._sweep:
-            self._sweep_again = True
-            return
-        # -P: the working directory is the project, and Python must not import modules from it.
-        words = (sys.executable, "-P", "-m", "ralph_wrap", "sweep")
+        self._sweep_again = bool(self._sweep)
+        self._sweep = self._sweep or self._start_own("sweep")
+
+    def _start_own(self, *words: str) -> int:
+        """Start a command of ralph-wrap and return its pid; 0 if that fails."""
         try:
-            self._sweep = child.start(words, self._signals, in_background=True)
+            return child.start((*_PROGRAM, *words), self._signals, in_background=True)
         except OSError as error:
-            say(f"cannot start the sweep: {error.strerror}")
+            say(f"cannot start ralph-wrap {words[0]}: {error.strerror}")
+            return 0
 
     def _start_command(self, words: tuple[str, ...]) -> None:
         try:
@@ -162,6 +168,9 @@ class Supervisor:
         if self._sweep_again and self._ending is None:
             self._sweep_again = False
             self._start_sweep()
+        if self._resume_due and self._ending is None:
+            self._resume_due = False
+            self._start_own("resume", "--after-restart")
 
     # -- the end --
 
@@ -210,10 +219,11 @@ class Supervisor:
         # A sweep may finish its work as long as no signal has asked for our end.
         return pid != self._sweep or self._hurried or self._rounds > 1
 
-    def _ask_again(self) -> None:
+    def _ask_again(self, but: int = 0) -> None:
         self._rounds += 1
-        for watched in [watched for watched in self._watched.values() if watched.signalled]:
-            self._ask(watched, "asked again to end")
+        for watched in [*self._watched.values()]:
+            if watched.signalled and watched.process.pid != but:
+                self._ask(watched, "asked again to end")
 
     def _ask(self, watched: _WatchedProcess, request: str) -> _WatchedProcess:
         """Ask a process to end, by TERM, or by HUP if it ignores TERM, as interactive shells do."""

@@ -38,7 +38,7 @@ from mcp_types import Tool as Described
 from ralph_wrap.errors import RalphError
 from ralph_wrap.interfaces.mcp.tools import TOOLS, answer
 from ralph_wrap.system import deferred
-from ralph_wrap.system.log import one_line, traceback_of
+from ralph_wrap.system.log import lines_of, one_line, traceback_of
 
 if TYPE_CHECKING:
     from ralph_wrap.interfaces.mcp.tools import McpTool, ToolCaller
@@ -131,5 +131,5 @@ def _failed(error: RalphError) -> CallToolResult:
     # A file name can hold any character, also a newline.
     lines = [one_line(f"{error.code}: {error.message}")]
     if error.hint:
-        lines.append(one_line(f"hint: {error.hint}"))
+        lines += [one_line(f"hint: {line}") for line in lines_of(error.hint)]
     return CallToolResult(content=[TextContent(text="\n".join(lines))], is_error=True)

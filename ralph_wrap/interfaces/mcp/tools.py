@@ -6,6 +6,7 @@ The tools are ``ralph-wrap worktree enter``, ``exit`` and ``status``, with the s
 from __future__ import annotations
 
 import contextlib
+import re
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from ralph_wrap.commands.worktree.enter import (
@@ -20,7 +21,7 @@ from ralph_wrap.commands.worktree.status import status
 from ralph_wrap.config import load
 from ralph_wrap.errors import RalphError, UsageError
 from ralph_wrap.state.project import find_project
-from ralph_wrap.system.log import on_stderr
+from ralph_wrap.system.log import Commands, lines_of, on_stderr
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.managed.find import find
 
@@ -36,12 +37,11 @@ _TYPES: dict[Any, Any] = {str: "string", bool: "boolean", str | None: ["string",
 _KINDS: dict[str, type] = {"string": str, "boolean": bool}
 """The Python types of arguments, by their JSON Schema names."""
 
-_IN_WORDS = {
-    "ralph-wrap worktree exit --action keep": 'exit_worktree with action "keep"',
-    "--action keep": 'action "keep"',
-    "--discard-changes": "discard_changes: true",
-}
-"""Commands in hints, and the tool calls that replace them for an agent, which cannot run these commands."""
+_EXIT = re.compile(
+    r"ralph-wrap worktree exit --action (?P<action>\w+)(?P<discards> --discard-changes)?"
+    r"(?: --session (?:'[^\n]*'|\S+))?"
+)
+"""The command in a hint that a tool call replaces for an agent, which cannot run commands of ralph-wrap."""
 
 
 class ToolCaller(NamedTuple):
@@ -103,14 +103,18 @@ def answer(tool: McpTool, caller: ToolCaller, arguments: Mapping[str, Any]) -> d
             caller, find_project(caller.directory, caller.environ), **_checked(tool, arguments)
         )
     except RalphError as error:
-        for typed, called in _IN_WORDS.items():
-            error.hint = error.hint.replace(typed, called)
+        error.hint = Commands.of(*(_EXIT.sub(_as_call, line) for line in lines_of(error.hint)))
         raise
     return {
         # File names are bytes, which may not be UTF-8.
         name: value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
         for name, value in fields.items()
     }
+
+
+def _as_call(command: re.Match[str]) -> str:
+    also = ", discard_changes: true" if command["discards"] else ""
+    return f'exit_worktree with action "{command["action"]}"{also}'
 
 
 def _checked(tool: McpTool, arguments: Mapping[str, Any]) -> dict[str, Any]:

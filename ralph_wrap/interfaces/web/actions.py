@@ -233,7 +233,7 @@ def _captured() -> Iterator[tuple[Log, Callable[[], list[str]]]]:
         return [" ".join(filter(None, (event["message"], event.get("hint")))) for event in events]
 
     try:
-        yield Log(descriptor, terminal=False, colour=False), lines
+        yield Log(descriptor, terminal=False, colour=False, as_json=True), lines
     finally:
         os.close(descriptor)
 

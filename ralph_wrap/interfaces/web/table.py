@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 _ROWS = 200  # rows of a page: browsers are noticeably slower with more
 
 SORTS: dict[str, Callable[[ReviewRow], Any]] = {
+    "title": lambda row: row.title.casefold(),
     "branch": lambda row: row.branch,
     "agent": lambda row: row.agent or "",
     "ended": lambda row: row.ended or row.committed or "",
@@ -46,7 +47,7 @@ class BranchList(NamedTuple):
         pages: the number of pages.
         sort: the name of the sort key.
         only: the name of the filter.
-        words: the search words for names.
+        words: the search words for titles and names.
 
     """
 
@@ -70,7 +71,9 @@ def listing(rows: Sequence[ReviewRow], query: Mapping[str, str]) -> BranchList:
     fitting = [row for row in rows if FILTERS[only](row)]
     if words:
         folded = words.casefold()
-        fitting = [row for row in fitting if folded in f"{row.branch} {row.agent or ''}".casefold()]
+        fitting = [
+            row for row in fitting if folded in f"{row.title} {row.branch} {row.agent or ''}".casefold()
+        ]
     fitting.sort(key=SORTS[sort.removeprefix("-")], reverse=sort.startswith("-"))
     pages = max(1, -(-len(fitting) // _ROWS))
     wanted = query.get("page", "0")

@@ -8,6 +8,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from ralph_wrap.interfaces.web.escaping import finalize, quoted, shown
+from ralph_wrap.state.wording import state_of
 
 _DAY, _HOUR, _MINUTE = 86400, 3600, 60
 _NOTHING = "—"
@@ -70,4 +71,6 @@ _templates = Environment(
     lstrip_blocks=True,
     auto_reload=False,
 )
-_templates.filters.update(age=_age, since=_since, count=_count, dash=_dash, quoted=quoted, shown=shown)
+_templates.filters.update(
+    age=_age, since=_since, count=_count, dash=_dash, quoted=quoted, shown=shown, state=state_of
+)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import json
+import shlex
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.system.named_tuple import NamedTuple
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from ralph_wrap.git.patch import LogEntry
 
 _IDENTITY = {"at", "level", "event", "agent_id", "session_id", "message", "version"}
+_BEFORE_COMMITS = {"session.registered", "session.started", "iteration.started", "agent.started"}
 _LONGEST = 400  # characters of an event's message
 _NARROWEST = 0.4  # minimum width of an iteration, in percent of the bar
 
@@ -68,10 +71,23 @@ def story(events: Sequence[dict[str, Any]], commits: Sequence[LogEntry], now: da
     """
     timed = [(at, event) for event in events if (at := _moment(event.get("at")))]
     happened = [TimelineEvent(at, *_words(event)) for at, event in timed]
+    places = [at for at, _ in timed]
     for commit in reversed(commits):  # in one second, the older commit comes first
         at = datetime.fromtimestamp(min(max(commit.time, 0), int(now.timestamp())), UTC)
         happened.append(TimelineEvent(at, "commit", "commit", commit.subject, commit.id))
-    return Timeline(_iterations(timed, commits, now), sorted(happened, key=lambda event: event.at))
+        places.append(_place(at, timed))
+    in_order = sorted(range(len(happened)), key=places.__getitem__)
+    return Timeline(_iterations(timed, commits, now), [happened[number] for number in in_order])
+
+
+def _place(commit: datetime, timed: Sequence[tuple[datetime, dict[str, Any]]]) -> datetime:
+    """Return the moment of a commit among the events; git records only its second.
+
+    No commit of a session comes before its registration, nor before the start of its agent in that second.
+    """
+    second = commit + timedelta(seconds=1)
+    starts = [at for at, event in timed if commit <= at < second and event.get("event") in _BEFORE_COMMITS]
+    return max([commit, *starts, *(at for at, _ in timed[:1])])
 
 
 def _iterations(
@@ -140,12 +156,23 @@ def _words(event: dict[str, Any]) -> tuple[str, str, str]:
     message = event.get("message")
     if not isinstance(message, str):
         message = ", ".join(
-            f"{name}: {value}" for name, value in event.items() if name not in _IDENTITY and value is not None
+            f"{name}: {_fact(value)}"
+            for name, value in event.items()
+            if name not in _IDENTITY and value is not None
         )
     if isinstance(hint := event.get("hint"), str) and hint:
         message = f"{message} ({hint})"
     level, name = str(event.get("level", ""))[:20], str(event.get("event", "?"))[:60]
     return level, name, message if len(message) <= _LONGEST else f"{message[:_LONGEST]}…"
+
+
+def _fact(value: Any) -> str:
+    """Return the value of a fact in words; a command is a list of words."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return shlex.join(map(_fact, value))
+    return json.dumps(value) if isinstance(value, dict) else str(value)
 
 
 def _moment(text: Any) -> datetime | None:

@@ -18,6 +18,7 @@ import time
 from typing import TYPE_CHECKING, Self
 
 from ralph_wrap.system import deferred
+from ralph_wrap.system.log import Commands
 from ralph_wrap.system.text import and_more, some
 
 if TYPE_CHECKING:
@@ -164,7 +165,9 @@ class LeakMonitor:
         self._log.warning(
             "leak.found",
             f"changed outside the worktree {when}: {', '.join(named)}",
-            f"made by the agent or another program: git -C {root} status; git -C {root} diff HEAD",
+            Commands.of(
+                f"made by the agent or another program: git -C {root} status", f"git -C {root} diff HEAD"
+            ),
             changes=named,
         )
         lines = [f"{when}: {change}" for change in named]

@@ -10,6 +10,7 @@ from ralph_wrap.errors import ConflictError, NotFoundError, NotOursError
 from ralph_wrap.git import decode, file_system_config, pointer
 from ralph_wrap.state.ids import is_session_id
 from ralph_wrap.system import files
+from ralph_wrap.system.log import Commands
 from ralph_wrap.worktree.managed.metadata import WorktreeMetadata, read_mark
 from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.ownership import WorktreeOwner
@@ -51,7 +52,9 @@ def find(common_dir: Path, path: Path) -> tuple[LinkedWorktree, WorktreeMetadata
     if mark is None or is_session_id(registration.name):  # a session's agent can write marks
         raise NotOursError(
             f"{path} was not made by ralph-wrap worktree",
-            f"for a session's: ralph-wrap rm ID; else: git worktree remove {shlex.quote(str(path))}",
+            Commands.of(
+                "for a session's: ralph-wrap rm ID", f"else: git worktree remove {shlex.quote(str(path))}"
+            ),
         )
     locked = registration / "locked"
     if locked.exists() and not decode(files.read(locked)).startswith(LOCKED):

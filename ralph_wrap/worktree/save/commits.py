@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _NAMELESS = ("index", "sharedindex", "ralph-wrap-warm")  # no agent made the commit that the last one names
 _LARGEST = 64 << 20  # bytes read of one file; a reflog of 300,000 entries
+_KEPT_REFS = ("refs/heads/", "refs/tags/", "refs/remotes/", "refs/ralph/")  # they stay with the repository
 _NO_NAMES = {"objects", "modules", "hooks", "lfs"}  # in a repository, these name no commits of its own
 
 
@@ -71,12 +72,26 @@ def make_snapshots(git: Git, agent_id: str, tips: Sequence[str]) -> tuple[str, .
     return tuple(made)
 
 
-def unreachable(git: Git, commits: list[str]) -> list[str]:
-    """Return the commits that no branch, tag, remote branch or snapshot contains, without their ancestors."""
+def unreachable(git: Git, commits: list[str], without: str = "") -> list[str]:
+    """Return the commits that no branch, tag, remote branch or snapshot contains, without their ancestors.
+
+    A symbolic ref contains nothing. It can lead to a ref of the worktree, which goes with the worktree; git
+    looks at every other ref that it can lead to.
+
+    Arguments:
+        git: git in the worktree.
+        commits: object ids.
+        without: full name of a branch that does not count.
+
+    """
     if not commits:
         return []
-    excluded = ("--not", "--branches", "--tags", "--remotes", "--glob=refs/ralph/*")
-    answer = run_git(git, "rev-list", "--parents", "--stdin", *excluded, stdin="\n".join(commits).encode())
+    listed = run_git(git, "for-each-ref", "--format=%(if)%(symref)%(then)%(refname)%(end)", *_KEPT_REFS)
+    left_out = [f"--exclude={ref}" for ref in (*decode_lines(listed.stdout), without) if ref]
+    kept = [option for ref in _KEPT_REFS for option in (*left_out, f"--glob={ref}")]  # each glob forgets them
+    answer = run_git(
+        git, "rev-list", "--parents", "--stdin", "--not", *kept, stdin="\n".join(commits).encode()
+    )
     rows = [line.split() for line in decode_lines(answer.stdout)]
     inner = {parent for _, *parents in rows for parent in parents}
     return [commit for commit, *_ in rows if commit not in inner]

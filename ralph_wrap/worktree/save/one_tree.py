@@ -10,6 +10,7 @@ from ralph_wrap.errors import GitError
 from ralph_wrap.git import (
     commit_and_parents,
     create_ref,
+    delete_ref,
     list_refs,
     missing_objects,
     move_ref,
@@ -17,13 +18,14 @@ from ralph_wrap.git import (
     run_git,
     tree_of,
     worktree_holding,
+    write_tree,
 )
 from ralph_wrap.worktree.save.commits import make_snapshots, named_objects, save_commits, unreachable
-from ralph_wrap.worktree.save.index import status_of
-from ralph_wrap.worktree.save.inspect import look, nested
-from ralph_wrap.worktree.save.registration import operation
+from ralph_wrap.worktree.save.index import copy_index, resolve, status_of
+from ralph_wrap.worktree.save.inspect import has_submodules, look, nested
+from ralph_wrap.worktree.save.registration import operation, unsaved_bookkeeping
 from ralph_wrap.worktree.save.result import SavedWork
-from ralph_wrap.worktree.save.trees import counted, take_picture
+from ralph_wrap.worktree.save.trees import WORK_TITLE, WorktreeTrees, counted, take_picture
 from ralph_wrap.worktree.save.walk import walk
 from ralph_wrap.worktree.warm import taken_at
 
@@ -33,7 +35,6 @@ if TYPE_CHECKING:
     from ralph_wrap.git import Git, Head, Status
     from ralph_wrap.worktree.model import LinkedWorktree
     from ralph_wrap.worktree.save.result import SaveRequest
-    from ralph_wrap.worktree.save.trees import WorktreeTrees
 
 
 def save_tree(
@@ -75,8 +76,12 @@ def save_tree(
         problems.append(counted(len(status.changed) + len(status.untracked), "uncommitted path"))
     elif not status.clean:
         branch = _save_files(tree, scratch, head, status, problems, request)
-    if branch is None and head.branch is None and head.commit and unreachable(worktree_git, [head.commit]):
-        branch = _name(worktree_git, request, head.commit, _tip(worktree_git, request.branch))
+    if branch is None and head.branch is None and head.commit:
+        tip = _tip(worktree_git, request.branch)
+        # Work that was put back is on its branch already, and stays there if the next session needs it.
+        own = f"refs/heads/{request.branch}" if tip and tip == request.restored else ""
+        if unreachable(worktree_git, [head.commit], without=own):
+            branch = _name(worktree_git, request, head.commit, tip)
     named = named_objects(tree.registration, worktree_git, problems)
     return SavedWork(
         branch=branch,
@@ -88,6 +93,59 @@ def save_tree(
         head=head,
         named=named,
     )
+
+
+def retire(git: Git, request: SaveRequest) -> None:
+    """Turn the branch of saved work that was put back into a snapshot; the session leaves no such work.
+
+    Arguments:
+        git: git in the repository.
+
+    Raises:
+        GitError: git failed; the work is on the branch, in a snapshot, or both.
+
+    """
+    ref, restored = f"refs/heads/{request.branch}", request.restored
+    if restored is None or _tip(git, request.branch) != restored or worktree_holding(git, ref):
+        return
+    make_snapshots(git, request.agent_id, [restored])
+    delete_ref(git, ref, restored)
+
+
+def save_without_files(worktree: LinkedWorktree, git: Git, index: Path, request: SaveRequest) -> SavedWork:
+    """Save what the registration of a worktree holds: its index and its commits. Its directory is gone.
+
+    Arguments:
+        worktree: the worktree.
+        git: git at the repository.
+        index: a free path for a copy of the index, in a directory of our own.
+        request: how to save it.
+
+    Raises:
+        GitError: git failed.
+        OSError: a file cannot be read or written.
+
+    """
+    nothing = index.with_name("files")
+    nothing.mkdir(exist_ok=True)
+    worktree_git = worktree.git(git, nothing)
+    scratch = worktree_git._replace(index_file=index)
+    problems = unsaved_bookkeeping(worktree)
+    if has_submodules(worktree):
+        problems.append(f"repositories of its submodules are in {worktree.registration / 'modules'}")
+    head = read_head(worktree_git)
+    copy_index(worktree, scratch)
+    resolve(scratch)
+    staged = write_tree(scratch)
+    picture = WorktreeTrees(head.commit, head.tree, staged, staged)
+    branch = None
+    if not picture.shows_head:
+        branch = _save_picture(worktree, scratch, head, picture, problems, request)
+    elif head.branch is None and head.commit and unreachable(worktree_git, [head.commit]):
+        branch = _name(worktree_git, request, head.commit, _tip(worktree_git, request.branch))
+    named = named_objects(worktree.registration, worktree_git, problems)
+    commits = save_commits(worktree_git, request.agent_id, named, head)
+    return SavedWork(branch, (), commits, (), 0, tuple(problems), head=head, named=named)
 
 
 def _left_by_checkout(
@@ -126,11 +184,21 @@ def _save_files(
     picture = take_picture(worktree, scratch, head, status, problems)
     if picture.shows_head:
         return None
+    return _save_picture(worktree, scratch, head, picture, problems, request)
+
+
+def _save_picture(
+    worktree: LinkedWorktree,
+    scratch: Git,
+    head: Head,
+    picture: WorktreeTrees,
+    problems: list[str],
+    request: SaveRequest,
+) -> str:
     branch = request.branch
     before = _tip(scratch, branch)
     if before is None or not _is_saved_already(scratch, before, picture):
-        title = f"ralph: saved work of session {request.session}"
-        message = f"{title}\n\nWhat was not committed when the session ended.\n"
+        message = f"{WORK_TITLE}{request.session}\n\nWhat was not committed when the session ended.\n"
         if unfinished := operation(worktree):
             message += f"A {unfinished} was in progress.\n"
         branch = _name(scratch, request, picture.commit(scratch, message, request.session), before)
@@ -155,8 +223,8 @@ def _is_saved_already(git: Git, tip: str, picture: WorktreeTrees) -> bool:
 def _name(git: Git, request: SaveRequest, commit: str, before: str | None) -> str:
     """Point ``ralph/<id>-wip`` to a commit, and return the name that the commit has now.
 
-    The former commit of the branch gets a snapshot. If a worktree has the branch checked out, the branch
-    stays, and the new commit gets a snapshot.
+    The former commit of the branch gets a snapshot. If the branch must stay, or a worktree has it checked
+    out, the new commit gets a snapshot.
 
     Arguments:
         before: the former commit; ``None`` if there is no such branch.
@@ -168,7 +236,7 @@ def _name(git: Git, request: SaveRequest, commit: str, before: str | None) -> st
     if before is None:
         create_ref(git, ref, commit, reason)
     elif before != commit:
-        if worktree_holding(git, ref):
+        if request.keeps_branch or worktree_holding(git, ref):
             return make_snapshots(git, request.agent_id, [commit])[0]
         make_snapshots(git, request.agent_id, [before])
         move_ref(git, ref, before, commit, reason, itself=True)

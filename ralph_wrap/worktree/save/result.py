@@ -20,6 +20,8 @@ class SaveRequest(NamedTuple):
         session: id of the session, for the commit's message.
         commits_only: save no files; uncommitted files are then a problem.
         unstarted: no agent has worked in the worktree: missing files were never checked out.
+        restored: commit of the saved work that was put back into the worktree; ``None`` if there was none.
+        keeps_branch: the branch of the saved work stays as it is; any other work gets a snapshot.
 
     """
 
@@ -27,6 +29,8 @@ class SaveRequest(NamedTuple):
     session: str
     commits_only: bool = False
     unstarted: bool = False
+    restored: str | None = None
+    keeps_branch: bool = False
 
     @property
     def branch(self) -> str:

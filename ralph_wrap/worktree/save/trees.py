@@ -12,6 +12,12 @@ if TYPE_CHECKING:
     from ralph_wrap.git import Git, Head, Status
     from ralph_wrap.worktree.model import LinkedWorktree
 
+WORK_TITLE = "ralph: saved work of session "
+"""The beginning of the message of a commit with the files of a worktree; the session id follows."""
+
+INDEX_TITLE = "ralph: index of session "
+"""The beginning of the message of a commit with the index of a worktree; the session id follows."""
+
 _ATTEMPTS = 3  # to store files that a process still writes
 _NAMED = 3  # files that a problem names; it counts the others
 
@@ -52,7 +58,7 @@ class WorktreeTrees(NamedTuple):
         """
         parents = [self.head] if self.head else []
         if self.index_tree != self.tree:
-            staged = commit_tree(git, self.index_tree, parents, f"ralph: index of session {session}\n")
+            staged = commit_tree(git, self.index_tree, parents, f"{INDEX_TITLE}{session}\n")
             parents = [*parents, staged]
         return commit_tree(git, self.tree, parents, message)
 

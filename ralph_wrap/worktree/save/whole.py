@@ -12,6 +12,9 @@ All of this would be deleted with the worktree, and none of it is on a branch:
 - Work that git cannot save or does not see. These are nested repositories, also in ignored directories, and
   files below a submodule's path. Each is a problem.
 
+If saved work of an earlier session was put back into the worktree, and the session ends with nothing
+uncommitted, ``ralph/<id>-wip`` becomes a snapshot.
+
 The save uses a copy of the index, and names the repository explicitly: the agent may have replaced the
 worktree's ``.git``. After a problem the rest is still saved. The caller must not remove a worktree whose save
 has a problem.
@@ -22,7 +25,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ralph_wrap.worktree.save.inspect import has_submodules, tree_holds, tree_losses
-from ralph_wrap.worktree.save.one_tree import save_tree
+from ralph_wrap.worktree.save.one_tree import retire, save_tree
 from ralph_wrap.worktree.save.submodule_repositories import find
 from ralph_wrap.worktree.save.submodules import add_losses, hold, save_submodules
 
@@ -64,7 +67,10 @@ def save(
         request._replace(unstarted=request.unstarted and not problems),
         inner=tuple(submodule.path for submodule in submodules if submodule.path),
     )
-    return _with_submodules(saved._replace(problems=(*problems, *saved.problems)), submodules)
+    saved = _with_submodules(saved._replace(problems=(*problems, *saved.problems)), submodules)
+    if saved.branch is None and saved.clean and not saved.problems:
+        retire(git, request)
+    return saved
 
 
 def _with_submodules(saved: SavedWork, submodules: tuple[SavedSubmodule, ...]) -> SavedWork:

@@ -26,12 +26,24 @@ UID, GID = 54321, 54322
 INIT = ("/usr/bin/python3", "/usr/local/bin/ralph-wrap", "init")
 
 
+EXECUTED = 7777
+"""The pid of a process that no world has: nothing leads from it to PID 1."""
+
 # PID 1
+
+
+def test_a_container_without_exec_has_no_problem(tmp_path: Path) -> None:
+    """A session below PID 1 ends with it: that is a note. One that exec has started does not."""
+    world = World(tmp_path / "world", OWN, ".dockerenv")
+    for pid, parent in ((20, 1), (21, 20), (30, 0), (31, 30)):
+        world.process(pid, parent, "sh")
+    verdicts = {pid: container.first_process(world.root, pid).verdict for pid in (20, 21, 30, 31)}
+    assert verdicts == {20: "note", 21: "note", 30: "FAIL", 31: "FAIL"}
 
 
 def test_a_host_is_no_container(host: Path) -> None:
     """Nothing there stops without a signal."""
-    check = container.first_process(host)
+    check = container.first_process(host, EXECUTED)
     assert (check.verdict, check.found) == ("ok", "/sbin/init; this is not a container")
 
 
@@ -49,12 +61,12 @@ def test_a_container_has_to_have_our_init(tmp_path: Path, namespace: str, mark: 
     """Whichever way it is known; with another PID 1 its sessions are killed without a word."""
     world = World(tmp_path / "world", namespace, mark, cgroup)
     world.process(1, 0, "sleep", "infinity")
-    check = container.first_process(world.root)
+    check = container.first_process(world.root, EXECUTED)
     assert check.verdict == "FAIL"
     assert check.found.startswith("sleep infinity; this is a container (")
     assert "--entrypoint ralph-wrap IMAGE init" in check.fix
     world.process(1, 0, *INIT)
-    assert container.first_process(world.root).verdict == "ok"
+    assert container.first_process(world.root, EXECUTED).verdict == "ok"
 
 
 @pytest.mark.parametrize(
@@ -78,7 +90,7 @@ def test_a_container_has_to_have_our_init(tmp_path: Path, namespace: str, mark: 
 def test_our_init_is_known_by_its_command_line(box: World, words: tuple[str, ...], verdict: str) -> None:
     """And by nothing that only looks like it."""
     box.process(1, 0, *words)
-    assert container.first_process(box.root).verdict == verdict
+    assert container.first_process(box.root, EXECUTED).verdict == verdict
 
 
 @pytest.mark.parametrize(
@@ -97,7 +109,7 @@ def test_our_init_may_be_below_one_that_forwards(
     box.process(1, 0, first, "--", *child)
     box.process(7, 1, *child)
     box.process(8, 0, *INIT)
-    assert container.first_process(box.root).verdict == verdict
+    assert container.first_process(box.root, EXECUTED).verdict == verdict
 
 
 @needs_root
@@ -106,7 +118,7 @@ def test_our_init_has_to_be_allowed_to_tell(box: World, uid: int, verdict: str) 
     """Only root signals the processes of everybody."""
     box.process(1, 0, *INIT)
     os.chown(box.root / "proc/1", uid, GID)
-    check = container.first_process(box.root)
+    check = container.first_process(box.root, EXECUTED)
     cannot = f"runs as user id {uid} and cannot signal sessions of user id 0"
     assert (check.verdict, cannot in check.found) == (verdict, verdict == "FAIL")
 
@@ -115,21 +127,21 @@ def test_a_machine_in_a_container(tmp_path: Path) -> None:
     """Where systemd is PID 1 and no engine has left a mark, what goes down is told; elsewhere it is not."""
     world = World(tmp_path / "world", OWN)
     world.process(1, 0, "/lib/systemd/systemd", "--system")
-    assert container.first_process(world.root).verdict == "ok"
+    assert container.first_process(world.root, EXECUTED).verdict == "ok"
     (world.root / ".dockerenv").touch()
-    assert container.first_process(world.root).verdict == "FAIL"
+    assert container.first_process(world.root, EXECUTED).verdict == "FAIL"
 
 
 def test_a_container_that_sees_the_host(tmp_path: Path) -> None:
     """Its first process is not PID 1, which is somebody else's."""
-    check = container.first_process(World(tmp_path / "world", HOST, ".dockerenv").root)
+    check = container.first_process(World(tmp_path / "world", HOST, ".dockerenv").root, EXECUTED)
     assert (check.verdict, "/sbin/init, which is the host's" in check.found) == ("FAIL", True)
 
 
 def test_a_long_command_line_is_cut(box: World) -> None:
     """It is one line of an answer."""
     box.process(1, 0, "server", "--key", "x" * 1000)
-    assert len(container.first_process(box.root).found) < 120
+    assert len(container.first_process(box.root, EXECUTED).found) < 120
 
 
 @pytest.mark.parametrize(

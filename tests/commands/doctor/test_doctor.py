@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,8 @@ from tests.commands.doctor.world import World, checked, failing, told, with_envi
 from tests.support.directory_listing import listing
 from tests.support.git_shim import path_without_git
 from tests.support.repo import Repo
-from tests.support.sessions import command
+from tests.support.sessions import PROGRAM, command
+from tests.support.terminal import Terminal
 
 # Python 3.12 warns of a fork beside threads, which the test runner has and the program has not.
 pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
@@ -73,7 +75,7 @@ def test_what_fails_is_the_problem(repo: Repo, box: World) -> None:
     number = len(IN_THE_REPOSITORY) + 2 + len(OF_THE_MACHINE) + len(AGENTS) + 1
     assert (problem.message, problem.exit_code) == (
         f"2 of {number} checks failed: branch names, PID 1",
-        125,
+        1,
     )
 
 
@@ -94,8 +96,8 @@ def test_the_answer_is_one_line_for_each_check(repo: Repo) -> None:
     repo.git("branch", "ralph")
     repo.write(".ralph/config.toml", '"a\\u001b[2J" = 1')
     result = command("doctor", cwd=repo.path)
-    lines = result.stdout.decode().splitlines()
-    assert (result.status, result.stderr) == (125, "")
+    *lines, _ = result.stdout.decode().splitlines()
+    assert (result.status, result.stderr) == (1, "")
     place = lines.index("FAIL  branch names: branch ralph is in the way of ralph/<id>")
     assert lines[place + 1 : place + 3] == [
         "      why: a session creates its branch ralph/<id> and registers its worktree",
@@ -108,6 +110,28 @@ def test_the_answer_is_one_line_for_each_check(repo: Repo) -> None:
     assert "\x1b" not in result.stdout.decode()
 
 
+def test_problems_come_first_and_are_counted(repo: Repo) -> None:
+    """Then the notes, and what is fine."""
+    repo.git("branch", "ralph")
+    *lines, count = command("doctor", cwd=repo.path).stdout.decode().splitlines()
+    words = [line[:4].strip() for line in lines if line[0] != " "]
+    assert words == sorted(words, key=["FAIL", "note", "ok"].index)
+    numbers = {word: words.count(word) for word in ("FAIL", "note", "ok")}
+    assert re.sub("s?,", ",", count) == (
+        f"{numbers['FAIL']} problem, {numbers['note']} note, {numbers['ok']} fine"
+    )
+
+
+@pytest.mark.parametrize(("variable", "coloured"), [("", True), ("1", False)])
+def test_a_terminal_shows_the_verdicts_in_colour(repo: Repo, variable: str, *, coloured: bool) -> None:
+    """Unless NO_COLOR is set."""
+    repo.git("branch", "ralph")
+    with Terminal(PROGRAM, "doctor", cwd=repo.path, env={"NO_COLOR": variable}) as terminal:
+        assert terminal.finish() == 1
+    assert (b"\x1b[31mFAIL\x1b[0m  branch names" in terminal.screen) is coloured
+    assert (b"\x1b" in terminal.screen) is coloured
+
+
 def test_json_is_the_envelope(repo: Repo) -> None:
     """With the checks, and, if one failed, the error that belongs to the exit status."""
     repo.git("branch", "ralph")
@@ -115,7 +139,7 @@ def test_json_is_the_envelope(repo: Repo) -> None:
     envelope = json.loads(result.stdout)
     data, error = envelope.pop("data"), envelope.pop("error")
     assert envelope == {"version": 1, "success": False, "tool": "doctor"}
-    assert (error["code"], result.status, result.stderr) == ("failed", 125, "")
+    assert (error["code"], result.status, result.stderr) == ("problems", 1, "")
     assert all(row.keys() == {"check", "ok", "found", "why", "fix"} for row in data)
     [row] = [row for row in data if row["check"] == "branch names"]
     assert row == {

@@ -104,7 +104,7 @@ def test_a_repository_without_a_checkout(tmp_path: Path, host: Path) -> None:
         f"{bare} is a bare repository: it has no checkout to work in",
     )
     assert found.problem is not None
-    assert found.problem.exit_code == 125
+    assert found.problem.exit_code == 1
 
 
 def test_no_commit_yet(tmp_path: Path, host: Path) -> None:

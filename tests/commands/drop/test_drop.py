@@ -246,7 +246,7 @@ def test_the_commands_answer_in_json(repo: Repo) -> None:
         "version": 1,
         "success": True,
         "tool": "restore",
-        "data": {"id": "a3f2", "branch": "ralph/a3f2", "tip": tip, "saved": None},
+        "data": {"id": "a3f2", "branch": "ralph/a3f2", "tip": tip, "saved": None, "title": ""},
     }
 
 

@@ -11,9 +11,12 @@ from ralph_wrap.commands.drop import DroppedBranch
 from ralph_wrap.commands.drop.safety import DropSafety
 from ralph_wrap.errors import ConflictError, NotFoundError, RefusedError
 from ralph_wrap.git import transaction
+from ralph_wrap.state.advice import advice_for
+from ralph_wrap.state.inventory import Verdict
 from ralph_wrap.state.registry import Registry, SessionRecord
 from ralph_wrap.system import files, liveness
 from tests.support.histories import grow, record
+from tests.support.orphans import orphan
 
 if TYPE_CHECKING:
     from ralph_wrap.branches import Branch
@@ -233,6 +236,15 @@ def test_the_branch_of_a_live_session_stays(repo: Repo) -> None:
         lock.release()
 
 
+def test_the_branch_of_a_session_on_another_machine_stays(repo: Repo) -> None:
+    """The hint says how to end it there, or to adopt it."""
+    left = orphan(repo)
+    left.move_owner_away()
+    error = drop_some(repo, left.id, force=True)
+    assert error is not None
+    assert error.hint == advice_for(Verdict.FOREIGN, left.id)
+
+
 def test_a_branch_whose_record_cannot_be_read_stays(repo: Repo) -> None:
     """Nobody knows whose it is."""
     home = Registry(repo.path / ".ralph" / "run")
@@ -242,15 +254,15 @@ def test_a_branch_whose_record_cannot_be_read_stays(repo: Repo) -> None:
     assert isinstance(drop_some(repo, "a3f2", force=True), ConflictError)
 
 
-def test_only_branches_below_ralph_are_dropped(repo: Repo) -> None:
-    """A record that names another one changes nothing."""
+def test_a_branch_that_no_session_recorded_is_not_dropped(repo: Repo) -> None:
+    """With whatever option; and an id names the branch with this id before any other one."""
     repo.git("branch", "topic")
-    repo.git("branch", "ralph/a3f2")
-    record(repo, "a3f2", repo.head, branch="topic")
     with pytest.raises(NotFoundError):
         drop_some(repo, "topic", force=True)
+    repo.git("branch", "ralph/a3f2")
+    record(repo, "a3f2", repo.head, branch="topic")
     assert drop_some(repo, "a3f2") is None
-    assert "topic" in repo.branches()
+    assert repo.branches() == ["main", "topic"]
 
 
 @pytest.mark.parametrize("target", ["refs/heads/main", "refs/heads/topic"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ralph_wrap import config
+from ralph_wrap.system.log import FORMAT_VARIABLE
 from tests.commands.merge.project import merge
 from tests.support.merging import AAAA, branch, state
 from tests.support.repo import Repo
@@ -37,9 +38,37 @@ def test_the_answer_in_words(repo: Repo) -> None:
     repo.write("a\x1b[31mb", "mine\n")
     repo.commit("mine")
     ended = command("merge", "bbbb", "--into", "release", cwd=repo.path)
-    said = "ralph/bbbb  left  conflicts with release in a\\x1b[31mb\n"
-    assert (ended.status, ended.stdout.decode()) == (6, said)
-    assert "conflicts with release" in ended.stderr
+    assert (ended.status, ended.stdout.decode()) == (6, "ralph/bbbb  left\n")
+    assert "conflicts with release in a" in ended.stderr
+
+
+def test_a_conflict_is_told_once_with_the_ways_on(repo: Repo) -> None:
+    """By hand, or by the agent; each command has its line."""
+    branch(repo, "aaaa", {"file.txt": "theirs\n"})
+    repo.write("file.txt", "mine\n")
+    repo.commit("mine")
+    ended = command("merge", "aaaa", cwd=repo.path, env={FORMAT_VARIABLE: "text"})
+    assert ended.status == 6
+    assert (ended.stdout.decode() + ended.stderr).splitlines() == [
+        "ralph/aaaa  left",
+        "ralph-wrap: error: ralph/aaaa: conflicts with main in file.txt",
+        "ralph-wrap: hint: to resolve them, on main: git merge ralph/aaaa",
+        (
+            "ralph-wrap: hint: to let the agent do it: ralph-wrap resume aaaa"
+            " -m 'Merge main, resolve the conflicts, and commit.'"
+        ),
+    ]
+
+
+def test_each_branch_that_is_left_has_its_hints(repo: Repo) -> None:
+    """Not only the first one."""
+    for name in ("aaaa", "bbbb"):
+        branch(repo, name, {"file.txt": name})
+    repo.write("file.txt", "mine\n")
+    repo.commit("mine")
+    _, told = merge(repo, "aaaa", "bbbb")
+    hint = told["error"]["hint"]
+    assert ["git merge ralph/aaaa" in hint, "git merge ralph/bbbb" in hint] == [True, True]
 
 
 def test_an_unknown_id_stops_everything(repo: Repo) -> None:

@@ -15,6 +15,8 @@ from ralph_wrap.commands.merge import MergeMethod
 from ralph_wrap.commands.merge.target import LandingTarget
 from ralph_wrap.errors import ConflictError, NotFoundError, RalphError
 from ralph_wrap.state import project
+from ralph_wrap.state.advice import advice_for
+from ralph_wrap.state.inventory import Verdict
 from ralph_wrap.system import files
 from ralph_wrap.system.log import Log
 from tests.support.merging import AAAA, branch, files_of, land, left, replaced, state
@@ -269,6 +271,7 @@ def test_the_branch_of_a_session_that_is_not_finished_does_not_land(
     one = branches.Branch("ralph/aaaa", "aaaa", tip, None, None, verdict)
     (landed,) = merge.land(place, [one], LandingTarget("main", "refs/heads/main"), log=log)
     assert (landed.outcome, landed.reason) == ("left", f"its session is {verdict}")
+    assert landed.hint == advice_for(Verdict(verdict), "aaaa")
 
 
 def test_unrelated_histories_do_not_land(repo: Repo, log: Log) -> None:

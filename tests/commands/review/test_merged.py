@@ -57,7 +57,7 @@ def test_a_branch_without_commits_of_its_own_is_merged(repo: Repo) -> None:
 def _main_column(repo: Repo) -> dict[str, str]:
     names, *lines = [line.split("  ") for line in table(look_at(repo).rows, NOW).split("\n")]
     cells = [[cell.strip() for cell in line if cell.strip()] for line in (names, *lines)]
-    return {line[0]: line[cells[0].index("MAIN")] for line in cells[1:]}
+    return {line[cells[0].index("BRANCH")]: line[cells[0].index("MAIN")] for line in cells[1:]}
 
 
 def test_a_branch_that_got_no_commit_is_not_called_merged(repo: Repo) -> None:

@@ -59,6 +59,8 @@ def test_a_row_tells_everything_of_a_branch(repo: Repo) -> None:
             "no_commits": False,
             "saved_open": False,
             "belongs_to": None,
+            "title": "",
+            "subject": "work",
         }
     ]
 

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ralph_wrap.commands.stop import stop
+from ralph_wrap.state.advice import advice_for
+from ralph_wrap.state.inventory import Verdict
 from ralph_wrap.state.project import find_project
 from ralph_wrap.state.stop_request import StopMode
 from ralph_wrap.system.liveness import myself
@@ -81,7 +83,8 @@ def test_all_are_asked_before_any_is_waited_for(repo: Repo, tmp_path: Path) -> N
             go.touch()
             stdout, _ = asking.communicate(timeout=CAP)
         rows = [
-            {"id": id_of(each), "session": each.directory.name, "outcome": "stopped"} for each in (one, two)
+            {"id": id_of(each), "session": each.directory.name, "outcome": "stopped", "title": ""}
+            for each in (one, two)
         ]
         for session in (one, two):
             assert session.finish().ending == ("stop", 1, 0)
@@ -159,6 +162,18 @@ def test_a_foreign_session_is_asked_and_waited_for(repo: Repo) -> None:
     assert json.loads((session / "stop").read_text()) == {"version": 1, "how": "soon"}
 
 
+def test_a_foreign_session_is_not_waited_for_by_rm(repo: Repo) -> None:
+    """It may never answer: its files are left alone at once, and others that were named go."""
+    record = _foreign(repo)
+    with Session(repo.path, *SH, TOLD) as session:
+        wait_until_ready(session)
+        asked = command("rm", "beef", id_of(session), cwd=repo.path)
+        assert session.finish().ending == ("stop", 1, 0)
+    assert asked.status == 5
+    assert asked.warnings[-1]["hint"] == advice_for(Verdict.FOREIGN, "beef")
+    assert list(record.parents[1].glob("sessions/*-beef/stop")) == []
+
+
 def test_an_unknown_session_is_an_error_and_left_alone(repo: Repo) -> None:
     """The others are stopped all the same, and JSON tells both."""
     with Session(repo.path, *SH, TOLD) as session:
@@ -190,11 +205,11 @@ BAD_NAMES = ["", "..", "../../../etc", "beef/../beef", "BEEF", "beef\n", "*", "b
 
 
 @pytest.mark.parametrize("name", BAD_NAMES)
-def test_what_is_no_id_is_a_usage_error(repo: Repo, name: str) -> None:
-    """Nobody is asked, those who were named rightly included."""
+def test_a_text_that_names_no_session_asks_none(repo: Repo, name: str) -> None:
+    """It is no pattern, and no path."""
     record = _foreign(repo)
-    asked = stop_sessions(repo, "beef", name)
-    assert (asked.status, asked.stdout) == (2, b"")
+    asked = stop_sessions(repo, name)
+    assert (asked.status, asked.stdout) == (4, b"")
     assert list(record.parents[1].glob("sessions/*/*")) == []
 
 

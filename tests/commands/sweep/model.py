@@ -209,7 +209,7 @@ class Sessions(RuleBasedStateMachine):
         spared = [one for one in self.sessions if one not in fates and one.record != "gone"]
         expected = self._expected(adopted, lambda session: fates[session])
         before = self._all_of(spared)
-        swept = sweep(self.place, adopted=adopted)
+        swept = sweep(self.place, log=Log(self.quiet, terminal=False, colour=False), adopted=adopted)
         assert without_notes(swept) == expected
         assert differences(before, self._all_of(spared)) == []
         for session in fates:
@@ -227,9 +227,14 @@ class Sessions(RuleBasedStateMachine):
         before = self._all_of(self.sessions) | self._refs()
         if verdict in {None, Verdict.LIVE, Verdict.UNKNOWN}:
             with pytest.raises(NotFoundError if verdict is None else RefusedError):
-                sweep(self.place, adopted=[session.id])
+                sweep(self.place, log=Log(self.quiet, terminal=False, colour=False), adopted=[session.id])
         else:
-            swept = sweep(self.place, dry_run=True, adopted=[session.id])
+            swept = sweep(
+                self.place,
+                log=Log(self.quiet, terminal=False, colour=False),
+                dry_run=True,
+                adopted=[session.id],
+            )
             assert without_notes(swept) == self._expected({session.id}, lambda _: Fate("would finish"))
         assert differences(before, self._all_of(self.sessions) | self._refs()) == []
 

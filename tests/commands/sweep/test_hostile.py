@@ -138,8 +138,9 @@ def test_a_damaged_git_file_loses_no_work(repo: Repo, tmp_path: Path, kind: str)
 
 
 def test_a_worktree_that_was_deleted_is_told(repo: Repo) -> None:
-    """It cannot be known what was in it; the session is finished all the same, its branch kept."""
+    """Without a hard link in its registration, it may have been moved: the session stays, and its branch."""
     left = orphan(repo)
+    (left.registration / "ralph-wrap-anchor").unlink()
     shutil.rmtree(left.worktree)
     swept = sweep(repo)
     assert (swept.status, "its worktree was moved or replaced" in swept.stdout.decode()) == (5, True)

@@ -35,6 +35,19 @@ def test_an_orphan_is_finished(repo: Repo) -> None:
     assert json.loads((left.directory / "record.json").read_text())["state"] == "finished"
 
 
+@pytest.mark.parametrize("work", ["true", "echo new > new"])
+def test_a_branch_without_work_is_dropped_by_the_hint(repo: Repo, work: str) -> None:
+    """As it is typed; a session with work gets no such hint."""
+    left = orphan(repo, work=work)
+    [swept] = [told for told in sweep(repo).narration if told["event"] == "session.swept"]
+    if work != "true":
+        assert "hint" not in swept
+        return
+    typed = swept["hint"].removeprefix("its branch holds no work; to delete it: ")
+    subprocess.run(("sh", "-c", typed.replace("ralph-wrap", PROGRAM, 1)), check=True, cwd=repo.path)
+    assert left.branch not in repo.branches()
+
+
 @needs_mounts
 def test_what_ran_on_the_host_is_left_to_the_host(repo: Repo) -> None:
     """From inside a container nobody sees what an agent has left running there."""
@@ -273,6 +286,7 @@ def test_json_is_the_envelope(repo: Repo) -> None:
                 "saved": left.wip,
                 "note": None,
                 "hint": None,
+                "title": "",
             }
         ],
     }

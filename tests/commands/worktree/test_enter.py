@@ -220,6 +220,18 @@ def test_remove_refuses_what_would_be_lost(repo: Repo, work: str, named: str) ->
     assert not inside.path.exists()
 
 
+def test_the_answer_names_the_first_ignored_files_that_went(repo: Repo) -> None:
+    """And counts them all."""
+    (repo.path / ".git" / "info" / "exclude").write_text("*.tmp\n")
+    inside = entered(repo)
+    for number in range(7):
+        inside.write(f"{number}.tmp", "x")
+    status, data = answered(repo, "exit", "--action", "remove")
+    assert (status, data["removed"]) == (0, True)
+    names = "0.tmp, 1.tmp, 2.tmp, 3.tmp, 4.tmp and 2 more"
+    assert data["message"].endswith(f"; ignored files deleted with it: 7 ({names})")
+
+
 def test_what_the_original_branch_has_by_now_is_not_lost(repo: Repo) -> None:
     """It is looked at as it is, not as it was when the worktree was entered."""
     inside = entered(repo)

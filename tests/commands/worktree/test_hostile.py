@@ -114,7 +114,7 @@ def test_a_commit_made_during_the_removal_brings_the_worktree_back(
     def commit(_: object) -> None:
         inside.git("commit", "-q", "--allow-empty", "-m", "late")
 
-    monkeypatch.setattr(import_module("ralph_wrap.worktree.remove"), "_sync", commit)
+    monkeypatch.setattr(import_module("ralph_wrap.worktree.remove"), "sync_repository", commit)
     trash = repo.path / ".ralph" / "run" / "trash"
     with pytest.raises(RefusedError):
         remove(tree, where, trash, "20260102T030405Z-aaaa", check=lambda _: None)

@@ -191,6 +191,7 @@ OTHER_USES = {
     "fingerprints",
     "leaks.monitor",
     "managed.create",
+    "restore",
     "save.checkpoint",
     "temporary",
     "user_checkout",

@@ -43,6 +43,7 @@ def full(repo: Repo, yard: Callable[[Path], Yard]) -> Repo:
     repo.git("switch", "-q", "main")
     sessions = yard(repo.path)
     work = {"branch": "ralph/a3f2", "base": base, "workspace": "/w/a3f2", "iteration": 12, "state": "running"}
+    work["title"] = "Login\x1bpage"
     sessions.live("a3f2", "3h", **work)
     gone = {"branch": "ralph/0b0b", "base": base, "workspace": "/w/0b0b", "iteration": 1, "state": "ending"}
     sessions.left("0b0b", "2d", DEAD, **gone)
@@ -50,4 +51,13 @@ def full(repo: Repo, yard: Callable[[Path], Yard]) -> Repo:
     sessions.unreadable("dead")
     path = sessions.finished("e0e0", "2d", branch="main", base=base, workspace="/w/e0e0", iteration=3)
     path.write_bytes(ended_report(kept="a file cannot\nbe read").to_json())
+    return repo
+
+
+@pytest.fixture
+def project(repo: Repo) -> Repo:
+    """Return a project that hides what the agents of a test write beside their worktrees."""
+    repo.write(".gitignore", ".ralph/\nprompt-*\nplaces\n")
+    repo.write("sub/file", "x\n")
+    repo.commit("a project")
     return repo

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -178,15 +179,24 @@ def test_an_option_that_changes_something_is_no_reason_to_warn(repo: Repo, isola
     assert (result.status, result.warnings) == (0, [])
 
 
-@pytest.mark.parametrize("words", [("run", "--no-such-option"), ("no-such-command",), ("logs",)])
-def test_a_mistake_is_plain_text_where_there_is_no_terminal(repo: Repo, words: tuple[str, ...]) -> None:
-    """How it is used, where the help is, what is wrong: no box, no colour."""
-    result = command(*words, cwd=repo.path, env={"FORCE_COLOR": "1", "TERM": "xterm"})
-    lines = result.stderr.splitlines()
+@pytest.mark.parametrize(
+    ("words", "path"),
+    [
+        (("run", "--no-such-option"), "run "),
+        (("run", "--max-iterations"), "run "),
+        (("drop", "--merged=yes"), "drop "),
+        (("logs",), "logs "),
+        (("no-such-command",), ""),
+    ],
+)
+def test_a_mistake_looks_like_every_other_error(repo: Repo, words: tuple[str, ...], path: str) -> None:
+    """What is wrong, and where the help is: no box, no colour."""
+    env = {"RALPH_WRAP_LOG_FORMAT": "text", "FORCE_COLOR": "1", "TERM": "xterm"}
+    result = command(*words, cwd=repo.path, env=env)
+    error, hint = result.stderr.splitlines()
     assert result.status == 2
-    assert [line.partition(" ")[0] for line in lines if line] == ["Usage:", "Try", "Error:"]
-    assert result.stderr.replace("…", "").isascii()
-    assert result.stderr.replace("\n", "").isprintable()
+    assert error.startswith("ralph-wrap: error: ")
+    assert hint == f"ralph-wrap: hint: see ralph-wrap {path}--help"
 
 
 @pytest.mark.parametrize(
@@ -232,20 +242,20 @@ def test_two_prompts(repo: Repo) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message", "hint"),
     [
-        ((), "no agent is given", "ralph-wrap run --agent claude, or ralph-wrap run -- COMMAND"),
-        (("--",), "no agent is given", "ralph-wrap run --agent claude, or ralph-wrap run -- COMMAND"),
+        ((), "no agent is given", "ralph-wrap run --agent claude\nralph-wrap run -- COMMAND"),
+        (("--",), "no agent is given", "ralph-wrap run --agent claude\nralph-wrap run -- COMMAND"),
         (
             ("-a", "hal", "-p", "x"),
             "unknown agent 'hal'",
             (
-                "known agents: aider, claude, codex, gemini, opencode; "
+                "known agents: aider, claude, codex, gemini, opencode\n"
                 "for another command: ralph-wrap run -- COMMAND"
             ),
         ),
         (
             ("-a", "claude", "--", "x"),
             "both --agent claude and a command are given",
-            "ralph-wrap run --agent claude, or ralph-wrap run -- COMMAND",
+            "ralph-wrap run --agent claude\nralph-wrap run -- COMMAND",
         ),
         (("-a", "claude"), "no prompt for claude", "--prompt, --prompt-file, or PROMPT.md in the project"),
     ],
@@ -297,8 +307,9 @@ WRONG_FILES = {
     "max_failures = -1\n": ":1: max_failures: '-1' is no whole number of 0 or more",
     "max_failures = 1.5\n": ":1: max_failures: '1.5' is no whole number of 0 or more",
     "until = ['x']\n": ":1: until: a single value is expected",
+    "# x\nresume = true\n": ':2: "resume" is called "keep_conversation" now',
     "hooks = 3\n": ":1: hooks: '3' is neither on nor off",
-    "resume = 3\n": ":1: resume: '3' is neither on nor off",
+    "keep_conversation = 3\n": ":1: keep_conversation: '3' is neither on nor off",
     'isolation = "maybe"\n': ":1: isolation: 'maybe' is none of prefer, require, off",
     "delay = nan\n": ":1: delay: 'nan' is no duration (90s, 15m, 2h, 14d)",
     "prompt = 2026-01-02\n": ":1: prompt: a single value is expected",
@@ -315,6 +326,21 @@ def test_a_bad_configuration(repo: Repo, content: str, message: str) -> None:
     status, told, hint = _told(_refused(repo, "--", "true"))
     assert (status, told) == (2, f"{path}{message}")
     assert hint
+
+
+def test_an_old_name_is_corrected_by_the_hint(repo: Repo) -> None:
+    """The hint is a command; after it the file is read."""
+    path = repo.write(".ralph/config.toml", "max_stalls = 0\nresume = true\n")
+    _, _, hint = _told(_refused(repo, "--", "true"))
+    subprocess.run(("sh", "-c", hint), check=True)
+    assert path.read_text() == "max_stalls = 0\nkeep_conversation = true\n"
+
+
+def test_an_old_name_in_the_environment(repo: Repo) -> None:
+    """An error that names the new one, and no mere warning about an unknown variable."""
+    status, told, hint = _told(_refused(repo, "--", "true", env={"RALPH_WRAP_RESUME": "on"}))
+    assert (status, told) == (2, "RALPH_WRAP_RESUME: the setting resume is called keep_conversation now")
+    assert "keep_conversation = true" in hint
 
 
 def test_a_configuration_that_is_not_text(repo: Repo) -> None:

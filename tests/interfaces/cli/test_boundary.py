@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import os
 import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
+from ralph_wrap.interfaces.cli.boundary import boundary
 from tests.support.sessions import PROGRAM
 
 if TYPE_CHECKING:
@@ -48,3 +51,21 @@ def test_a_reader_that_goes_away_ends_a_command(repo: Repo, words: tuple[str, ..
     )
     os.close(writing)
     assert (ended.returncode, ended.stderr) == (141, b"")
+
+
+def test_an_error_of_the_system_is_one_line(capfd: pytest.CaptureFixture[str]) -> None:
+    """A full disk is no bug: reason and hint, without a traceback."""
+    with pytest.raises(SystemExit) as ended, boundary("apply", json=False):
+        raise OSError(errno.ENOSPC, "No space left on device", "/x/file")
+    [line] = capfd.readouterr().err.splitlines()
+    told = json.loads(line)
+    assert (ended.value.code, told["message"]) == (125, "No space left on device: /x/file")
+    assert told["hint"] == "make room on the disk (df -h), then: ralph-wrap sweep"
+
+
+def test_a_bug_has_its_traceback(capfd: pytest.CaptureFixture[str]) -> None:
+    """Negative control: its report needs one."""
+    with pytest.raises(SystemExit) as ended, boundary("apply", json=False):
+        raise ValueError("x")
+    assert ended.value.code == 125
+    assert "Traceback" in capfd.readouterr().err

@@ -31,6 +31,7 @@ def test_every_setting_is_shown(repo: Repo) -> None:
     """With its default, where nothing is configured."""
     shown = _shown(repo)
     assert [*shown] == [row.name for row in Settings.options if row.name != "agents"]
+    assert shown.pop("log_format")["source"] == "environment"  # of all tests
     assert {setting["source"] for setting in shown.values()} == {"default"}
     assert shown["grace"] == {
         "group": "loop",

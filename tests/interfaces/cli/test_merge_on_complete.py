@@ -118,10 +118,33 @@ def test_what_cannot_land_is_a_warning_that_says_what_to_run(repo: Repo) -> None
     branch = result.report["branch"]
     where = f"main is checked out in {repo.path}, where changes are not committed: file.txt"
     assert warning["message"] == f"{branch} has not landed on main: {where}"
-    assert warning["hint"] == f"ralph-wrap merge {branch.removeprefix('ralph/')} --into main"
+    hint = warning["hint"].splitlines()[-1]
+    assert hint == f"ralph-wrap merge {branch.removeprefix('ralph/')} --into main"
     repo.git("checkout", "-q", "file.txt")
-    assert command(*warning["hint"].split()[1:], cwd=repo.path).status == 0
+    assert command(*hint.split()[1:], cwd=repo.path).status == 0
     assert (repo.path / "done").exists()
+
+
+def test_a_check_that_fails_says_where_it_stands(repo: Repo) -> None:
+    """Before the command that tries once more."""
+    configure(repo, check="false")
+    result = session(repo, KEPT, **TRUSTED)
+    (warning,) = told(result, "branch.not_landed")
+    about, again = warning["hint"].splitlines()
+    assert about == "see its output above; it is check in .ralph/config.toml"
+    assert again.endswith(" --into main")
+
+
+def test_conflicts_have_the_ways_on(repo: Repo) -> None:
+    """To merge once more would meet them again."""
+    configure(repo)
+    edit = f"echo mine > {repo.path}/file.txt; git -C {repo.path} commit -qam mine"
+    work = f"echo theirs > file.txt; git commit -qam theirs; echo '{PROMISE}'"
+    result = session(repo, f"{work}; {edit}")
+    (warning,) = told(result, "branch.not_landed")
+    by_hand, by_agent = warning["hint"].splitlines()
+    assert by_hand.endswith(f": git merge {result.report['branch']}")
+    assert f": ralph-wrap resume {result.report['id']} -m " in by_agent
 
 
 def test_a_target_that_is_not_there_is_a_usage_error(repo: Repo) -> None:
@@ -138,9 +161,8 @@ def test_saved_work_is_named(repo: Repo) -> None:
     configure(repo)
     result = session(repo, f"{KEPT}; echo new >new")
     (note,) = told(result, "saved.not_landed")
-    assert note["message"].startswith(
-        f"{result.report['saved']} holds work that has not landed: ralph-wrap apply "
-    )
+    assert note["message"] == f"{result.report['saved']} holds work that has not landed"
+    assert note["hint"] == f"ralph-wrap apply {result.report['id']}"
 
 
 def test_a_promise_without_a_commit_has_nothing_to_land(repo: Repo) -> None:

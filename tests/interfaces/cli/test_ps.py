@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,8 +18,9 @@ from ralph_wrap.state import project
 from ralph_wrap.system.liveness import myself
 from tests.support.directory_listing import listing
 from tests.support.processes import end_all
-from tests.support.sessions import PROGRAM, Session, command
+from tests.support.sessions import PROGRAM, Session, command, run
 from tests.support.terminal import Terminal
+from tests.support.wait import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,9 +28,9 @@ if TYPE_CHECKING:
     from tests.support.repo import Repo
 from tests.interfaces.cli.project import DEAD, Yard
 
-HEADER = "ID  VERDICT  AGENT  ITERATION  AGE  CPU  MEM  BRANCH  AHEAD  WORKSPACE\n"
+NONE = "No session is running. To see finished ones: ralph-wrap ps --all\n"
 
-HEADER_OF_ALL = HEADER.replace("WORKSPACE", "ENDED BY  STATUS  SAVED  WORKSPACE  KEPT")
+NONE_AT_ALL = "This project has no sessions yet. To start one: ralph-wrap run\n"
 
 NOT_JSON = "not a record of this version: Expecting value: line 1 column 1 (char 0)"
 
@@ -38,36 +40,12 @@ OTHER_CONTAINER = {"pid_namespace": "pid:[1]", "host": "0f1e2d3c4b5a"}
 # The listing
 
 SHOWN = f"""\
-ID    VERDICT  AGENT           ITERATION  AGE  BRANCH      AHEAD  WORKSPACE
-dead  unknown  -               -          -    -           -      {NOT_JSON}
-0b0b  orphan   claude          1          2d   ralph/0b0b  -      /w/0b0b
-a3f2  live     claude          12         3h   ralph/a3f2  2      /w/a3f2
-f0f0  foreign  sh -c 'a??[2J'  0          5m   -           -      -
+{"TITLE":{len(NOT_JSON)}}  ID    STATE       AGENT           ITERATION  AGE  BRANCH      AHEAD  WORKSPACE
+{NOT_JSON}  dead  unreadable  -               -          -    -           -      -
+-{" " * (len(NOT_JSON) - 1)}  0b0b  crashed     claude          1          2d   ralph/0b0b  -      /w/0b0b
+{"Login?page":{len(NOT_JSON)}}  a3f2  running     claude          12         3h   ralph/a3f2  2      /w/a3f2
+-{" " * (len(NOT_JSON) - 1)}  f0f0  elsewhere   sh -c 'a??[2J'  0          5m   -           -      -
 """
-
-UNFINISHED = "-         -       -             "
-
-SHOWN_WITH_FINISHED = "".join(
-    f"{known}  {ended}  {workspace:{len(NOT_JSON)}}  {kept}\n"
-    for known, ended, workspace, kept in (
-        (
-            "ID    VERDICT   AGENT           ITERATION  AGE  BRANCH      AHEAD",
-            "ENDED BY  STATUS  SAVED         ",
-            "WORKSPACE",
-            "KEPT",
-        ),
-        ("dead  unknown   -               -          -    -           -    ", UNFINISHED, NOT_JSON, "-"),
-        ("0b0b  orphan    claude          1          2d   ralph/0b0b  -    ", UNFINISHED, "/w/0b0b", "-"),
-        (
-            "e0e0  finished  claude          3          2d   main        0    ",
-            "signal    143     ralph/e0e0-wip",
-            "/w/e0e0",
-            "a file cannot?be read",
-        ),
-        ("a3f2  live      claude          12         3h   ralph/a3f2  2    ", UNFINISHED, "/w/a3f2", "-"),
-        ("f0f0  foreign   sh -c 'a??[2J'  0          5m   -           -    ", UNFINISHED, "-", "-"),
-    )
-)
 
 
 def _without_usage(table: bytes) -> str:
@@ -75,7 +53,7 @@ def _without_usage(table: bytes) -> str:
     lines = table.decode().splitlines()
     begin, end = lines[0].index("CPU"), lines[0].index("BRANCH")
     for line in lines[1:]:
-        form = r"\d+%\s+\d+M\s+" if line.split()[1] == "live" else r"-\s+-\s+"
+        form = r"\d+%\s+\d+M\s+" if re.search("  (running|starting)  ", line) else r"-\s+-\s+"
         assert re.fullmatch(form, line[begin:end]), line
     return "".join(f"{line[:begin]}{line[end:]}\n" for line in lines)
 
@@ -87,24 +65,28 @@ def test_ps_shows_what_is_not_finished(full: Repo) -> None:
 
 
 def test_ps_all_shows_finished_sessions_too(full: Repo) -> None:
-    """In their place by age."""
+    """In their place by age, with columns for their end."""
     result = command("ps", "--all", cwd=full.path)
-    assert (result.status, _without_usage(result.stdout), result.stderr) == (0, SHOWN_WITH_FINISHED, "")
+    lines = _without_usage(result.stdout).splitlines()
+    assert (result.status, result.stderr, len(lines)) == (0, "", 6)
+    assert lines[0].split("  ")[-1] == "KEPT"
+    [ended] = [line for line in lines if "e0e0" in line]
+    assert re.split(" {2,}", ended) == [
+        *("-", "e0e0", "stopped", "claude", "3", "2d", "main", "0", "143", "ralph/e0e0-wip", "/w/e0e0"),
+        "a file cannot?be read",
+    ]
 
 
-def test_ps_fits_into_a_terminal(full: Repo) -> None:
-    """What is run gives way first, by what its letters take, then the end of a line."""
-    with Terminal(PROGRAM, "ps", cwd=full.path, size=(24, 62)) as terminal:
+@pytest.mark.parametrize("columns", [80, 62, 40])
+def test_ps_fits_into_a_terminal(full: Repo, columns: int) -> None:
+    """Titles and commands are cut, then columns are left out; the last line names them."""
+    with Terminal(PROGRAM, "ps", "--all", cwd=full.path, size=(24, columns)) as terminal:
         assert terminal.finish() == 0
         lines = terminal.words.splitlines()
-    assert [line[: lines[0].index("CPU")].rstrip() for line in lines] == [
-        "ID    VERDICT  AGENT         ITERATION  AGE",
-        "dead  unknown  -             -          -",
-        "0b0b  orphan   claude        1          2d",
-        "a3f2  live     claude        12         3h",
-        "f0f0  foreign  sh -c 'a??[…  0          5m",
-    ]
-    assert {(len(line), line[-1]) for line in lines} == {(62, "…")}
+    assert max(map(len, lines)) <= columns
+    assert all(word in lines[0] for word in ("TITLE", "ID", "STATE"))
+    note = " ".join(lines[6:])
+    assert note.startswith("ralph-wrap ps --all | less -S also shows WORKSPACE, STATUS")
 
 
 def test_ps_cuts_nothing_in_a_pipe(full: Repo) -> None:
@@ -116,8 +98,6 @@ def test_ps_cuts_nothing_in_a_pipe(full: Repo) -> None:
 @pytest.mark.parametrize(
     ("arguments", "remark"),
     [
-        (("ps",), "no sessions that are not finished: --all lists the others"),
-        (("ps", "--all"), "no sessions"),
         (("ps", "--json"), None),
         (("sweep",), "no dead sessions"),
         (("sweep", "--json"), None),
@@ -178,13 +158,74 @@ def test_ps_outside_of_a_repository(tmp_path: Path, yard: Callable[[Path], Yard]
     yard(plain).live("a3f2", "2d", workspace="/w")
     result = command("ps", cwd=plain)
     table = (
-        "ID    VERDICT  AGENT   ITERATION  AGE  BRANCH  AHEAD  WORKSPACE\n"
-        "a3f2  live     claude  0          2d   -       -      /w\n"
+        "TITLE  ID    STATE     AGENT   ITERATION  AGE  BRANCH  AHEAD  WORKSPACE\n"
+        "-      a3f2  starting  claude  0          2d   -       -      /w\n"
     )
     assert (result.status, _without_usage(result.stdout), result.stderr) == (0, table, "")
     result = command("ps", "--all", cwd=empty)
-    assert (result.status, result.stdout.decode(), result.stderr) == (0, HEADER_OF_ALL, "")
+    assert (result.status, result.stdout.decode(), result.stderr) == (0, NONE_AT_ALL, "")
     assert list(empty.iterdir()) == []
+
+
+@pytest.mark.parametrize(("arguments", "sentence"), [((), NONE), (("--all",), NONE_AT_ALL)])
+def test_nothing_to_list_is_one_sentence(repo: Repo, arguments: tuple[str, ...], sentence: str) -> None:
+    """It says how to go on; JSON is an empty list."""
+    assert command("ps", *arguments, cwd=repo.path).stdout.decode() == sentence
+    assert json.loads(command("ps", "--json", *arguments, cwd=repo.path).stdout)["data"] == []
+
+
+def test_a_finished_session_that_keeps_its_worktree_is_shown(repo: Repo) -> None:
+    """Until its worktree is removed: it still needs the user."""
+    spawned = command("spawn", "-n", "1", "-p", "# Login page", "--", "true", cwd=repo.path)
+    agent_id = spawned.stdout.decode().strip()
+    eventually(lambda: "limit reached" in command("ps", cwd=repo.path).stdout.decode(), "its end")
+    header, row = command("ps", cwd=repo.path).stdout.decode().splitlines()
+    assert row.split("  ")[:2] == ["Login page", agent_id]
+    assert (header.split()[-1], row.endswith(f"until ralph-wrap rm {agent_id}")) == ("KEPT", True)
+    command("rm", agent_id, cwd=repo.path)
+    assert command("ps", cwd=repo.path).stdout.decode() == NONE
+
+
+def test_a_session_that_never_started_shows_no_iteration_and_no_branch(repo: Repo) -> None:
+    """Its command was executable at first, and its branch is gone."""
+    repo.write("agent", "#!/nonexistent\n", executable=True)
+    repo.commit()
+    assert run(repo.path, "--", "./agent").status in {126, 127}
+    [row] = json.loads(command("ps", "--all", "--json", cwd=repo.path).stdout)["data"]
+    assert (row["iteration"], row["branch"], row["ended_by"]) == (0, None, "not-started")
+    assert "  not started  " in command("ps", "--all", cwd=repo.path).stdout.decode()
+
+
+def test_a_session_that_waits_for_the_usage_limit_says_until_when(
+    repo: Repo, yard: Callable[[Path], Yard]
+) -> None:
+    """In the time of this machine; its next event ends that, and so does the time."""
+    sessions = yard(repo.path)
+    sessions.live("a3f2", "5m", state="running")
+    events = sessions.claims[0].directory / "events.jsonl"
+    until = (datetime.now().astimezone() + timedelta(minutes=1)).replace(second=0, microsecond=0) + timedelta(
+        minutes=1
+    )
+
+    def state(*lines: object) -> str:
+        events.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+        return re.split(" {2,}", command("ps", cwd=repo.path).stdout.decode().splitlines()[1])[2]
+
+    waiting = {"event": "limit.waiting", "until": until.timestamp()}
+    assert state(waiting).startswith("waiting for the usage limit until ")
+    assert state(waiting).endswith(f"{until:%H:%M}")
+    assert state(waiting, {"event": "iteration.started"}) == "running"
+    assert state({**waiting, "until": 1.0}) == "running"
+    assert state({**waiting, "until": "soon"}) == state({**waiting, "until": 1e300}) == "running"
+
+
+@pytest.mark.parametrize(("phase", "word"), [("starting", "starting"), ("ending", "saving")])
+def test_a_live_session_says_what_it_does(
+    repo: Repo, yard: Callable[[Path], Yard], phase: str, word: str
+) -> None:
+    """Before its agent runs, and after that."""
+    yard(repo.path).live("a3f2", "5m", state=phase)
+    assert f"  {word}  " in command("ps", cwd=repo.path).stdout.decode()
 
 
 def test_ps_knows_the_place_for_projects_that_cannot_be_written(repo: Repo) -> None:
@@ -195,8 +236,9 @@ def test_ps_knows_the_place_for_projects_that_cannot_be_written(repo: Repo) -> N
     sessions.left("a3f2", "2d", DEAD)
     result = command("ps", cwd=repo.path / ".git" / "..")
     assert result.stdout.decode().splitlines()[1].split() == [
+        "-",
         "a3f2",
-        "orphan",
+        "crashed",
         "claude",
         "0",
         "2d",
@@ -207,9 +249,9 @@ def test_ps_knows_the_place_for_projects_that_cannot_be_written(repo: Repo) -> N
 def test_a_record_that_was_only_not_moved_is_finished(repo: Repo, yard: Callable[[Path], Yard]) -> None:
     """Its owner was killed between the last two steps: nothing of it is left to be done for people."""
     yard(repo.path).left("a3f2", "2d", myself(), state="finished")
-    assert command("ps", cwd=repo.path).stdout.decode() == HEADER
+    assert command("ps", cwd=repo.path).stdout.decode() == NONE
     shown = command("ps", "--all", cwd=repo.path).stdout.decode().splitlines()
-    assert shown[1].split()[:2] == ["a3f2", "finished"]
+    assert shown[1].split()[:3] == ["-", "a3f2", "finished"]
 
 
 def test_a_record_without_its_lock_is_unknown(repo: Repo, yard: Callable[[Path], Yard]) -> None:
@@ -218,7 +260,7 @@ def test_a_record_without_its_lock_is_unknown(repo: Repo, yard: Callable[[Path],
     sessions.live("a3f2", "2d")
     (sessions.home.agents / "a3f2.lock").unlink()
     shown = command("ps", cwd=repo.path).stdout.decode().splitlines()
-    assert shown[1].split(maxsplit=9)[::9] == ["a3f2", "its lock cannot be read: no such file"]
+    assert shown[1].startswith("its lock cannot be read: no such file  a3f2  unreadable")
 
 
 @pytest.mark.parametrize("kind", ["directory", "link"])
@@ -231,7 +273,10 @@ def test_what_an_agent_made_of_a_record_breaks_nothing(
     odd = sessions.home.agents / "0000.json"
     odd.mkdir() if kind == "directory" else odd.symlink_to("nowhere")
     shown = command("ps", cwd=repo.path).stdout.decode().splitlines()
-    assert [row.split()[:2] for row in shown[1:]] == [["0000", "unknown"], ["a3f2", "live"]]
+    assert [re.split(" {2,}", row)[1:3] for row in shown[1:]] == [
+        ["0000", "unreadable"],
+        ["a3f2", "starting"],
+    ]
 
 
 # Errors
@@ -286,9 +331,9 @@ def test_a_session_is_live_until_it_is_killed(
             workspace = str(repo.path / ".ralph" / "worktrees" / session.directory.name)
     finally:
         end_all(tmp_path / "home")
-    assert live[6].endswith("M")
-    assert orphan[5:7] == ["-", "-"]
-    assert [live[0], live[1], live[3], *live[7:]] == [
-        *[agent_id, "live", "1", f"ralph/{agent_id}", "0", workspace]
+    assert live[7].endswith("M")
+    assert orphan[6:8] == ["-", "-"]
+    assert [*live[:3], live[4], *live[8:]] == [
+        *["-", agent_id, "running", "1", f"ralph/{agent_id}", "0", workspace]
     ]
-    assert [orphan[0], orphan[1], *orphan[7:]] == [agent_id, "orphan", f"ralph/{agent_id}", "0", workspace]
+    assert [*orphan[:3], *orphan[8:]] == ["-", agent_id, "crashed", f"ralph/{agent_id}", "0", workspace]

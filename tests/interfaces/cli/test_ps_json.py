@@ -51,7 +51,16 @@ def _row(agent_id: str, verdict: str, **known: object) -> dict[str, object]:
         )
     )
     session = None if verdict == "unknown" else agent_id
-    return {**unknown, "id": agent_id, "session": session, "verdict": verdict, **known}
+    return {
+        **unknown,
+        "id": agent_id,
+        "session": session,
+        "verdict": verdict,
+        "title": "",
+        "state": None,
+        "waits_until": None,
+        **known,
+    }
 
 
 def test_ps_json_is_the_envelope(full: Repo) -> None:
@@ -59,9 +68,27 @@ def test_ps_json_is_the_envelope(full: Repo) -> None:
     result = command("ps", "--json", cwd=full.path)
     data = [
         _row("dead", "unknown", note=NOT_JSON),
-        _row("0b0b", "orphan", agent="claude", iteration=1, branch="ralph/0b0b", workspace="/w/0b0b"),
-        _row("a3f2", "live", agent="claude", iteration=12, branch="ralph/a3f2", ahead=2, workspace="/w/a3f2"),
-        _row("f0f0", "foreign", agent="sh -c 'a\n\x1b[2J'", iteration=0),
+        _row(
+            "0b0b",
+            "orphan",
+            agent="claude",
+            iteration=1,
+            branch="ralph/0b0b",
+            workspace="/w/0b0b",
+            state="ending",
+        ),
+        _row(
+            "a3f2",
+            "live",
+            agent="claude",
+            iteration=12,
+            branch="ralph/a3f2",
+            ahead=2,
+            workspace="/w/a3f2",
+            state="running",
+            title="Login\x1bpage",
+        ),
+        _row("f0f0", "foreign", agent="sh -c 'a\n\x1b[2J'", iteration=0, state="starting"),
     ]
     expected = {"version": 1, "success": True, "tool": "ps", "data": data}
     assert (_envelope(result.stdout), result.status, result.stderr) == (expected, 0, "")

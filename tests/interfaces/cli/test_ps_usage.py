@@ -81,7 +81,7 @@ def test_a_watch_shows_what_is_used_now(repo: Repo, agent: Callable[[str, str], 
         session.wait_for("agent.started", 2)
         row = _row(repo)
         with Terminal(PROGRAM, "ps", "--watch", cwd=repo.path) as terminal:
-            eventually(lambda: re.search(rb"live .* 0% +\d+M", terminal.read()), "an idle session")
+            eventually(lambda: re.search(rb"running .* 0% +\d+M", terminal.read()), "an idle session")
     assert row["cpu_seconds"] >= BURNT
     assert row["cpu_percent"] >= 1
 

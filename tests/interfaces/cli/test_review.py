@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
 
 import pytest
 
 from ralph_wrap.commands import review
+from ralph_wrap.commands.review import ReviewRow
 from ralph_wrap.errors import UsageError
 from ralph_wrap.interfaces.cli.review import table
+from ralph_wrap.system.text import cells
 from tests.commands.review.reviewing import ROW
 from tests.support.histories import Grown, grow, grow_all
 from tests.support.repo import Repo
@@ -70,68 +73,83 @@ NOW = datetime(2026, 1, 2, 5, 4, 5, tzinfo=UTC)
 
 
 def test_a_table_is_columns() -> None:
-    """Which a pipe can take: nothing but text."""
+    """Which a pipe can take: nothing but text, the title first and the last commit beside it."""
     rows = [
-        ROW,
+        ROW._replace(title="Login page", subject="Add a form"),
         ROW._replace(branch="ralph/作業", agent=None, recorded=False, conflicts_main=True),
         ROW._replace(branch="ralph/0001", verdict="live", merged=True, saved="ralph/0001-wip", overlaps=()),
         ROW._replace(branch="ralph/0002", ended=None, conflicts=None, conflicts_main=None, files=None),
     ]
-    assert table(rows, NOW).split("\n") == [
-        (
-            "BRANCH      AGENT         STATE    AGE  AHEAD  BEHIND  FILES  LINES   "
-            "SAVED  MAIN      CONFLICTS  OVERLAPS"
-        ),
-        (
-            "ralph/a3f2  claude        promise  2h   2      1       3      +30 -4  "
-            "no     clean     -          09be"
-        ),
-        (
-            "ralph/作業  not recorded  promise  2h   2      1       3      +30 -4  no"
-            "     conflict  -          09be"
-        ),
-        (
-            "ralph/0001  claude        live     2h   2      1       3      +30 -4  "
-            "yes    merged    -          -"
-        ),
-        (
-            "ralph/0002  claude        promise  -    2      1       -      -       "
-            "no     -         -          09be"
-        ),
+    assert [re.split(" {2,}", line) for line in table(rows, NOW).split("\n")] == [
+        [
+            *("TITLE", "LAST COMMIT", "BRANCH", "AGENT", "STATE", "AGE", "AHEAD", "BEHIND", "FILES", "LINES"),
+            *("SAVED", "MAIN", "CONFLICTS", "OVERLAPS"),
+        ],
+        [
+            *("Login page", "Add a form", "ralph/a3f2", "claude", "done", "2h", "2", "1", "3", "+30 -4"),
+            *("no", "clean", "-", "09be"),
+        ],
+        [
+            *("-", "-", "ralph/作業", "not recorded", "done", "2h", "2", "1", "3", "+30 -4"),
+            *("no", "conflict", "-", "09be"),
+        ],
+        [
+            *("-", "-", "ralph/0001", "claude", "running", "2h", "2", "1", "3", "+30 -4"),
+            *("yes", "merged", "-", "-"),
+        ],
+        ["-", "-", "ralph/0002", "claude", "done", "-", "2", "1", "-", "-", "no", "-", "-", "09be"],
     ]
 
 
-def test_lists_give_way_on_a_narrow_terminal() -> None:
-    """Lines are cut where that is not enough, and coloured."""
-    wide = ROW._replace(overlaps=tuple(f"{number:04x}" for number in range(100)), conflicts_main=True)
-    assert table([wide], NOW, width=120, colour=True).split("\n") == [
-        (
-            "BRANCH      AGENT   STATE    AGE  AHEAD  BEHIND  FILES  LINES   SAVED "
-            " MAIN      CONFLICTS  OVERLAPS"
-        ),
-        (
-            "\x1b[31mralph/a3f2  claude  promise  2h   2      1       3      +30 -4"
-            "  no     conflict  -          0000,0001,0002,0003,0004,00…\x1b[0m"
-        ),
-    ]
-    assert table([wide], NOW, width=80).split("\n") == [
-        "BRANCH      AGENT  STATE    AGE  AHEAD  BEHIND  FILES  LINES   SAVED  MAIN     …",
-        "ralph/a3f2  clau…  promise  2h   2      1       3      +30 -4  no     conflict …",
-    ]
+WIDE = ROW._replace(
+    title="Fix the login page of the whole shop",
+    subject="Add a form for the users",
+    agent="./作業.sh 作業 " * 8,
+    branch="feature/login-page-of-the-shop",
+    check="failed",
+    saved="ralph/a3f2-wip",
+    conflicts=tuple(f"{number:04x}" for number in range(100)),
+    overlaps=tuple(f"{number:04x}" for number in range(100)),
+    conflicts_main=True,
+)
 
 
-def test_a_long_command_gives_way_before_lists() -> None:
-    """Cut by what its letters take; without a terminal it is whole."""
-    rows = [ROW._replace(agent="./作業.sh 作業 " * 8), ROW]
-    assert table(rows, NOW, width=101).split("\n") == [
-        (
-            "BRANCH      AGENT         STATE    AGE  AHEAD  BEHIND  FILES  LINES   SAVED  MAIN   "
-            "CONFLICTS  OVERL…"
-        ),
-        "ralph/a3f2  ./作業.sh …   promise  2h   2      1       3      +30 -4  no     clean  -          09be",
-        "ralph/a3f2  claude        promise  2h   2      1       3      +30 -4  no     clean  -          09be",
+@pytest.mark.parametrize("width", [200, 120, 80, 60])
+@pytest.mark.parametrize("rows", [[WIDE], [WIDE, ROW], [ROW]])
+def test_a_table_fits_into_a_terminal(width: int, rows: list[ReviewRow]) -> None:
+    """Cells are cut, then columns left out, by what their letters take; conflicts are always shown."""
+    lines = table(rows, NOW, width=width).split("\n")
+    assert max(map(cells, lines)) <= width
+    assert all(name in lines[0] for name in ("TITLE", "BRANCH", "MAIN", "CONFLICTS"))
+    assert all(not line.endswith("…") or "000" in line for line in lines)
+
+
+@pytest.mark.parametrize("width", [120, 80])
+def test_a_state_is_not_cut(width: int) -> None:
+    """Its longest words fit: "limit re…" says nothing."""
+    assert "limit reached" in table([WIDE, ROW._replace(ended_by="max-cost")], NOW, width=width)
+
+
+def test_what_is_left_out_first_is_behind_agent_and_lines() -> None:
+    """The last lines name it, and the command that shows it."""
+    hidden = []
+    for width in range(250, 60, -1):
+        note = " ".join(table([WIDE, ROW], NOW, width=width).split("\n")[3:])
+        missing = note.removeprefix("ralph-wrap review | less -S also shows ").split(", ")
+        hidden += [name for name in missing if name not in hidden]
+    assert hidden[:6] == ["", "BEHIND", "AGENT", "LINES", "OVERLAPS", "FILES"]
+    assert "CONFLICTS" not in hidden
+
+
+def test_a_row_with_conflicts_is_coloured() -> None:
+    """And nothing else of the table."""
+    lines = table([WIDE, ROW], NOW, width=80, colour=True).split("\n")
+    assert [line.startswith("\x1b[31m") and line.endswith("\x1b[0m") for line in lines[:3]] == [
+        False,
+        True,
+        False,
     ]
-    assert table(rows, NOW).split("\n")[1].count("./作業.sh 作業 ") == 8
+    assert not any("\x1b" in line for line in (lines[0], *lines[2:]))
 
 
 def test_the_branch_that_saved_work_belongs_to_has_a_column() -> None:
@@ -167,7 +185,8 @@ def test_a_terminal_gets_colours_and_no_line_that_is_too_long(repo: Repo) -> Non
     with Terminal(PROGRAM, "review", "--sort=id", cwd=repo.path, size=(24, 100)) as terminal:
         assert terminal.finish() == 0
         lines = terminal.words.splitlines()
-    assert (len(lines), {len(line) <= 100 for line in lines}) == (21, {True})
+    assert (len(lines), {len(line) <= 100 for line in lines}) == (22, {True})
+    assert lines[-1].startswith("ralph-wrap review | less -S also shows BEHIND")
     piped = command("review", "--sort=id", cwd=repo.path, env={"COLUMNS": "40"})
     assert max(map(len, piped.stdout.decode().splitlines())) > 100
     plain = {"NO_COLOR": "1"}
@@ -177,7 +196,7 @@ def test_a_terminal_gets_colours_and_no_line_that_is_too_long(repo: Repo) -> Non
         assert b"\x1b" not in terminal.screen
     with Terminal(PROGRAM, "review", cwd=repo.path) as terminal:
         assert terminal.finish() == 0
-        assert b"\x1b[2mralph/merged " in terminal.screen
+        assert re.search(rb"\x1b\[2m-[^\n]* ralph/merged ", terminal.screen)
 
 
 def test_the_command_refuses_what_it_does_not_know(repo: Repo) -> None:

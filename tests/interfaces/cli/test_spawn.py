@@ -163,9 +163,9 @@ def test_mistakes_are_told_before_anything_is_made(repo: Repo) -> None:
 @pytest.mark.parametrize(
     ("agent", "isolation", "status", "message"),
     [
-        ("./nosuch.sh", "require", 127, "agent command ./nosuch.sh was not found in "),
+        ("./nosuch.sh", "require", 127, "agent command ./nosuch.sh was not found: "),
         ("./nosuch.sh", "off", 127, "agent command ./nosuch.sh was not found in "),
-        ("./plain.sh", "require", 126, "agent command ./plain.sh cannot be run: Permission denied"),
+        ("./plain.sh", "require", 126, "agent command ./plain.sh cannot be run: it is not committed"),
     ],
 )
 def test_an_agent_that_cannot_be_started_is_told_as_by_run(

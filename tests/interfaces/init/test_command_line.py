@@ -10,6 +10,7 @@ import pytest
 
 from ralph_wrap import config
 from ralph_wrap.interfaces import init
+from ralph_wrap.interfaces.init import InitOptions
 from ralph_wrap.interfaces.init.processes import runs_session
 from tests.support.sessions import command
 
@@ -20,14 +21,18 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("", (8.0, ())),
-        ("--", (8.0, ())),
-        ("sh -c true", (8.0, ("sh", "-c", "true"))),
-        ("-- sh -c true", (8.0, ("sh", "-c", "true"))),
-        ("-- -x", (8.0, ("-x",))),
-        ("--stop-timeout 55s", (55.0, ())),
-        ("--stop-timeout=1.5m sh --stop-timeout 3", (90.0, ("sh", "--stop-timeout", "3"))),
-        ("--stop-timeout 3 -- --", (3.0, ("--",))),
+        ("", InitOptions(8.0, ())),
+        ("--", InitOptions(8.0, ())),
+        ("sh -c true", InitOptions(8.0, ("sh", "-c", "true"))),
+        ("-- sh -c true", InitOptions(8.0, ("sh", "-c", "true"))),
+        ("-- -x", InitOptions(8.0, ("-x",))),
+        ("--stop-timeout 55s", InitOptions(55.0, ())),
+        ("--stop-timeout=1.5m sh --stop-timeout 3", InitOptions(90.0, ("sh", "--stop-timeout", "3"))),
+        ("--stop-timeout 3 -- --", InitOptions(3.0, ("--",))),
+        ("--resume", InitOptions(8.0, (), resume=True)),
+        ("--resume --stop-timeout 3 sh", InitOptions(3.0, ("sh",), resume=True)),
+        ("sh --resume", InitOptions(8.0, ("sh", "--resume"))),
+        ("--resume=yes", None),
         ("--stop-timeout", None),
         ("--stop-timeout soon", None),
         ("--stop-timeout -1s", None),
@@ -36,7 +41,7 @@ if TYPE_CHECKING:
         ("--stop", None),
     ],
 )
-def test_command_line(words: str, expected: tuple[float, tuple[str, ...]] | None) -> None:
+def test_command_line(words: str, expected: InitOptions | None) -> None:
     """The command begins with the first word that is no option of ours; a mistake is left to Typer."""
     assert init.read(words.split(), {}) == expected
 
@@ -44,9 +49,17 @@ def test_command_line(words: str, expected: tuple[float, tuple[str, ...]] | None
 def test_time_out_from_the_environment() -> None:
     """As every option; what is typed is stronger."""
     environ = {"RALPH_WRAP_STOP_TIMEOUT": "55s"}
-    assert init.read([], environ) == (55.0, ())
-    assert init.read(["--stop-timeout=3"], environ) == (3.0, ())
+    assert init.read([], environ) == InitOptions(55.0, ())
+    assert init.read(["--stop-timeout=3"], environ) == InitOptions(3.0, ())
     assert init.read([], {"RALPH_WRAP_STOP_TIMEOUT": "soon"}) is None
+
+
+@pytest.mark.parametrize(("word", "resume"), [("1", True), ("on", True), ("0", False), ("", False)])
+def test_resume_from_the_environment(word: str, *, resume: bool) -> None:
+    """As every switch."""
+    options = init.read([], {"RALPH_WRAP_INIT_RESUME": word})
+    assert options is not None
+    assert options.resume is resume
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def test_an_error_does_not_end_it(monkeypatch: pytest.MonkeyPatch, capfd: pytest
     class Failing:
         status, over, turns = 7, False, 0
 
-        def __init__(self, *_: object) -> None:
+        def __init__(self, *_: object, **_options: object) -> None:
             pass
 
         def turn(self) -> None:

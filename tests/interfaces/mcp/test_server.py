@@ -47,13 +47,12 @@ class Agent(NamedTuple):
         assert json.loads(_text(result)) == result.structured_content
         return result.structured_content
 
-    def fail(self, tool: str, **arguments: object) -> tuple[str, str]:
-        """Call a tool and return the two lines of its error."""
+    def fail(self, tool: str, **arguments: object) -> tuple[str, ...]:
+        """Call a tool and return the lines of its error."""
         result = self.ask(tool, **arguments)
         assert result.is_error, result
         assert result.structured_content is None
-        message, hint = _text(result).split("\n")
-        return message, hint
+        return tuple(_text(result).split("\n"))
 
 
 def _text(result: CallToolResult) -> str:
@@ -171,7 +170,8 @@ def test_remove_refuses_what_would_be_lost(repo: Repo) -> None:
         before = state(repo)
         assert agent.fail("exit_worktree", action="remove") == (
             rf"refused: {inside.path} would be lost with: uncommitted: odd\n\udcff; {commit}",
-            'hint: action "keep" keeps it; discard_changes: true removes it with all its work',
+            'hint: to keep it: exit_worktree with action "keep"',
+            'hint: to remove it with all its work: exit_worktree with action "remove", discard_changes: true',
         )
         assert state(repo) == before
         assert agent.call("exit_worktree", action="remove", discard_changes=True)["removed"] is True

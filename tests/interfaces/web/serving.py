@@ -182,6 +182,7 @@ def compared(context: Pages) -> Answer:
 
     def look() -> Answer | None:
         answer = context.get()
-        return None if 'http-equiv="refresh" content="1"' in answer.text else answer
+        waits = 'http-equiv="refresh" content="1"' in answer.text or "data-stale" in answer.text
+        return None if waits else answer
 
     return eventually(look, "the branches to be compared")

@@ -18,9 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import pytest
-    from playwright.sync_api import BrowserContext
+    from playwright.sync_api import BrowserContext, Route
 
     from tests.support.repo import Repo
+
+
+MINUS = "\N{MINUS SIGN}"
 
 
 @contextmanager
@@ -230,6 +233,81 @@ def test_a_narrow_window(repo: Repo, browser: BrowserContext) -> None:
         for address in ("", "branch?name=aaaa"):
             page.goto(root + address)
             assert page.evaluate("document.documentElement.scrollWidth") == 360, address
+
+
+def test_a_difference_on_a_phone_is_unified(repo: Repo, browser: BrowserContext) -> None:
+    """Deleted lines come first, then the added ones, each with its sign."""
+    repo.write("file.txt", "same\none\ntwo\nend\n")
+    repo.commit()
+    work_on(repo, "ralph/a3f2", {"file.txt": "same\n1\n2\n3\nend\n"})
+    lines = """() => [...document.querySelectorAll('.diff td:not(.number, [colspan])')]
+        .filter(cell => cell.getClientRects().length)
+        .sort((a, b) => a.getBoundingClientRect().top - b.getBoundingClientRect().top)
+        .map(cell => getComputedStyle(cell, '::before').content.slice(1, -1) + cell.textContent)"""
+    with serving(repo.path) as served, _watched(browser) as page:
+        page.set_viewport_size({"width": 390, "height": 800})
+        page.goto(served.url)
+        page.goto(f"{page.url}branch?name=a3f2")
+        page.locator(".diff").wait_for()
+        assert page.evaluate(lines) == [" same", f"{MINUS}one", f"{MINUS}two", "+1", "+2", "+3", " end"]
+        assert page.evaluate("document.documentElement.scrollWidth") == 390
+
+
+def test_the_list_on_a_phone_shows_what_decides(repo: Repo, browser: BrowserContext) -> None:
+    """State and conflicts of each branch, and the buttons, however many rows there are."""
+    for number in range(40):
+        work_on(repo, f"ralph/{number:04x}", {"file.txt": f"{number}\n"})
+    seen = """() => [...document.querySelectorAll('.branches tbody tr')].every(row =>
+        [row.cells[0], row.cells[1], row.cells[3], row.cells[4]].every(cell => {
+            const box = cell.getBoundingClientRect();
+            return box.width > 0 && box.left >= 0 && box.right <= innerWidth; }))"""
+    with serving(repo.path) as served, _watched(browser) as page:
+        page.set_viewport_size({"width": 390, "height": 800})
+        page.goto(served.url)
+        page.get_by_label("Select ralph/0000").wait_for()
+        assert page.evaluate(seen)
+        page.get_by_label("Select ralph/0027").scroll_into_view_if_needed()
+        page.get_by_label("Select ralph/0010").scroll_into_view_if_needed()
+        button = page.get_by_role("button", name="Merge into main").bounding_box()
+        assert button is not None
+        assert 0 <= button["y"] <= 800 - button["height"]
+        page.set_viewport_size({"width": 1280, "height": 800})
+        page.get_by_label("Select ralph/0010").scroll_into_view_if_needed()
+        button = page.get_by_role("button", name="Merge into main").bounding_box()
+        assert button is not None
+        assert 0 <= button["y"] <= 800 - button["height"]
+
+
+def test_a_new_comparison_keeps_what_was_selected(repo: Repo, browser: BrowserContext) -> None:
+    """Ticks, choices and the focus stay while the rows are replaced."""
+    work_on(repo, "ralph/aaaa", {"a": "a\n"})
+    work_on(repo, "ralph/bbbb", {"b": "b\n"})
+    stale = True
+
+    def answer(route: Route) -> None:
+        response = route.fetch()
+        html = response.text()
+        if stale:
+            html = html.replace('<div id="compared">', '<div id="compared" data-stale="yes">')
+        route.fulfill(response=response, body=html)
+
+    with serving(repo.path) as served, _watched(browser) as page:
+        page.goto(served.url)
+        page.get_by_label("Select ralph/aaaa").wait_for()
+        page.route(page.url, answer)
+        page.reload()
+        page.locator("#compared[data-stale]").wait_for()
+        page.evaluate("window.same = true")
+        page.get_by_label("Way").select_option("squash")
+        page.get_by_label("Select ralph/bbbb").check()
+        page.evaluate("document.querySelector('tbody tr').id = 'old'")
+        stale = False
+        expect(page.locator("#old")).to_have_count(0)
+        assert page.evaluate("window.same") is True
+        expect(page.get_by_label("Select ralph/bbbb")).to_be_checked()
+        expect(page.get_by_label("Select ralph/bbbb")).to_be_focused()
+        expect(page.get_by_label("Select ralph/aaaa")).not_to_be_checked()
+        expect(page.get_by_label("Way")).to_have_value("squash")
 
 
 def test_a_file_of_its_own(repo: Repo, browser: BrowserContext) -> None:

@@ -23,18 +23,19 @@ def test_a_project_without_anything(repo: Repo) -> None:
     """It says what there is not."""
     text = words(compared(pages(repo.path)).text)
     assert "No session is running." in text
-    assert "No branch is below ralph/ yet." in text
+    assert "No session has a branch yet." in text
 
 
 def test_the_table_has_what_review_has(repo: Repo, script: Callable[[str], str]) -> None:
     """One row for a branch, with the way to its page, session and saved work."""
     agent = script("echo two >> file.txt; git commit -qam second; echo three >> file.txt; echo seen")
-    result = run(repo.path, "-n", "1", "--", agent)
+    result = run(repo.path, "-n", "1", "--name", "Login <page>", "--", agent)
     agent_id = result.report["id"]
     html = compared(pages(repo.path)).text
     [row] = re.findall(r"<tr>\n<td><input.*?</tr>", html, re.DOTALL)
     assert re.sub(r"\d+ s ago", "now", words(row)) == (
-        f"ralph/{agent_id} {agent} max-iterations now 1 0 1 file +1 -0 saved can be merged"
+        f"Login &lt;page&gt; second ralph/{agent_id} can be merged"
+        f" limit reached now {agent} 1 0 1 file +1 -0 saved"
     )
     for page in (
         f"branch?name=ralph%2F{agent_id}",
@@ -116,6 +117,31 @@ def test_a_sessions_story(repo: Repo, script: Callable[[str], str]) -> None:
     assert text.index("step 1") < text.index("step 2") < text.index("session.released")
 
 
+def test_the_title_comes_first(repo: Repo) -> None:
+    """On the page of a branch, on that of its session, and in the search."""
+    result = run(repo.path, "-n", "1", "--name", "Login <page>", "--", "true")
+    site = pages(repo.path)
+    for page in (f"branch?name={result.report['id']}", f"session?id={result.report['id']}"):
+        html = site.get(page).text
+        assert "<h1>Login &lt;page&gt; <small>" in html
+        assert "<title>Login &lt;page&gt; · ralph-wrap</title>" in html
+    compared(site)
+    assert "Login &lt;page&gt;" in site.get("?find=LOGIN&sort=title").text
+    assert "No branch matches." in site.get("?find=logout").text
+
+
+def test_a_read_only_page_has_no_form_that_changes_something(repo: Repo) -> None:
+    """Neither around the table, nor on another page."""
+    agent_id = run(repo.path, "-n", "1", "--", "sh", "-c", "echo x > x").report["id"]
+    site = pages(repo.path, read_only=True)
+    compared(site)
+    for page in ("", f"branch?name={agent_id}", f"session?id={agent_id}", f"saved?name={agent_id}"):
+        html = site.get(page).text
+        assert 'method="post"' not in html
+        assert 'type="checkbox"' not in html
+    assert 'method="post"' in compared(pages(repo.path)).text
+
+
 def test_a_live_session(repo: Repo, script: Callable[[str], str]) -> None:
     """Its output as far as it has come; then its end, without a new server."""
     agent = script(
@@ -127,7 +153,7 @@ def test_a_live_session(repo: Repo, script: Callable[[str], str]) -> None:
         eventually(lambda: "working" in site.get("live").text, "the output")
         html = site.get("live").text
         assert "working &lt;b&gt;</pre>" in html
-        assert '<span class="tag live">live</span>' in html
+        assert '<span class="tag live">running</span>' in html
         assert 'value="after-iteration"' in html
         repo.write("go")
         session.finish()
@@ -277,7 +303,7 @@ def test_what_is_no_log_is_not_read(repo: Repo, script: Callable[[str], str], ki
         ("commit?id=HEAD", 400),
         ("commit?id=--output=x", 400),
         (f"commit?id={'0' * 40}", 404),
-        ("session?id=../../etc", 400),
+        ("session?id=../../etc", 404),
         ("session?id=0000", 404),
         ("file", 400),
         (f"file?old={'0' * 40}&new={'0' * 40}&path=x", 404),
@@ -334,7 +360,7 @@ def test_many_commits_and_files_come_in_parts(repo: Repo) -> None:
     html = site.get("branch?name=a3f2").text
     assert html.count("<li>") == 100
     assert "20 files more are not on this page." in html
-    assert html.count("<tbody>") == 25
+    assert html.count('<tbody class="differs">') == 25
     assert len(html) < 600_000
     assert site.get("branch?name=a3f2&skip=100").text.count("<li>") == 21
     [address] = re.findall(r'href="[^"]*/(file\?[^"]*f299[^"]*)"', html)

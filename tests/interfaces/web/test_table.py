@@ -127,6 +127,8 @@ def test_nobody_waits_for_a_comparison(repo: Repo, tmp_path: Path, monkeypatch: 
         _through(gate, site, monkeypatch)
         html = site.get().text
         assert "Something has changed" in html
+        assert 'data-stale="yes"' in html
+        assert 'content="1"' not in html
         assert html.count('scope="row"') == 2
         gate.wait()
         gate.open()

@@ -33,3 +33,39 @@ def test_an_iteration_tells_what_it_cost_and_what_it_committed() -> None:
         (1, 9.0, ("US$ 0.25", "tokens 120", "commits 2")),
         (2, 10.0, ("not ended", "tokens 80", "commits 1")),
     ]
+
+
+def _commit(seconds: int, subject: str = "s") -> LogEntry:
+    return LogEntry("0" * 40, int(BEGAN.timestamp()) + seconds, "A", subject, ())
+
+
+def _order(events: list[dict[str, Any]], commits: list[LogEntry]) -> list[str]:
+    found = story(events, commits, BEGAN + timedelta(seconds=20)).events
+    return [event.words if event.commit else event.event for event in found]
+
+
+def test_a_commit_comes_after_what_led_to_it() -> None:
+    """A commit has whole seconds, so the agent that made it started later in that second."""
+    began = (BEGAN + timedelta(milliseconds=400)).isoformat()
+    started = (BEGAN + timedelta(milliseconds=700)).isoformat()
+    events = [
+        {"at": began, "event": "session.registered"},
+        {"at": started, "event": "agent.started"},
+        at(2, "iteration.ended", iteration=1),
+    ]
+    commits = [_commit(1, "later"), _commit(0, "second"), _commit(0, "first"), _commit(-9, "early")]
+    assert _order(events, commits) == [
+        *("session.registered", "early", "agent.started", "first", "second", "later"),
+        "iteration.ended",
+    ]
+
+
+def test_facts_are_in_words() -> None:
+    """Not as Python writes them."""
+    event = at(
+        0, "agent.started", resumed=True, isolated=False, command=["./agent.sh", "a b"], number=3, x=None
+    )
+    [found] = story([event], [], BEGAN).events
+    assert found.words == "resumed: yes, isolated: no, command: ./agent.sh 'a b', number: 3"
+    [found] = story([at(0, "odd", facts={"a": True}, paths=[])], [], BEGAN).events
+    assert found.words == 'facts: {"a": true}, paths: '

@@ -244,7 +244,7 @@ def test_the_exit_report_says_how_to_see_it(project: Project) -> None:
     assert ended.directory is not None
     report = read(ended.directory / "report.json")
     assert report is not None
-    shown = summary(report, project.repo.path, ended.directory / "output.log")
+    shown = summary(report, ended.directory / "output.log")
     (line,) = [line for line in shown.splitlines() if "submodule" in line]
     label, _, words = line.partition(f"{SUB}: git ")
     assert label.split() == ["submodule"]

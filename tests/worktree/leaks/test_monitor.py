@@ -213,12 +213,12 @@ def test_the_words_accuse_nobody(repo: Repo) -> None:
     assert (told["event"], told["message"], told["hint"]) == (
         "leak.found",
         f"changed outside the worktree during iteration 1: {created}, file.txt (modified)",
-        f"made by the agent or another program: git -C {repo.path} status; git -C {repo.path} diff HEAD",
+        f"made by the agent or another program: git -C {repo.path} status\ngit -C {repo.path} diff HEAD",
     )
     assert result.directory is not None
     report = reports.read(result.directory / "report.json")
     assert report is not None
-    rows = reports.summary(report, repo.path, result.directory / "output.log").splitlines()
+    rows = reports.summary(report, result.directory / "output.log").splitlines()
     assert [row.split(maxsplit=1)[1] for row in rows if row.startswith("  outside")] == [
         f"during iteration 1: {created}",
         "during iteration 1: file.txt (modified)",

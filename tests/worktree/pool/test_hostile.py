@@ -199,7 +199,7 @@ def test_work_that_comes_during_the_removal_stays(project: Repo, tmp_path: Path)
     project.git("commit", "-q", "--amend", "-m", "other")
     configure(project, "pool = 0")
     gate = tmp_path / "gate"
-    removal = paused_after(project, gate, "ralph_wrap.worktree.remove._sync", "pool", "--fill")
+    removal = paused_after(project, gate, "ralph_wrap.worktree.remove.sync_repository", "pool", "--fill")
     (there / "work").write_text("work\n")
     told = go_on(removal, gate)
     assert "is kept, and no session gets it" in told

@@ -54,6 +54,23 @@ def test_a_detached_head_is_saved_also_if_a_branch_is_named_head(tree: Tree) -> 
     assert tree.repo.git("rev-parse", WIP) == commit
 
 
+@pytest.mark.parametrize("own", ["refs/worktree/own", "refs/bisect/own", "HEAD", "worktrees/{}/HEAD"])
+def test_a_branch_that_leads_to_a_ref_of_the_worktree_holds_nothing(tree: Tree, own: str) -> None:
+    """Git deletes the refs of a worktree with it; the branch would then lead nowhere."""
+    tree.inside.git("checkout", "-q", "--detach")
+    commit = tree.inside.commit("on a ref of the worktree")
+    if own.startswith("refs/"):
+        tree.inside.git("update-ref", own, commit)
+        tree.inside.git("checkout", "-q", "--detach", "main")
+    tree.inside.git("symbolic-ref", "refs/heads/other", own.format(tree.linked.registration.name))
+    outcome = tree.finish()
+    assert outcome.kept is None
+    held = tree.repo.git(
+        "for-each-ref", "--format=%(refname)", "--contains", commit, "refs/heads", "refs/ralph"
+    )
+    assert held
+
+
 def test_work_on_another_branch_stands_on_that_branch(tree: Tree) -> None:
     """The agent may have made a branch of its own."""
     tree.inside.git("checkout", "-q", "-b", "feature")

@@ -1,4 +1,4 @@
-"""For any tree, any index and any files on disk: what is saved gives back exactly that."""
+"""For any tree, any index and any files on disk: saved work holds exactly that, and is put back as it was."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ralph_wrap.worktree.restore import restore
 from tests.support.repo import make_repo
-from tests.support.trees import WIP, Listing, in_git, make_tree, on_disk, put
+from tests.support.trees import ID, WIP, Listing, in_git, located, make_tree, on_disk, put
 
 # Few names, so that base, index and disk meet often; every kind of byte that a path may hold.
 _NAMES = st.sampled_from(
@@ -40,7 +41,10 @@ _LISTINGS = st.dictionaries(_PATHS, st.one_of(_FILES, _FILES, _LINKS), max_size=
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(base=_LISTINGS, index=_LISTINGS, disk=_LISTINGS)
 def test_restoring_gives_back_the_exact_tree(base: Listing, index: Listing, disk: Listing) -> None:
-    """The saved commit holds the disk, its second parent the index, its first what was committed."""
+    """The saved commit holds the disk, its second parent the index, its first what was committed.
+
+    A restore into a new worktree of the branch gives back the same files, index and state of each path.
+    """
     with tempfile.TemporaryDirectory() as place:
         repo = make_repo(Path(place, "project"), empty=True)
         put(repo.path, base)
@@ -50,6 +54,7 @@ def test_restoring_gives_back_the_exact_tree(base: Listing, index: Listing, disk
         tree.inside.git("add", "--all")
         put(tree.path, disk)
         assert on_disk(tree.path) == disk
+        status = tree.inside.git("status", "--porcelain", "-z")
         outcome = tree.finish()
         assert outcome.kept is None
         assert not tree.path.exists()
@@ -64,3 +69,8 @@ def test_restoring_gives_back_the_exact_tree(base: Listing, index: Listing, disk
         else:
             assert in_git(repo, parents[1]) == index
         assert repo.git("fsck", "--no-dangling") == ""
+        again = make_tree(repo, continued=True)
+        restore(again.linked, located(repo)[0], ID)
+        assert on_disk(again.path) == disk
+        assert in_git(again.inside, again.inside.git("write-tree")) == index
+        assert again.inside.git("status", "--porcelain", "-z") == status

@@ -13,6 +13,7 @@ from ralph_wrap import git
 from ralph_wrap.errors import RefusedError
 from ralph_wrap.worktree.remove import finish
 from ralph_wrap.worktree.save import whole
+from ralph_wrap.worktree.save.result import SaveRequest
 from tests.support.git_shim import shim_git
 from tests.support.repo import make_repo
 from tests.support.submodules import ALLOWED, NESTED, SUB, Project, held, inside, make_project
@@ -105,11 +106,9 @@ def _finish_with(tree: Tree, env: dict[str, str]) -> WorktreeOutcome:
     return finish(
         tree.linked,
         git.Git(tree.repo.path, git.git_environment({**os.environ, **env})),
-        agent_id=ID,
-        session=SESSION,
+        SaveRequest(ID, SESSION),
         trash=tree.repo.path / ".ralph" / "run" / "trash",
         keep=None,
-        keep_dirty=False,
     )
 
 

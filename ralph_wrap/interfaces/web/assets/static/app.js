@@ -60,6 +60,37 @@ function watch(live) {
   document.addEventListener("visibilitychange", look);
 }
 
+// Show the branches anew after they were compared; what the user has selected and typed stays.
+function compare(compared) {
+  async function look() {
+    const active = document.activeElement;
+    if (document.hidden || (compared.contains(active) && active.matches("input[type=search], select"))) return;
+    try {
+      const page = new DOMParser().parseFromString(await load(location.href), "text/html");
+      const newer = page.getElementById("compared");
+      if (!newer || "stale" in newer.dataset) return;
+      clearInterval(timer);
+      const ticked = new Set();
+      for (const box of compared.querySelectorAll("input:checked")) ticked.add(box.value);
+      const chosen = new Map();
+      for (const field of compared.querySelectorAll("select, input[type=search]")) chosen.set(field.name, field.value);
+      const focused = compared.contains(document.activeElement) ? document.activeElement.value : null;
+      delete compared.dataset.stale;
+      compared.innerHTML = newer.innerHTML; // as above: the server has escaped it
+      for (const field of compared.querySelectorAll("select, input[type=search]")) {
+        if (chosen.has(field.name)) field.value = chosen.get(field.name);
+      }
+      for (const box of compared.querySelectorAll("input[type=checkbox]")) {
+        box.checked = ticked.has(box.value);
+        if (box.value === focused) box.focus({ preventScroll: true });
+      }
+    } catch {
+      // The next look tries again.
+    }
+  }
+  const timer = setInterval(look, LOOK);
+}
+
 async function fill(file) {
   const address = file.dataset.part;
   if (!file.open || !address) return;
@@ -99,3 +130,5 @@ document.addEventListener("click", async (event) => {
 toEnd(document.querySelectorAll("pre.output"));
 const live = document.querySelector("[data-live]");
 if (live) watch(live);
+const compared = document.querySelector("#compared[data-stale]");
+if (compared) compare(compared);

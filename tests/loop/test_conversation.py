@@ -11,8 +11,8 @@ import pytest
 from ralph_wrap.agents import known
 from ralph_wrap.config import Settings
 from ralph_wrap.config.settings import AgentInvocation
+from ralph_wrap.loop.conversation import AgentConversation
 from ralph_wrap.loop.policy import CutReason, Iteration, UsageLimitRefusal
-from ralph_wrap.loop.resume import AgentResume
 from ralph_wrap.system.log import Log
 
 if TYPE_CHECKING:
@@ -29,9 +29,10 @@ def log() -> Iterator[Log]:
     os.close(descriptor)
 
 
-def _resumption(log: Log, command: tuple[str, ...] = ("x",), agent: str = "claude") -> AgentResume:
+def _resumption(log: Log, command: tuple[str, ...] = ("x",), agent: str = "claude") -> AgentConversation:
     invocation = AgentInvocation(resume=known(agent).resume)
-    return AgentResume(Settings(project=Path("/x"), command=command, invocation=invocation, resume=True), log)
+    settings = Settings(project=Path("/x"), command=command, invocation=invocation, keep_conversation=True)
+    return AgentConversation(settings, log)
 
 
 @pytest.mark.parametrize(

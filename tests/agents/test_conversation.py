@@ -9,7 +9,7 @@ import pytest
 
 from tests.agents.script import Say
 from tests.agents.server import Model
-from tests.support.sessions import Session
+from tests.support.sessions import Session, start
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,12 +31,12 @@ def _ask(
     repo: Repo,
     tmp_path: Path,
     *,
-    resume: bool,
+    keep: bool,
     iterations: int = 2,
     forgetful: bool = False,
 ) -> tuple[Result, list[str]]:
     """Run a session, and return it with the conversation that the model has seen last in each iteration."""
-    repo.write(".ralph/config.toml", f"resume = {json.dumps(resume)}\n")
+    repo.write(".ralph/config.toml", f"keep_conversation = {json.dumps(keep)}\n")
     home, iteration = tmp_path / "home", tmp_path / "iteration"
     script = [[Say(f"{REMEMBERED} {number}.")] for number in range(1, iterations + 1)]
     with Model(script, iteration) as model:
@@ -54,7 +54,7 @@ def _ask(
 
 def test_it_remembers_the_iteration_before(program: Program, repo: Repo, tmp_path: Path) -> None:
     """The model is shown what it has said then; what was spent is counted once."""
-    result, seen = _ask(program, repo, tmp_path, resume=True)
+    result, seen = _ask(program, repo, tmp_path, keep=True)
     assert result.ending == ("max-iterations", 2, 0)
     assert [request.count(REMEMBERED) for request in seen] == [0, 1]
     assert (result.report["tokens"], result.stdout.decode().count(REMEMBERED)) == (TOKENS * 2, 2)
@@ -64,7 +64,7 @@ def test_it_remembers_the_iteration_before(program: Program, repo: Repo, tmp_pat
 @pytest.mark.parametrize("program", ["claude", "codex"], indirect=True)
 def test_each_iteration_begins_anew_unless_told(program: Program, repo: Repo, tmp_path: Path) -> None:
     """Negative control."""
-    result, seen = _ask(program, repo, tmp_path, resume=False)
+    result, seen = _ask(program, repo, tmp_path, keep=False)
     assert (result.ending, [request.count(REMEMBERED) for request in seen]) == (
         ("max-iterations", 2, 0),
         [0, 0],
@@ -73,9 +73,28 @@ def test_each_iteration_begins_anew_unless_told(program: Program, repo: Repo, tm
 
 def test_a_session_that_is_gone_is_not_asked_for_again(program: Program, repo: Repo, tmp_path: Path) -> None:
     """The agent fails with it; the iteration after that begins a new one."""
-    result, seen = _ask(program, repo, tmp_path, resume=True, iterations=3, forgetful=True)
+    result, seen = _ask(program, repo, tmp_path, keep=True, iterations=3, forgetful=True)
     assert result.ending == ("max-iterations", 3, 0)
     assert [request.count(REMEMBERED) for request in seen] == [0, 0]
-    assert [told["event"] for told in result.warnings if told["event"].startswith("resume")] == [
-        "resume.failed"
+    assert [told["event"] for told in result.warnings if told["event"].startswith("conversation")] == [
+        "conversation.failed"
     ]
+
+
+@pytest.mark.parametrize("message", ["", "Use tabs."])
+def test_a_resumed_session_remembers(program: Program, repo: Repo, tmp_path: Path, message: str) -> None:
+    """The agent goes on with the conversation of the earlier session, in the new worktree."""
+    repo.write(".ralph/config.toml", "keep_conversation = false\n")
+    home, iteration = tmp_path / "home", tmp_path / "iteration"
+    with Model([[Say(f"{REMEMBERED} 1.")]], iteration) as model:
+        env = program.set_up(home, model.url, iteration)
+        options = ("-a", program.name, "-p", "Go on.", "-n", "1", "--max-stalls", "0", "--ignore", "exclude")
+        with Session(repo.path, *options, env=env) as session:
+            first = session.finish(PATIENCE)
+        said = ("-m", message) if message else ()
+        with start("resume", first.report["id"], *said, cwd=repo.path, env=env) as resumed:
+            _, errors = resumed.communicate(timeout=PATIENCE)
+        assert resumed.wait() == 0, errors.decode()
+        seen = [json.dumps(body) for _, body in model.requests]
+    assert [request.count(REMEMBERED) for request in seen] == [0, 1], errors.decode()
+    assert not message or message in seen[-1]

@@ -1,4 +1,4 @@
-"""``resume = true``: an iteration takes up the agent's own session of the one before."""
+"""``keep_conversation = true``: an iteration takes up the agent's own session of the one before."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ def _in_iteration(number: int, body: str) -> str:
 def agent(repo: Repo, tmp_path: Path) -> Callable[..., Result]:
     """Return a function that runs a shell script as a known agent, with a configuration."""
 
-    def run_it(body: str, *options: str, name: str = "claude", content: str = "resume = true\n") -> Result:
+    def run_it(
+        body: str, *options: str, name: str = "claude", content: str = "keep_conversation = true\n"
+    ) -> Result:
         program = tmp_path / "bin" / name
         program.parent.mkdir()
         program.write_text(f"#!/bin/sh\n{body}")
@@ -72,7 +74,7 @@ def test_an_agent_that_names_none_is_told_once(agent: Callable[..., Result]) -> 
     assert _taken_up(result) == ["", "", ""]
     (told,) = result.warnings
     assert (told["message"], told["hint"]) == (
-        "no effect: resume; the agent does not name its own session",
+        "no effect: keep_conversation; the agent does not name its own session",
         "each iteration begins a new one",
     )
 
@@ -85,11 +87,11 @@ def test_an_agent_that_is_not_known_to_do_that(
     name = "claude" if known else "mine"
     program = script(TAKEN_UP + _names("a-1") + result_line("Fine."))
     table = f'[agents.{name}]\ncommand = ["{program}"]\noutput = "claude"\n'
-    repo.write(".ralph/config.toml", f"resume = true\n{table}")
+    repo.write(".ralph/config.toml", f"keep_conversation = true\n{table}")
     result = run(repo.path, "-a", name, *OPTIONS, "-n", "2", env=TRUSTED)
     assert (result.status, _taken_up(result)) == (0, ["", ""])
     assert [told["message"] for told in result.warnings] == [
-        f"no effect: resume; {name} has no known option to continue its own session"
+        f"no effect: keep_conversation; {name} has no known option to continue its own session"
     ]
 
 
@@ -100,7 +102,7 @@ def test_a_session_that_is_gone_is_not_taken_up_again(agent: Callable[..., Resul
         TAKEN_UP + _in_iteration(2, gone + "exit\n") + _names("a-1") + result_line("Fine."), "-n", "3"
     )
     assert _taken_up(result) == ["", "a-1", ""]
-    assert [told["message"] for told in result.warnings if told["event"] == "resume.failed"] == [
+    assert [told["message"] for told in result.warnings if told["event"] == "conversation.failed"] == [
         "the agent failed with its own session a-1: the next iteration begins a new one"
     ]
 

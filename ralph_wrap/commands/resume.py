@@ -1,0 +1,252 @@
+"""Choose ended sessions to go on with, and find what a new session needs for that."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING
+
+from ralph_wrap import branches
+from ralph_wrap.branches import HEADS, WIP
+from ralph_wrap.branches.compare import compare
+from ralph_wrap.errors import ConflictError, NotFoundError, RalphError, RefusedError
+from ralph_wrap.git import list_refs, read_commit, worktree_holding
+from ralph_wrap.state import inventory, report, session_start
+from ralph_wrap.state.inventory import Verdict
+from ralph_wrap.state.project import WORKTREES, registries, repository_of
+from ralph_wrap.state.record import SessionRecord, read_record
+from ralph_wrap.system import liveness, process_table
+from ralph_wrap.system.log import Commands
+from ralph_wrap.system.named_tuple import NamedTuple
+from ralph_wrap.worktree.save.trees import INDEX_TITLE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ralph_wrap.state.inventory import FoundSession
+    from ralph_wrap.state.project import Project
+    from ralph_wrap.state.registry import Registry
+    from ralph_wrap.state.session_start import FoundStart
+
+INTERRUPTED = {
+    *("signal", "killed", "stop", "usage-limit"),
+    *("max-iterations", "max-failures", "max-stalls", "max-time", "max-cost", "max-tokens"),
+}
+"""The ends after which ``ralph-wrap resume --all`` goes on; a kept promise is none of them."""
+
+
+_MOST_RESTARTS = 3
+"""Resumes in a row after a restart that bring no progress."""
+
+
+class ResumableSession(NamedTuple):
+    """An ended session that a new one can go on from.
+
+    Attributes:
+        directory: of the session.
+        record: its record.
+        base: the commit that a worktree starts from; ``None`` without a worktree.
+        has_branch: its branch exists; otherwise the branch begins anew at *base*.
+        started: how it was started; ``None`` if that is unknown.
+
+    """
+
+    directory: Path
+    record: SessionRecord
+    base: str | None
+    has_branch: bool
+    started: FoundStart | None
+
+
+def resumable(project: Project, name: str, main: str, *, again: bool) -> ResumableSession:
+    """Return a session that the user named, if a new one can go on from it.
+
+    Arguments:
+        name: an id, a branch or a title.
+        main: ``main`` in the configuration.
+        again: go on even if the main branch has its work.
+
+    Raises:
+        NotFoundError: there is no such session, or its branch is gone.
+        ConflictError: it runs, its branch is checked out, or the main branch has its work.
+        RefusedError: it may run on another machine, or its record cannot be read.
+
+    """
+    found = inventory.find(project, name)
+    record = _begun(found.home, _ended(found))
+    directory = found.home.sessions / record.session
+    started = session_start.read(directory, project)
+    if record.branch is None:
+        return ResumableSession(directory, record, None, has_branch=False, started=started)
+    ref, wip = HEADS + record.branch, f"{HEADS}ralph/{record.id}{WIP}"
+    tips = list_refs(project.git, ref, wip)
+    if not tips:
+        raise NotFoundError(
+            f"branch {record.branch} is gone, and session {record.session} has no saved work",
+            f"if it was dropped: ralph-wrap restore {record.id}",
+        )
+    for tip in tips:
+        if holder := worktree_holding(project.git, tip):
+            raise ConflictError(
+                f"branch {tip.removeprefix(HEADS)} is checked out in {holder}",
+                _to_free(project, record, holder),
+            )
+    if os.path.lexists(kept := project.root / WORKTREES / record.worktree_name):
+        raise ConflictError(
+            f"session {record.session} still has its worktree {kept}",
+            _to_free(project, record, kept),
+        )
+    if not again and _is_merged(project, record, main):
+        raise ConflictError(
+            f"the main branch has the commits of {record.branch} already"
+            f"{', but not its saved work' if wip in tips else ''}",
+            f"to go on all the same: ralph-wrap resume {record.id} --again",
+        )
+    base = tips.get(ref) or _parent(project, tips[wip]) or record.base or tips[wip]
+    return ResumableSession(directory, record, base, has_branch=ref in tips, started=started)
+
+
+def interrupted(project: Project) -> list[str]:
+    """Return the agent id of each ended session that was interrupted, the oldest first.
+
+    Of several sessions with one agent id, the newest counts.
+    """
+    return [
+        record.id
+        for record, registry in _newest(project)
+        if _outcome(registry, _begun(registry, record)).ended_by in INTERRUPTED
+    ]
+
+
+def interrupted_here(project: Project) -> tuple[list[str], list[str]]:
+    """Return the sessions that the last end of this container interrupted.
+
+    A session counts if it ran on this host before its PID 1 began, in the newest pid namespace with sessions.
+
+    Returns:
+        The agent ids to go on with, and those that made no progress in several restarts.
+
+    """
+    ended = [
+        (record, registry)
+        for record, registry in _newest(project)
+        if record.host == liveness.host() and _is_older_than_init(record)
+    ]
+    latest = ended[-1][0].pid_namespace if ended else ""
+    ended = [
+        (record, registry)
+        for record, registry in ended
+        if record.pid_namespace == latest and _outcome(registry, record).is_of_container
+    ]
+    stuck = [record.id for record, registry in ended if _is_stuck(project, registry, record)]
+    return [record.id for record, _ in ended if record.id not in stuck], stuck
+
+
+def _is_older_than_init(record: SessionRecord) -> bool:
+    """Return whether a session began before PID 1; the number of its namespace may have come back since."""
+    return record.boot_id != liveness.boot_id() or record.start_time < (process_table.start_time(1) or 0.0)
+
+
+class _Outcome(NamedTuple):
+    ended_by: str | None = None
+    exit_status: int | None = None
+    commits: int | None = None
+
+    @property
+    def is_of_container(self) -> bool:
+        """The end of a container can have ended it: PID 1 sends SIGTERM, and then the kernel kills all."""
+        return self.ended_by == "killed" or self.exit_status == 128 + signal.SIGTERM
+
+
+def _outcome(registry: Registry, record: SessionRecord) -> _Outcome:
+    found = report.read(registry.sessions / record.session / "report.json")
+    return _Outcome() if found is None else _Outcome(found.ended_by, found.exit_status, found.commits)
+
+
+def _newest(project: Project) -> list[tuple[SessionRecord, Registry]]:
+    """Return the newest session of each agent id that no session has now, the oldest first."""
+    newest: dict[str, tuple[SessionRecord, Registry]] = {}
+    for registry in registries(project):
+        for record in registry.finished():
+            if isinstance(record, SessionRecord) and (
+                record.id not in newest or newest[record.id][0].session < record.session
+            ):
+                newest[record.id] = record, registry
+    for session in inventory.unfinished(project):
+        newest.pop(session.id, None)
+    return sorted(newest.values(), key=lambda found: found[0].session)
+
+
+def _is_stuck(project: Project, registry: Registry, record: SessionRecord) -> bool:
+    """Return whether the last sessions of this agent id have brought neither a commit nor other files."""
+    wip = f"{HEADS}ralph/{record.id}{WIP}"
+    left = list_refs(project.git, wip).get(wip)
+    for _ in range(_MOST_RESTARTS):
+        earlier = read_record(registry.sessions / str(record.resumes) / "record.json")
+        has_progressed = _outcome(registry, record).commits or record.restored != left
+        if has_progressed or not isinstance(earlier, SessionRecord):
+            return False
+        record, left = earlier, record.restored
+    return True
+
+
+def _ended(found: FoundSession) -> SessionRecord:
+    if found.verdict is Verdict.LIVE:
+        raise ConflictError(
+            f"session {found.name} runs",
+            Commands.of(
+                f"to watch it: ralph-wrap logs -f {found.id}",
+                f"to end it first: ralph-wrap stop {found.id}",
+            ),
+        )
+    if found.verdict is Verdict.FOREIGN:
+        raise RefusedError(
+            f"session {found.name} may run on another machine",
+            f"if you know that it is dead: ralph-wrap sweep --adopt {found.id}",
+        )
+    if found.record is None:
+        raise RefusedError(
+            f"the record of session {found.name} cannot be read: {found.note}", "ralph-wrap ps --all"
+        )
+    if found.verdict is not Verdict.FINISHED:
+        raise RefusedError(f"session {found.name} is dead and could not be finished", "ralph-wrap sweep")
+    return found.record
+
+
+def _begun(home: Registry, record: SessionRecord) -> SessionRecord:
+    """Return the newest session whose agent could start: a ``resume`` may have failed, or was killed."""
+    while record.resumes is not None:
+        earlier = read_record(home.sessions / record.resumes / "record.json")
+        if not isinstance(earlier, SessionRecord) or earlier.session >= record.session:
+            break
+        lacks_branch = record.branch is None and earlier.branch is not None
+        if not lacks_branch and (home.sessions / record.session / session_start.START).exists():
+            break
+        record = earlier
+    return record
+
+
+def _to_free(project: Project, record: SessionRecord, holder: Path) -> str:
+    if holder == project.root / WORKTREES / record.worktree_name:
+        return f"to save the worktree and remove it: ralph-wrap rm {record.id}"
+    return f"to check out another commit there: git -C {holder} switch --detach"
+
+
+def _is_merged(project: Project, record: SessionRecord, main: str) -> bool:
+    """Return whether the session's branch has commits, and the main branch has all of them."""
+    try:
+        wanted = branches.named(branches.read(project), str(record.branch))
+        main_branch = branches.main_branch(project, main)
+    except RalphError:
+        return False
+    if wanted.tip == wanted.base:
+        return False
+    found, _ = compare(project.git, repository_of(project), main_branch, [wanted], pairs=False)
+    return bool(found[wanted.name].merged)
+
+
+def _parent(project: Project, saved: str) -> str | None:
+    """Return the commit that saved work stands on; ``None`` if there is none: its branch was unborn."""
+    parent = next(iter(read_commit(project.git, saved).parents), None)
+    is_index = parent is not None and read_commit(project.git, parent).subject.startswith(INDEX_TITLE)
+    return None if is_index else parent

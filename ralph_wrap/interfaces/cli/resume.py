@@ -1,0 +1,220 @@
+"""``ralph-wrap resume``."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ralph_wrap.errors import RalphError, UntrustedError, UsageError
+from ralph_wrap.interfaces.cli import completion
+from ralph_wrap.interfaces.cli.boundary import become_owner, boundary
+from ralph_wrap.interfaces.cli.options import IDS, Directory, flags, with_options
+from ralph_wrap.interfaces.init.child import AT_START
+from ralph_wrap.system.log import on_stderr
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ralph_wrap.commands.resume import ResumableSession
+    from ralph_wrap.config import Settings
+    from ralph_wrap.state.project import Project
+    from ralph_wrap.system.log import Log
+    from ralph_wrap.system.signals import SignalHandlers
+
+
+@partial(with_options, without=("branch", "base"))  # it goes on where its branch is
+def resume(
+    ids: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[ID]…", help=IDS, autocompletion=completion.sessions),
+    ] = None,
+    *,
+    project: Directory = Path(),
+    every: Annotated[bool, typer.Option("--all", help="Every session that was interrupted.")] = False,
+    message: Annotated[
+        str, typer.Option("--message", "-m", metavar="TEXT", help="Say this to the agent first, once.")
+    ] = "",
+    again: Annotated[
+        bool, typer.Option("--again", help="Go on even if the main branch has the work already.")
+    ] = False,
+    after_restart: Annotated[bool, typer.Option("--after-restart", hidden=True)] = False,
+    **typed: Any,
+) -> None:
+    """Go on where a session ended: same branch, same agent, and its saved work back in the worktree.
+
+    One session runs in the foreground, as with run. Several run in the background, and this prints their ids.
+    An option that you type replaces the one of the earlier session.
+    """
+    from ralph_wrap.commands.resume import interrupted  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.commands.sweep import sweep  # noqa: PLC0415
+    from ralph_wrap.state.project import find_project  # noqa: PLC0415
+
+    os.environ.pop(AT_START, None)  # it is for a sweep, and the agents must not get it
+    log = on_stderr(os.environ, log_format=typed.get("log_format"))
+    with boundary("resume", json=False, project=project, log=log):
+        if bool(ids) == (every or after_restart):
+            raise UsageError("either ids or --all must be given", "ralph-wrap ps --all lists sessions")
+        environ = become_owner(project, log, "ralph_wrap.commands.resume", __name__)
+        found = find_project(project, environ)
+        sweep(found, log=log)
+        names = [*dict.fromkeys(ids or [])]
+        if every or after_restart:
+            names = interrupted(found) if every else _interrupted_here(found, log)
+        chosen = _choose(found, names, log if every or after_restart else None, again=again)
+    alone = len(ids or []) == 1
+    statuses = []
+    for session in chosen:
+        try:
+            statuses.append(_start(session, found, flags(typed), message, log, alone=alone))
+        except SystemExit as end:  # the error is printed, and the next one can go on; not after a signal
+            if not isinstance(end.code, int) or end.code > RalphError.exit_code:
+                raise
+            statuses.append(end.code)
+    raise typer.Exit(next((status for status in statuses if status), 0))
+
+
+def _interrupted_here(project: Project, log: Log) -> list[str]:
+    """Return the agent ids that the last end of this container interrupted, for its PID 1."""
+    from ralph_wrap.commands.resume import interrupted_here  # noqa: PLC0415 -- not for --help
+
+    names, stuck = interrupted_here(project)
+    for agent_id in stuck:
+        log.warning(
+            "session.not_resumed",
+            f"session {agent_id} made no progress after several restarts",
+            f"to go on with it all the same: ralph-wrap resume {agent_id}",
+        )
+    return names
+
+
+def _choose(project: Project, names: list[str], log: Log | None, *, again: bool) -> list[ResumableSession]:
+    """Return the sessions to go on with.
+
+    Arguments:
+        log: gets a warning for a session that cannot go on; with ``None``, that is an error.
+
+    """
+    from ralph_wrap.commands.resume import resumable  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.config import of_project  # noqa: PLC0415
+
+    main = of_project(project.root).main
+    chosen = []
+    for name in names:
+        try:
+            chosen.append(resumable(project, name, main, again=again))
+        except RalphError as error:
+            if log is None:
+                raise
+            log.warning("session.not_resumed", error.message, error.hint)
+    return chosen
+
+
+def _start(
+    session: ResumableSession,
+    project: Project,
+    typed: Mapping[str, str | None],
+    message: str,
+    log: Log,
+    *,
+    alone: bool,
+) -> int:
+    """Start a session that goes on from another one, and return its exit status."""
+    from ralph_wrap.interfaces.cli.start import spawn, start  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.system.signals import SignalHandlers  # noqa: PLC0415
+
+    def change(settings: Settings) -> Settings:
+        return _going_on(settings, session, message)
+
+    with boundary("resume", json=False, log=log):
+        directory, options, command = _started(session, project, typed)
+    background = session.record.background
+    if alone and not background:
+        with SignalHandlers() as signals:
+            with boundary("resume", json=False, log=log):
+                _require_word(session, project, signals)
+            return start(signals, directory, options, command, change=change)
+    with boundary("resume", json=False, log=log):
+        _require_word(session, project, None)
+    return spawn(directory, options, command, background=background, change=change)
+
+
+def _started(
+    session: ResumableSession, project: Project, typed: Mapping[str, str | None]
+) -> tuple[Path, dict[str, str | None], tuple[str, ...]]:
+    """Return directory, options and command of the earlier session; a typed option replaces its own."""
+    from ralph_wrap.config import ROWS  # noqa: PLC0415 -- not for --help
+
+    directory, options, command = Path(), dict[str, str | None](), tuple[str, ...]()
+    if session.started is not None:
+        start = session.started.start
+        directory, options, command = Path(start.directory), dict(start.options), start.command
+    if unknown := ", ".join(sorted({*options} - {*ROWS})):
+        agent_id = session.record.id
+        raise UsageError(
+            f"session {agent_id} was started with options that this version does not know: {unknown}",
+            f"the version that started it knows them: ralph-wrap resume {agent_id}",
+        )
+    given = {name: text for name, text in typed.items() if text is not None}
+    if given.keys() & {"prompt", "prompt_file", "job"}:
+        options = {name: text for name, text in options.items() if name not in {"prompt", "prompt_file"}}
+    if file := options.get("prompt_file"):
+        options["prompt_file"] = os.fspath(project.root / file)
+    if "agent" in given:
+        command = ()
+    fresh = options.pop("base", None) == "fresh" and session.has_branch
+    options.pop("branch", None)
+    if session.base is not None:
+        options["base"] = "fresh" if fresh else session.base
+    place = project.root / directory
+    return (place if place.is_dir() else project.root), options | given, command
+
+
+def _going_on(settings: Settings, session: ResumableSession, message: str) -> Settings:
+    """Return the settings of a session that goes on from another one."""
+    from ralph_wrap.config import Isolation  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.loop.conversation import last_conversation  # noqa: PLC0415
+
+    record = session.record
+    settings = settings._replace(resumes=record.session, worktree_name=record.worktree_name, message=message)
+    if record.branch is not None:  # its saved work belongs in a worktree
+        settings = settings._replace(branch=record.branch, isolation=Isolation.REQUIRE)
+    if (settings.agent or shlex.join(settings.command)) != record.agent:
+        return settings
+    log = session.directory / "output.log"
+    return settings._replace(conversation=last_conversation(log, settings.invocation.output))
+
+
+def _require_word(session: ResumableSession, project: Project, signals: SignalHandlers | None) -> None:
+    """Check that the session itself has written how it was started; if not, ask on the terminal.
+
+    Raises:
+        UntrustedError: an agent may have written it, and the user does not approve it.
+
+    """
+    from ralph_wrap.config import trust  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.interfaces.cli.approval_prompt import can_ask, confirm, shown  # noqa: PLC0415
+
+    started = session.started
+    if started is None or started.is_genuine or trust.implied(project.environ):
+        return
+    agent_id = session.record.id
+    if not can_ask():
+        raise UntrustedError(
+            f"session {agent_id} was not started by you on this machine, and an agent can change its files",
+            f"if you trust them: RALPH_TRUST=1 ralph-wrap resume {agent_id}",
+        )
+    start = started.start
+    said: dict[str, Any] = {"command": list(start.command)} if start.command else {}
+    rows = [
+        f"ralph-wrap: session {agent_id} was not started by you on this machine. It ran with:",
+        *shown(said | {"directory": start.directory} | dict(start.options)),
+    ]
+    if not confirm(rows, "go on with this?", signals):
+        raise UntrustedError(
+            "the session was not resumed", f"to be asked again: ralph-wrap resume {agent_id}"
+        )

@@ -1,0 +1,56 @@
+"""The ends of files of a session. An agent may have changed them, so any content is accepted."""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import TYPE_CHECKING, Any
+
+from ralph_wrap.system.document import from_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+def last_events(directory: Path, most: int) -> list[dict[str, Any]]:
+    """Return the last events of a session.
+
+    Arguments:
+        directory: the session's directory.
+        most: maximum number of bytes to read.
+
+    """
+    return list(parsed(end_of(directory / "events.jsonl", most)))
+
+
+def parsed(content: bytes) -> Iterator[dict[str, Any]]:
+    """Yield the events in some lines of an event log."""
+    for line in content.split(b"\n"):
+        try:
+            event = from_json(line)
+        except ValueError:
+            continue
+        if isinstance(event, dict):
+            yield event
+
+
+def end_of(path: Path, most: int) -> bytes:
+    """Return the last bytes of a regular file, from the start of a line; nothing if a symlink leads to it."""
+    try:
+        if path.parent.parent.is_symlink() or path.parent.is_symlink():
+            return b""
+        # O_NONBLOCK: an agent may have put a FIFO there, and open(2) must not block on it.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        state = os.fstat(descriptor)
+        if not stat.S_ISREG(state.st_mode):
+            return b""
+        content = os.pread(descriptor, most, max(0, state.st_size - most))
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
+    return content if state.st_size <= most else content.partition(b"\n")[2]

@@ -1,0 +1,131 @@
+"""How a session was started: ``start.json`` in its directory, which ``ralph-wrap resume`` reads.
+
+An agent can write this file, and it names a command. So the session signs it with a key that is outside the
+project (``$XDG_STATE_HOME/ralph-wrap/key``), as the approvals of ``ralph-wrap trust`` are. The user sees a
+file with a wrong signature, and ralph-wrap starts nothing from it without the user's word.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+
+# hashlib would load OpenSSL, which takes 10 ms; its BLAKE2 (RFC 7693) is this one.
+from _blake2 import blake2b
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from ralph_wrap.system import files, privileges
+from ralph_wrap.system.document import DocumentFormat
+from ralph_wrap.system.named_tuple import NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from ralph_wrap.state.project import Project
+
+START = "start.json"
+"""The name of the file in a session's directory."""
+
+_FORMAT = DocumentFormat(version=1, largest=64 << 20, indent=1)
+_KEY_SIZE = 32  # bytes
+_ACCESSIBLE_TO_OTHERS = 0o077
+
+
+class SessionStart(NamedTuple):
+    """What the user started a session with, apart from the configuration file.
+
+    Attributes:
+        options: text by the name of each option of the command line, the environment, or a job. A path is
+            relative to the project root if it is below it.
+        command: the words of the agent's command; empty if an option names the agent.
+        directory: where the user stood: relative to the project root, or absolute.
+
+    """
+
+    options: Mapping[str, str]
+    command: tuple[str, ...]
+    directory: str
+
+
+class FoundStart(NamedTuple):
+    """A file that says how a session was started, and whether it is as the session wrote it."""
+
+    start: SessionStart
+    is_genuine: bool
+
+
+def write(start: SessionStart, directory: Path, project: Project) -> None:
+    """Write how a session was started, signed if there is a place for a key.
+
+    Arguments:
+        directory: of the session.
+
+    Raises:
+        OSError: the file cannot be written.
+
+    """
+    fields = start._asdict() | {"signature": _signature(start, directory, _key(project, make=True))}
+    files.replace(directory / START, _FORMAT.encode(fields), sync=False, mode=0o600)
+
+
+def read(directory: Path, project: Project) -> FoundStart | None:
+    """Return how a session was started; ``None`` if no file says it.
+
+    Arguments:
+        directory: of the session.
+
+    """
+    try:
+        return _FORMAT.read(directory / START, lambda loaded: _checked(loaded, directory, project))
+    except (OSError, ValueError):
+        return None
+
+
+def _checked(loaded: dict[str, Any], directory: Path, project: Project) -> FoundStart:
+    options, command, place = loaded["options"], loaded["command"], loaded["directory"]
+    texts = [*options.keys(), *options.values(), *command, place]
+    if not isinstance(command, list) or not all(isinstance(text, str) for text in texts):
+        raise TypeError("a field of the wrong type")
+    start = SessionStart(options, tuple(command), place)
+    key = _key(project, make=False)
+    return FoundStart(start, bool(key) and loaded["signature"] == _signature(start, directory, key))
+
+
+def relative(path: Path, project: Project) -> str:
+    """Return a path relative to the project root if it is below it, so that the project can be moved."""
+    return os.fspath(path.relative_to(project.root) if path.is_relative_to(project.root) else path)
+
+
+def _signature(start: SessionStart, directory: Path, key: bytes) -> str:
+    """Return the keyed hash of a start; it holds for one session of one project."""
+    if not key:
+        return ""
+    signed = json.dumps([os.fspath(directory), *start], sort_keys=True).encode()
+    return blake2b(signed, key=key, digest_size=32).hexdigest()
+
+
+def _key(project: Project, *, make: bool) -> bytes:
+    """Return the user's key; empty if there is none.
+
+    A key counts only if it is outside the project, and if no other user can read or write it.
+    """
+    path = privileges.state_home(project.environ) / "key"
+    if path.resolve().is_relative_to(project.root.resolve()):
+        return b""
+    try:
+        if make and not path.exists():
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with suppress(FileExistsError):
+                files.claim(path, os.urandom(_KEY_SIZE), mode=0o600)
+        for place in (path.parent, path):
+            found = place.lstat()
+            is_private = place == path.parent or not found.st_mode & _ACCESSIBLE_TO_OTHERS
+            if stat.S_ISLNK(found.st_mode) or found.st_uid != os.geteuid() or not is_private:
+                return b""
+        key = files.read(path, _KEY_SIZE)
+    except OSError:
+        return b""
+    return key if len(key) == _KEY_SIZE else b""
