@@ -20,6 +20,7 @@ import atexit
 import errno
 import functools
 import gc
+import itertools
 import json
 import os
 import signal
@@ -56,7 +57,7 @@ class Points:
         self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
         self._fault = fault
         self._number = number
-        self._count = 0
+        self._numbers = itertools.count(1)
         self.fails = fault in errno.errorcode.values()
         self.of_git = fault.startswith("git-")
 
@@ -77,9 +78,9 @@ class Points:
         return {"DEADLY": self._fault} if self.of_git and self._is_chosen(words) else {}
 
     def _is_chosen(self, name: str) -> bool:
-        self._count += 1
+        reached = next(self._numbers)  # two threads can be at a point at once, and each has its own number
         _write(self._descriptor, f"{name}\n".encode(errors="replace"))
-        return self._count == self._number
+        return reached == self._number
 
     def audit(self, event: str, arguments: tuple[Any, ...]) -> None:
         """Be told of everything that Python does."""
