@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ralph_wrap.errors import RalphError, UsageError
+from ralph_wrap.errors import UsageError
 from ralph_wrap.interfaces.cli import completion
 from ralph_wrap.interfaces.cli import table as tables
 from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, remark
@@ -111,19 +111,9 @@ def _show_pull_request(opened: OpenedPullRequest, *, json: bool) -> None:
 
 
 def _writer() -> Callable[[Project, Review, Sequence[ReviewRow], Log, Path], None]:
-    """Return the function that writes a page.
+    """Return the function that writes a page; its modules are loaded while Python can still read them."""
+    from ralph_wrap.interfaces.web import static_report, templates  # noqa: PLC0415 -- slow
 
-    Raises:
-        RalphError: the optional dependencies are not installed.
-
-    """
-    try:
-        from ralph_wrap.interfaces.web import static_report, templates  # noqa: PLC0415 -- it may not be installed, and is slow
-    except ImportError as error:
-        raise RalphError(
-            f"--html: the optional dependencies are not installed, or too old ({error})",
-            "pip install 'ralph-wrap[web]'",
-        ) from error
     templates.load()
     return static_report.write
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ralph_wrap.interfaces.cli.boundary import become_owner, boundary, needs_extra
+from ralph_wrap.interfaces.cli.boundary import become_owner, boundary
 from ralph_wrap.interfaces.cli.options import Directory
 from ralph_wrap.system.log import on_stderr
 
@@ -23,12 +23,11 @@ def web(
     ] = False,
 ) -> None:
     """Review, merge, drop and stop in a browser on this machine. Prints the address; runs until Ctrl-C."""
+    from ralph_wrap.interfaces.web import server  # noqa: PLC0415 -- slow
     from ralph_wrap.state.project import find_project  # noqa: PLC0415 -- not for --help
 
     log = on_stderr(os.environ)
     with boundary("web", json=False, project=directory):
-        with needs_extra("web"):
-            from ralph_wrap.interfaces.web import server  # noqa: PLC0415 -- it may not be installed, and is slow
         server.load()
         environ = become_owner(directory, log)
         project = find_project(directory, environ)

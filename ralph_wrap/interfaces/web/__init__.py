@@ -1,4 +1,1 @@
-"""A local web page to review, merge and drop branches, and to watch and stop sessions.
-
-Importing ``server`` or ``static_report`` needs the extra ``web``.
-"""
+"""A local web page to review, merge and drop branches, and to watch and stop sessions."""

@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import pytest
@@ -378,6 +379,6 @@ def test_without_the_extra(repo: Repo, tmp_path: Path) -> None:
     assert (ended.status, ended.stdout) == (125, b"")
     [error] = ended.narration
     assert error["message"].startswith("mcp: the optional dependencies are not installed")
-    assert error["hint"] == "pip install 'ralph-wrap[mcp]'"
+    assert error["hint"] == f"{sys.executable} -m pip install 'mcp>=2.0'"
     for arguments in (("mcp", "--help"), ("worktree", "status")):
         assert command(*arguments, cwd=repo.path, env=environ).status == 0
