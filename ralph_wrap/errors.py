@@ -13,6 +13,7 @@
     |-- GitTooOldError           8  git_too_old
     |-- GitError               125  failed        a git command of ralph-wrap failed
     |-- IsolationError         125  failed        no worktree is possible: a reason to fall back
+    |-- TamperedError          125  failed        a file in .git leads git to another repository
     |-- PlainRootBusyError     125  failed        another session works in the plain project root
     |-- BranchBusyError        125  failed        another worktree has the requested branch checked out
     |-- NoIdLeftError          125  failed        all 65,536 agent ids are in use
@@ -139,6 +140,10 @@ class GitError(RalphError):
 
 class IsolationError(RalphError):
     """A worktree is not possible here; the session may fall back to the plain project root."""
+
+
+class TamperedError(RalphError):
+    """A file in the git directory leads git to another repository; nothing falls back from this."""
 
 
 class PlainRootBusyError(RalphError):

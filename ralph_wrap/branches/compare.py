@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING
 from ralph_wrap.branches.ancestry import members
 from ralph_wrap.branches.merged_by_patch import footprint, landed, meets, touched
 from ralph_wrap.branches.positions import positions
-from ralph_wrap.branches.temporary_objects import scratch_directory, size_of
 from ralph_wrap.errors import GitError
 from ralph_wrap.git.compare import MERGES, DiffStat, MergeResult, changes, entries, facts_of, merges
+from ralph_wrap.git.scratch import scratch_directory, size_of
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 MOST_PAIRS = 5000
 """Maximum number of pairs of branches in trial merges; each takes a few milliseconds."""
 
+_OBJECTS = "ralph-wrap-merges-"  # what the names of the directories for new objects begin with
 _FEW = 50  # merges
 _MUCH = 64 << 20  # bytes
 _MEMORY = Path("/dev/shm")  # noqa: S108 -- we create a new directory in it, no fixed name (shm_overview(7))
@@ -145,12 +146,13 @@ def _merged(git: Git, pairs: Sequence[tuple[str, str]], common_dir: Path) -> lis
     first, later = pairs[:_FEW], pairs[_FEW:]
     found: list[MergeResult] = []
     if os.access(_MEMORY, os.W_OK | os.X_OK):
-        with contextlib.suppress(GitError, OSError), scratch_directory(_MEMORY) as scratch:  # it may be full
+        # The memory may be full.
+        with contextlib.suppress(GitError, OSError), scratch_directory(_MEMORY, _OBJECTS) as scratch:
             found = merges(git, first, common_dir=common_dir, objects=scratch)
             if later and size_of(scratch) * len(later) / len(first) <= _MUCH:
                 found += merges(git, later, common_dir=common_dir, objects=scratch)
     if remaining := pairs[len(found) :]:
-        with scratch_directory(Path(tempfile.gettempdir())) as scratch:
+        with scratch_directory(Path(tempfile.gettempdir()), _OBJECTS) as scratch:
             found += merges(git, remaining, common_dir=common_dir, objects=scratch)
     return found
 

@@ -1,4 +1,8 @@
-"""One git command: its environment, its start, its end."""
+"""The door to git: the environment, the start and the end of each git command.
+
+An agent may have written to the repository. So what is here holds for each command, whatever the repository's
+configuration and files say (gitrepository-layout(5), git-config(1)).
+"""
 
 from __future__ import annotations
 
@@ -43,7 +47,6 @@ _KEPT_PREFIXES = {
 }
 
 _ALWAYS = (
-    "--no-pager",
     *("-c", "core.hooksPath=/dev/null"),
     *("-c", "core.fsmonitor=false"),
     *("-c", "core.quotePath=false"),
@@ -51,7 +54,24 @@ _ALWAYS = (
     *("-c", "maintenance.auto=false"),
     *("-c", "core.splitIndex=false"),
     *("-c", "splitIndex.sharedIndexExpire=never"),
+    *("-c", "core.commitGraph=false"),  # git believes what a forged commit graph says about parents
+    *("-c", "safe.bareRepository=explicit"),  # a directory in a project may look like a repository
 )
+# A repository can choose these. In a shadow git directory it cannot, so there the user's own values count.
+_NOT_FROM_THE_REPOSITORY = (
+    *("-c", "merge.default=text"),
+    *("-c", "log.showSignature=false"),
+)
+_IMMUNE = {
+    # Git 2.39.4 and newer: to fetch a missing object, git runs a command that the repository names.
+    "GIT_NO_LAZY_FETCH": "1",
+    # With refs/replace, git shows another object than the one that lands.
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    # info/grafts gives commits other parents. With /dev/null alone git prints a hint.
+    "GIT_GRAFT_FILE": "/dev/null/none",
+}
+_NO_PROTOCOL = {"GIT_ALLOW_PROTOCOL": "none"}  # the same as GIT_NO_LAZY_FETCH, for older git
+_NEEDS_PROTOCOLS = {"push", "fetch", "submodule"}
 
 # A removal follows a save, so the save must be on the disk. core.fsync needs git 2.36. Newer git only warns
 # about the older name, core.fsyncObjectFiles.
@@ -67,6 +87,9 @@ _PAUSES = (0.02, 0.1)  # seconds between attempts
 PATIENCE = 600.0
 """Seconds until a git command counts as stuck: a filter hangs, or the file system does not answer."""
 
+_QUICK = {"check-ref-format", "config", "rev-parse", "symbolic-ref", "var", "version"}
+_QUICK_PATIENCE = 10.0  # seconds for a command that reads a few small files; one of them may be a FIFO
+
 
 class Git(NamedTuple):
     """The directory, environment and repository of a git command.
@@ -79,6 +102,7 @@ class Git(NamedTuple):
         common_dir: the common directory of *git_dir*, if its file ``commondir`` cannot be trusted either.
         work_tree: the work tree of *git_dir*.
         index_file: index file to use instead of the repository's own.
+        objects: the object directory, if *git_dir* is a shadow git directory (:mod:`ralph_wrap.git.shadow`).
         config: pairs of ``-c`` and ``key=value`` for every command.
         lock: descriptor of a lock that each command inherits. If our process is killed, a command that still
             runs keeps the lock.
@@ -91,6 +115,7 @@ class Git(NamedTuple):
     common_dir: Path | None = None
     work_tree: Path | None = None
     index_file: Path | None = None
+    objects: Path | None = None
     config: tuple[str, ...] = ()
     lock: int | None = None
 
@@ -106,6 +131,27 @@ def git_environment(inherited: Mapping[str, str]) -> dict[str, str]:
         for name, value in inherited.items()
         if not name.startswith("GIT_") or name in _KEPT_EXACTLY or name.startswith(tuple(_KEPT_PREFIXES))
     }
+
+
+def immune_environment(git: Git) -> dict[str, str]:
+    """Return the environment that names the repository, and hides from git what an agent may have put there.
+
+    It belongs to :func:`immune_config`.
+    """
+    paths = {
+        "GIT_DIR": git.git_dir,
+        "GIT_COMMON_DIR": git.common_dir,
+        "GIT_WORK_TREE": git.work_tree,
+        "GIT_INDEX_FILE": git.index_file,
+        "GIT_OBJECT_DIRECTORY": git.objects,
+    }
+    named = {name: os.fspath(path) for name, path in paths.items() if path is not None}
+    return {**git.env, **_IMMUNE, **named}
+
+
+def immune_config(git: Git) -> tuple[str, ...]:
+    """Return the pairs of ``-c`` and ``key=value`` that no repository can change."""
+    return _ALWAYS if git.objects is not None else _ALWAYS + _NOT_FROM_THE_REPOSITORY
 
 
 def environment_with_config(environ: Mapping[str, str], key: str, value: str) -> dict[str, str]:
@@ -140,23 +186,16 @@ def start_git(
 
     """
     env = {
-        **git.env,
+        **immune_environment(git),
+        **({} if arguments[0] in _NEEDS_PROTOCOLS else _NO_PROTOCOL),
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_OPTIONAL_LOCKS": "0",
-        "GIT_NO_REPLACE_OBJECTS": "1",
         "GIT_EDITOR": "false",
         "GIT_PROGRESS_DELAY": "1",
         "LC_ALL": "C",
     }
-    paths = {
-        "GIT_DIR": git.git_dir,
-        "GIT_COMMON_DIR": git.common_dir,
-        "GIT_WORK_TREE": git.work_tree,
-        "GIT_INDEX_FILE": git.index_file,
-    }
-    env |= {name: os.fspath(path) for name, path in paths.items() if path is not None}
     return process.RunningCommand(
-        ("git", *_ALWAYS, *git.config, *config, *arguments),
+        ("git", "--no-pager", *immune_config(git), *git.config, *config, *arguments),
         cwd=git.cwd,
         env=env,
         stdin=stdin,
@@ -166,19 +205,24 @@ def start_git(
 
 
 def finish_git(
-    running: process.RunningCommand, command: str, accept: Sequence[int] = (0,), patience: float = PATIENCE
+    running: process.RunningCommand,
+    command: str,
+    accept: Sequence[int] = (0,),
+    patience: float | None = None,
 ) -> process.CompletedCommand:
     """Wait for a started command.
 
     Arguments:
         command: its name, for the error.
         accept: exit statuses that are no failure.
-        patience: seconds until the command counts as stuck and is killed.
+        patience: seconds until the command counts as stuck and is killed; ``None`` for the usual limit.
 
     Raises:
         GitError: the exit status is not accepted, or the command did not end in time.
 
     """
+    if patience is None:
+        patience = _QUICK_PATIENCE if command in _QUICK else PATIENCE
     try:
         completed = running.wait(patience)
     except TimeoutError:

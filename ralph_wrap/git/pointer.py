@@ -108,6 +108,17 @@ def common_dir_of(registration: Path) -> Path:
     return real(registration / decode(files.read(registration / "commondir")).removesuffix("\n"))
 
 
+def common_dir_by_place(checkout: Path) -> Path:
+    """Return the repository of a checkout, by the place of its git directory.
+
+    Git believes the file ``commondir`` in a git directory, even in that of a main checkout. An agent can
+    write the file and lead git to a repository of its own. Git itself creates it only in registrations, and
+    these are at ``worktrees/<name>`` of their repository (gitrepository-layout(5)).
+    """
+    git_dir = git_dir_of(checkout)
+    return git_dir.parent.parent if git_dir.parent.name == "worktrees" else git_dir
+
+
 def real(path: Path) -> Path:
     """Resolve what an agent may have written: ``Path.resolve()`` breaks on NUL and on a loop of symlinks."""
     return Path(os.path.realpath(os.fspath(path).replace("\0", "?")))

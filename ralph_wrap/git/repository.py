@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ralph_wrap.errors import GitError, GitTooOldError, IsolationError, NotARepositoryError
+from ralph_wrap.errors import (
+    GitError,
+    GitTooOldError,
+    IsolationError,
+    NotARepositoryError,
+    TamperedError,
+)
+from ralph_wrap.git import pointer
 from ralph_wrap.git.command import Git, decode, decode_lines, finish_git, run_git, start_git
 from ralph_wrap.system.named_tuple import NamedTuple
 
@@ -59,6 +67,8 @@ def locate_repository(git: Git, meanwhile: Callable[[], object] = lambda: None) 
         GitTooOldError: git is older than 2.15.
         NotARepositoryError: the directory is in no repository.
         IsolationError: the repository is bare, or git refuses it (for example, another user owns it).
+        TamperedError: a file in the git directory names another repository.
+        GitError: git does not end in time.
         OSError: git is not installed.
 
     """
@@ -71,19 +81,25 @@ def locate_repository(git: Git, meanwhile: Callable[[], object] = lambda: None) 
         start_git(git, "config", "-z", "--get-regexp", _KEYS) as configured,
     ):
         meanwhile()
-        git_version = parse_version(version.wait().stdout)
+        git_version = parse_version(finish_git(version, "version").stdout)
         if git_version < OLDEST:
             number = ".".join(map(str, git_version))
             raise GitTooOldError(f"git {number} is older than 2.15", "install git 2.15 or newer")
-        answer = answering.wait()
-        config = _parse_config(configured.wait().stdout)
+        answer = finish_git(answering, "rev-parse", accept=range(256))
+        config = _parse_config(finish_git(configured, "config", accept=range(256)).stdout)
     if answer.status != 0:
         _require_checkout(git)
         answer = run_git(git, "rev-parse", *arguments)  # the repository has no commit yet
     top, common, prefix, head = decode(answer.stdout).split(f"{separator}\n")
+    root, common_dir = Path(top[:-1]).resolve(), (git.cwd / common[:-1]).resolve()
+    if (own := pointer.common_dir_by_place(root)) != common_dir:
+        raise TamperedError(
+            f"{root}/.git says that its repository is {common_dir}, which is not the one at its place: {own}",
+            f"if another program changed it: rm {shlex.quote(str(pointer.git_dir_of(root) / 'commondir'))}",
+        )
     return Repository(
-        root=Path(top[:-1]).resolve(),
-        common_dir=(git.cwd / common[:-1]).resolve(),
+        root=root,
+        common_dir=common_dir,
         prefix=Path(prefix[:-1]),
         head=head.strip() or None,
         git_version=git_version,
@@ -113,7 +129,8 @@ def file_system_config(*, file_mode: bool, symlinks: bool) -> tuple[str, ...]:
 
 
 def _require_checkout(git: Git) -> None:
-    answer = run_git(git, "rev-parse", "--is-bare-repository", "--is-inside-work-tree", accept=(0, 128))
+    asked = ("rev-parse", "--is-bare-repository", "--is-inside-work-tree")
+    answer = run_git(git, *asked, config=("-c", "safe.bareRepository=all"), accept=(0, 128))
     if answer.status != 0:
         raise _no_repository(git, decode(answer.stderr))
     bare, inside = decode_lines(answer.stdout)

@@ -170,7 +170,8 @@ def test_a_bare_repository(repo: Repo) -> None:
     repo.git("clone", "-q", "--bare", repo.path, bare)
     path = repo.path.parent / "linked"
     repo.git("worktree", "add", "-q", "-b", "topic", path, cwd=bare)
-    assert git.list_worktrees(_git(bare)) == [WorktreeInfo(bare), WorktreeInfo(path, "topic", repo.head)]
+    listed = git.list_worktrees(_git(bare)._replace(git_dir=bare))
+    assert listed == [WorktreeInfo(bare), WorktreeInfo(path, "topic", repo.head)]
 
 
 def test_no_repository(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def cleanup(
             f"first go to another directory: cd {project.root}",
         )
     # Not the checkout: it may be the worktree to remove.
-    git = project.git._replace(cwd=common_dir)
+    git = project.git._replace(cwd=common_dir, git_dir=common_dir)
     tip = None if keep_branch else _tip_to_delete(tree, git, log)
     _remove(project, tree, git, tip, log, force=force)
     deleted = tip is not None and _delete_branch(git, tree, tip, log, force=force)

@@ -221,7 +221,8 @@ def leave(
     tree, mark = find(repository.common_dir, current[0])
     if mark.session != session:
         raise ConflictError(f"another session has entered {tree.path} meanwhile", "ralph-wrap worktree list")
-    git = project.git._replace(cwd=tree.common_dir)  # our working directory may be the worktree to remove
+    # Not our working directory: it may be the worktree to remove.
+    git = project.git._replace(cwd=tree.common_dir, git_dir=tree.common_dir)
     if action is ExitAction.KEEP:
         write_mark(tree.registration, mark._replace(session=None))
         message = f"{tree.path} is kept, on branch {mark.branch}"
@@ -355,7 +356,7 @@ def _remove(
 ) -> Losses:
     """Remove a worktree, and its branch if it is still at the commit that was checked."""
     home = home_of(project)
-    git = project.git._replace(cwd=tree.common_dir)
+    git = project.git._replace(cwd=tree.common_dir, git_dir=tree.common_dir)
     aside = new_name()
     losses = remove(
         tree, git, home.trash, aside, check=check, visitors=frozenset(process_table.ancestors(os.getpid()))

@@ -201,7 +201,8 @@ def remove(location: RepositoryLocation, path: Path, *, force: bool) -> None:
 
     home = Registry(location.project.root / RUN)
     home.prepare()
-    git = location.project.git._replace(cwd=tree.common_dir)  # the checkout may be the worktree to remove
+    # Not the checkout: it may be the worktree to remove.
+    git = location.project.git._replace(cwd=tree.common_dir, git_dir=tree.common_dir)
     remove_tree(tree, git, home.trash, new_name(), check=check)
     if mark.configured:
         with repository_lock(tree.common_dir):

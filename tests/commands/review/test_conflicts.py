@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ralph_wrap.branches import compare as comparing
-from ralph_wrap.branches.temporary_objects import scratch_directory
 from ralph_wrap.commands import review
+from ralph_wrap.git.scratch import scratch_directory
 from ralph_wrap.state import project
 from ralph_wrap.system import files, process
 from tests.support.histories import Grown, grow, grow_all
@@ -127,7 +127,7 @@ def test_what_a_killed_review_has_left_goes_with_the_next(tmp_path: Path) -> Non
     link.symlink_to(other)
     lock = files.try_lock(held)
     assert lock is not None
-    with scratch_directory(tmp_path) as made:
+    with scratch_directory(tmp_path, "ralph-wrap-merges-") as made:
         assert {path.name for path in tmp_path.glob("ralph-wrap-*")} == {
             held.name,
             young.name,

@@ -1,0 +1,90 @@
+"""A shadow git directory: git works on the objects of a repository, and believes nothing else in it.
+
+The configuration of a repository can name programs: filters, drivers, a pager, a signer, a transport. An
+agent that may write ``.git`` can put its own there. A shadow git directory is a private directory outside of
+the project, with a configuration of ours and without refs. Its object directory is that of the repository.
+
+- Name commits by their ids: there are no refs here.
+- The user's global and system configuration counts, and so do the tracked ``.gitattributes`` of the checkout.
+- What git writes goes into the object directory of the repository.
+- HEAD is unborn, and there is no index. Set :attr:`Git.index_file` to work on one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ralph_wrap.git.scratch import scratch_directory
+from ralph_wrap.system import files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ralph_wrap.git.command import Git
+    from ralph_wrap.git.repository import Repository
+
+_NAME = "ralph-wrap-shadow-"
+_SHALLOW = 64 << 20  # bytes of the list of commits at which a shallow clone ends
+_SHA256 = 64  # hexadecimal digits
+_EXTENSION = "[extensions]\n\tobjectFormat = sha256\n"
+
+
+@contextlib.contextmanager
+def shadow_repository(git: Git, repository: Repository) -> Iterator[Git]:
+    """Make a shadow git directory, yield git in it, and remove it at the end.
+
+    Arguments:
+        git: in the checkout, whose ``.gitattributes`` count.
+
+    Raises:
+        OSError: no private directory can be made.
+
+    """
+    with contextlib.ExitStack() as stack:
+        directory = _private_directory(stack, git, repository)
+        _fill(directory, repository)
+        yield git._replace(
+            git_dir=directory,
+            common_dir=None,
+            work_tree=git.work_tree or git.cwd,
+            index_file=None,
+            objects=repository.common_dir / "objects",
+        )
+
+
+def _private_directory(stack: contextlib.ExitStack, git: Git, repository: Repository) -> Path:
+    """Make a directory outside of the project, which only this user can read and write."""
+    named = (git.env.get("XDG_RUNTIME_DIR"), git.env.get("TMPDIR"), "/tmp")  # noqa: S108 -- a new one in it
+    places = [Path(name) for name in named if name and Path(name).is_absolute()]
+    outside = [place for place in places if not place.resolve().is_relative_to(repository.root)]
+    for place in outside[:-1]:
+        with contextlib.suppress(OSError):  # after a change of user, it may still be that of the former one
+            return stack.enter_context(scratch_directory(place, _NAME))
+    return stack.enter_context(scratch_directory((outside or places)[-1], _NAME))
+
+
+def _fill(directory: Path, repository: Repository) -> None:
+    """Write by hand what makes a directory a git directory: ``git init`` takes ten times as long."""
+    is_sha256 = repository.head is not None and len(repository.head) == _SHA256
+    for name in ("objects", "refs"):
+        (directory / name).mkdir()
+    config = (
+        f"[core]\n\trepositoryFormatVersion = {int(is_sha256)}\n\tbare = false\n"
+        f"\tfileMode = {str(repository.file_mode).lower()}\n\tsymlinks = {str(repository.symlinks).lower()}\n"
+    )
+    _write(directory / "config", (config + _EXTENSION * is_sha256).encode())
+    _write(directory / "HEAD", b"ref: refs/heads/none\n")
+    with contextlib.suppress(FileNotFoundError):
+        # It can take parents away from commits, and so make a history shorter. It cannot give them others.
+        _write(directory / "shallow", files.read(repository.common_dir / "shallow", _SHALLOW))
+
+
+def _write(path: Path, content: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        files.write_all(descriptor, content)
+    finally:
+        os.close(descriptor)
