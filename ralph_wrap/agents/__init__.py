@@ -24,6 +24,9 @@ _Settings = TypeVar("_Settings", bound="AgentSettings")
 NAMES = ("aider", "claude", "codex", "gemini", "opencode")
 """The names that ``--agent`` accepts; the configuration may add more."""
 
+QUICKSTART = "ralph-wrap quickstart"
+"""The command that writes a prompt and chooses an agent; errors about a missing one offer it."""
+
 
 def known(name: str) -> Agent:
     """Return the agent with one of :data:`NAMES`; its module is loaded only now."""
@@ -44,10 +47,11 @@ def with_agent(settings: _Settings) -> _Settings:
         raise UsageError(f"both --agent {settings.agent} and a command are given", hint)
     if settings.command:
         return settings
+    has_prompt = settings.prompt is not None or settings.prompt_file is not None
     if not settings.agent:
-        raise UsageError(
-            "no agent is given", Commands.of("ralph-wrap run --agent claude", "ralph-wrap run -- COMMAND")
-        )
+        commands = ("ralph-wrap run --agent claude", "ralph-wrap run -- COMMAND")
+        offer = () if has_prompt else (QUICKSTART,)
+        raise UsageError("no agent is given", Commands.of(*offer, *commands))
     table = dict(settings.agents).get(settings.agent)
     if table is None and settings.agent not in NAMES:
         names = sorted({*NAMES, *dict(settings.agents)})
@@ -57,9 +61,11 @@ def with_agent(settings: _Settings) -> _Settings:
                 f"known agents: {', '.join(names)}", "for another command: ralph-wrap run -- COMMAND"
             ),
         )
-    if settings.prompt is None and settings.prompt_file is None:
+    if not has_prompt:
+        agent = f"--agent {settings.agent}"
         raise UsageError(
-            f"no prompt for {settings.agent}", "--prompt, --prompt-file, or PROMPT.md in the project"
+            f"no prompt for {settings.agent}, and the project has no PROMPT.md",
+            Commands.of(f"{QUICKSTART} {agent}", f"ralph-wrap run {agent} --prompt TEXT"),
         )
     return _with_table(settings, table or AgentTable())
 
@@ -100,6 +106,13 @@ def is_relative(program: str) -> bool:
     return "/" in program and not program.startswith("/")
 
 
+def installed(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the path of each known agent that is installed, by name."""
+    path = environ.get("PATH", os.defpath)
+    paths = {name: deferred.shutil.which(known(name).command[0], path=path) for name in NAMES}
+    return {name: found for name, found in paths.items() if found}
+
+
 def look_up(command: Sequence[str], environ: Mapping[str, str]) -> None:
     """Check that a command can be run, before a worktree or a branch is created for it.
 
@@ -128,4 +141,4 @@ def look_up(command: Sequence[str], environ: Mapping[str, str]) -> None:
     raise AgentNotFoundError(f"agent command {program} was not found", hint)
 
 
-__all__ = ["NAMES", "Agent", "is_relative", "known", "look_up", "with_agent"]
+__all__ = ["NAMES", "Agent", "installed", "is_relative", "known", "look_up", "with_agent"]

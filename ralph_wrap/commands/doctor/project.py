@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import platform
 import shlex
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ralph_wrap.agents import NAMES, known
+from ralph_wrap.agents import NAMES, installed, known
 from ralph_wrap.commands.doctor.result import DoctorCheck, failed, fine, noted
 from ralph_wrap.config import IgnoreLocation, trust
 from ralph_wrap.errors import GitError, GitTooOldError, RalphError
@@ -177,11 +176,11 @@ def commands(settings: Settings, project: Project) -> DoctorCheck:
 
 def agents(environ: Mapping[str, str]) -> Iterator[DoctorCheck]:
     """Check which agents are installed; a missing agent is only a note."""
+    paths = installed(environ)
     for name in NAMES:
-        agent = known(name)
-        path = shutil.which(agent.command[0], path=environ.get("PATH", os.defpath))
         check, why = f"agent {name}", f"--agent {name} runs it; any other command goes after --"
-        yield fine(check, path, why) if path else noted(check, "not installed", why, agent.install)
+        path = paths.get(name)
+        yield fine(check, path, why) if path else noted(check, "not installed", why, known(name).install)
 
 
 def python() -> DoctorCheck:

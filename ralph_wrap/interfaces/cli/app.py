@@ -18,6 +18,7 @@ from ralph_wrap.interfaces.cli.mcp import mcp
 from ralph_wrap.interfaces.cli.merge import merge
 from ralph_wrap.interfaces.cli.pool import pool
 from ralph_wrap.interfaces.cli.ps import ps
+from ralph_wrap.interfaces.cli.quickstart import quickstart
 from ralph_wrap.interfaces.cli.resume import resume
 from ralph_wrap.interfaces.cli.review import review
 from ralph_wrap.interfaces.cli.rm import rm
@@ -41,6 +42,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command(rich_help_panel="Loops")(quickstart)
 # The agent's command begins with the first word that is no option; later options belong to the agent.
 app.command(
     rich_help_panel="Loops",

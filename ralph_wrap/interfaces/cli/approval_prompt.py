@@ -106,9 +106,14 @@ def ask(project: Project, commands: Mapping[str, Any], signals: SignalHandlers |
 
 def confirm(rows: Sequence[str], question: str, signals: SignalHandlers | None) -> bool:
     """Show lines on the terminal, ask a question, and return whether the answer is yes."""
+    return read_answer(rows, f"{question} [y/N] ", signals).strip().lower() in {b"y", b"yes"}
+
+
+def read_answer(rows: Sequence[str], question: str, signals: SignalHandlers | None) -> bytes:
+    """Show lines and a question on the terminal, and return the typed line; empty at end of input."""
     termios.tcflush(0, termios.TCIFLUSH)  # words typed before the question are no answer
-    os.write(2, "\n".join([*rows, f"{question} [y/N] "]).encode(errors="backslashreplace"))
-    return _answer(signals).strip().lower() in {b"y", b"yes"}
+    os.write(2, "\n".join([*rows, question]).encode(errors="backslashreplace"))
+    return _answer(signals)
 
 
 def shown(commands: Mapping[str, Any]) -> Iterator[str]:

@@ -39,8 +39,8 @@ def doctor(
         if not json:
             colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
             order = sorted(checks, key=lambda check: [*_COLOURS].index(check.verdict))
-            typer.echo("\n".join(_shown(check, colour=colour) for check in order))
-            typer.echo(_counted(checks))
+            typer.echo("\n".join(shown(check, colour=colour) for check in order))
+            typer.echo(counted(checks))
         elif problem is None:
             answer("doctor", data)
         else:
@@ -49,7 +49,8 @@ def doctor(
             raise SystemExit(problem.exit_code)
 
 
-def _shown(check: DoctorCheck, *, colour: bool) -> str:
+def shown(check: DoctorCheck, *, colour: bool) -> str:
+    """Return the lines of a check."""
     lines = [f"{check.check}: {check.found}"]
     if not check.ok:
         lines += [f"      why: {check.why}", f"      fix: {check.fix}"]
@@ -58,7 +59,7 @@ def _shown(check: DoctorCheck, *, colour: bool) -> str:
     return f"{_COLOURS[check.verdict]}{word}\x1b[0m  {text}" if colour else f"{word}  {text}"
 
 
-def _counted(checks: Sequence[DoctorCheck]) -> str:
+def counted(checks: Sequence[DoctorCheck]) -> str:
     """Return the last line, with the number of checks of each kind."""
     count = Counter(check.verdict for check in checks)
     problems, notes = count["FAIL"], count["note"]

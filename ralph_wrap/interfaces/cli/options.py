@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 def declared(row: Option, panel: str | None = None) -> Any:
     """Return an option as Typer declares it, in a panel of the help."""
-    complete = _agents if row.name == "agent" else _choices(row.kind.choices) if row.kind.choices else None
+    complete = (
+        complete_agent if row.name == "agent" else _choices(row.kind.choices) if row.kind.choices else None
+    )
     return typer.Option(
         *row.words,
         metavar=None if row.is_switch else row.metavar,
@@ -121,7 +123,7 @@ def _choices(words: tuple[str, ...]) -> Callable[[str], list[str]]:
     return lambda incomplete: [word for word in words if word.startswith(incomplete)]
 
 
-def _agents(incomplete: str) -> list[str]:
+def complete_agent(incomplete: str) -> list[str]:
     """Return the names of the known agents and of the configuration's agents."""
     return [name for name in sorted({*agents.NAMES, *_configured()}) if name.startswith(incomplete)]
 

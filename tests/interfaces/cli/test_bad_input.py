@@ -239,11 +239,23 @@ def test_two_prompts(repo: Repo) -> None:
     assert _told(result) == (2, "both a prompt and a prompt file are given (flags)", "give one of them")
 
 
+OFFER = "ralph-wrap quickstart\nralph-wrap run --agent claude\nralph-wrap run -- COMMAND"
+"""What to type in a project without an agent and without a prompt."""
+
+
 @pytest.mark.parametrize(
     ("arguments", "message", "hint"),
     [
-        ((), "no agent is given", "ralph-wrap run --agent claude\nralph-wrap run -- COMMAND"),
-        (("--",), "no agent is given", "ralph-wrap run --agent claude\nralph-wrap run -- COMMAND"),
+        (
+            (),
+            "no agent is given",
+            OFFER,
+        ),
+        (
+            ("--",),
+            "no agent is given",
+            OFFER,
+        ),
         (
             ("-a", "hal", "-p", "x"),
             "unknown agent 'hal'",
@@ -257,7 +269,11 @@ def test_two_prompts(repo: Repo) -> None:
             "both --agent claude and a command are given",
             "ralph-wrap run --agent claude\nralph-wrap run -- COMMAND",
         ),
-        (("-a", "claude"), "no prompt for claude", "--prompt, --prompt-file, or PROMPT.md in the project"),
+        (
+            ("-a", "claude"),
+            "no prompt for claude, and the project has no PROMPT.md",
+            "ralph-wrap quickstart --agent claude\nralph-wrap run --agent claude --prompt TEXT",
+        ),
     ],
 )
 def test_no_agent_that_can_be_meant(repo: Repo, arguments: tuple[str, ...], message: str, hint: str) -> None:
