@@ -1,5 +1,5 @@
 # Every target makes the virtual environment that it needs.
-.PHONY: test check lint demo bench
+.PHONY: test check lint docs docs-check demo bench
 .DEFAULT_GOAL := test
 
 BIN := .venv/bin
@@ -17,6 +17,12 @@ lint: .venv/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: .venv/installed
+	$(BIN)/mkdocs serve
+
+docs-check: .venv/installed
+	$(BIN)/python docs/check_site.py
 
 demo: .venv/installed
 	@docker/demo.sh

@@ -234,7 +234,7 @@ def test_a_check_can_fail(check: str, wrong: str, right: str) -> None:
 @pytest.mark.parametrize("link", ["absent.md", "README.md#absent", "#absent"])
 def test_a_broken_link_is_seen(link: str) -> None:
     """To no file, or to no heading."""
-    right = "[a](README.md), [b](README.md#measured), [c](#here), [d](https://example.invalid/absent)"
+    right = "[a](README.md), [b](README.md#why), [c](#here), [d](https://example.invalid/absent)"
     assert _broken_links(f"# Here\n{right} [e]({link})", ROOT) == [link]
 
 

@@ -1,0 +1,120 @@
+"""What the reference pages say and the code does not: files, refs, and the class of each answer."""
+
+from __future__ import annotations
+
+from ralph_wrap import errors
+from ralph_wrap.commands.diff import SNAPSHOTS
+from ralph_wrap.loop.policy import CUT_SHORT
+from ralph_wrap.state.project import POOL, RUN, WORKTREES
+
+ANSWERS = {
+    "apply": "commands.apply.AppliedChanges",
+    "config show": "commands.config.EffectiveSetting",
+    "doctor": "commands.doctor.result.DoctorCheck",
+    "drop": "commands.drop.DroppedBranch",
+    "merge": "commands.merge.LandingResult",
+    "pool": "commands.pool.PoolEntry",
+    "ps": "state.inventory.SessionEntry",
+    "restore": "commands.drop.DroppedBranch",
+    "review": "commands.review.ReviewRow",
+    "review --pr ID": "commands.pull_request.open.OpenedPullRequest",
+    "rm": "commands.rm.RemovedSession",
+    "stop": "commands.stop.StoppedSession",
+    "sweep": "commands.sweep.SweptSession",
+    "worktree list": "commands.worktree.status.ListedWorktree",
+}
+"""The class of each answer, or of each entry of it; its docstring has the fields."""
+
+OTHER_ANSWERS: dict[str, dict[str, str]] = {
+    "worktree create": {
+        "path": "the directory of the worktree.",
+        "branch": "its new branch.",
+        "basedOn": "the commit from which the branch starts.",
+    },
+    "worktree cleanup": {
+        "removed": "the worktree is gone.",
+        "branchDeleted": "its branch is gone, too.",
+        "path": "the directory that it had.",
+    },
+    "worktree enter": {
+        "path": "the directory of the worktree.",
+        "branch": "its branch.",
+        "basedOn": "the commit from which the branch starts.",
+        "originalCwd": "the directory to which an exit returns.",
+        "tmuxSession": "the name of the tmux session; `null` without `--tmux`.",
+    },
+    "worktree exit": {
+        "action": "`keep` or `remove`.",
+        "removed": "the worktree is gone.",
+        "path": "the directory of the worktree; `null` if nothing was entered.",
+        "branch": "its branch.",
+        "originalCwd": "the directory to which the session returns.",
+        "tmuxSession": "the name of its tmux session.",
+        "message": "what happened, in a sentence.",
+    },
+    "worktree status": {
+        "isWorktree": "the current directory is in a worktree; the other fields exist only then.",
+        "path": "the directory of the worktree.",
+        "branch": "its branch.",
+        "mainRepoPath": "the directory of the main checkout.",
+    },
+    "trust": {
+        "project": "the project root.",
+        "commands": "the commands of the configuration, by key.",
+        "approved": "the user has approved them as they stand.",
+        "implied": "why no approval is necessary here; `null` if it is.",
+    },
+}
+"""Answers that no class describes."""
+
+ONE_ANSWER = {"apply", "restore", "review --pr ID", *OTHER_ANSWERS}
+"""Commands with a single answer; the others print a list."""
+
+FILES = {
+    ".gitignore": "One line, `.ralph/worktrees/`, if nothing ignores the worktrees yet; see `--ignore`.",
+    ".ralph/config.toml": "Your configuration. You may commit it.",
+    f"{WORKTREES}/<session>/": "The worktree of a session; gone after the session.",
+    f"{RUN}/.gitignore": "Ignores everything in the directory.",
+    f"{RUN}/agents/<id>.json": "The record of a session that runs.",
+    f"{RUN}/agents/<id>.lock": "Its lock, which the kernel frees when the session dies.",
+    f"{RUN}/sessions/<session>/agent.lock": "A lock that the processes of the agent inherit.",
+    f"{RUN}/sessions/<session>/events.jsonl": "The event log: one JSON object per line.",
+    f"{RUN}/sessions/<session>/output.log": "The agent's output, unchanged.",
+    f"{RUN}/sessions/<session>/record.json": "The record of a finished session.",
+    f"{RUN}/sessions/<session>/report.json": "How the session ended; see [JSON](json.md#reportjson).",
+    f"{RUN}/sessions/<session>/start.json": "What `resume` needs to start it again.",
+    f"{RUN}/sessions/<session>/stop": "A request of `ralph-wrap stop`.",
+    f"{RUN}/limits/": "Until when the usage limit of an account holds.",
+    f"{RUN}/landing/": "Temporary worktrees while branches are merged.",
+    f"{POOL}/": "Warm worktrees, with `pool = N`.",
+    f"{RUN}/trash/": "Removed worktrees that are not deleted yet.",
+    f"{RUN}/containers/": "Locks of `ralph-wrap init`, by which other containers know that this one lives.",
+    f"{RUN}/checks.json": "Results of `check`.",
+    f"{RUN}/landings.jsonl": "What has landed: one JSON object per line.",
+}
+"""What is below the project root."""
+
+REFS = {
+    "refs/heads/ralph/<id>": "The branch of a session.",
+    "refs/heads/ralph/<id>-wip": "Its saved work: what was uncommitted.",
+    f"{SNAPSHOTS}<id>/<n>": "What was uncommitted at the end of iteration *n*, if the loop went on.",
+    f"{SNAPSHOTS}<id>/commit-<n>": "Commits that no branch held; also in the repository of a submodule.",
+    "refs/ralph/dropped/<id>": "The tip of a branch that `drop` has deleted; with `-wip`, its saved work.",
+    "refs/ralph/dropped-branches/<name>": "The same for a branch that is not below `ralph/`.",
+    "refs/ralph/pool/": "Warm worktrees.",
+}
+"""What is in the repository of the project."""
+
+SESSION_STATUSES = {
+    0: "The loop ended as asked: the agent kept its promise, `stop` ended it, or a limit was reached after a "
+    "successful iteration.",
+    "n": "The exit status of the last iteration, if it is the reason why the loop ended.",
+    errors.UsageError.exit_code: "An option, the configuration, or a file that one of them names is wrong.",
+    CUT_SHORT: "A limit of time, cost or tokens cut the last iteration short.",
+    errors.RalphError.exit_code: "ralph-wrap itself failed; see [the errors](errors.md). "
+    "Also: `setup` failed or is not approved, or `--on-leak stop` ended the loop.",
+    errors.AgentError.exit_code: "The agent's command cannot run.",
+    errors.AgentNotFoundError.exit_code: "The agent's command was not found.",
+    "128+n": "Signal *n* ended the session.",
+}
+"""The exit statuses of a session."""
