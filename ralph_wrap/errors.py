@@ -19,6 +19,7 @@
     |-- NoIdLeftError          125  failed        all 65,536 agent ids are in use
     |-- StoppedError           125  failed        a signal came before the agent could start
     |-- SetupError             125  failed        the setup of the worktree for the agent failed
+    |-- SandboxError           125  failed        the sandbox that the user wants is not possible here
     |-- UntrustedError         125  failed        the user has not approved the project's commands
     |-- AgentError             126  failed        the agent command cannot run
     |   |-- AgentNotFoundError 127  failed        the agent command was not found
@@ -164,6 +165,10 @@ class StoppedError(RalphError):
 
 class SetupError(RalphError):
     """The setup command of the worktree failed; the session does not start an agent in it."""
+
+
+class SandboxError(RalphError):
+    """The sandbox that the user wants is not possible; ralph-wrap starts no agent without it."""
 
 
 class UntrustedError(RalphError):

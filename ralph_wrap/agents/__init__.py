@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from ralph_wrap.agents.definition import Agent
+from ralph_wrap.agents.definition import Agent, AgentHome
 from ralph_wrap.config.settings import AgentInvocation, AgentTable
 from ralph_wrap.errors import AgentError, AgentNotFoundError, UsageError
 from ralph_wrap.system import container, deferred
@@ -32,6 +32,13 @@ def known(name: str) -> Agent:
     """Return the agent with one of :data:`NAMES`; its module is loaded only now."""
     agent: Agent = import_module(f"{__name__}.{name}").AGENT
     return agent
+
+
+def of_command(command: Sequence[str], name: str) -> Agent | None:
+    """Return the known agent that a command runs, by its program or by the name of the agent."""
+    program = Path(command[0]).name
+    found = next((word for word in (program, name) if word in NAMES), None)
+    return known(found) if found else None
 
 
 def with_agent(settings: _Settings) -> _Settings:
@@ -141,4 +148,14 @@ def look_up(command: Sequence[str], environ: Mapping[str, str]) -> None:
     raise AgentNotFoundError(f"agent command {program} was not found", hint)
 
 
-__all__ = ["NAMES", "Agent", "installed", "is_relative", "known", "look_up", "with_agent"]
+__all__ = [
+    "NAMES",
+    "Agent",
+    "AgentHome",
+    "installed",
+    "is_relative",
+    "known",
+    "look_up",
+    "of_command",
+    "with_agent",
+]

@@ -9,9 +9,12 @@ adds the number at the end of a turn. It adds many lines, so only a session with
 
 As root it refuses to skip permissions, unless ``IS_SANDBOX=1`` declares that it runs in a sandbox. ralph-wrap
 sets this variable in a container only. Elsewhere Claude Code refuses to run as root, and prints why.
+
+In a sandbox it keeps its login and its conversations. Other runs of Claude Code execute what stands in
+``settings.json``, ``.claude.json`` (MCP servers), hooks and shell snapshots, so it cannot change these.
 """
 
-from ralph_wrap.agents.definition import Agent
+from ralph_wrap.agents.definition import Agent, AgentHome
 
 AGENT = Agent(
     "claude",
@@ -22,4 +25,21 @@ AGENT = Agent(
     budget=("--max-budget-usd", "{left}"),
     metering=("--include-partial-messages",),
     resume=("--resume", "{session}"),
+    homes=(
+        AgentHome(
+            ".claude",
+            "CLAUDE_CONFIG_DIR",
+            kept=(".credentials.json", "projects", "todos", "tasks", "history.jsonl"),
+            fresh=(
+                "shell-snapshots",
+                "session-env",
+                "debug",
+                "statsig",
+                "telemetry",
+                "cache",
+                "file-history",
+            ),
+        ),
+    ),
+    copied=(".claude.json",),
 )

@@ -3,9 +3,11 @@
 Without a prompt argument it reads the prompt from standard input. In this mode it asks no questions, but
 works in its own sandbox. The default sandbox cannot write files. The sandbox that can write files keeps
 ``.git`` read-only, so Codex could not commit. One more option lets it work outside a git repository.
+
+In a sandbox it keeps its login and its sessions. ``config.toml`` names commands, so it cannot change it.
 """
 
-from ralph_wrap.agents.definition import Agent
+from ralph_wrap.agents.definition import Agent, AgentHome
 
 AGENT = Agent(
     "codex",
@@ -13,4 +15,12 @@ AGENT = Agent(
     "npm install -g @openai/codex",
     output="codex",
     resume=("resume", "{session}"),
+    homes=(
+        AgentHome(
+            ".codex",
+            "CODEX_HOME",
+            kept=("auth.json", "sessions", "history.jsonl"),
+            fresh=("log", "tmp"),
+        ),
+    ),
 )

@@ -10,6 +10,26 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+class AgentHome(NamedTuple):
+    """A directory below the user's home in which an agent keeps its configuration and its state.
+
+    In a sandbox, the agent reads all of it. What other runs of the agent execute stays as it is: settings,
+    hooks, plugins. A new entry is the agent's own, and goes with the sandbox.
+
+    Attributes:
+        path: relative to the home.
+        variable: the environment variable that names another directory instead.
+        kept: the entries that the agent in the sandbox changes: credentials, conversations.
+        fresh: the directories that it finds empty, and that go with the sandbox.
+
+    """
+
+    path: str
+    variable: str = ""
+    kept: tuple[str, ...] = ()
+    fresh: tuple[str, ...] = ()
+
+
 class Agent(NamedTuple):
     """A known agent.
 
@@ -25,6 +45,8 @@ class Agent(NamedTuple):
         budget: options that limit its cost; ``{left}`` stands for US dollars.
         metering: options that make it report its tokens after each turn.
         resume: options that continue an earlier session of the agent; ``{session}`` stands for its name.
+        homes: its directories below the user's home.
+        copied: files below the user's home that it rewrites; in a sandbox it gets a copy of each.
 
     """
 
@@ -37,3 +59,5 @@ class Agent(NamedTuple):
     budget: tuple[str, ...] = ()
     metering: tuple[str, ...] = ()
     resume: tuple[str, ...] = ()
+    homes: tuple[AgentHome, ...] = ()
+    copied: tuple[str, ...] = ()

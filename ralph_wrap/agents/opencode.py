@@ -2,9 +2,12 @@
 
 It appends standard input to the prompt argument, which may be empty. ``--auto`` permits every action that its
 configuration does not forbid.
+
+In a sandbox it keeps its login and its sessions. It cannot change its configuration, and the plugins and
+programs that it has downloaded: other runs of opencode execute them.
 """
 
-from ralph_wrap.agents.definition import Agent
+from ralph_wrap.agents.definition import Agent, AgentHome
 
 AGENT = Agent(
     "opencode",
@@ -12,4 +15,10 @@ AGENT = Agent(
     "npm install -g opencode-ai",
     output="opencode",
     resume=("--session", "{session}"),
+    homes=(
+        AgentHome(".local/share/opencode", kept=("auth.json", "storage", "snapshot"), fresh=("log",)),
+        AgentHome(".config/opencode"),
+        AgentHome(".local/state/opencode"),
+        AgentHome(".cache/opencode"),
+    ),
 )

@@ -24,6 +24,7 @@ from ralph_wrap.config.options import (
     WorktreeSettings,
 )
 from ralph_wrap.config.parsers import duration, nearest, written
+from ralph_wrap.config.sandbox_options import SandboxSettings
 from ralph_wrap.config.settings import (
     IgnoreLocation,
     Isolation,
@@ -31,6 +32,7 @@ from ralph_wrap.config.settings import (
     OnDirty,
     OnLeak,
     OnOrphans,
+    SandboxMode,
     SubmoduleMode,
 )
 from ralph_wrap.config.table import ENVIRONMENT, KEY, PREFIX, TYPED, Option
@@ -206,6 +208,8 @@ __all__ = [
     "OnLeak",
     "OnOrphans",
     "PoolSettings",
+    "SandboxMode",
+    "SandboxSettings",
     "Settings",
     "SetupSettings",
     "SubmoduleMode",

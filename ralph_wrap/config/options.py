@@ -21,6 +21,7 @@ from ralph_wrap.config.parsers import (
     TEXT,
     choice,
 )
+from ralph_wrap.config.sandbox_options import SandboxSettings
 from ralph_wrap.config.settings import (
     IgnoreLocation,
     Isolation,
@@ -190,6 +191,7 @@ class Settings(
     LandingSettings,
     PoolSettings,
     SetupSettings,
+    SandboxSettings,
     WorktreeSettings,
     CheckpointSettings,
     LoopLimits,

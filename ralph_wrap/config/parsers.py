@@ -97,6 +97,22 @@ def _places(value: str) -> tuple[str, ...]:
     return found
 
 
+HOST = r"(?:\*\.)?[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*(?::[0-9]{1,5})?"
+"""A regular expression: a host, a domain with all its hosts, or a port of them."""
+
+
+def _network(value: str) -> tuple[str, ...]:
+    found = _paths(value)
+    if not found:
+        raise ValueError("the list is empty; for no network at all, write none")
+    for host in found:
+        if not re.fullmatch(HOST, host):
+            raise ValueError(f"{host!r} is no host (example.com, *.example.com, example.com:8443)")
+    if len(found) > 1 and (alone := {"all", "none"}.intersection(found)):
+        raise ValueError(f"{min(alone)} stands alone, not in a list of hosts")
+    return found
+
+
 _Choice = TypeVar("_Choice", bound=Enum)
 
 
@@ -189,5 +205,6 @@ PATHS = ValueKind("paths", _paths, "PATH", several=True)
 PLACES = ValueKind("places", _places, "DIR", several=True)
 COMMAND = ValueKind("command", _command, "COMMAND")
 BRANCH = ValueKind("branch", _branch, "BRANCH")
+NETWORK = ValueKind("network", _network, "HOST", several=True)
 AGENTS = ValueKind("agents", _text, "TABLE")
 """Tables, which only the file can have; ``agent_tables`` reads them."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.config import agent_tables
 from ralph_wrap.config.options import Settings
-from ralph_wrap.config.parsers import DURATION, FLAG_WORDS, ValueKind, written
+from ralph_wrap.config.parsers import DURATION, FLAG_WORDS, HOST, ValueKind, written
 from ralph_wrap.config.table import KEY, Option
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ _PART = r"[^/\n]+"
 _PLACE = rf"(?!(?:\.git|\.ralph|\.\.?)(?:/|\n|$)){_PART}(?:/(?!\.\.?(?:/|\n|$)){_PART})*/*"
 _PLACES = rf"^(?:{_PLACE})?(?:\n(?:{_PLACE})?)*$"
 _NO_NUL = r"^[^\u0000]*$"
+_HOST = rf"(?!(?:all|none)(?:\n|$)){HOST}"
+_NETWORK = rf"^\n*(?:all|none|{_HOST}(?:\n+{_HOST})*)\n*$"
 
 
 def schema() -> dict[str, Any]:
@@ -125,6 +127,13 @@ _FORMS: Mapping[str, dict[str, Any]] = {
     },
     "paths": _list(),
     "places": _list(pattern=_PLACES),
+    "network": {
+        "anyOf": [
+            {"enum": [["all"], ["none"]]},
+            {"type": "array", "items": {"type": "string", "pattern": rf"^{_HOST}$"}, "minItems": 1},
+            {"type": _SCALAR, "pattern": _NETWORK},
+        ]
+    },
     "command": {"type": "string", "pattern": _NO_NUL},
     "branch": {"type": ["string", "number"], "not": {"enum": ["True", "False"]}},
     "agents": {

@@ -16,6 +16,15 @@ class Isolation(Enum):
     OFF = "off"
 
 
+class SandboxMode(Enum):
+    """What confines the agent."""
+
+    OFF = "off"
+    AUTO = "auto"
+    BWRAP = "bwrap"
+    LANDLOCK = "landlock"
+
+
 class OnDirty(Enum):
     """What happens to uncommitted work at the end."""
 

@@ -137,7 +137,7 @@ class IterationRunner:
             streams = process.StandardStreams(None, None, None)
         cwd = self._context.cwd
         try:
-            return process.ProcessGroup(
+            return self._context.start(
                 command,
                 cwd=cwd,
                 env={**self.environ, "RALPH_ITERATION": str(number), "PWD": str(cwd)},

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ralph_wrap.system.named_tuple import NamedTuple
+from ralph_wrap.system.process import ProcessGroup
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,6 +35,7 @@ class IterationContext(NamedTuple):
             fingerprint, empty if it has not changed.
         look_outside: logs changes outside the workspace since the last call, and returns whether there are
             any. The argument is the phase for the message.
+        start: starts a command, with the arguments of :class:`~ralph_wrap.system.process.ProcessGroup`.
 
     """
 
@@ -51,3 +53,4 @@ class IterationContext(NamedTuple):
     end_leftovers: Callable[[float], object]
     hand_over: Callable[[int, str, bool], str]
     look_outside: Callable[[str], bool]
+    start: Callable[..., ProcessGroup] = ProcessGroup

@@ -88,7 +88,7 @@ def _spawn(command: str, context: IterationContext, relay: OutputRelay) -> proce
     _, errors = relay.writing_ends
     nothing = os.open(os.devnull, os.O_RDONLY)
     try:
-        return process.ProcessGroup(
+        return context.start(
             ("sh", "-c", command),
             cwd=context.cwd,
             env={**context.environ, "RALPH_ITERATION": "0", "PWD": str(context.cwd)},

@@ -8,11 +8,14 @@ from ralph_wrap.loop import Driver, IterationContext, OutputListener
 from ralph_wrap.session.agent_environment import agent_environment
 from ralph_wrap.session.ending import run_step, try_update
 from ralph_wrap.state.stop_request import SessionHurry
+from ralph_wrap.system import deferred
 from ralph_wrap.system.output_relay import OutputRelay
+from ralph_wrap.system.process import ProcessGroup
 from ralph_wrap.worktree import fingerprints
 
 if TYPE_CHECKING:
     import contextlib
+    from collections.abc import Callable
 
     from ralph_wrap.loop import LoopResult
     from ralph_wrap.session.checkpoint import Checkpoint
@@ -73,6 +76,7 @@ class AgentLoop:
         listener = self._state.listener = OutputListener(settings, settings.until)
         lock = self._claim.lock_for_agents()
         stack.callback(lock.release, unlink=True)
+        start = self._start(stack)
         relay = self._state.relay = OutputRelay(
             self._claim.directory / "output.log", (1, 2), listener.hear, self._log_trouble
         )
@@ -82,11 +86,19 @@ class AgentLoop:
             "end the agent's processes",
             lambda: self._end_processes(settings.grace, signalled=False),
         )
-        driver = Driver(settings, self._iteration_context(lock), relay, listener, self._signals, log)
+        driver = Driver(settings, self._iteration_context(lock, start), relay, listener, self._signals, log)
         self._state.result = driver.run()
         return self._state.result
 
-    def _iteration_context(self, lock: FileLock) -> IterationContext:
+    def _start(self, stack: contextlib.ExitStack) -> Callable[..., ProcessGroup]:
+        """Return what starts a command of the agent: in a sandbox, if the user wants one."""
+        backend = self._context.sandbox
+        if backend is None:
+            return ProcessGroup
+        sandbox = deferred.start.Sandbox(self._context, self._workspace, backend)
+        return stack.enter_context(sandbox).start
+
+    def _iteration_context(self, lock: FileLock, start: Callable[..., ProcessGroup]) -> IterationContext:
         workspace, project = self._workspace, self._context.project
         git = workspace.git(project.git) if project.repository is not None else None
         return IterationContext(
@@ -104,6 +116,7 @@ class AgentLoop:
             process_tree=self._process_tree,
             hand_over=self._checkpoint.after,
             look_outside=workspace.look_outside,
+            start=start,
         )
 
     def _note_agent(self) -> None:

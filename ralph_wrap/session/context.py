@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ralph_wrap.config import Settings
+    from ralph_wrap.session.sandbox.backend import SandboxBackend
     from ralph_wrap.session.worktree_end import WorktreeEnd
     from ralph_wrap.state.project import Project
     from ralph_wrap.state.registry import SessionRecord
@@ -35,6 +36,7 @@ class SessionContext(NamedTuple):
         meanwhile: called once while git checks the files out.
         layout: the files of the repository that the worktree contains.
         hidden: git already ignores the directory of the worktrees.
+        sandbox: what makes the agent's sandbox; ``None`` without a sandbox.
 
     """
 
@@ -47,6 +49,7 @@ class SessionContext(NamedTuple):
     meanwhile: Callable[[], object]
     layout: WorktreeLayout = EVERYTHING
     hidden: bool = False
+    sandbox: SandboxBackend | None = None
 
     @property
     def end(self) -> WorktreeEnd:

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ralph_wrap.agents import is_relative, look_up
-from ralph_wrap.config import IgnoreLocation, Isolation
+from ralph_wrap.config import IgnoreLocation, Isolation, SandboxMode
 from ralph_wrap.errors import UsageError
 from ralph_wrap.git import (
     decode,
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from ralph_wrap.config import AgentSettings, Settings
     from ralph_wrap.git import Repository
+    from ralph_wrap.session.sandbox.backend import SandboxBackend
     from ralph_wrap.state.project import Project
     from ralph_wrap.state.registry import SessionRecord
 
@@ -51,6 +52,7 @@ class Preflight(NamedTuple):
         identity: environment variables that name a committer, if git has none.
         layout: the files of the repository that the worktree contains.
         hidden: git already ignores the directory of the worktrees.
+        sandbox: what makes the agent's sandbox; ``None`` without a sandbox.
 
     """
 
@@ -58,6 +60,7 @@ class Preflight(NamedTuple):
     identity: Mapping[str, str]
     layout: WorktreeLayout = EVERYTHING
     hidden: bool = False
+    sandbox: SandboxBackend | None = None
 
     def for_session(self, project: Project, session: str) -> Project:
         """Return the project with a committer, and with its git marked as the session's own.
@@ -79,11 +82,15 @@ def look_first(settings: Settings, project: Project) -> Preflight:
     Raises:
         UsageError: a setting does not fit the repository, for example base, branch or remote.
         AgentError: the agent's command cannot be run.
+        SandboxError: the sandbox that the settings want is not possible.
 
     """
+    sandbox = None
+    if settings.sandbox is not SandboxMode.OFF:
+        sandbox = deferred.backend.choose(settings, project)
     if project.repository is None:
         look_up(settings.command, project.environ)
-        return Preflight(None, {})
+        return Preflight(None, {}, sandbox=sandbox)
     hidden = False
     if (
         settings.isolation is Isolation.OFF
@@ -111,7 +118,7 @@ def look_first(settings: Settings, project: Project) -> Preflight:
     layout = EVERYTHING
     if settings.isolation is not Isolation.OFF and base is not None:
         layout = _planned_layout(settings, project, project.repository, base)
-    return Preflight(base, committer(project), layout, hidden)
+    return Preflight(base, committer(project), layout, hidden, sandbox)
 
 
 def _planned_layout(

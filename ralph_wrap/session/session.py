@@ -185,6 +185,7 @@ class Session:
             meanwhile=lambda: _load_the_rest(self._log),
             layout=preflight.layout,
             hidden=preflight.hidden,
+            sandbox=preflight.sandbox,
         )
         workspace = self._state.workspace = open_workspace(context, obstacle)
         if workspace.lock is not None:

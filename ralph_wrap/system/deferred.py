@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from ralph_wrap.session import agent_loop as agent_loop
     from ralph_wrap.session import checkpoint as checkpoint
     from ralph_wrap.session import worktree_end as worktree_end
+    from ralph_wrap.session.sandbox import backend as backend
+    from ralph_wrap.session.sandbox import start as start
     from ralph_wrap.state import landings as landings
     from ralph_wrap.worktree import restore as restore
     from ralph_wrap.worktree.create import report_copies as report_copies
@@ -50,9 +52,11 @@ FOR_SOME_COMMANDS = {
 }
 FOR_SOME_PROJECTS = {
     "agent_in_commit": "ralph_wrap.session.agent_in_commit",  # a command with a relative path
+    "backend": "ralph_wrap.session.sandbox.backend",  # a sandbox
     "difflib": "difflib",  # a misspelt name
     "hashlib": "hashlib",  # fingerprints of files; a project that cannot hold records
     "restore": "ralph_wrap.worktree.restore",  # a session that goes on from an earlier one
+    "start": "ralph_wrap.session.sandbox.start",  # a sandbox
     "tempfile": "tempfile",  # a user without a home
     "toml_lines": "ralph_wrap.config.toml_lines",  # a mistake in a configuration file
     "tomllib": "tomllib",  # a configuration file

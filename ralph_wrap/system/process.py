@@ -34,7 +34,8 @@ _AGENTS_GRACE = 5.0  # seconds between SIGTERM and SIGKILL to an agent, if our w
 _GRACE = 1.0  # seconds between the first signal to one of our commands and SIGKILL
 _TICK = 0.05  # seconds between two looks, where no pidfd reports the end of a process
 
-_FOR_GROUPS = {signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGHUP, signal.SIGTERM}
+ENDING = {signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM}
+_FOR_GROUPS = {*ENDING, signal.SIGTSTP}
 """Signals that terminals, and programs such as timeout(1), send to a whole process group."""
 
 
@@ -163,10 +164,8 @@ class RunningCommand:
 
         """
         if self._completed is None:
-            stdin, self._stdin = (
-                self._stdin,
-                None,
-            )  # a second call continues with what the first one was given
+            # A second call continues with what the first one was given.
+            stdin, self._stdin = self._stdin, None
             try:
                 stdout, _ = self._popen.communicate(stdin, timeout)
             except subprocess.TimeoutExpired as error:
@@ -227,11 +226,6 @@ def detach(
     inherited: Sequence[int] = (),
 ) -> None:
     """Start a command that runs on after our end; no process waits for it.
-
-    Arguments:
-        cwd: its working directory.
-        env: its whole environment.
-        inherited: descriptors that it gets besides its standard streams.
 
     Raises:
         OSError: it could not be started.
@@ -299,6 +293,8 @@ class ProcessGroup:
         streams: its standard streams.
         inherited: one more descriptor that it gets.
         terminal: descriptor of the controlling terminal whose foreground group it becomes.
+        more: further descriptors that it gets.
+        shielded: its first process blocks the signals that end a group, until its child has ended.
 
     Raises:
         OSError: it could not be executed.
@@ -314,6 +310,8 @@ class ProcessGroup:
         streams: StandardStreams,
         inherited: int,
         terminal: int | None = None,
+        more: Sequence[int] = (),
+        shielded: bool = False,
     ) -> None:
         popen = None
         self.pidfd = -1
@@ -324,6 +322,8 @@ class ProcessGroup:
                     let_through()
                     if terminal is not None:
                         _take_terminal(terminal)
+                    if shielded:
+                        signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
 
                 popen = subprocess.Popen(
                     argv,
@@ -333,7 +333,7 @@ class ProcessGroup:
                     stdout=streams.stdout,
                     stderr=streams.stderr,
                     process_group=0,
-                    pass_fds=(inherited,),
+                    pass_fds=(inherited, *more),
                     preexec_fn=begin,  # noqa: PLW1509 -- we start no threads
                 )
         except BaseException:

@@ -11,7 +11,16 @@ from typing import Any
 import pytest
 
 from ralph_wrap import config
-from ralph_wrap.config import IgnoreLocation, Isolation, LogFormat, OnDirty, OnLeak, Settings, duration
+from ralph_wrap.config import (
+    IgnoreLocation,
+    Isolation,
+    LogFormat,
+    OnDirty,
+    OnLeak,
+    SandboxMode,
+    Settings,
+    duration,
+)
 from ralph_wrap.config.table import TYPED
 from ralph_wrap.errors import UsageError
 from ralph_wrap.system.process import OWN_COMMAND
@@ -49,6 +58,7 @@ VALUES: dict[str, tuple[str, Any, str, Any]] = {
     "keep_worktree": ("on", True, "off", False),
     "drop_empty": ("on", True, "off", False),
     "ignore": ("exclude", IgnoreLocation.EXCLUDE, "off", IgnoreLocation.OFF),
+    "sandbox": ("bwrap", SandboxMode.BWRAP, "landlock", SandboxMode.LANDLOCK),
     "log_format": ("json", LogFormat.JSON, "text", LogFormat.TEXT),
 }
 """Of each option: a value that is not the default, what it means, and another one, and what that means."""

@@ -89,7 +89,7 @@ def test_an_option_knows_its_names() -> None:
 @pytest.mark.parametrize("row", Settings.options, ids=lambda row: row.name)
 def test_a_row_is_complete(row: Any) -> None:
     """It has a group, a help in sentences, and stands where people can give it."""
-    assert row.group in {"agent", "loop", "worktree", "pool", "landing", "output"}
+    assert row.group in {"agent", "loop", "worktree", "sandbox", "pool", "landing", "output"}
     assert re.fullmatch(r"[A-Za-z].*\.", row.help)
     assert row.sources in {(TYPED, ENVIRONMENT, KEY), (KEY,)}
 

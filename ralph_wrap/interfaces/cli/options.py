@@ -80,7 +80,7 @@ def flags(typed: Mapping[str, Any]) -> dict[str, str | None]:
     return {name: _text(value) for name, value in typed.items()}
 
 
-_PANELS = ("Prompt", "Agent", "Limits", "Worktree", "Output")
+_PANELS = ("Prompt", "Agent", "Limits", "Worktree", "Sandbox", "Output")
 """The panels of the help, in their order."""
 
 _PANEL_OF = {
@@ -90,10 +90,17 @@ _PANEL_OF = {
 }
 """The panels of options whose group is of another one."""
 
+_PANEL_OF_GROUP = {
+    "agent": "Agent",
+    "loop": "Limits",
+    "worktree": "Worktree",
+    "sandbox": "Sandbox",
+    "output": "Output",
+}
+
 
 def _panel(row: Option) -> str:
-    by_group = {"agent": "Agent", "loop": "Limits", "worktree": "Worktree", "output": "Output"}
-    return _PANEL_OF.get(row.name) or by_group[row.group]
+    return _PANEL_OF.get(row.name) or _PANEL_OF_GROUP[row.group]
 
 
 def _parameter(row: Option) -> inspect.Parameter:

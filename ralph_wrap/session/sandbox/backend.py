@@ -1,0 +1,125 @@
+"""Find the program that makes the sandbox which the user wants; a sandbox that is impossible is an error."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ralph_wrap.config import Isolation, SandboxMode
+from ralph_wrap.errors import SandboxError
+from ralph_wrap.session.sandbox import bubblewrap, launcher
+from ralph_wrap.system import deferred
+from ralph_wrap.system.log import Commands
+from ralph_wrap.system.named_tuple import NamedTuple
+from ralph_wrap.system.process import RunningCommand
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ralph_wrap.config import Settings
+    from ralph_wrap.state.project import Project
+
+_LONGEST_TRIAL = 30.0  # seconds
+_INSTALL = "apt-get install bubblewrap"
+_NO_NAMESPACES = Commands.of(
+    "on Ubuntu: sysctl kernel.apparmor_restrict_unprivileged_userns=0",
+    "in a container: --sandbox landlock",
+)
+
+
+class SandboxBackend(NamedTuple):
+    """The program that makes a sandbox, and the user's additions to it.
+
+    Attributes:
+        bwrap: the path of bubblewrap; empty for Landlock.
+        abi: the version of Landlock.
+        writable: further paths that the agent can write.
+        network: all, none, or the hosts.
+
+    """
+
+    bwrap: str
+    abi: int
+    writable: tuple[Path, ...]
+    network: tuple[str, ...]
+
+    @property
+    def limits(self) -> str:
+        """What this sandbox cannot do, in words; empty if it does all."""
+        if self.bwrap:
+            return ""
+        signals = "" if self.abi >= launcher.SCOPES_SINCE else ", and signal other processes"
+        return (
+            "Landlock only stops writes: the agent can still read your files and processes,"
+            f" connect to unix sockets{signals}"
+        )
+
+
+def choose(settings: Settings, project: Project) -> SandboxBackend:
+    """Return the program for the sandbox of a session.
+
+    Raises:
+        SandboxError: the sandbox is not possible.
+
+    """
+    mode, environ = settings.sandbox, project.environ
+    if settings.branch and "/" not in settings.branch and settings.isolation is not Isolation.OFF:
+        raise SandboxError(
+            f"--sandbox: the agent would need to write all of refs/heads for branch {settings.branch!r}",
+            f"name a branch in a directory: --branch ralph/{settings.branch}",
+        )
+    if project.repository is not None and (project.repository.common_dir / "reftable").is_dir():
+        raise SandboxError("--sandbox: the repository has its refs in one table, which cannot be shared out")
+    writable = tuple(_resolved(path, project) for path in settings.sandbox_write)
+    abi, bwrap, problem = launcher.landlock_abi(), "", None
+    if mode is not SandboxMode.LANDLOCK:
+        bwrap, problem = _bubblewrap(environ)
+    confined = settings.sandbox_network != ("all",)
+    if problem and (mode is SandboxMode.BWRAP or not abi or confined):
+        raise problem
+    if not bwrap and not abi:
+        raise SandboxError("--sandbox landlock: this kernel has no Landlock", "--sandbox bwrap")
+    if not bwrap and confined:
+        raise SandboxError("--sandbox landlock cannot close the network (sandbox_network)", "--sandbox bwrap")
+    return SandboxBackend(bwrap, abi, writable, settings.sandbox_network)
+
+
+def _bubblewrap(environ: Mapping[str, str]) -> tuple[str, SandboxError | None]:
+    """Return the path of bubblewrap, or the reason why it makes no sandbox."""
+    path = deferred.shutil.which("bwrap", path=environ.get("PATH", os.defpath))
+    if not path:
+        return "", SandboxError("--sandbox bwrap: bubblewrap is not installed", _INSTALL)
+    if reason := trial(path, environ):
+        return "", SandboxError(
+            f"--sandbox bwrap: bubblewrap makes no sandbox here: {reason}", _NO_NAMESPACES
+        )
+    return path, None
+
+
+def trial(bwrap: str, environ: Mapping[str, str]) -> str:
+    """Return why bubblewrap cannot make a sandbox; empty if it can."""
+    command = (bwrap, *bubblewrap.TRIAL, "--unshare-net", "--", "true")
+    try:
+        with RunningCommand(command, cwd=Path("/"), env=environ) as running:
+            done = running.wait(_LONGEST_TRIAL)
+    except OSError as error:
+        return error.strerror or str(error)
+    lines = done.stderr.decode(errors="replace").strip().splitlines()
+    return "" if done.status == 0 else lines[-1] if lines else f"status {done.status}"
+
+
+def _resolved(path: str, project: Project) -> Path:
+    """Return a path that the user allows; ``~`` is the home, and other paths begin in the project root."""
+    home = project.environ.get("HOME", "/")
+    expanded = Path(home + path[1:] if path == "~" or path.startswith("~/") else path)
+    found = (project.root / expanded).resolve()
+    if not found.exists():
+        raise SandboxError(f"sandbox_write: {found} does not exist", "create it, or take it from the list")
+    return found
+
+
+def program() -> list[str]:
+    """Return the command line of the launcher, without its arguments; it needs no virtual environment."""
+    return [os.path.realpath(sys.executable), "-I", "-S", os.path.realpath(launcher.__file__)]

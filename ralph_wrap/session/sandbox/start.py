@@ -1,0 +1,153 @@
+"""Start agents in the sandbox of a session."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING, Self
+
+from ralph_wrap.errors import SandboxError
+from ralph_wrap.git import environment_with_config
+from ralph_wrap.session.sandbox import bubblewrap
+from ralph_wrap.session.sandbox.backend import program
+from ralph_wrap.session.sandbox.launcher import BEGUN, LaunchSpec
+from ralph_wrap.session.sandbox.reach import DROPPED, reach_of
+from ralph_wrap.system import deferred
+from ralph_wrap.system.process import ProcessGroup
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+    from types import TracebackType
+
+    from ralph_wrap.session.context import SessionContext
+    from ralph_wrap.session.sandbox.backend import SandboxBackend
+    from ralph_wrap.session.sandbox.bubblewrap import Reach
+    from ralph_wrap.session.workspace import Workspace
+    from ralph_wrap.system.process import StandardStreams
+
+_DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx")
+"""The devices that every program may write, below ``/dev``."""
+
+_CONFIG = {
+    "commit.gpgSign": "false",  # the keys are hidden
+    "tag.gpgSign": "false",
+    "gc.auto": "0",  # it packs the refs of the whole repository, which the agent cannot write
+    "maintenance.auto": "false",
+}
+"""The configuration of the agent's git."""
+
+_LONGEST_REPORT = 64  # bytes
+
+
+class Sandbox:
+    """The sandbox of a session; each start of a command is a new one with the same rules.
+
+    Arguments:
+        context: of the session.
+        workspace: what the agent writes.
+        backend: the program that makes it.
+
+    """
+
+    def __init__(self, context: SessionContext, workspace: Workspace, backend: SandboxBackend) -> None:
+        self._context = context
+        self._workspace = workspace
+        self._backend = backend
+        self._stack = contextlib.ExitStack()
+        self._temporary = ""
+
+    def __enter__(self) -> Self:
+        """Make what it needs, and warn about what it cannot do."""
+        if not self._backend.bwrap:
+            directory = deferred.tempfile.TemporaryDirectory(
+                prefix="ralph-wrap-tmp-", ignore_cleanup_errors=True
+            )
+            self._temporary = self._stack.enter_context(directory)
+        if limits := self._backend.limits:
+            self._context.log.warning("sandbox.limited", limits, "--sandbox bwrap")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
+
+    def start(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        streams: StandardStreams,
+        inherited: int,
+        terminal: int | None = None,
+    ) -> ProcessGroup:
+        """Start a command; the arguments are those of :class:`~ralph_wrap.system.process.ProcessGroup`.
+
+        Raises:
+            OSError: the command could not be executed.
+            SandboxError: the sandbox could not be made.
+
+        """
+        reach = reach_of(self._context, self._workspace, self._backend)
+        with contextlib.ExitStack() as stack:
+            reading, writing = os.pipe()
+            stack.callback(os.close, reading)
+            closing = stack.enter_context(contextlib.ExitStack())
+            closing.callback(os.close, writing)
+            copies = [(closing.enter_context(path.open("rb")).fileno(), path) for path in reach.copied]
+            confined = None if self._backend.bwrap else self._writable(reach)
+            spec = LaunchSpec(writing, None, terminal is not None, confined)
+            group = ProcessGroup(
+                [*self._options(reach, copies, cwd), *program(), *spec.words(), *argv],
+                cwd=cwd,
+                env=self._environment(env),
+                streams=streams,
+                inherited=inherited,
+                terminal=terminal,
+                more=(writing, *(descriptor for descriptor, _ in copies)),
+                shielded=bool(self._backend.bwrap),
+            )
+            closing.close()
+            _check(reading, group)
+        return group
+
+    def _options(self, reach: Reach, copies: Sequence[tuple[int, Path]], cwd: Path) -> list[str]:
+        if not self._backend.bwrap:
+            return []
+        options = bubblewrap.options(reach, copies)
+        return [self._backend.bwrap, *options, "--chdir", os.fspath(cwd.resolve()), "--"]
+
+    def _writable(self, reach: Reach) -> list[str]:
+        kept = [path for path, is_writable in reach.entries if is_writable]
+        devices = [path for name in _DEVICES if os.path.exists(path := f"/dev/{name}")]  # noqa: PTH110
+        return [*map(os.fspath, (*reach.writable, *kept)), *devices, self._temporary]
+
+    def _environment(self, env: Mapping[str, str]) -> dict[str, str]:
+        found = {name: value for name, value in env.items() if name not in DROPPED}
+        if self._temporary:
+            found["TMPDIR"] = self._temporary
+        for key, value in _CONFIG.items():
+            found = environment_with_config(found, key, value)
+        return found
+
+
+def _check(report: int, group: ProcessGroup) -> None:
+    """Wait until the agent runs, and raise the error if it does not.
+
+    Raises:
+        OSError: it could not be executed.
+        SandboxError: the sandbox could not be made.
+
+    """
+    found = b""
+    while read := os.read(report, _LONGEST_REPORT):
+        found += read
+    if found == BEGUN:
+        return
+    group.end()
+    if not found:
+        raise SandboxError("the sandbox could not be made", "its reason is in the output above")
+    number = int(found.removeprefix(BEGUN))
+    raise OSError(number, os.strerror(number))
