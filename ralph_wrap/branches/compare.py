@@ -76,7 +76,7 @@ class BranchComparison(NamedTuple):
 
 
 def compare(
-    git: Git,
+    objects: Git,
     repository: Repository,
     main: MainBranch | None,
     branches: Sequence[Branch],
@@ -86,6 +86,7 @@ def compare(
     """Return the facts of each branch by its name, and notes about facts that are unknown.
 
     Arguments:
+        objects: git in a shadow git directory.
         main: the main branch; without one, most facts are unknown.
         branches: all branches.
         pairs: merge the branches with each other, too.
@@ -95,14 +96,14 @@ def compare(
 
     """
     tips = [*dict.fromkeys(branch.tip for branch in branches)]
-    facts = facts_of(git, [*tips, *([main.tip] if main else [])])
+    facts = facts_of(objects, [*tips, *([main.tip] if main else [])])
     if main is None or main.tip not in facts:
         return {branch.name: _without_main(facts.get(branch.tip)) for branch in branches}, []
-    found = positions(git, main.tip, [tip for tip in tips if tip in facts], facts)
+    found = positions(objects, main.tip, [tip for tip in tips if tip in facts], facts)
     spans = [(tip, position.base) for tip, position in found.of.items() if position.base and position.commits]
     with ThreadPoolExecutor(1) as executor:  # git counts the changed lines while the merges run
-        counting = executor.submit(changes, git, spans)
-        table = _Comparison(git, found, facts, main, spans)
+        counting = executor.submit(changes, objects, spans)
+        table = _Comparison(objects, found, facts, main, spans)
         trials, notes = _merges_of(table, repository, pairs=pairs)
         counted = dict(zip((tip for tip, _ in spans), counting.result(), strict=True))
     return table.rows(branches, counted, trials), notes
@@ -129,7 +130,7 @@ def _merges_of(
     if repository.git_version < MERGES:
         return None, ["conflicts are unknown: git before 2.39 cannot try merges without a checkout"]
     try:
-        trials = table.merged_with(repository.common_dir, pairs=pairs)
+        trials = table.merged_with(pairs=pairs)
     except (GitError, OSError) as error:
         return None, [f"conflicts are unknown: {error}"]
     if not trials.untried:
@@ -138,7 +139,7 @@ def _merges_of(
     return trials, [f"conflicts of {len(trials.untried)} branches are unknown: {note}"]
 
 
-def _merged(git: Git, pairs: Sequence[tuple[str, str]], common_dir: Path) -> list[MergeResult]:
+def _merged(objects: Git, pairs: Sequence[tuple[str, str]]) -> list[MergeResult]:
     """Run trial merges. Their objects stay in memory if they will be small: a disk is much slower.
 
     The first few merges show the size. If directories hold many files, each merge writes large trees.
@@ -148,12 +149,12 @@ def _merged(git: Git, pairs: Sequence[tuple[str, str]], common_dir: Path) -> lis
     if os.access(_MEMORY, os.W_OK | os.X_OK):
         # The memory may be full.
         with contextlib.suppress(GitError, OSError), scratch_directory(_MEMORY, _OBJECTS) as scratch:
-            found = merges(git, first, common_dir=common_dir, objects=scratch)
+            found = merges(objects, first, scratch)
             if later and size_of(scratch) * len(later) / len(first) <= _MUCH:
-                found += merges(git, later, common_dir=common_dir, objects=scratch)
+                found += merges(objects, later, scratch)
     if remaining := pairs[len(found) :]:
         with scratch_directory(Path(tempfile.gettempdir()), _OBJECTS) as scratch:
-            found += merges(git, remaining, common_dir=common_dir, objects=scratch)
+            found += merges(objects, remaining, scratch)
     return found
 
 
@@ -174,13 +175,13 @@ class _Comparison:
 
     def __init__(
         self,
-        git: Git,
+        objects: Git,
         found: Positions,
         facts: Mapping[str, CommitInfo],
         main: MainBranch,
         spans: Sequence[tuple[str, str]],
     ) -> None:
-        self._git = git
+        self._objects = objects
         self._found = found
         self._facts = facts
         self._main = main
@@ -189,19 +190,18 @@ class _Comparison:
             (oid, *found.ahead.parents[oid]) for tip, _ in behind for oid in found.of[tip].commits
         ]
         compared: list[Compared] = [*dict.fromkeys([*spans, *single_commits])]
-        changes_of = dict(zip(compared, entries(git, compared), strict=True))
+        changes_of = dict(zip(compared, entries(objects, compared), strict=True))
         self._prints = {tip: footprint(changes_of[tip, base]) for tip, base in spans}
         self._touched = touched(
-            git, found, self._prints.values(), [changes_of[commit] for commit in single_commits]
+            objects, found, self._prints.values(), [changes_of[commit] for commit in single_commits]
         )
-        self._landed = landed(git, found, changes_of, self._touched)
+        self._landed = landed(objects, found, changes_of, self._touched)
         self._open = [tip for tip in self._prints if tip not in self._landed]
 
-    def merged_with(self, common_dir: Path, *, pairs: bool) -> _TrialMerges:
+    def merged_with(self, *, pairs: bool) -> _TrialMerges:
         """Run the trial merges of pairs that can conflict; a tip whose merge changes nothing has landed.
 
         Arguments:
-            common_dir: common directory of the repository.
             pairs: merge the tips with each other, too.
 
         Raises:
@@ -215,7 +215,7 @@ class _Comparison:
         meeting = self._pairs() if pairs else []
         merged_pairs = meeting[:MOST_PAIRS]
         to_merge = [*((self._main.tip, tip) for tip in facing), *merged_pairs]
-        tries = _merged(self._git, to_merge, common_dir)
+        tries = _merged(self._objects, to_merge)
         against = dict(zip(facing, tries, strict=False))
         for tip, merge in against.items():
             if merge.clean and merge.tree == self._facts[self._main.tip].tree and self._prints[tip].paths:

@@ -1,4 +1,7 @@
-"""The changes of a branch: the two commits or trees to compare."""
+"""The changes of a branch: the two commits or trees to compare.
+
+They begin at the merge base with the main branch, so they are what a merge lands. A record can say anything.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from ralph_wrap.branches import Branch
+    from ralph_wrap.branches import Branch, MainBranch
     from ralph_wrap.git import Git
     from ralph_wrap.state.project import Project
 
@@ -38,16 +41,34 @@ class DiffSides(NamedTuple):
         before: object id of a commit or a tree.
         after: object id of a commit or a tree.
         lacking: branches without saved work, if the user asked for saved work.
+        remark: why *before* is not where a merge begins; empty if it is.
 
     """
 
     before: str
     after: str
     lacking: tuple[str, ...] = ()
+    remark: str = ""
+
+
+class Origin(NamedTuple):
+    """The commit or tree from which the changes of a branch are shown.
+
+    Attributes:
+        id: object id.
+        main: the main branch, with which it is the merge base; ``None`` if a session recorded it.
+        remark: why it is not where a merge begins; empty if it is.
+
+    """
+
+    id: str
+    main: MainBranch | None
+    remark: str = ""
 
 
 def sides(
     project: Project,
+    objects: Git,
     name: str,
     other: str | None = None,
     *,
@@ -57,7 +78,8 @@ def sides(
     """Return the two sides to compare.
 
     Arguments:
-        name: id or name of a branch; alone, it is compared with the commit from which it started.
+        objects: git in a shadow git directory.
+        name: id or name of a branch; alone, it is compared with its merge base with the main branch.
         other: id or name of a second branch, with which the first is compared.
         saved: include the saved work of both.
         iteration: only the changes of this iteration.
@@ -73,41 +95,55 @@ def sides(
     all_branches = branches.read(project)
     branch = branches.named(all_branches, name)
     if iteration is not None:
-        return _iteration(project, branch, iteration)
+        return _iteration(project, objects, branch, iteration)
     if other is not None:
         other_branch = branches.named(all_branches, other)
         lacking = tuple(side.name for side in (branch, other_branch) if saved and side.saved is None)
         return DiffSides(_tip(branch, saved=saved), _tip(other_branch, saved=saved), lacking)
     lacking = (branch.name,) if saved and branch.saved is None else ()
-    return DiffSides(base_of(project, branch), _tip(branch, saved=saved), lacking)
+    tip = _tip(branch, saved=saved)
+    origin = origin_of(project, objects, branch, tip)
+    return DiffSides(origin.id, tip, lacking, origin.remark)
 
 
-def are_same(project: Project, sides: DiffSides) -> bool:
+def are_same(objects: Git, sides: DiffSides) -> bool:
     """Return whether the two sides have the same files."""
-    return tree_of(project.git, sides.before) == tree_of(project.git, sides.after)
+    return tree_of(objects, sides.before) == tree_of(objects, sides.after)
 
 
 def _tip(branch: Branch, *, saved: bool) -> str:
     return (branch.saved or branch.tip) if saved else branch.tip
 
 
-def base_of(project: Project, branch: Branch) -> str:
-    """Return the start of a branch: the recorded commit, else its merge base with the main branch.
+def origin_of(project: Project, objects: Git, branch: Branch, tip: str) -> Origin:
+    """Return the merge base of a tip with the main branch, or the empty tree.
 
-    A branch without a common history with the main branch starts from the empty tree.
+    If a merge would land nothing, or there is no main branch, it is the commit that a session recorded.
+
+    Arguments:
+        objects: git in a shadow git directory.
+        tip: the tip of the branch or of its saved work.
 
     Raises:
-        NotFoundError: no commit was recorded, and there is no main branch.
+        NotFoundError: there is no main branch, and no commit was recorded.
 
     """
-    if branch.base and existing_commits(project.git, [branch.base]):
-        return branch.base
-    main = branches.main_branch(project, config.of_project(project.root).main)
-    return merge_base(project.git, main.tip, branch.tip) or empty_tree(project.git)
+    recorded = branch.base if branch.base and existing_commits(objects, [branch.base]) else None
+    try:
+        main = branches.main_branch(project, config.of_project(project.root).main)
+    except NotFoundError:
+        if recorded is None:
+            raise
+        return Origin(recorded, None, "there is no main branch")
+    base = merge_base(objects, main.tip, tip)
+    if base == tip and recorded not in {None, tip}:
+        assert recorded is not None
+        return Origin(recorded, None, f"{main.name} has all of {branch.name}")
+    return Origin(base or empty_tree(objects), main if base else None)
 
 
-def _iteration(project: Project, branch: Branch, number: int) -> DiffSides:
-    """Return the states before and after an iteration.
+def _iteration(project: Project, objects: Git, branch: Branch, number: int) -> DiffSides:
+    """Return the states before and after an iteration, as its session recorded them.
 
     The event log has the state after each iteration, except the last. That is the state at the session's end.
     """
@@ -119,7 +155,7 @@ def _iteration(project: Project, branch: Branch, number: int) -> DiffSides:
     except RalphError:  # no session has this id
         session = None
     recorded = _recorded(session.directory / "events.jsonl") if session and session.directory else {}
-    states = _recorded_states(project.git, recorded, snapshots) if recorded else snapshots
+    states = _recorded_states(objects, recorded, snapshots) if recorded else snapshots
     if session and session.record and session.verdict is Verdict.FINISHED:
         last = session.record.iteration
         if (branch.record or {}).get(
@@ -133,7 +169,8 @@ def _iteration(project: Project, branch: Branch, number: int) -> DiffSides:
             f"iteration {number} of {branch.name} is not recorded",
             f"to see the recorded iterations: ralph-wrap logs --events {branch.label}",
         )
-    base = base_of(project, branch)
+    base = branch.base if branch.base and existing_commits(objects, [branch.base]) else None
+    base = base or origin_of(project, objects, branch, branch.tip).id
     return DiffSides(_state_after(states, number - 1, base), _state_after(states, number, base))
 
 
@@ -148,10 +185,10 @@ def _snapshots(git: Git, agent_id: str) -> dict[int, str]:
 
 
 def _recorded_states(
-    git: Git, recorded: Mapping[int, tuple[str, bool]], snapshots: Mapping[int, str]
+    objects: Git, recorded: Mapping[int, tuple[str, bool]], snapshots: Mapping[int, str]
 ) -> dict[int, str]:
     """Return the state after each recorded iteration whose commit or snapshot still exists."""
-    heads = facts_of(git, [head for head, _ in recorded.values() if head])
+    heads = facts_of(objects, [head for head, _ in recorded.values() if head])
     return {
         number: snapshots[number] if snapshot and number in snapshots else head
         for number, (head, snapshot) in recorded.items()

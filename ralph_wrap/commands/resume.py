@@ -13,7 +13,7 @@ from ralph_wrap.errors import ConflictError, NotFoundError, RalphError, RefusedE
 from ralph_wrap.git import list_refs, read_commit, worktree_holding
 from ralph_wrap.state import inventory, report, session_start
 from ralph_wrap.state.inventory import Verdict
-from ralph_wrap.state.project import WORKTREES, registries, repository_of
+from ralph_wrap.state.project import WORKTREES, objects_of, registries, repository_of
 from ralph_wrap.state.record import SessionRecord, read_record
 from ralph_wrap.system import liveness, process_table
 from ralph_wrap.system.log import Commands
@@ -241,12 +241,14 @@ def _is_merged(project: Project, record: SessionRecord, main: str) -> bool:
         return False
     if wanted.tip == wanted.base:
         return False
-    found, _ = compare(project.git, repository_of(project), main_branch, [wanted], pairs=False)
+    with objects_of(project) as objects:
+        found, _ = compare(objects, repository_of(project), main_branch, [wanted], pairs=False)
     return bool(found[wanted.name].merged)
 
 
 def _parent(project: Project, saved: str) -> str | None:
     """Return the commit that saved work stands on; ``None`` if there is none: its branch was unborn."""
-    parent = next(iter(read_commit(project.git, saved).parents), None)
-    is_index = parent is not None and read_commit(project.git, parent).subject.startswith(INDEX_TITLE)
+    with objects_of(project) as objects:
+        parent = next(iter(read_commit(objects, saved).parents), None)
+        is_index = parent is not None and read_commit(objects, parent).subject.startswith(INDEX_TITLE)
     return None if is_index else parent

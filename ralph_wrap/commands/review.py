@@ -11,7 +11,7 @@ from ralph_wrap.branches.compare import compare
 from ralph_wrap.errors import GitError, NotFoundError, UsageError
 from ralph_wrap.git.compare import facts_of
 from ralph_wrap.state import check_results
-from ralph_wrap.state.project import RUN, repository_of
+from ralph_wrap.state.project import RUN, objects_of, repository_of
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
@@ -116,7 +116,6 @@ def look(project: Project) -> Review:
 
     """
     repository = repository_of(project)
-    git = project.git
     configured = config.of_project(project.root).main
     all_branches = branches.read(project)
     notes: list[str] = []
@@ -127,14 +126,15 @@ def look(project: Project) -> Review:
         if configured:
             raise
         notes.append(f"{error.message}; {error.hint}")
-    facts, comparison_notes = compare(git, repository, main, all_branches)
-    landed = [branch for branch in all_branches if branch.saved and facts[branch.name].merged]
-    try:
-        saved_open = _with_open_saved_work(git, repository, main, landed)
-    except GitError as error:
-        saved_open = {branch.name for branch in landed}
-        comparison_notes.append(f"cannot find out which saved work has landed: {error}")
-    recorded = facts_of(git, [branch.base for branch in all_branches if branch.base])
+    with objects_of(project) as objects:
+        facts, comparison_notes = compare(objects, repository, main, all_branches)
+        landed = [branch for branch in all_branches if branch.saved and facts[branch.name].merged]
+        try:
+            saved_open = _with_open_saved_work(objects, repository, main, landed)
+        except GitError as error:
+            saved_open = {branch.name for branch in landed}
+            comparison_notes.append(f"cannot find out which saved work has landed: {error}")
+        recorded = facts_of(objects, [branch.base for branch in all_branches if branch.base])
     checked = check_results.results(project.root / RUN)
     rows = [
         _row(
@@ -150,7 +150,7 @@ def look(project: Project) -> Review:
 
 
 def _with_open_saved_work(
-    git: Git, repository: Repository, main: MainBranch | None, landed: Sequence[Branch]
+    objects: Git, repository: Repository, main: MainBranch | None, landed: Sequence[Branch]
 ) -> set[str]:
     """Return the names of the branches whose saved work the main branch does not have.
 
@@ -163,16 +163,16 @@ def _with_open_saved_work(
     saved = {branch.name: branch.saved for branch in landed if branch.saved}
     if not saved:
         return set()
-    commits = facts_of(git, saved.values())
+    commits = facts_of(objects, saved.values())
     parts = {
         name: (tip, *(commits[tip].parents[1:] if tip in commits else ())) for name, tip in saved.items()
     }
     oids = {oid for part in parts.values() for oid in part}
     facts, _ = compare(
-        git, repository, main, [landed[0]._replace(name=oid, tip=oid) for oid in oids], pairs=False
+        objects, repository, main, [landed[0]._replace(name=oid, tip=oid) for oid in oids], pairs=False
     )
     begun = {oid for fact in commits.values() for oid in fact.parents[:1]}
-    commits = facts_of(git, [*oids, *begun])
+    commits = facts_of(objects, [*oids, *begun])
 
     def changes(oid: str, since: str) -> bool:
         fact, start = commits.get(oid), commits.get(since)

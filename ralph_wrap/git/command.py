@@ -49,7 +49,6 @@ _KEPT_PREFIXES = {
 _ALWAYS = (
     *("-c", "core.hooksPath=/dev/null"),
     *("-c", "core.fsmonitor=false"),
-    *("-c", "core.quotePath=false"),
     *("-c", "gc.auto=0"),
     *("-c", "maintenance.auto=false"),
     *("-c", "core.splitIndex=false"),
@@ -57,6 +56,7 @@ _ALWAYS = (
     *("-c", "core.commitGraph=false"),  # git believes what a forged commit graph says about parents
     *("-c", "safe.bareRepository=explicit"),  # a directory in a project may look like a repository
 )
+_READABLE = ("-c", "core.quotePath=false")
 # A repository can choose these. In a shadow git directory it cannot, so there the user's own values count.
 _NOT_FROM_THE_REPOSITORY = (
     *("-c", "merge.default=text"),
@@ -133,10 +133,14 @@ def git_environment(inherited: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def immune_environment(git: Git) -> dict[str, str]:
+def immune_environment(git: Git, command: str = "") -> dict[str, str]:
     """Return the environment that names the repository, and hides from git what an agent may have put there.
 
     It belongs to :func:`immune_config`.
+
+    Arguments:
+        command: the sub-command of git; a few use the network.
+
     """
     paths = {
         "GIT_DIR": git.git_dir,
@@ -146,7 +150,7 @@ def immune_environment(git: Git) -> dict[str, str]:
         "GIT_OBJECT_DIRECTORY": git.objects,
     }
     named = {name: os.fspath(path) for name, path in paths.items() if path is not None}
-    return {**git.env, **_IMMUNE, **named}
+    return {**git.env, **_IMMUNE, **({} if command in _NEEDS_PROTOCOLS else _NO_PROTOCOL), **named}
 
 
 def immune_config(git: Git) -> tuple[str, ...]:
@@ -186,8 +190,7 @@ def start_git(
 
     """
     env = {
-        **immune_environment(git),
-        **({} if arguments[0] in _NEEDS_PROTOCOLS else _NO_PROTOCOL),
+        **immune_environment(git, os.fspath(arguments[0])),
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_OPTIONAL_LOCKS": "0",
         "GIT_EDITOR": "false",
@@ -195,7 +198,7 @@ def start_git(
         "LC_ALL": "C",
     }
     return process.RunningCommand(
-        ("git", "--no-pager", *immune_config(git), *git.config, *config, *arguments),
+        ("git", "--no-pager", *immune_config(git), *_READABLE, *git.config, *config, *arguments),
         cwd=git.cwd,
         env=env,
         stdin=stdin,

@@ -8,7 +8,6 @@ import re
 from typing import TYPE_CHECKING
 
 from ralph_wrap.git.command import Git, decode, decode_lines, run_git
-from ralph_wrap.git.objects import CommitSummary
 from ralph_wrap.git.oid import OID
 from ralph_wrap.system import deferred
 from ralph_wrap.system.named_tuple import NamedTuple
@@ -139,23 +138,6 @@ def empty_tree(git: Git) -> str:
     return decode_lines(run_git(git, "hash-object", "-t", "tree", "--stdin", stdin=b"").stdout)[0]
 
 
-def commits_nowhere_else(git: Git, tip: str, deleted: Iterable[str]) -> list[CommitSummary]:
-    """Return the commits of a branch that no other branch, tag or remote branch contains.
-
-    Arguments:
-        tip: commit of the branch.
-        deleted: short names of branches that do not count, because they may be deleted with it. No branch
-            below ``ralph/`` counts.
-
-    """
-    excluded = [f"--exclude={name}" for name in ("ralph/*", *deleted)]
-    others = (*excluded, "--branches", "--tags", "--remotes")
-    rows = decode_lines(
-        run_git(git, "log", "--no-show-signature", "--format=%H %s", tip, "--not", *others).stdout
-    )
-    return [CommitSummary(oid, subject) for oid, _, subject in (row.partition(" ") for row in rows)]
-
-
 def changes(git: Git, pairs: Sequence[tuple[str, str]]) -> list[DiffStat]:
     """Return the size of the difference of each pair of commits.
 
@@ -254,15 +236,13 @@ def parse_patches(output: bytes) -> Iterator[bytes]:
         yield digest.digest()
 
 
-def merges(
-    git: Git, pairs: Sequence[tuple[str, str]], *, common_dir: Path, objects: Path
-) -> list[MergeResult]:
+def merges(objects: Git, pairs: Sequence[tuple[str, str]], scratch: Path) -> list[MergeResult]:
     """Merge each pair of commits, without a worktree, and without writing to the repository.
 
     Arguments:
+        objects: git in a shadow git directory: a merge runs the drivers that the configuration names.
         pairs: the commits; object ids only, no names.
-        common_dir: the common directory of the repository.
-        objects: an empty directory for the objects that the merges create.
+        scratch: an empty directory for the objects that the merges create.
 
     Raises:
         GitError: git is older than :data:`MERGES`, or a commit does not exist.
@@ -270,13 +250,9 @@ def merges(
     """
     if not pairs:
         return []
-    isolated = git._replace(
-        env={
-            **git.env,
-            "GIT_OBJECT_DIRECTORY": os.fspath(objects),
-            "GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted(common_dir / "objects"),
-        }
-    )
+    assert objects.objects is not None
+    env = {**objects.env, "GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted(objects.objects)}
+    isolated = objects._replace(env=env, objects=scratch)
     options = ("--write-tree", "--stdin", "-z", "--name-only", "--no-messages", "--allow-unrelated-histories")
     answer = run_git(isolated, "merge-tree", *options, config=_QUICK, stdin=_listed(map(" ".join, pairs)))
     return list(parse_merges(decode(answer.stdout)))

@@ -102,12 +102,12 @@ def symbolic_ref_target(git: Git, ref: str) -> str | None:
     return decode_lines(answer.stdout)[0] if answer.status == 0 else None
 
 
-def commits_without(git: Git, tips: Collection[str], without: str) -> list[CommitSummary]:
-    """Return the commits that *tips* contain and *without* does not, newest first.
+def commits_without(git: Git, tips: Collection[str], *without: str) -> list[CommitSummary]:
+    """Return the commits that *tips* contain and *without* do not, newest first.
 
     Arguments:
         tips: object ids.
-        without: object id.
+        without: object ids.
 
     Raises:
         GitError: a commit does not exist.
@@ -115,7 +115,7 @@ def commits_without(git: Git, tips: Collection[str], without: str) -> list[Commi
     """
     if not tips:
         return []
-    revisions = "\n".join([*tips, f"^{without}"]).encode()
+    revisions = "\n".join([*tips, *(f"^{oid}" for oid in without)]).encode()
     return _listed(run_git(git, "rev-list", "--stdin", "--format=%s", stdin=revisions).stdout)
 
 

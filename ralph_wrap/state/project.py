@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitTooOldError, IsolationError, NotARepositoryError, RalphError, UsageError
 from ralph_wrap.git import Git, Repository, git_environment, locate_repository, pointer
+from ralph_wrap.git.shadow import shadow_repository
 from ralph_wrap.state.claim import SessionClaim
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.system import deferred, privileges
@@ -120,6 +121,19 @@ def repository_of(project: Project) -> Repository:
             f"{project.root} is not in a git repository", "git init"
         )
     return project.repository
+
+
+@contextlib.contextmanager
+def objects_of(project: Project) -> Iterator[Git]:
+    """Yield git on the objects of a project: it believes nothing else that an agent may have written there.
+
+    Raises:
+        RalphError: there is no repository, or git cannot use it.
+        OSError: no private directory can be made.
+
+    """
+    with shadow_repository(project.git, repository_of(project)) as objects:
+        yield objects
 
 
 def registries(project: Project) -> Iterator[Registry]:

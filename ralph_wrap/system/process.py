@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, Self
+from typing import TYPE_CHECKING, Self
 
 from ralph_wrap.system import files
 from ralph_wrap.system.named_tuple import NamedTuple
@@ -244,23 +244,6 @@ def detach(
             preexec_fn=let_through,  # noqa: PLW1509 -- it takes no lock
         )
     popen.returncode = 0  # or its __del__ warns about a child still running, which is what was asked for
-
-
-def become(argv: Sequence[str | os.PathLike[str]], env: Mapping[str, str]) -> NoReturn:
-    """Replace our process by a command; it keeps our terminal and our process group (``execve(2)``).
-
-    Arguments:
-        argv: the command; ``argv[0]`` is looked up on the ``PATH`` of *env*.
-        env: its whole environment.
-
-    Raises:
-        OSError: it could not be executed.
-
-    """
-    sys.stdout.flush()
-    sys.stderr.flush()
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and so would the command
-    os.execvpe(argv[0], [os.fspath(word) for word in argv], env)  # noqa: S606 -- no shell is wanted
 
 
 class StandardStreams(NamedTuple):

@@ -9,11 +9,13 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 from typing import TYPE_CHECKING, Self
 
 from ralph_wrap.system.cancel import CancelToken
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
     from types import FrameType
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
@@ -77,6 +79,48 @@ def suspend() -> None:
     handler = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
     os.killpg(os.getpgrp(), signal.SIGTSTP)
     signal.signal(signal.SIGTSTP, handler)
+
+
+def run_in_foreground(argv: Sequence[str | os.PathLike[str]], env: Mapping[str, str]) -> int:
+    """Run a command for the user: it has our terminal, our streams and our process group.
+
+    The terminal sends Ctrl-C and Ctrl-Z to both of us. The command decides what Ctrl-C means, and we wait for
+    its end: a pager goes on. A signal to us alone is for the command.
+
+    Arguments:
+        argv: the command; ``argv[0]`` is looked up on our ``PATH``.
+        env: its whole environment.
+
+    Returns:
+        Its exit status; 128 and the number of the signal if a signal ended it.
+
+    Raises:
+        OSError: it could not be executed.
+
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    ignored = {number for number in signal.valid_signals() if signal.getsignal(number) is signal.SIG_IGN}
+    # Python ignores SIGPIPE, and so would the command.
+    child = os.posix_spawnp(argv[0], tuple(argv), env, setsigdef=[signal.SIGPIPE])
+    handlers: dict[int, Callable[[int, FrameType | None], None] | signal.Handlers] = {
+        signal.SIGINT: lambda *_: None,
+        signal.SIGQUIT: lambda *_: None,
+        signal.SIGTERM: lambda number, _: os.kill(child, number),
+        signal.SIGHUP: lambda number, _: os.kill(child, number),
+        signal.SIGTSTP: signal.SIG_DFL,
+    }
+    before = {
+        number: signal.signal(number, handler)
+        for number, handler in handlers.items()
+        if number not in ignored
+    }
+    try:
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return status if status >= 0 else 128 - status
 
 
 def _pipe() -> tuple[int, int]:

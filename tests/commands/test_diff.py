@@ -24,26 +24,33 @@ if TYPE_CHECKING:
 
 def _sides(repo: Repo, name: str, other: str | None = None, **options: bool | int) -> diff.DiffSides:
     place = project.find_project(repo.path, os.environ)
-    return diff.sides(place, name, other, **options)  # type: ignore[arg-type]
+    with project.objects_of(place) as objects:
+        return diff.sides(place, objects, name, other, **options)  # type: ignore[arg-type]
 
 
-def test_a_branch_is_held_against_its_recorded_base(repo: Repo) -> None:
-    """Also when the main branch would give another one."""
+def test_what_has_landed_begins_at_its_recorded_base(repo: Repo) -> None:
+    """A merge lands nothing of it any more, and a remark says so; it is the same without a main branch."""
     first = repo.head
-    second = grow(repo, "main", "main", {"other": "x\n"})
-    tip = grow(repo, "ralph/a3f2", second, {"new": "new\n"})
+    tip = grow(repo, "ralph/a3f2", first, {"new": "new\n"})
+    repo.git("merge", "-q", "--ff-only", "ralph/a3f2")
     record(repo, "a3f2", first)
-    assert _sides(repo, "a3f2") == diff.DiffSides(first, tip)
+    assert _sides(repo, "a3f2") == diff.DiffSides(first, tip, remark="main has all of ralph/a3f2")
+    done = command("diff", "a3f2", "--stat", cwd=repo.path)
+    assert "main has all of ralph/a3f2: only the session's record says where it began" in done.stderr
+    assert b"1 file changed" in done.stdout
+    repo.git("checkout", "-q", "--detach")
+    repo.git("branch", "-m", "main", "elsewhere")
+    assert _sides(repo, "a3f2") == diff.DiffSides(first, tip, remark="there is no main branch")
 
 
-@pytest.mark.parametrize("recorded", [None, "1" * 40, "HEAD"])
-def test_without_a_base_it_is_the_merge_base(repo: Repo, recorded: str | None) -> None:
-    """Nothing was recorded, or what is not there."""
+@pytest.mark.parametrize("recorded", [None, "1" * 40, "HEAD", "tip"])
+def test_a_branch_is_compared_with_the_merge_base(repo: Repo, recorded: str | None) -> None:
+    """Whatever its session has recorded: that is where a merge begins."""
     first = repo.head
     tip = grow(repo, "ralph/a3f2", "main", {"new": "new\n"})
     grow(repo, "main", "main", {"other": "x\n"})
     if recorded:
-        record(repo, "a3f2", recorded)
+        record(repo, "a3f2", tip if recorded == "tip" else recorded)
     assert _sides(repo, "a3f2") == diff.DiffSides(first, tip)
 
 
@@ -157,8 +164,17 @@ def test_git_shows_it(repo: Repo) -> None:
 def test_a_configured_tool_shows_it(repo: Repo, script: Callable[[str], str]) -> None:
     """An external diff, say: this is its user's own terminal and configuration."""
     grow(repo, "ralph/a3f2", "main", {"new": "new\n"})
-    repo.git("config", "diff.external", script('echo "shown by a tool: $1"'))
+    repo.git("config", "--global", "diff.external", script('echo "shown by a tool: $1"'))
     assert command("diff", "a3f2", cwd=repo.path).stdout == b"shown by a tool: new\n"
+
+
+def test_the_status_of_git_is_that_of_the_command(repo: Repo, script: Callable[[str], str]) -> None:
+    """A tool that fails, and the signal that ends git."""
+    grow(repo, "ralph/a3f2", "main", {"new": "new\n"})
+    repo.git("config", "--global", "diff.external", script("exit 7"))
+    assert command("diff", "a3f2", cwd=repo.path).status == 128
+    repo.git("config", "--global", "diff.external", script("kill -TERM $PPID"))
+    assert command("diff", "a3f2", cwd=repo.path).status == 128 + 15
 
 
 def test_the_users_pager_has_the_terminal(repo: Repo, script: Callable[[str], str]) -> None:

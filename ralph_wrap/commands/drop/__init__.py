@@ -21,7 +21,7 @@ from ralph_wrap.commands.drop.refs import RestoredBranch, delete, dropped, expir
 from ralph_wrap.commands.drop.safety import DropSafety, DropSelection
 from ralph_wrap.errors import RalphError, RefusedError, UsageError
 from ralph_wrap.git.transaction import ref_origins
-from ralph_wrap.state.project import repository_of
+from ralph_wrap.state.project import objects_of, repository_of
 from ralph_wrap.system.log import Commands
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.lock import repository_lock
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ralph_wrap.branches import Branch
+    from ralph_wrap.git import Git
     from ralph_wrap.state.project import Project
 
 
@@ -79,8 +80,15 @@ def drop(project: Project, wanted: DropSelection, now: float) -> tuple[list[Drop
         raise UsageError(
             "no branch is selected", Commands.of("ralph-wrap drop ID…", "ralph-wrap drop --merged")
         )
+    with objects_of(project) as objects:
+        return _drop(project, objects, wanted, now)
+
+
+def _drop(
+    project: Project, objects: Git, wanted: DropSelection, now: float
+) -> tuple[list[DroppedBranch], list[RalphError]]:
     chosen = _chosen(project, wanted)
-    safety = DropSafety(project, chosen, now)
+    safety = DropSafety(project, objects, chosen, now)
     rows: list[DroppedBranch] = []
     failures: list[RalphError] = []
     to_delete: list[tuple[Branch, tuple[str, ...]]] = []

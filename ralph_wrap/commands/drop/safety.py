@@ -11,8 +11,15 @@ from ralph_wrap import branches, config
 from ralph_wrap.branches import HEADS, Branch
 from ralph_wrap.branches.compare import compare
 from ralph_wrap.errors import ConflictError, NotFoundError, RalphError
-from ralph_wrap.git import commits_without, decode, list_worktrees, tree_of
-from ralph_wrap.git.compare import commits_nowhere_else, entries, facts_of
+from ralph_wrap.git import (
+    commits_without,
+    decode,
+    existing_commits,
+    list_refs,
+    list_worktrees,
+    tree_of,
+)
+from ralph_wrap.git.compare import entries, facts_of
 from ralph_wrap.state.advice import advice_for
 from ralph_wrap.state.inventory import Verdict
 from ralph_wrap.state.project import repository_of
@@ -57,22 +64,24 @@ class DropSafety:
     """Decides which branches may be dropped.
 
     Arguments:
+        objects: git in a shadow git directory.
         now: seconds since 1970.
 
     """
 
-    def __init__(self, project: Project, chosen: Sequence[Branch], now: float) -> None:
+    def __init__(self, project: Project, objects: Git, chosen: Sequence[Branch], now: float) -> None:
         self._git = project.git
+        self._objects = objects
         self._now = now
         self._main = _main(project)
         repository = repository_of(project)
         self._common_dir = repository.common_dir
         self._checked_out = _checked_out(self._git, self._common_dir)
         saved = [_of_saved(branch) for branch in chosen if branch.saved and not branch.only_saved]
-        self._facts, _ = compare(self._git, repository, self._main, [*chosen, *saved], pairs=False)
-        self._elsewhere = [branch.name for branch in chosen if not branch.ref.startswith(branches.OURS)]
+        self._facts, _ = compare(self._objects, repository, self._main, [*chosen, *saved], pairs=False)
+        self._to_drop = {branch.ref for branch in chosen}
         tips = [oid for branch in chosen for oid in (branch.tip, branch.saved) if oid]
-        self._known = facts_of(self._git, tips)
+        self._known = facts_of(objects, tips)
 
     def fits(self, branch: Branch, wanted: DropSelection) -> bool:
         """Return whether a branch is one of the branches to drop."""
@@ -124,9 +133,9 @@ class DropSafety:
         facts = self._facts[branch.name]
         if not facts.merged and not branch.only_saved:
             if self._main is None or branch.tip == branch.base:
-                commits = commits_nowhere_else(self._git, branch.tip, self._elsewhere)
+                commits = commits_without(self._objects, [branch.tip], *self._others())
             else:
-                commits = commits_without(self._git, [branch.tip], self._main.tip)
+                commits = commits_without(self._objects, [branch.tip], self._main.tip)
             lines += some([f"{commit.id[:12]} {commit.subject}" for commit in commits], _NAMED, " commits")
         if branch.saved and not self._saved_elsewhere(branch):
             lines += [
@@ -134,6 +143,17 @@ class DropSafety:
                 for line in some(self._saved_paths(branch.saved), _NAMED, " paths")
             ]
         return tuple(lines)
+
+    def _others(self) -> list[str]:
+        """Return what keeps commits when branches go: other branches, tags and remote branches.
+
+        No branch below ``ralph/`` counts: the next drop may delete it.
+        """
+        refs = list_refs(self._git, HEADS, "refs/tags/", "refs/remotes/")
+        keeping = {
+            oid for ref, oid in refs.items() if not ref.startswith(branches.OURS) and ref not in self._to_drop
+        }
+        return existing_commits(self._objects, keeping)
 
     def _saved_elsewhere(self, branch: Branch) -> bool:
         """Return whether the main branch has all saved work, or the session's branch has the same files."""
@@ -149,12 +169,12 @@ class DropSafety:
 
     def _is_staged(self, parents: Sequence[str]) -> bool:
         """Return whether the second parent of saved work is an index that differs from HEAD."""
-        return len({tree_of(self._git, parent) for parent in parents}) > 1
+        return len({tree_of(self._objects, parent) for parent in parents}) > 1
 
     def _saved_paths(self, saved: str) -> list[str]:
         fact = self._known.get(saved)
         pair = (saved, fact.parents[0]) if fact and fact.parents else (saved,)
-        return [path for paths in entries(self._git, [pair]) for path in paths] or ["nothing but commits"]
+        return [path for paths in entries(self._objects, [pair]) for path in paths] or ["nothing but commits"]
 
 
 def _checked_out(git: Git, common_dir: Path) -> dict[str, Path]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import compare
 from ralph_wrap.git import merge as merging
+from ralph_wrap.git.shadow import shadow_repository
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,9 +62,10 @@ def _clashes(
     """Return the pairs of commits that cannot be merged."""
     pairs = list(combinations(dict.fromkeys(tips), 2))
     if repository.git_version >= compare.MERGES:
-        objects = trial.registration / "objects"
-        objects.mkdir()
-        tried = compare.merges(trial.git, pairs, common_dir=repository.common_dir, objects=objects)
+        scratch = trial.registration / "objects"
+        scratch.mkdir()
+        with shadow_repository(trial.git, repository) as objects:
+            tried = compare.merges(objects, pairs, scratch)
         return {frozenset(pair) for pair, merge in zip(pairs, tried, strict=True) if not merge.clean}
     return {frozenset(pair) for pair in pairs if not cancel.requested and _conflict(trial.git, *pair)}
 

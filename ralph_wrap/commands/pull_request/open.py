@@ -26,7 +26,7 @@ from ralph_wrap.git import (
     run_git,
     start_push,
 )
-from ralph_wrap.state.project import repository_of
+from ralph_wrap.state.project import objects_of, repository_of
 from ralph_wrap.system.log import Commands, one_line
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import and_more
@@ -93,7 +93,8 @@ def open_pull_request(project: Project, name: str, log: Log) -> OpenedPullReques
     remotes = list_remotes(git)
     remote = _remote(settings.push, remotes)
     base = _name_on_remote(main, remotes)
-    commits = commits_without(git, [branch.tip], main.tip)[::-1]
+    with objects_of(project) as objects:
+        commits = commits_without(objects, [branch.tip], main.tip)[::-1]
     _warn_of_others(git, branch, main, f"{remote}/{base}", len(commits), log)
     try:
         log.progress("gh: looking for the repository")
@@ -140,7 +141,8 @@ def _require_unmerged(project: Project, branch: Branch, main: MainBranch) -> Non
         ConflictError: it has none, or no common history with the main branch.
 
     """
-    facts = compare(project.git, repository_of(project), main, [branch], pairs=False)[0][branch.name]
+    with objects_of(project) as objects:
+        facts = compare(objects, repository_of(project), main, [branch], pairs=False)[0][branch.name]
     if facts.merged or not facts.ahead:
         raise ConflictError(
             f"{main.name} has all of {branch.name} already", f"ralph-wrap drop {branch.label}"

@@ -35,35 +35,51 @@ def diff(
     ] = False,
     saved: Annotated[bool, typer.Option("--saved", help="Include saved work.")] = False,
     iteration: Annotated[
-        int | None, typer.Option(metavar="N", help="Only the changes of this iteration.")
+        int | None, typer.Option(metavar="N", help="Only this iteration, as its session recorded it.")
     ] = None,
 ) -> None:
     """Show the changes of a branch since it began, or the difference between two branches.
 
-    Runs git diff with your pager and your git settings.
+    It shows what a merge would land: the changes since the merge base with the main branch. Runs git diff
+    with your pager and your own git settings; those of the repository do not count.
     """
     from ralph_wrap.commands import diff as use_case  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.git import git_environment  # noqa: PLC0415
-    from ralph_wrap.state.project import find_project  # noqa: PLC0415
-    from ralph_wrap.system import process  # noqa: PLC0415
+    from ralph_wrap.git import immune_config, immune_environment  # noqa: PLC0415
+    from ralph_wrap.state.project import find_project, objects_of  # noqa: PLC0415
+    from ralph_wrap.system import signals  # noqa: PLC0415
 
     with boundary("diff", json=False, project=directory):
         log = on_stderr(os.environ)
         environ = become_owner(directory, log)
         project = find_project(directory, environ)
-        sides = use_case.sides(project, branch, other, saved=saved, iteration=iteration)
-        for name in sides.lacking:
-            log.warning("work.missing", f"{name} has no saved work")
-        if use_case.are_same(project, sides):
-            words = f"{branch} and {other} have the same files" if other else f"{branch} has no changes"
-            if iteration is not None:
-                words = f"iteration {iteration} of {branch} changed no file"
-            log.event("diff.empty", words)
-            return
-        shown = {name: environ[name] for name in _SHOWING if name in environ}
-        options = ("--stat",) if stat else ()
-        argv = ("git", "-C", project.checkout, "diff", *options, sides.before, sides.after, "--")
-        try:
-            process.become(argv, {**git_environment(environ), **shown})
-        except OSError as error:
-            raise RalphError(f"git cannot be run: {error.strerror}", "check the PATH") from None
+        with objects_of(project) as objects:
+            sides = use_case.sides(project, objects, branch, other, saved=saved, iteration=iteration)
+            for name in sides.lacking:
+                log.warning("work.missing", f"{name} has no saved work")
+            if sides.remark:
+                log.warning("base.recorded", f"{sides.remark}: only the session's record says where it began")
+            if use_case.are_same(objects, sides):
+                words = f"{branch} and {other} have the same files" if other else f"{branch} has no changes"
+                if iteration is not None:
+                    words = f"iteration {iteration} of {branch} changed no file"
+                log.event("diff.empty", words)
+                return
+            shown = {name: environ[name] for name in _SHOWING if name in environ}
+            options = ("--stat",) if stat else ()
+            argv = (
+                "git",
+                "-C",
+                project.checkout,
+                *immune_config(objects),
+                "diff",
+                *options,
+                sides.before,
+                sides.after,
+                "--",
+            )
+            try:
+                status = signals.run_in_foreground(argv, immune_environment(objects) | shown)
+            except OSError as error:
+                raise RalphError(f"git cannot be run: {error.strerror}", "check the PATH") from None
+        if status:
+            raise SystemExit(status)

@@ -97,7 +97,7 @@ def _shown(
 ) -> Response:
     frame = {"site": context, "root": root}
     try:
-        return HTMLResponse(render(template, **frame, **pages.PAGES[name](context, query)))
+        return HTMLResponse(render(template, **frame, **pages.content(context, name, query)))
     except RalphError as error:
         status = next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 500)
         return HTMLResponse(render("error.html", **frame, error=error), status)

@@ -9,14 +9,14 @@ from ralph_wrap import branches
 from ralph_wrap.commands import diff as diffing
 from ralph_wrap.config import of_project
 from ralph_wrap.errors import GitError, NotFoundError, UsageError
-from ralph_wrap.git import compare, list_refs, patch, resolve_commit
+from ralph_wrap.git import compare, list_refs, patch
 from ralph_wrap.git.oid import is_oid
 from ralph_wrap.interfaces.web import diff_view, tail, timeline
 from ralph_wrap.interfaces.web.conflict_matrix import matrix
 from ralph_wrap.interfaces.web.table import BranchList, listing
 from ralph_wrap.state import ids, inventory, report
 from ralph_wrap.state.inventory import Verdict
-from ralph_wrap.state.project import repository_of
+from ralph_wrap.state.project import objects_of, repository_of
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ class PageContext(NamedTuple):
         notes: the results of buttons.
         read_only: there are no buttons.
         cancel: whether a signal has come.
+        shadow: git in a shadow git directory, while a page is made; ``None`` if there is no repository.
 
     """
 
@@ -54,12 +55,14 @@ class PageContext(NamedTuple):
     notes: FlashMessages
     read_only: bool
     cancel: CancelToken
+    shadow: Git | None = None
 
     @property
-    def git(self) -> Git:
-        """Git in the project."""
+    def objects(self) -> Git:
+        """Git on the objects of the project."""
         repository_of(self.project)
-        return self.project.git
+        assert self.shadow is not None
+        return self.shadow
 
 
 class RunningSession(NamedTuple):
@@ -115,12 +118,12 @@ def branch(context: PageContext, query: Mapping[str, str]) -> dict[str, Any]:
 
     """
     branch, main = _branch(context, query)
-    old, since = _origin(context, branch, main)
+    old, since = _origin(context, branch)
     skip = _number(query, "skip")
     commits: list[LogEntry] = []
     if not branch.only_saved:
         without = [main.tip] if main else [branch.base] if since and branch.base else []
-        commits = patch.history(context.git, branch.tip, without, _COMMITS + 1, skip)
+        commits = patch.history(context.objects, branch.tip, without, _COMMITS + 1, skip)
     cached = context.facts.get(0)
     rows = cached.review.rows if cached.review else []
     return {
@@ -130,7 +133,7 @@ def branch(context: PageContext, query: Mapping[str, str]) -> dict[str, Any]:
         "since": since,
         "commits": commits[:_COMMITS],
         "more": skip + _COMMITS if len(commits) > _COMMITS else None,
-        "diff": diff_view.diff(context.git, old, branch.tip),
+        "diff": diff_view.diff(context.objects, old, branch.tip),
         "note": context.notes.get(query.get("note", "")),
     }
 
@@ -161,12 +164,12 @@ def against(context: PageContext, query: Mapping[str, str]) -> dict[str, Any]:
     """
     name, other = query.get("name", ""), query.get("other", "")
     number = None if other else _number(query, "iteration")
-    sides = diffing.sides(context.project, name, other or None, iteration=number)
+    sides = diffing.sides(context.project, context.objects, name, other or None, iteration=number)
     return {
         "name": name,
         "other": other,
         "iteration": number,
-        "diff": diff_view.diff(context.git, sides.before, sides.after),
+        "diff": diff_view.diff(context.objects, sides.before, sides.after),
     }
 
 
@@ -180,7 +183,7 @@ def commit(context: PageContext, query: Mapping[str, str]) -> dict[str, Any]:
     oid = _oid(query, "id")
     return {
         "commit": _commit(context, oid),
-        "message": patch.message(context.git, oid),
+        "message": patch.message(context.objects, oid),
         "diff": _against_parent(context, oid),
         "name": query.get("name", ""),
     }
@@ -198,7 +201,7 @@ def file(context: PageContext, query: Mapping[str, str]) -> dict[str, Any]:
     if not paths:
         raise UsageError("the address names no file", "open the file from the page of its branch")
     try:
-        view = diff_view.one_file(context.git, old, new, paths, _number(query, "from"))
+        view = diff_view.one_file(context.objects, old, new, paths, _number(query, "from"))
     except GitError as error:
         raise NotFoundError(f"{old[:12]} or {new[:12]} does not exist: {error.message}") from None
     if view is None:
@@ -247,6 +250,20 @@ PAGES: dict[str, Callable[[PageContext, Mapping[str, str]], dict[str, Any]]] = {
 """The pages, by the names of their templates."""
 
 
+def content(context: PageContext, name: str, query: Mapping[str, str]) -> dict[str, Any]:
+    """Return the data of a page.
+
+    Raises:
+        RalphError: the page cannot be made.
+        OSError: no private directory can be made.
+
+    """
+    if context.project.repository is None:
+        return PAGES[name](context, query)
+    with objects_of(context.project) as objects:
+        return PAGES[name](context._replace(shadow=objects), query)
+
+
 def _branch(context: PageContext, query: Mapping[str, str]) -> tuple[Branch, MainBranch | None]:
     branch = branches.named(branches.read(context.project), query.get("name", ""))
     return branch, main_of(context)
@@ -260,33 +277,32 @@ def main_of(context: PageContext) -> MainBranch | None:
         return None
 
 
-def _origin(context: PageContext, branch: Branch, main: MainBranch | None) -> tuple[str, str]:
+def _origin(context: PageContext, branch: Branch) -> tuple[str, str]:
     """Return the commit from which a branch started, with words; without one the empty tree, and no words."""
     if branch.only_saved:
         return _parent(context, branch.tip), ""
-    merge_base = main and compare.merge_base(context.git, main.tip, branch.tip)
-    if main and merge_base and merge_base != branch.tip:
-        return merge_base, f"since it left {main.name}"
-    if branch.base and resolve_commit(context.git, branch.base):
-        return branch.base, f"since it began at {branch.base[:12]}"
-    if merge_base:
-        return merge_base, ""
-    return compare.empty_tree(context.git), ""
+    try:
+        origin = diffing.origin_of(context.project, context.objects, branch, branch.tip)
+    except NotFoundError:
+        return compare.empty_tree(context.objects), ""
+    if origin.remark:
+        return origin.id, f"since it began at {origin.id[:12]}, as its session recorded"
+    return origin.id, f"since it left {origin.main.name}" if origin.main and origin.id != branch.tip else ""
 
 
 def _against_parent(context: PageContext, oid: str) -> diff_view.DiffView:
-    return diff_view.diff(context.git, _parent(context, oid), oid)
+    return diff_view.diff(context.objects, _parent(context, oid), oid)
 
 
 def _parent(context: PageContext, oid: str) -> str:
     """Return the first parent of a commit, or the empty tree."""
     parents = _commit(context, oid).parents
-    return parents[0] if parents else compare.empty_tree(context.git)
+    return parents[0] if parents else compare.empty_tree(context.objects)
 
 
 def _commit(context: PageContext, oid: str) -> LogEntry:
     try:
-        [entry] = patch.history(context.git, oid, (), 1)
+        [entry] = patch.history(context.objects, oid, (), 1)
     except (GitError, ValueError):
         raise NotFoundError(f"there is no commit {oid}") from None
     return entry
@@ -297,9 +313,9 @@ def _commits_of(context: PageContext, name: str | None, base: str | None) -> lis
     if name is None or base is None or not is_oid(base) or context.project.repository is None:
         return []
     ref = f"{branches.HEADS}{name}"
-    tip = list_refs(context.git, ref).get(ref)  # the ref is a pattern for git, and may match others
+    tip = list_refs(context.project.git, ref).get(ref)  # the ref is a pattern for git, and may match others
     try:
-        return patch.history(context.git, tip, [base], _COMMITS) if tip else []
+        return patch.history(context.objects, tip, [base], _COMMITS) if tip else []
     except GitError:
         return []
 

@@ -15,6 +15,7 @@ from ralph_wrap.git import compare, patch, resolve_commit
 from ralph_wrap.interfaces.web import diff_view, static_files
 from ralph_wrap.interfaces.web.conflict_matrix import matrix
 from ralph_wrap.interfaces.web.templates import render
+from ralph_wrap.state.project import objects_of
 from ralph_wrap.system.files import replace
 from ralph_wrap.system.named_tuple import NamedTuple
 
@@ -58,7 +59,11 @@ def page(project: Project, review: Review, rows: Sequence[ReviewRow], log: Log) 
         RalphError: there is no repository.
 
     """
-    git = project.git
+    with objects_of(project) as objects:
+        return _page(project, objects, review, rows, log)
+
+
+def _page(project: Project, objects: Git, review: Review, rows: Sequence[ReviewRow], log: Log) -> bytes:
     all_branches = {branch.name: branch for branch in branches.read(project)}
     sections: list[ReportSection] = []
     lines_left = _ALL_LINES
@@ -69,7 +74,7 @@ def page(project: Project, review: Review, rows: Sequence[ReviewRow], log: Log) 
         if branch is None or full or (row.merged and not branch.saved):
             sections.append(ReportSection(row, [], None, None, bool(branch and full and not row.merged)))
             continue
-        section = _section(git, branch, row, review, min(_LINES, lines_left))
+        section = _section(objects, branch, row, review, min(_LINES, lines_left))
         sections.append(section)
         lines_left -= sum(view.added + view.deleted for view in (section.diff, section.saved) if view)
     log.progress("")
@@ -89,21 +94,22 @@ def page(project: Project, review: Review, rows: Sequence[ReviewRow], log: Log) 
     ).encode()
 
 
-def _section(git: Git, branch: Branch, row: ReviewRow, review: Review, lines: int) -> ReportSection:
+def _section(objects: Git, branch: Branch, row: ReviewRow, review: Review, lines: int) -> ReportSection:
     """Return the section of a branch; an error in one branch must not hide the others."""
     try:
         commits: list[LogEntry] = []
         diff = saved = None
         if not row.merged and not branch.only_saved:
-            since = compare.merge_base(git, review.main.tip, branch.tip) if review.main else branch.base
-            if since is not None and resolve_commit(git, since) is None:
+            since = compare.merge_base(objects, review.main.tip, branch.tip) if review.main else branch.base
+            if since is not None and resolve_commit(objects, since) is None:
                 since = None
-            commits = patch.history(git, branch.tip, [since] if since else [], _COMMITS)
-            diff = diff_view.diff(git, since or compare.empty_tree(git), branch.tip, lines=lines, whole=True)
+            commits = patch.history(objects, branch.tip, [since] if since else [], _COMMITS)
+            old = since or compare.empty_tree(objects)
+            diff = diff_view.diff(objects, old, branch.tip, lines=lines, whole=True)
         if branch.saved is not None:
-            [saved_commit] = patch.history(git, branch.saved, (), 1)
-            old = saved_commit.parents[0] if saved_commit.parents else compare.empty_tree(git)
-            saved = diff_view.diff(git, old, branch.saved, lines=lines, whole=True)
+            [saved_commit] = patch.history(objects, branch.saved, (), 1)
+            old = saved_commit.parents[0] if saved_commit.parents else compare.empty_tree(objects)
+            saved = diff_view.diff(objects, old, branch.saved, lines=lines, whole=True)
     except (GitError, ValueError):
         return ReportSection(row, [], None, None, omitted=True)
     return ReportSection(row, commits, diff, saved, omitted=False)
