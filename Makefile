@@ -1,5 +1,5 @@
 # Every target makes the virtual environment that it needs.
-.PHONY: test check lint docs docs-check demo bench
+.PHONY: test check lint docs docs-check demo picture bench
 .DEFAULT_GOAL := test
 
 BIN := .venv/bin
@@ -25,7 +25,12 @@ docs-check: .venv/installed
 	$(BIN)/python docs/check_site.py
 
 demo: .venv/installed
-	@docker/demo.sh
+	@docs/demo.sh
+
+# The pictures of README: a recording of the demo, and the web page in a browser.
+picture: .venv/installed
+	$(BIN)/python docs/record_demo.py
+	PICTURE=1 $(BIN)/pytest --quiet tests/interfaces/web/test_picture.py
 
 bench: .venv/installed
 	$(BIN)/python benchmarks/run.py

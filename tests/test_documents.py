@@ -136,11 +136,13 @@ def _broken_links(text: str, directory: Path) -> list[str]:
 def _leads_somewhere(link: str, text: str, directory: Path) -> bool:
     name, _, heading = link.partition("#")
     path = directory / name
+    if not heading:
+        return path.is_file()
     if name and not path.is_file():
         return False
     headings = re.findall(r"^#+ (.+)$", path.read_text() if name else text, re.MULTILINE)
     slugs = {re.sub(r"[^\w -]", "", words).lower().replace(" ", "-") for words in headings}
-    return not heading or heading in slugs
+    return heading in slugs
 
 
 def _wrong_rooms(text: str) -> list[str]:

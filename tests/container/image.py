@@ -1,7 +1,5 @@
 """The ralph-wrap image under test, built from `docker/Dockerfile` once for each state of the sources.
 
-`python -m tests.container.image` builds it if need be and prints its name, for `make demo`.
-
 The dependencies are fetched here and not in the build: a container does not reach a package registry from
 everywhere that the tests run. The build is the one that a user without a network does.
 """
@@ -19,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import docker
-from docker.errors import BuildError, DockerException, ImageNotFound
+from docker.errors import DockerException, ImageNotFound
 
 from tests.container import base_image
 
@@ -132,24 +130,3 @@ def _locked(path: Path) -> Iterator[None]:
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
-
-
-def main() -> int:
-    """Print the name of the image, built if need be; the reason on stderr and status 1 if it cannot be."""
-    try:
-        engine = connect()
-    except NoEngineError as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
-    try:
-        sys.stdout.write(f"{ensure(engine)}\n")
-    except (base_image.BaseImageError, BuildError, subprocess.SubprocessError) as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
-    finally:
-        engine.close()
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
