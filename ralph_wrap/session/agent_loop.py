@@ -95,7 +95,7 @@ class AgentLoop:
         backend = self._context.sandbox
         if backend is None:
             return ProcessGroup
-        sandbox = deferred.start.Sandbox(self._context, self._workspace, backend)
+        sandbox = deferred.start.Sandbox(self._context, self._workspace, backend, self._process_tree)
         return stack.enter_context(sandbox).start
 
     def _iteration_context(self, lock: FileLock, start: Callable[..., ProcessGroup]) -> IterationContext:

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ralph_wrap import agents, config
-from ralph_wrap.commands.doctor import container, probes, storage
+from ralph_wrap.commands.doctor import container, probes, sandbox, storage
 from ralph_wrap.commands.doctor import project as project_checks
 from ralph_wrap.commands.doctor.result import DoctorCheck, failed, fine, noted
-from ralph_wrap.config import Settings
+from ralph_wrap.config import SandboxMode, Settings
 from ralph_wrap.errors import (
     AgentError,
     GitError,
@@ -76,6 +76,7 @@ def examine(directory: Path, environ: Mapping[str, str], root: Path = Path("/"))
         *probes.locks(project),
         probes.events(project, storage.kind(project.root)),
         probes.subreaper(),
+        *sandbox.confinement(environ),
         *storage.mounts(project, contained=mark(root) is not None),
         container.first_process(root, os.getpid()),
         container.stop_timeout(root),
@@ -124,7 +125,7 @@ def _base(settings: Settings, project: Project) -> DoctorCheck:
     """Check the base and the identity of the committer, as a session does before it starts."""
     name, why = "committer", "git refuses a commit without an identity; then ralph-wrap is the committer"
     try:
-        outlook = preflight.look_first(settings, project)
+        outlook = preflight.look_first(settings._replace(sandbox=SandboxMode.OFF), project)
     except (UsageError, AgentError) as error:
         return failed("base", error.message, "every session starts from this commit", error.hint)
     if not outlook.identity:

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from ralph_wrap.config import Settings
     from ralph_wrap.state.project import Project
 
+PYTHON = (os.path.realpath(sys.executable), "-I", "-S", "-c")
+"""The command line of a program of ours that stands alone; it needs no virtual environment."""
+
 _LONGEST_TRIAL = 30.0  # seconds
 _INSTALL = "apt-get install bubblewrap"
 _NO_NAMESPACES = Commands.of(
@@ -72,10 +75,12 @@ def choose(settings: Settings, project: Project) -> SandboxBackend:
         )
     if project.repository is not None and (project.repository.common_dir / "reftable").is_dir():
         raise SandboxError("--sandbox: the repository has its refs in one table, which cannot be shared out")
+    if not os.access(PYTHON[0], os.X_OK):
+        raise SandboxError(f"--sandbox: your user cannot run {PYTHON[0]}, which starts the agent in it")
     writable = tuple(_resolved(path, project) for path in settings.sandbox_write)
     abi, bwrap, problem = launcher.landlock_abi(), "", None
     if mode is not SandboxMode.LANDLOCK:
-        bwrap, problem = _bubblewrap(environ)
+        bwrap, problem = find_bubblewrap(environ)
     confined = settings.sandbox_network != ("all",)
     if problem and (mode is SandboxMode.BWRAP or not abi or confined):
         raise problem
@@ -86,7 +91,7 @@ def choose(settings: Settings, project: Project) -> SandboxBackend:
     return SandboxBackend(bwrap, abi, writable, settings.sandbox_network)
 
 
-def _bubblewrap(environ: Mapping[str, str]) -> tuple[str, SandboxError | None]:
+def find_bubblewrap(environ: Mapping[str, str]) -> tuple[str, SandboxError | None]:
     """Return the path of bubblewrap, or the reason why it makes no sandbox."""
     path = deferred.shutil.which("bwrap", path=environ.get("PATH", os.defpath))
     if not path:
@@ -118,8 +123,3 @@ def _resolved(path: str, project: Project) -> Path:
     if not found.exists():
         raise SandboxError(f"sandbox_write: {found} does not exist", "create it, or take it from the list")
     return found
-
-
-def program() -> list[str]:
-    """Return the command line of the launcher, without its arguments; it needs no virtual environment."""
-    return [os.path.realpath(sys.executable), "-I", "-S", os.path.realpath(launcher.__file__)]

@@ -1,6 +1,6 @@
 """The first program in a sandbox: it completes the sandbox from the inside, and becomes the agent.
 
-``python -I -S launcher.py WORD… COMMAND…``, see :class:`LaunchSpec`. It stands alone, on few modules of the
+``python -I -S -c SOURCE WORD… COMMAND…``, see :class:`LaunchSpec`. It stands alone, on few modules of the
 standard library: every iteration waits for it.
 
 It writes a dot to a descriptor when it has begun, and the number of an error if the agent cannot be executed.
@@ -183,6 +183,7 @@ def _reach_proxy(descriptor: int) -> None:
         address = f"http://127.0.0.1:{server.getsockname()[1]}"
     for name in ("http_proxy", "https_proxy", "all_proxy"):
         os.environ[name] = os.environ[name.upper()] = address
+    os.environ["NODE_USE_ENV_PROXY"] = "1"  # node takes no notice of the others by itself
     os.environ["no_proxy"] = os.environ["NO_PROXY"] = "localhost,127.0.0.1,::1"
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ralph_wrap import agents
-from ralph_wrap.session.sandbox import launcher
 from ralph_wrap.session.sandbox.bubblewrap import Reach
 from ralph_wrap.system import deferred
 
@@ -154,7 +153,7 @@ def _is_socket(path: Path) -> bool:
 
 def _programs(context: SessionContext) -> Iterator[Path]:
     """Yield the files that start the agent: they can be in a directory that the sandbox empties."""
-    yield from (Path(launcher.__file__), Path(sys.base_prefix))
+    yield Path(sys.base_prefix)
     path = context.project.environ.get("PATH", os.defpath)
     if found := deferred.shutil.which(context.settings.command[0], path=path):
         yield Path(found)

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from ralph_wrap.errors import SandboxError
 from ralph_wrap.git import environment_with_config
-from ralph_wrap.session.sandbox import bubblewrap
-from ralph_wrap.session.sandbox.backend import program
+from ralph_wrap.session.sandbox import bubblewrap, launcher
+from ralph_wrap.session.sandbox.backend import PYTHON
 from ralph_wrap.session.sandbox.launcher import BEGUN, LaunchSpec
 from ralph_wrap.session.sandbox.reach import DROPPED, reach_of
 from ralph_wrap.system import deferred
-from ralph_wrap.system.process import ProcessGroup
+from ralph_wrap.system.process import ProcessGroup, StandardStreams
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
     from types import TracebackType
 
     from ralph_wrap.session.context import SessionContext
     from ralph_wrap.session.sandbox.backend import SandboxBackend
     from ralph_wrap.session.sandbox.bubblewrap import Reach
     from ralph_wrap.session.workspace import Workspace
-    from ralph_wrap.system.process import StandardStreams
+    from ralph_wrap.system.process_tree import ProcessTree
 
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx")
 """The devices that every program may write, below ``/dev``."""
@@ -37,6 +38,13 @@ _CONFIG = {
 }
 """The configuration of the agent's git."""
 
+_LAUNCHER = Path(launcher.__file__).read_text()
+_PROXY = Path(launcher.__file__).with_name("proxy.py").read_text()
+"""These programs are read now: later another version may be installed, or we may not read them any more."""
+
+_OF_PROXY = ("PATH", "HOME", "LANG", "RES_OPTIONS", "LOCALDOMAIN")
+"""Variables of the proxy: how it finds hosts, and nothing of the session."""
+
 _LONGEST_REPORT = 64  # bytes
 
 
@@ -47,15 +55,24 @@ class Sandbox:
         context: of the session.
         workspace: what the agent writes.
         backend: the program that makes it.
+        processes: of the agent; they must spare the proxy.
 
     """
 
-    def __init__(self, context: SessionContext, workspace: Workspace, backend: SandboxBackend) -> None:
+    def __init__(
+        self,
+        context: SessionContext,
+        workspace: Workspace,
+        backend: SandboxBackend,
+        processes: ProcessTree,
+    ) -> None:
+        self._processes = processes
         self._context = context
         self._workspace = workspace
         self._backend = backend
         self._stack = contextlib.ExitStack()
         self._temporary = ""
+        self._proxy: int | None = None
 
     def __enter__(self) -> Self:
         """Make what it needs, and warn about what it cannot do."""
@@ -64,6 +81,8 @@ class Sandbox:
                 prefix="ralph-wrap-tmp-", ignore_cleanup_errors=True
             )
             self._temporary = self._stack.enter_context(directory)
+        elif self._backend.network not in {("all",), ("none",)}:
+            self._proxy = self._start_proxy()
         if limits := self._backend.limits:
             self._context.log.warning("sandbox.limited", limits, "--sandbox bwrap")
         return self
@@ -97,21 +116,44 @@ class Sandbox:
             closing = stack.enter_context(contextlib.ExitStack())
             closing.callback(os.close, writing)
             copies = [(closing.enter_context(path.open("rb")).fileno(), path) for path in reach.copied]
+            channel = () if self._proxy is None else (self._proxy,)
             confined = None if self._backend.bwrap else self._writable(reach)
-            spec = LaunchSpec(writing, None, terminal is not None, confined)
+            spec = LaunchSpec(writing, self._proxy, terminal is not None, confined)
             group = ProcessGroup(
-                [*self._options(reach, copies, cwd), *program(), *spec.words(), *argv],
+                [*self._options(reach, copies, cwd), *PYTHON, _LAUNCHER, *spec.words(), *argv],
                 cwd=cwd,
                 env=self._environment(env),
                 streams=streams,
                 inherited=inherited,
                 terminal=terminal,
-                more=(writing, *(descriptor for descriptor, _ in copies)),
+                more=(writing, *channel, *(descriptor for descriptor, _ in copies)),
                 shielded=bool(self._backend.bwrap),
             )
             closing.close()
             _check(reading, group)
         return group
+
+    def _start_proxy(self) -> int:
+        """Start the proxy process of the session, and return a descriptor for its sockets.
+
+        It is a process and not a thread: a child that we fork could inherit the locks of other threads.
+        """
+        ours, its = socket.socketpair()
+        with its:
+            null = os.open(os.devnull, os.O_RDWR)
+            self._stack.callback(os.close, null)
+            environ = {name: value for name, value in os.environ.items() if name in _OF_PROXY}
+            group = ProcessGroup(
+                [*PYTHON, _PROXY, str(its.fileno()), *self._backend.network],
+                cwd=Path("/"),
+                env=environ,
+                streams=StandardStreams(null, null, null),
+                inherited=its.fileno(),
+            )
+        self._stack.callback(group.end)
+        self._stack.callback(ours.close)
+        self._processes.keep()
+        return ours.fileno()
 
     def _options(self, reach: Reach, copies: Sequence[tuple[int, Path]], cwd: Path) -> list[str]:
         if not self._backend.bwrap:

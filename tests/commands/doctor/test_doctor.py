@@ -37,7 +37,7 @@ IN_THE_REPOSITORY = [
     *("ignore rule", "committer", "disk"),
 ]
 
-OF_THE_MACHINE = ["file events", "subreaper", "mounts", "PID 1", "stop time-out"]
+OF_THE_MACHINE = ["file events", "subreaper", "bubblewrap", "Landlock", "mounts", "PID 1", "stop time-out"]
 
 AGENTS = [f"agent {name}" for name in NAMES]
 

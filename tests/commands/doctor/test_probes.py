@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
 from ralph_wrap.commands.doctor import examine, probes
+from ralph_wrap.session.sandbox import launcher
 from ralph_wrap.state import project
 from ralph_wrap.system import files, process_tree
 from tests.commands.doctor.world import failing, told, with_environ
@@ -151,3 +153,40 @@ def test_orphans_come_to_their_session(monkeypatch: pytest.MonkeyPatch) -> None:
     assert probes.subreaper().verdict == ("ok" if sys.platform == "linux" else "note")
     monkeypatch.setattr(process_tree, "become_subreaper", lambda: None)
     assert probes.subreaper().verdict == "note"
+
+
+# Sandboxes
+
+
+def test_a_bubblewrap_that_works_or_fails(repo: Repo, host: Path, tmp_path: Path) -> None:
+    """It is tried: a program of this name proves nothing. Without it a session works, so it is a note."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / "git").symlink_to(shutil.which("git") or "")
+    (programs / "bwrap").write_text("#!/bin/sh\n")
+    (programs / "bwrap").chmod(0o755)
+
+    def check() -> tuple[str, str]:
+        return told(examine(repo.path, with_environ(PATH=os.fspath(programs)), host), "bubblewrap")
+
+    assert check() == ("ok", f"{programs}/bwrap makes sandboxes")
+    (programs / "bwrap").write_text("#!/bin/sh\necho no namespaces >&2; exit 1\n")
+    assert check() == ("note", "bubblewrap makes no sandbox here: no namespaces")
+    (programs / "bwrap").unlink()
+    assert check() == ("note", "bubblewrap is not installed")
+
+
+@pytest.mark.parametrize(
+    ("abi", "verdict"),
+    [
+        (7, ("ok", "ABI 7")),
+        (4, ("ok", "ABI 4; it stops no signals to other processes")),
+        (0, ("note", "the kernel has none")),
+    ],
+)
+def test_landlock(
+    repo: Repo, host: Path, monkeypatch: pytest.MonkeyPatch, abi: int, verdict: tuple[str, str]
+) -> None:
+    """Its version says what it stops."""
+    monkeypatch.setattr(launcher, "landlock_abi", lambda: abi)
+    assert told(examine(repo.path, os.environ, host), "Landlock") == verdict
