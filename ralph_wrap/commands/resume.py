@@ -13,7 +13,7 @@ from ralph_wrap.errors import ConflictError, NotFoundError, RalphError, RefusedE
 from ralph_wrap.git import list_refs, read_commit, worktree_holding
 from ralph_wrap.state import inventory, report, session_start
 from ralph_wrap.state.inventory import Verdict
-from ralph_wrap.state.project import WORKTREES, objects_of, registries, repository_of
+from ralph_wrap.state.project import CLONES, WORKTREES, objects_of, registries, repository_of
 from ralph_wrap.state.record import SessionRecord, read_record
 from ralph_wrap.system import liveness, process_table
 from ralph_wrap.system.log import Commands
@@ -91,11 +91,12 @@ def resumable(project: Project, name: str, main: str, *, again: bool) -> Resumab
                 f"branch {tip.removeprefix(HEADS)} is checked out in {holder}",
                 _to_free(project, record, holder),
             )
-    if os.path.lexists(kept := project.root / WORKTREES / record.worktree_name):
-        raise ConflictError(
-            f"session {record.session} still has its worktree {kept}",
-            _to_free(project, record, kept),
-        )
+    for place in (WORKTREES, CLONES):
+        if os.path.lexists(kept := project.root / place / record.worktree_name):
+            raise ConflictError(
+                f"session {record.session} still has its worktree {kept}",
+                _to_free(project, record, kept),
+            )
     if not again and _is_merged(project, record, main):
         raise ConflictError(
             f"the main branch has the commits of {record.branch} already"
@@ -227,7 +228,7 @@ def _begun(home: Registry, record: SessionRecord) -> SessionRecord:
 
 
 def _to_free(project: Project, record: SessionRecord, holder: Path) -> str:
-    if holder == project.root / WORKTREES / record.worktree_name:
+    if holder in {project.root / place / record.worktree_name for place in (WORKTREES, CLONES)}:
         return f"to save the worktree and remove it: ralph-wrap rm {record.id}"
     return f"to check out another commit there: git -C {holder} switch --detach"
 

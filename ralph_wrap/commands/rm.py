@@ -121,6 +121,7 @@ def remove(project: Project, name: str, log: Log) -> RemovedSession:
             log.event("worktree.missing", f"session {record.session} has no worktree (any more)")
             return RemovedSession(record.id, record.session, removed=False, saved=None, title=record.title)
         outcome = recovery.leave(tree, for_good=True)
+        recovery.bring_out(outcome)
         recovery.write_report(outcome)
     finally:
         log.close()

@@ -262,6 +262,7 @@ def _end(project: Project, claim: SessionClaim, log: Log) -> WorktreeOutcome | N
     started = _agent_started(claim)
     if record.drop_empty or not started:
         recovery.drop_unused_branch(tree, outcome)
+    recovery.bring_out(outcome)
     report = recovery.write_report(outcome)
     if tree is None and (missing := _missing(project, record)):
         log.warning("worktree.missing", message=missing)

@@ -89,7 +89,7 @@ class WorktreeSettings(Table, group="worktree"):
     isolation: Isolation = option(
         default=Isolation.PREFER,
         kind=choice(Isolation),
-        help="Whether the agent works in a worktree of its own.",
+        help="Whether the agent works in a worktree of its own, or in a private clone.",
     )
     base: str = option(
         default="head",

@@ -9,10 +9,11 @@ from ralph_wrap.system.named_tuple import NamedTuple
 
 
 class Isolation(Enum):
-    """Whether a session gets a worktree."""
+    """Whether a session gets a worktree, or a clone."""
 
     PREFER = "prefer"
     REQUIRE = "require"
+    CLONE = "clone"
     OFF = "off"
 
 

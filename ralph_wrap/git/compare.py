@@ -251,11 +251,16 @@ def merges(objects: Git, pairs: Sequence[tuple[str, str]], scratch: Path) -> lis
     if not pairs:
         return []
     assert objects.objects is not None
-    env = {**objects.env, "GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted(objects.objects)}
-    isolated = objects._replace(env=env, objects=scratch)
+    isolated = with_object_directory(objects, scratch, objects.objects)
     options = ("--write-tree", "--stdin", "-z", "--name-only", "--no-messages", "--allow-unrelated-histories")
     answer = run_git(isolated, "merge-tree", *options, config=_QUICK, stdin=_listed(map(" ".join, pairs)))
     return list(parse_merges(decode(answer.stdout)))
+
+
+def with_object_directory(git: Git, objects: Path, borrowed: Path) -> Git:
+    """Return git that writes objects to a directory of its own, and reads those of a repository too."""
+    env = {**git.env, "GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted(borrowed)}
+    return git._replace(env=env, objects=objects)
 
 
 def parse_merges(output: str) -> Iterator[MergeResult]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ralph_wrap.errors import GitError
 from ralph_wrap.loop import Driver, IterationContext, OutputListener
 from ralph_wrap.session.agent_environment import agent_environment
 from ralph_wrap.session.ending import run_step, try_update
@@ -12,11 +13,13 @@ from ralph_wrap.system import deferred
 from ralph_wrap.system.output_relay import OutputRelay
 from ralph_wrap.system.process import ProcessGroup
 from ralph_wrap.worktree import fingerprints
+from ralph_wrap.worktree.create.mirror import refresh
 
 if TYPE_CHECKING:
     import contextlib
     from collections.abc import Callable
 
+    from ralph_wrap.git import Git
     from ralph_wrap.loop import LoopResult
     from ralph_wrap.session.checkpoint import Checkpoint
     from ralph_wrap.session.context import SessionContext
@@ -108,7 +111,7 @@ class AgentLoop:
             wanted=workspace.path / project.prefix,
             isolated=workspace.tree is not None,
             environ=agent_environment(self._context, workspace),
-            fingerprint=lambda: fingerprints.fingerprint(git, workspace.path),
+            fingerprint=lambda: self._fingerprint(git),
             pristine=_pristine(workspace),
             begin=lambda number: try_update(self._claim, self._log, iteration=number),
             spawned=self._note_agent,
@@ -118,6 +121,15 @@ class AgentLoop:
             look_outside=workspace.look_outside,
             start=start,
         )
+
+    def _fingerprint(self, git: Git | None) -> str:
+        tree = self._workspace.tree
+        try:
+            if tree is not None:
+                refresh(tree, self._context.keeping.git)
+        except (GitError, OSError):
+            return ""
+        return fingerprints.fingerprint(git, self._workspace.path)
 
     def _note_agent(self) -> None:
         self._state.agent_started = True

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 from ralph_wrap.errors import GitError
 from ralph_wrap.session.push import BranchPush
 from ralph_wrap.worktree import fingerprints
+from ralph_wrap.worktree.create.mirror import refresh
 from ralph_wrap.worktree.save.checkpoint import commit_all, sees_all, snapshot
 
 if TYPE_CHECKING:
+    from ralph_wrap.session.clone_end import CloneEnd
     from ralph_wrap.session.context import SessionContext
     from ralph_wrap.system.cancel import CancelToken
     from ralph_wrap.system.process_tree import ProcessTree
@@ -32,11 +34,12 @@ class Checkpoint:
         self, context: SessionContext, tree: LinkedWorktree | None, process_tree: ProcessTree
     ) -> None:
         self._tree = tree
-        self._git = context.project.git
+        self._git = context.keeping.git
         self._record = context.record
         self._commits = context.settings.commit_each
         self._log = context.log
         self._push = None
+        self._clone = context.clone_end
         if tree is None and (wanted := [key for key in _KEYS if getattr(context.settings, key)]):
             self._log.warning(
                 "handover.ignored", f"no effect: {', '.join(wanted)}; there is no worktree of our own"
@@ -65,13 +68,31 @@ class Checkpoint:
         """
         if self._tree is None:
             return ""
+        if self._clone is not None and not self._refresh(self._tree, number):
+            return ""
         state = self._keep(self._tree, number, state, ended=ended)
         if self._push is not None:
             try:
                 self._push.start()
             except (GitError, OSError) as error:
                 self._log.warning("push.failed", f"{self._tree.branch} was not pushed: {error}")
+        if self._clone is not None:
+            self._bring_out(self._clone, number)
         return state
+
+    def _refresh(self, tree: LinkedWorktree, number: int) -> bool:
+        try:
+            refresh(tree, self._git)
+        except (GitError, OSError) as error:
+            self._log.warning("snapshot.failed", f"no snapshot of iteration {number}: {error}")
+            return False
+        return True
+
+    def _bring_out(self, clone: CloneEnd, number: int) -> None:
+        try:
+            clone.write()
+        except (GitError, OSError) as error:
+            self._log.warning("bundle.failed", f"no bundle of iteration {number}: {error}")
 
     def finish(self, cancel: CancelToken) -> None:
         """Push the commits that are not pushed yet, as :meth:`BranchPush.finish` does."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ralph_wrap.config import Isolation
 from ralph_wrap.session.pool import SessionPool
-from ralph_wrap.state.project import WORKTREES
+from ralph_wrap.state.project import CLONES, WORKTREES, mirrored
 from ralph_wrap.system import deferred
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.layout import EVERYTHING
@@ -16,9 +17,10 @@ if TYPE_CHECKING:
 
     from ralph_wrap.config import Settings
     from ralph_wrap.session.sandbox.backend import SandboxBackend
+    from ralph_wrap.session.clone_end import CloneEnd
     from ralph_wrap.session.worktree_end import WorktreeEnd
     from ralph_wrap.state.project import Project
-    from ralph_wrap.state.registry import SessionRecord
+    from ralph_wrap.state.registry import Registry, SessionRecord
     from ralph_wrap.system.cancel import CancelToken
     from ralph_wrap.system.log import Log
     from ralph_wrap.worktree.layout import WorktreeLayout
@@ -37,6 +39,7 @@ class SessionContext(NamedTuple):
         layout: the files of the repository that the worktree contains.
         hidden: git already ignores the directory of the worktrees.
         sandbox: what makes the agent's sandbox; ``None`` without a sandbox.
+        home: the registry with its record.
 
     """
 
@@ -50,23 +53,45 @@ class SessionContext(NamedTuple):
     layout: WorktreeLayout = EVERYTHING
     hidden: bool = False
     sandbox: SandboxBackend | None = None
+    home: Registry | None = None
+
+    @property
+    def mirror(self) -> Path | None:
+        """The mirror of its clone; ``None`` if it gets a worktree."""
+        if self.settings.isolation is not Isolation.CLONE or self.home is None:
+            return None
+        return self.home.mirrors / self.record.session
+
+    @property
+    def keeping(self) -> Project:
+        """The project, with git in the repository that keeps the session's work: the mirror of a clone."""
+        return self.project if self.mirror is None else mirrored(self.project, self.mirror)
 
     @property
     def end(self) -> WorktreeEnd:
         """How the session's worktree ends."""
         ends = deferred.worktree_end
         policy = ends.WorktreePolicy.of_settings(self.settings)
-        return ends.WorktreeEnd(self.project, self.record, self.log, policy, self.pool.reuse)
+        return ends.WorktreeEnd(self.keeping, self.record, self.log, policy, self.pool.reuse)
+
+    @property
+    def clone_end(self) -> CloneEnd | None:
+        """How the work of the session's clone comes out; ``None`` if it has none."""
+        if self.mirror is None or self.home is None:
+            return None
+        return deferred.clone_end.CloneEnd(self.project, self.home, self.record, self.log)
 
     @property
     def pool(self) -> SessionPool:
         """The pool of warm worktrees, as the session uses it."""
-        return SessionPool(self.settings, self.project, self.layout, self.record.session)
+        settings = self.settings if self.mirror is None else self.settings._replace(pool=0)
+        return SessionPool(settings, self.project, self.layout, self.record.session)
 
     @property
     def path(self) -> Path:
         """Where the worktree of the session is, if it gets one."""
-        return self.project.root / WORKTREES / self.record.worktree_name
+        place = WORKTREES if self.mirror is None else CLONES
+        return self.project.root / place / self.record.worktree_name
 
     @property
     def branch(self) -> str:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ralph_wrap.config import Settings
     from ralph_wrap.git import Git
     from ralph_wrap.loop import LoopResult, OutputListener
+    from ralph_wrap.session.clone_end import CloneEnd
     from ralph_wrap.session.context import SessionContext
     from ralph_wrap.session.workspace import Workspace
     from ralph_wrap.state.claim import SessionClaim
@@ -46,6 +47,8 @@ class SessionState:
         relay: copies the agent's output.
         listener: reads the agent's output.
         report: the report, once it is written.
+        commits: the number of commits on the branch of a clone, which may not be in the repository.
+        stuck: the work of a clone is still in its mirror; the next sweep brings it out.
 
     """
 
@@ -59,6 +62,8 @@ class SessionState:
         self.relay: OutputRelay | None = None
         self.listener: OutputListener | None = None
         self.report: SessionReport | None = None
+        self.commits: int | None = None
+        self.stuck = False
 
 
 class SessionEnd:
@@ -106,6 +111,22 @@ class SessionEnd:
         if outcome is not None and (self._settings.drop_empty or not self._state.agent_started):
             context.end.drop_branch(tree, outcome)
 
+    def bring_out(self, clone: CloneEnd) -> None:
+        """Bring the work out of the mirror of a clone, and remove the mirror if the clone is gone.
+
+        Raises:
+            RalphError: the work cannot be brought out; the mirror stays, and the next sweep tries again.
+            OSError: the same.
+
+        """
+        outcome = self._state.outcome
+        self._state.commits = clone.commits()
+        self._state.stuck = True
+        clone.bring_out()
+        self._state.stuck = False
+        if outcome is not None and not outcome.kept and not outcome.later:
+            clone.remove_mirror()
+
     def write_report(self, context: SessionContext | None) -> None:
         """Write the report, and log what made the session fail.
 
@@ -127,8 +148,8 @@ class SessionEnd:
         state = self._state
         workspace = state.workspace
         tree = workspace.tree if workspace else None
-        commits = None
-        if tree is not None and context is not None:
+        commits = state.commits
+        if tree is not None and context is not None and not tree.clone:
             with contextlib.suppress(GitError, OSError):
                 commits = self._count_commits(context.project.git, tree)
         result = (state.result.ended_by, state.result.status) if state.result else None
@@ -164,7 +185,7 @@ class SessionEnd:
     def release(self) -> None:
         """Free the agent id, or leave the session to the next sweep if its worktree still has to go."""
         outcome, report = self._state.outcome, self._state.report
-        if outcome is not None and outcome.later:
+        if self._state.stuck or (outcome is not None and outcome.later):
             self._claim.leave()
         elif self._state.agent_started or (outcome is not None and outcome.kept):
             self._claim.release()

@@ -45,6 +45,8 @@ def open_workspace(context: SessionContext, obstacle: IsolationError | None) -> 
     """
     if context.settings.isolation is Isolation.OFF:
         return enter_plain_root(context, None)
+    if context.settings.isolation is Isolation.CLONE:
+        return deferred.open_clone.open_clone(context)
     try:
         if problem := context.project.obstacle or obstacle:
             raise problem

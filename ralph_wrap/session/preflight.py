@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ralph_wrap.agents import is_relative, look_up
-from ralph_wrap.config import IgnoreLocation, Isolation, SandboxMode
+from ralph_wrap.config import IgnoreLocation, Isolation, SandboxMode, SubmoduleMode
 from ralph_wrap.errors import UsageError
 from ralph_wrap.git import (
     decode,
@@ -20,7 +20,7 @@ from ralph_wrap.git import (
     run_git,
 )
 from ralph_wrap.state.ids import agent_ids_in
-from ralph_wrap.state.project import WORKTREES
+from ralph_wrap.state.project import CLONES, WORKTREES
 from ralph_wrap.system import deferred, privileges
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.process import OWN_COMMAND
@@ -30,6 +30,7 @@ from ralph_wrap.worktree.layout import EVERYTHING, WorktreeLayout, check_layout,
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from ralph_wrap.config import AgentSettings, Settings
     from ralph_wrap.git import Repository
@@ -93,7 +94,7 @@ def look_first(settings: Settings, project: Project) -> Preflight:
         return Preflight(None, {}, sandbox=sandbox)
     hidden = False
     if (
-        settings.isolation is Isolation.OFF
+        settings.isolation in {Isolation.OFF, Isolation.CLONE}
         or settings.ignore is IgnoreLocation.OFF
         or project.root != project.checkout
     ):
@@ -101,6 +102,8 @@ def look_first(settings: Settings, project: Project) -> Preflight:
     else:
         hidden = is_hidden(project.git, meanwhile=lambda: look_up(settings.command, project.environ))
     base = project.repository.head
+    if settings.isolation is Isolation.CLONE:
+        _check_clone(settings)
     if settings.branch is not None and not is_branch_name(project.git, settings.branch):
         raise UsageError(
             f"{settings.branch!r} cannot be the name of a branch", "see git help check-ref-format"
@@ -119,6 +122,29 @@ def look_first(settings: Settings, project: Project) -> Preflight:
     if settings.isolation is not Isolation.OFF and base is not None:
         layout = _planned_layout(settings, project, project.repository, base)
     return Preflight(base, committer(project), layout, hidden, sandbox)
+
+
+def _check_clone(settings: Settings) -> None:
+    """Refuse what works only in a worktree.
+
+    Raises:
+        UsageError: one of these options was given.
+
+    """
+    named = settings.branch is not None and settings.branch != f"ralph/{settings.resumes.rpartition('-')[2]}"
+    wanted = {
+        "branch": named,
+        "push": settings.push,
+        "commit_each": settings.commit_each,
+        "submodules": settings.submodules is SubmoduleMode.INIT,
+        "sparse": settings.sparse,
+        "link": settings.link,
+        "base fresh": settings.base == "fresh",
+    }
+    if given := [name for name, value in wanted.items() if value]:
+        raise UsageError(
+            f"{', '.join(given)}: not possible in a clone", "--isolation require, for a worktree"
+        )
 
 
 def _planned_layout(
@@ -222,11 +248,15 @@ def planned(
     return record._replace(
         branch=settings.branch or f"ralph/{record.id}",
         base=preflight.base,
-        workspace=os.fspath(project.root / WORKTREES / record.worktree_name),
+        workspace=os.fspath(project.root / _place(settings) / record.worktree_name),
         marked=True,
         file_mode=project.repository.file_mode,
         symlinks=project.repository.symlinks,
     )
+
+
+def _place(settings: Settings) -> Path:
+    return CLONES if settings.isolation is Isolation.CLONE else WORKTREES
 
 
 def committer(project: Project) -> Mapping[str, str]:

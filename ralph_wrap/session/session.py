@@ -186,6 +186,7 @@ class Session:
             layout=preflight.layout,
             hidden=preflight.hidden,
             sandbox=preflight.sandbox,
+            home=claim.registry,
         )
         workspace = self._state.workspace = open_workspace(context, obstacle)
         if workspace.lock is not None:
@@ -215,6 +216,8 @@ class Session:
         """Make the session ready for its agent."""
         checkpoint = deferred.checkpoint.Checkpoint(context, workspace.tree, processes)
         self._at_end("push the branch", lambda: checkpoint.finish(self._signals.cancel))
+        if (clone := context.clone_end) is not None:
+            self._at_end("bring the work out of the clone", lambda: end.bring_out(clone))
         if (tree := workspace.tree) is not None:
             self._at_end("drop an unused branch", lambda: end.drop_unused_branch(context, tree))
             self._at_end("remove the worktree", lambda: end.leave(context, tree))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ralph_wrap.errors import NotFoundError
 from ralph_wrap.git import count_commits
 from ralph_wrap.state import ids, report, selector
-from ralph_wrap.state.project import WORKTREES, registries
+from ralph_wrap.state.project import CLONES, WORKTREES, registries
 from ralph_wrap.state.record import SessionRecord, UnreadableRecord, read_record
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.state.selector import Candidate
@@ -284,7 +284,8 @@ def sessions(project: Project, now: datetime, *, finished: bool) -> list[Session
                 entries.append(_with_end(entry, home))
                 if entry.verdict == Verdict.LIVE.value and isinstance(found, SessionRecord):
                     owners[found.session] = found.owner
-        ended = home.finished() if finished else home.with_worktrees(project.root / WORKTREES, taken)
+        kept = [home.with_worktrees(project.root / place, taken) for place in (WORKTREES, CLONES)]
+        ended = home.finished() if finished else [record for records in kept for record in records]
         entries += [_with_end(_entry(found, None, project, now), home) for found in ended]
     return sorted(_with_usage(entries, owners), key=lambda entry: (entry.session or "", entry.id))
 

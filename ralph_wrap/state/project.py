@@ -22,12 +22,16 @@ if TYPE_CHECKING:
 WORKTREES = Path(".ralph/worktrees")
 """Directory of the worktrees, below the project root."""
 
+CLONES = Path(".ralph/clones")
+"""Directory of the clones, below the project root. In a container it can be the only writable one."""
+
 RUN = Path(".ralph/run")
 """Directory of all other files of ralph-wrap, below the project root."""
 
 POOL = RUN / "pool"
 """Directory of warm worktrees, below the project root."""
 
+_PARTS = ("agents", "sessions", "trash")  # of a registry
 _SECOND_REGISTRY = re.compile(r"[0-9a-f]{16}")
 _OUR_WORKTREE = re.compile(r"(.+)/\.ralph/worktrees/[^/]+", re.DOTALL)
 
@@ -109,6 +113,12 @@ def _is_checkout_of(directory: Path, common_dir: Path) -> bool:
     return common_dir in {git_dir, git_dir.parent.parent}
 
 
+def mirrored(project: Project, mirror: Path) -> Project:
+    """Return a project with the mirror of a clone for its repository."""
+    git = project.git._replace(cwd=mirror, git_dir=mirror)
+    return project._replace(repository=repository_of(project)._replace(common_dir=mirror), git=git)
+
+
 def repository_of(project: Project) -> Repository:
     """Return the repository of a project.
 
@@ -145,6 +155,7 @@ def registries(project: Project) -> Iterator[Registry]:
     inside = not _symlink(project)
     if inside:
         yield Registry(project.root / RUN)
+    yield from _registry_of_clones(project)
     away = _away(project)
     if not inside or _may_be_seen(away.directory):
         yield away
@@ -170,6 +181,8 @@ def has_ownerless(project: Project) -> bool:
     """Tell within a few milliseconds whether there may be sessions with a dead owner."""
     if not _symlink(project) and Registry(project.root / RUN).has_ownerless():
         return True
+    if any(registry.has_ownerless() for registry in _registry_of_clones(project)):
+        return True
     return _has_second_registries(project) and _away(project).has_ownerless()
 
 
@@ -184,13 +197,27 @@ def _has_second_registries(project: Project) -> bool:
         return True
 
 
+def has_clones(project: Project) -> bool:
+    """Return whether there may be work of clones to take in, or a clone that borrows objects."""
+    homes = [Registry(project.root / RUN), *_registry_of_clones(project)]
+    places = [*(home.bundles for home in homes), *(home.agents for home in homes[1:])]
+    for place in places:
+        with contextlib.suppress(OSError), os.scandir(place) as entries:
+            if any(entries):
+                return True
+    return False
+
+
 def has_trash(project: Project) -> bool:
     """Return whether removed worktrees may still be on the disk; usually they are deleted at once."""
-    with contextlib.suppress(OSError), os.scandir(Registry(project.root / RUN).trash) as entries:
-        if any(entries):
-            return True
-    with contextlib.suppress(OSError), os.scandir(project.root / WORKTREES) as entries:
-        return any(entry.name.endswith(".leaving") for entry in entries)
+    for home in (RUN, CLONES / RUN.name):
+        with contextlib.suppress(OSError), os.scandir(Registry(project.root / home).trash) as entries:
+            if any(entries):
+                return True
+    for places in (WORKTREES, CLONES):
+        with contextlib.suppress(OSError), os.scandir(project.root / places) as entries:
+            if any(entry.name.endswith(".leaving") for entry in entries):
+                return True
     return False
 
 
@@ -230,5 +257,15 @@ def register_session(
 def _symlink(project: Project) -> Path | None:
     """Return our first directory that is a symlink: it may lead out of the project, and git stops there."""
     run = project.root / RUN
-    directories = (run.parent, run, project.root / WORKTREES, run / "agents", run / "sessions", run / "trash")
+    directories = (run.parent, run, project.root / WORKTREES, *(run / name for name in _PARTS))
     return next((directory for directory in directories if directory.is_symlink()), None)
+
+
+def _registry_of_clones(project: Project) -> Iterator[Registry]:
+    """Yield the registry in the directory of the clones, for sessions that can write only there."""
+    clones = project.root / CLONES
+    registry = Registry(clones / RUN.name)
+    names = (*_PARTS, registry.mirrors.name, registry.bundles.name)
+    directories = (clones.parent, clones, registry.directory, *(registry.directory / name for name in names))
+    if clones.is_dir() and not any(directory.is_symlink() for directory in directories):
+        yield registry

@@ -52,6 +52,16 @@ class Registry(NamedTuple):
         return self.directory / "trash"
 
     @property
+    def mirrors(self) -> Path:
+        """Directory of the mirrors of clones (see ``worktree.create.mirror``), by session id."""
+        return self.directory / "mirrors"
+
+    @property
+    def bundles(self) -> Path:
+        """Directory of the bundles with the work of clones, by session id."""
+        return self.directory / "bundles"
+
+    @property
     def containers(self) -> Path:
         """Directory with one lock for each container; ``ralph-wrap init`` holds it while it runs."""
         return self.directory / "containers"

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from ralph_wrap.session import agent_in_commit as agent_in_commit
     from ralph_wrap.session import agent_loop as agent_loop
     from ralph_wrap.session import checkpoint as checkpoint
+    from ralph_wrap.session import clone_end as clone_end
+    from ralph_wrap.session import open_clone as open_clone
     from ralph_wrap.session import worktree_end as worktree_end
     from ralph_wrap.session.sandbox import backend as backend
     from ralph_wrap.session.sandbox import start as start
@@ -53,6 +55,8 @@ FOR_SOME_COMMANDS = {
 FOR_SOME_PROJECTS = {
     "agent_in_commit": "ralph_wrap.session.agent_in_commit",  # a command with a relative path
     "backend": "ralph_wrap.session.sandbox.backend",  # a sandbox
+    "clone_end": "ralph_wrap.session.clone_end",  # a session in a clone
+    "open_clone": "ralph_wrap.session.open_clone",  # the same
     "difflib": "difflib",  # a misspelt name
     "hashlib": "hashlib",  # fingerprints of files; a project that cannot hold records
     "restore": "ralph_wrap.worktree.restore",  # a session that goes on from an earlier one

@@ -23,7 +23,7 @@ LINKS = "ralph-wrap-links"
 
 
 class LinkedWorktree(NamedTuple):
-    """A worktree that ralph-wrap made.
+    """A worktree that ralph-wrap made, or a clone, seen from its mirror.
 
     Attributes:
         path: its directory, resolved.
@@ -36,6 +36,7 @@ class LinkedWorktree(NamedTuple):
         warm: it comes from the pool.
         owner: the lock and the mark that its registration must have for a removal; ``None``: never remove it.
         stays: the reason why it is not removed even then.
+        clone: it is a clone, and the repository is its mirror (see ``worktree.create.mirror``).
 
     """
 
@@ -49,6 +50,7 @@ class LinkedWorktree(NamedTuple):
     warm: bool = False
     owner: WorktreeOwner | None = None
     stays: str | None = None
+    clone: bool = False
 
     def git(self, git: Git, directory: Path | None = None) -> Git:
         """Return git for this worktree, even if its ``.git`` file names another repository now.

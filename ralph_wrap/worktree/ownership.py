@@ -38,6 +38,9 @@ MARK = "ralph-wrap-session"
 ANCHOR = "ralph-wrap-anchor"
 """In a registration: a hard link to the ``.git`` file of its worktree."""
 
+CLONE = "ralph-wrap-clone"
+"""In a registration: its worktree is a clone, and the repository is the mirror of the clone."""
+
 _FORMAT = DocumentFormat(version=1)
 _LONGEST_LOCK = 4096  # bytes of a reason
 # builtin/worktree.c: what git itself writes while it adds a worktree, before it writes our reason.
@@ -81,6 +84,11 @@ def write_mark(registration: Path, mark: SessionMark) -> None:
 
     """
     files.replace(registration / MARK, _FORMAT.encode(mark._asdict()), sync=False)
+
+
+def mark_text(mark: SessionMark) -> str:
+    """Return the content of the file with a mark, without its last newline."""
+    return decode(_FORMAT.encode(mark._asdict())).removesuffix("\n")
 
 
 def read_mark(registration: Path) -> SessionMark | None:
@@ -225,10 +233,17 @@ def names_registration(directory: Path, registration: Path, *, path: Path | None
     """
     if directory.is_symlink():
         return False
+    if (registration / CLONE).is_file():
+        return is_clone_of(directory / ".git", read_mark(registration))
     try:
         return pointer.read(directory, path) == registration
     except OSError:
         return False
+
+
+def is_clone_of(git_dir: Path, mark: SessionMark | None) -> bool:
+    """Return whether the repository of a clone has the mark of a session."""
+    return mark not in {None, UNREADABLE} and not git_dir.is_symlink() and read_mark(git_dir) == mark
 
 
 def is_begun(directory: Path, pointers: Collection[bytes]) -> bool:

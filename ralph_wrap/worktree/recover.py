@@ -110,6 +110,7 @@ def adopt(repository: Repository, record: SessionRecord, *, path: Path, trash: P
         stays="its registration was unlocked since an earlier version of ralph-wrap made it"
         if ownership.was_unlocked(registration, record)
         else None,
+        clone=(registration / ownership.CLONE).is_file(),
     )
 
 

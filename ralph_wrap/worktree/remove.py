@@ -31,6 +31,7 @@ from ralph_wrap.git import delete_ref, list_refs, pointer, run_git_again, worktr
 from ralph_wrap.system import files, process_table
 from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.named_tuple import NamedTuple
+from ralph_wrap.worktree.create.mirror import refresh
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.ownership import (
     MARK,
@@ -46,7 +47,7 @@ from ralph_wrap.worktree.save.registration import is_replaced
 from ralph_wrap.worktree.save.result import Losses, SavedWork, SaveRequest
 from ralph_wrap.worktree.save.scratch import scratch_in
 from ralph_wrap.worktree.save.whole import holds, losses, save
-from ralph_wrap.worktree.trash import LEAVING_SUFFIX, discard_worktree
+from ralph_wrap.worktree.trash import LEAVING_SUFFIX, discard_clone, discard_worktree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -112,6 +113,7 @@ def finish(
             return WorktreeOutcome(None, reason)
         # Not in the project root: an agent may have deleted or replaced it, too.
         git = _at(worktree, git)
+        refresh(worktree, git)
         with scratch_in(worktree.registration) as scratch:
             index = scratch / "index"
             saved = save(worktree, git, index, request)
@@ -324,6 +326,7 @@ def _remove(
                 leaving.rename(worktree.path)  # another directory came here after the check above
                 return f"its worktree was moved or replaced: {describe(worktree.path)}; it is left alone"
             # No process finds it by its path any more, so this is its last state.
+            refresh(worktree._replace(path=leaving), git)
             changed = saved is not None and not holds(worktree, git, index, leaving, saved)
             locked = _locked_by_user(worktree)
             if changed or locked or _occupants(leaving, visitors):
@@ -340,7 +343,10 @@ def _remove(
             raise
     with contextlib.suppress(OSError):
         reuse(leaving, saved.own_ignored if saved else ())
-    discard_worktree(leaving, aside, worktree.registration, worktree.path)
+    if worktree.clone and worktree.owner and worktree.owner.mark:
+        discard_clone(leaving, aside, worktree.owner.mark)
+    else:
+        discard_worktree(leaving, aside, worktree.registration, worktree.path)
     return None
 
 
@@ -351,6 +357,9 @@ def drop_registration(worktree: LinkedWorktree, git: Git) -> None:
         GitError: it is still registered.
 
     """
+    if worktree.clone:  # at once: a registration that is half gone would look like damage
+        worktree.registration.rename(worktree.common_dir / f"dropped-{os.urandom(4).hex()}")
+        return
     if has_submodules(worktree):
         # If git is killed while it deletes them, no later check can see what they held.
         files.replace(worktree.registration / _DROPPED, b"", sync=False)

@@ -27,9 +27,12 @@ from ralph_wrap.state import ids
 from ralph_wrap.system import delete_tree, process
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.model import TEMPORARY, WARM
+from ralph_wrap.worktree.ownership import MARK, mark_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from ralph_wrap.worktree.ownership import SessionMark
 
 LEAVING_SUFFIX = ".leaving"
 """The suffix of a directory that may still go back: its registration is not dropped yet."""
@@ -93,6 +96,11 @@ def discard(directory: Path, aside: Path, is_ours: Callable[[Callable[[str], str
         _start([_set_aside(entry, aside, stack)])
 
 
+def discard_clone(directory: Path, aside: Path, mark: SessionMark) -> None:
+    """Delete a clone whose work its mirror holds, as :func:`discard` does; the mark names its session."""
+    discard(directory, aside, lambda read: read(f".git/{MARK}") == mark_text(mark))
+
+
 def discard_worktree(directory: Path, aside: Path, registration: Path, path: Path) -> None:
     """Delete a worktree that git has unregistered, as :func:`discard` does.
 
@@ -151,8 +159,8 @@ def empty_trash(trash: Path) -> EmptiedTrash:
 
 
 def _set_aside_in(trash: Path) -> list[Path]:
-    worktrees = trash.parent.parent / "worktrees"
-    return [path for directory in (trash, worktrees) for path in directory.glob(f"*{LEAVING_SUFFIX}")]
+    places = (trash, *(trash.parent.parent / name for name in ("worktrees", "clones", ".")))
+    return [path for directory in places for path in directory.glob(f"*{LEAVING_SUFFIX}")]
 
 
 def _look(path: Path, trash: Path, stack: contextlib.ExitStack, foreign: list[Path]) -> _Entry | None:

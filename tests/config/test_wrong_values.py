@@ -26,7 +26,7 @@ WRONG = {
     "hooks": ("maybe", "'maybe' is neither on nor off"),
     "keep_worktree": ("2", "'2' is neither on nor off"),
     "on_leak": ("ask", "'ask' is none of report, stop"),
-    "isolation": ("full", "'full' is none of prefer, require, off"),
+    "isolation": ("full", "'full' is none of prefer, require, clone, off"),
     "on_dirty": ("WIP", "'WIP' is none of wip, keep"),
     "ignore": ("no", "'no' is none of gitignore, exclude, off"),
 }

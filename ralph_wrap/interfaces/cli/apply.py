@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ralph_wrap.interfaces.cli import completion
-from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, remark
+from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, open_project, remark
 from ralph_wrap.interfaces.cli.options import ID
 from ralph_wrap.system.log import on_stderr, one_line
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ralph_wrap.state.project import Project
+    from ralph_wrap.system.log import Log
 
 
 def apply(
@@ -43,7 +44,7 @@ def apply(
     log = on_stderr(os.environ)
     with boundary("apply", json=json, project=directory), SignalHandlers() as signals:
         environ = become_owner(checkout or directory, log)
-        project, top = _project_and_top(directory, checkout, environ)
+        project, top = _project_and_top(directory, checkout, environ, log)
         branch = branches.named(branches.read(project), name)
         applied = use_case.apply(project, branch, top=top, log=log, cancel=signals.cancel)
         if json:
@@ -60,7 +61,7 @@ def apply(
 
 
 def _project_and_top(
-    directory: Path, checkout: Path | None, environ: Mapping[str, str]
+    directory: Path, checkout: Path | None, environ: Mapping[str, str], log: Log
 ) -> tuple[Project, Path]:
     """Return the project with the branch, and the top level of the checkout to change.
 
@@ -68,7 +69,7 @@ def _project_and_top(
     """
     from ralph_wrap.state.project import find_project  # noqa: PLC0415 -- not for --help
 
-    project = find_project(directory, environ)
+    project = open_project(directory, environ, log)
     if checkout is None:
         return project, project.root
     of_checkout = find_project(checkout, environ)

@@ -16,8 +16,10 @@ from ralph_wrap.system.log import Log, on_stderr
 from ralph_wrap.system.text import location
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
+
+    from ralph_wrap.state.project import Project
 
 VERSION = 1
 """The version of the JSON envelope."""
@@ -78,6 +80,7 @@ def _stdout_written() -> Iterator[None]:
 _SELDOM_USED = (
     "ralph_wrap.interfaces.cli.approval_prompt",
     "ralph_wrap.interfaces.cli.merge_on_complete",
+    "ralph_wrap.branches.intake",
     "ralph_wrap.session.session",
     "ralph_wrap.commands.sweep",
 )
@@ -113,6 +116,32 @@ def become_owner(project: Path, log: Log, *later: str) -> dict[str, str]:
 
     log.location = location(project)
     return privileges.become_owner(project, os.environ, before=load_everything)
+
+
+def open_project(directory: Path, environ: Mapping[str, str], log: Log) -> Project:
+    """Find a project, and take in what its clones have written since.
+
+    Arguments:
+        directory: the directory that the user names.
+        environ: of the owner of the project.
+        log: names the bundles that were not taken in.
+
+    Raises:
+        UsageError: the directory does not exist, or is not a directory.
+
+    """
+    from ralph_wrap.state.project import find_project, has_clones  # noqa: PLC0415 -- not for --help
+
+    project = find_project(directory, environ)
+    if project.repository is not None and has_clones(project):
+        from ralph_wrap.branches.intake import take_in  # noqa: PLC0415 -- few projects have clones
+
+        for taken in take_in(project):
+            if taken.problem is not None:
+                log.warning("work.not_taken_in", taken.problem.message, taken.problem.hint or "")
+            else:
+                log.event("work.taken_in", session=taken.session, refs=list(taken.refs))
+    return project
 
 
 def answer(tool: str, data: Any) -> None:

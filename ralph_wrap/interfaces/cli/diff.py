@@ -10,7 +10,7 @@ import typer
 
 from ralph_wrap.errors import RalphError
 from ralph_wrap.interfaces.cli import completion
-from ralph_wrap.interfaces.cli.boundary import become_owner, boundary
+from ralph_wrap.interfaces.cli.boundary import become_owner, boundary, open_project
 from ralph_wrap.interfaces.cli.options import ID, Directory
 from ralph_wrap.system.log import on_stderr
 
@@ -45,13 +45,13 @@ def diff(
     """
     from ralph_wrap.commands import diff as use_case  # noqa: PLC0415 -- not for --help
     from ralph_wrap.git import immune_config, immune_environment  # noqa: PLC0415
-    from ralph_wrap.state.project import find_project, objects_of  # noqa: PLC0415
+    from ralph_wrap.state.project import objects_of  # noqa: PLC0415
     from ralph_wrap.system import signals  # noqa: PLC0415
 
     with boundary("diff", json=False, project=directory):
         log = on_stderr(os.environ)
         environ = become_owner(directory, log)
-        project = find_project(directory, environ)
+        project = open_project(directory, environ, log)
         with objects_of(project) as objects:
             sides = use_case.sides(project, objects, branch, other, saved=saved, iteration=iteration)
             for name in sides.lacking:

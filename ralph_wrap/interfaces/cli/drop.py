@@ -11,7 +11,15 @@ import typer
 
 from ralph_wrap.errors import UsageError
 from ralph_wrap.interfaces.cli import completion
-from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, complain, refuse, remark
+from ralph_wrap.interfaces.cli.boundary import (
+    answer,
+    become_owner,
+    boundary,
+    complain,
+    open_project,
+    refuse,
+    remark,
+)
 from ralph_wrap.interfaces.cli.options import IDS, Directory
 from ralph_wrap.system.log import on_stderr, one_line
 
@@ -54,13 +62,12 @@ def drop(
     """
     from ralph_wrap.commands import drop as use_case  # noqa: PLC0415 -- not for --help
     from ralph_wrap.config import of_project  # noqa: PLC0415
-    from ralph_wrap.state.project import find_project  # noqa: PLC0415
 
     with boundary("drop", json=json, project=directory):
         log = on_stderr(os.environ)
         wanted = use_case.DropSelection(tuple(ids or ()), merged, empty, _seconds(older_than), force)
         environ = become_owner(directory, log)
-        project = find_project(directory, environ)
+        project = open_project(directory, environ, log)
         for name in use_case.expire(project, of_project(project.root).keep_dropped, time.time()):
             log.event("branch.expired", f"{name}, which was dropped earlier, can no longer be restored")
         rows, failures = use_case.drop(project, wanted, time.time())

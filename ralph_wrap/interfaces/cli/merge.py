@@ -10,7 +10,7 @@ import typer
 
 from ralph_wrap.errors import RalphError, UsageError
 from ralph_wrap.interfaces.cli import completion
-from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, complain, refuse
+from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, complain, open_project, refuse
 from ralph_wrap.interfaces.cli.options import IDS, Directory
 from ralph_wrap.system.log import on_stderr, one_line
 
@@ -50,14 +50,13 @@ def merge(
     from ralph_wrap.commands import merge  # noqa: PLC0415 -- not for --help
     from ralph_wrap.config import of_project  # noqa: PLC0415
     from ralph_wrap.interfaces.cli.approval_prompt import require  # noqa: PLC0415
-    from ralph_wrap.state.project import find_project  # noqa: PLC0415
     from ralph_wrap.system.signals import SignalHandlers  # noqa: PLC0415
 
     log = on_stderr(os.environ)
     with boundary("merge", json=json, project=directory), SignalHandlers() as signals:
         method = _method(squash=squash, rebase=rebase, no_ff=no_ff)
         environ = become_owner(directory, log)
-        project = find_project(directory, environ)
+        project = open_project(directory, environ, log)
         settings = of_project(project.root)
         wanted = _wanted(project, ids)
         target = merge.target_of(project, into, settings.main)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ralph_wrap.interfaces.cli import table as tables
-from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary
+from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, open_project
 from ralph_wrap.interfaces.cli.options import Directory
 from ralph_wrap.state.wording import state_of
 from ralph_wrap.system.log import on_stderr
@@ -47,13 +47,13 @@ def ps(
     that processes share once. Both are unknown for a session of another container or user.
     """
     from ralph_wrap.state import inventory  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.state.project import find_project  # noqa: PLC0415
 
     with boundary("ps", json=json, project=project):
-        environ = become_owner(project, on_stderr(os.environ), *_LATER)
+        log = on_stderr(os.environ)
+        environ = become_owner(project, log, *_LATER)
 
         def read() -> list[SessionEntry]:
-            return inventory.sessions(find_project(project, environ), datetime.now(UTC), finished=every)
+            return inventory.sessions(open_project(project, environ, log), datetime.now(UTC), finished=every)
 
         if watch:
             _watch(read, json=json, ended=every)

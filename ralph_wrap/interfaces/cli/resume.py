@@ -12,7 +12,7 @@ import typer
 
 from ralph_wrap.errors import RalphError, UntrustedError, UsageError
 from ralph_wrap.interfaces.cli import completion
-from ralph_wrap.interfaces.cli.boundary import become_owner, boundary
+from ralph_wrap.interfaces.cli.boundary import become_owner, boundary, open_project
 from ralph_wrap.interfaces.cli.options import IDS, Directory, flags, with_options
 from ralph_wrap.interfaces.init.child import AT_START
 from ralph_wrap.system.log import on_stderr
@@ -52,7 +52,6 @@ def resume(
     """
     from ralph_wrap.commands.resume import interrupted  # noqa: PLC0415 -- not for --help
     from ralph_wrap.commands.sweep import sweep  # noqa: PLC0415
-    from ralph_wrap.state.project import find_project  # noqa: PLC0415
 
     os.environ.pop(AT_START, None)  # it is for a sweep, and the agents must not get it
     log = on_stderr(os.environ, log_format=typed.get("log_format"))
@@ -60,7 +59,7 @@ def resume(
         if bool(ids) == (every or after_restart):
             raise UsageError("either ids or --all must be given", "ralph-wrap ps --all lists sessions")
         environ = become_owner(project, log, "ralph_wrap.commands.resume", __name__)
-        found = find_project(project, environ)
+        found = open_project(project, environ, log)
         sweep(found, log=log)
         names = [*dict.fromkeys(ids or [])]
         if every or after_restart:
@@ -181,8 +180,9 @@ def _going_on(settings: Settings, session: ResumableSession, message: str) -> Se
 
     record = session.record
     settings = settings._replace(resumes=record.session, worktree_name=record.worktree_name, message=message)
-    if record.branch is not None:  # its saved work belongs in a worktree
-        settings = settings._replace(branch=record.branch, isolation=Isolation.REQUIRE)
+    if record.branch is not None:  # its saved work belongs in a worktree or a clone
+        isolation = Isolation.CLONE if settings.isolation is Isolation.CLONE else Isolation.REQUIRE
+        settings = settings._replace(branch=record.branch, isolation=isolation)
     if (settings.agent or shlex.join(settings.command)) != record.agent:
         return settings
     log = session.directory / "output.log"

@@ -14,7 +14,7 @@ import typer
 from ralph_wrap.errors import UsageError
 from ralph_wrap.interfaces.cli import completion
 from ralph_wrap.interfaces.cli import table as tables
-from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, remark
+from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, open_project, remark
 from ralph_wrap.interfaces.cli.options import Directory
 from ralph_wrap.state.wording import state_of
 from ralph_wrap.system.log import on_stderr, one_line
@@ -72,7 +72,6 @@ def review(
     """
     from ralph_wrap.commands import review as use_case  # noqa: PLC0415
     from ralph_wrap.commands.pull_request import open as pull_request  # noqa: PLC0415
-    from ralph_wrap.state.project import find_project  # noqa: PLC0415 -- not for --help
 
     with boundary("review", json=json, project=directory):
         log = on_stderr(os.environ)
@@ -81,7 +80,7 @@ def review(
         write = _writer() if html else None
         environ = become_owner(directory, log)
         use_case.ordered(use_case.limited([], only), sort)  # report a mistake before the work begins
-        project = find_project(directory, environ)
+        project = open_project(directory, environ, log)
         if pr is not None:
             _show_pull_request(pull_request.open_pull_request(project, pr, log), json=json)
             return

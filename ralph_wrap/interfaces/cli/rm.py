@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from ralph_wrap.interfaces.cli import completion
-from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, refuse
+from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, open_project, refuse
 from ralph_wrap.interfaces.cli.options import IDS, Directory
 from ralph_wrap.system.log import on_stderr
 
@@ -23,13 +23,12 @@ def rm(
     from ralph_wrap.commands import rm as use_case  # noqa: PLC0415
     from ralph_wrap.commands import sweep as sweeping  # noqa: PLC0415
     from ralph_wrap.commands.stop import stop  # noqa: PLC0415
-    from ralph_wrap.state.project import find_project  # noqa: PLC0415 -- not for --help
     from ralph_wrap.state.stop_request import StopMode  # noqa: PLC0415
 
     log = on_stderr(os.environ)
     with boundary("rm", json=json, project=directory):
         environ = become_owner(directory, log)
-        project = find_project(directory, environ)
+        project = open_project(directory, environ, log)
         reachable, foreign = use_case.without_foreign(project, ids)
         stopped, problem = stop(project, reachable, StopMode.SOON, log)
         orphans = any(ended.outcome == "orphan" for ended in stopped)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ralph_wrap.interfaces.cli import completion
-from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, refuse, remark
+from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, open_project, refuse, remark
 from ralph_wrap.interfaces.cli.options import Directory
 from ralph_wrap.system.log import on_stderr
 
@@ -40,12 +40,11 @@ def sweep(
     from ralph_wrap.commands.pool import ProjectPool  # noqa: PLC0415
     from ralph_wrap.config import OnOrphans, of_project  # noqa: PLC0415
     from ralph_wrap.interfaces.init.child import AT_START  # noqa: PLC0415
-    from ralph_wrap.state.project import find_project  # noqa: PLC0415
 
     with boundary("sweep", json=json, project=directory):
         log = on_stderr(os.environ)
         environ = become_owner(directory, log)
-        project = find_project(directory, environ)
+        project = open_project(directory, environ, log)
         at_start = of_project(project.root) if os.environ.get(AT_START) else None
         dry_run = dry_run or (at_start is not None and at_start.orphans is OnOrphans.REPORT)
         swept = use_case.sweep(project, log=log, dry_run=dry_run, adopted=adopt or ())

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ralph_wrap.interfaces.cli.boundary import become_owner, boundary
+from ralph_wrap.interfaces.cli.boundary import become_owner, boundary, open_project
 from ralph_wrap.interfaces.cli.options import Directory
 from ralph_wrap.system.log import on_stderr
 
@@ -24,11 +24,10 @@ def web(
 ) -> None:
     """Review, merge, drop and stop in a browser on this machine. Prints the address; runs until Ctrl-C."""
     from ralph_wrap.interfaces.web import server  # noqa: PLC0415 -- slow
-    from ralph_wrap.state.project import find_project  # noqa: PLC0415 -- not for --help
 
     log = on_stderr(os.environ)
     with boundary("web", json=False, project=directory):
         server.load()
         environ = become_owner(directory, log)
-        project = find_project(directory, environ)
+        project = open_project(directory, environ, log)
         server.serve(project, port, read_only=read_only, log=log, announce=typer.echo)

@@ -10,10 +10,11 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from ralph_wrap.branches.intake import take_in
 from ralph_wrap.commands import review
 from ralph_wrap.errors import RalphError
 from ralph_wrap.git import list_refs
-from ralph_wrap.state.project import RUN, registries
+from ralph_wrap.state.project import RUN, has_clones, registries
 from ralph_wrap.system import files
 from ralph_wrap.system.log import traceback_of
 from ralph_wrap.system.named_tuple import NamedTuple
@@ -85,7 +86,9 @@ class ReviewCache:
     def _look(self) -> object:
         """Return a value that differs if the rows may have changed."""
         homes = list(registries(self._project))
-        directories = [files.state(path) for home in homes for path in (home.agents, home.sessions)]
+        directories = [
+            files.state(path) for home in homes for path in (home.agents, home.sessions, home.bundles)
+        ]
         refs, head = None, None
         if self._project.repository is not None:
             git = self._project.git
@@ -100,6 +103,8 @@ class ReviewCache:
     def _compare(self) -> None:
         state, latest, problem = None, None, None
         try:
+            if has_clones(self._project):
+                take_in(self._project)
             state = self._look()
             latest = review.look(self._project)
         except RalphError as error:

@@ -237,13 +237,20 @@ def _check_out(
         meanwhile()
 
     if commit is None:
-        _run(worktree_git, cancel, progress, while_git_works, *_CHECKOUT)
+        check_out_new(worktree_git, cancel, progress, while_git_works)
         return
     if commit == worktree.base:
         while_git_works()
     else:
         _move(worktree_git, commit, worktree.base, cancel, progress, while_git_works)
     settle(worktree.registration)
+
+
+def check_out_new(
+    git: Git, cancel: CancelToken, progress: Callable[[str], None], meanwhile: Callable[[], object]
+) -> None:
+    """Check every file of HEAD out, where none is yet; the arguments are those of :func:`create`."""
+    _run(git, cancel, progress, meanwhile, *_CHECKOUT)
 
 
 def _move(

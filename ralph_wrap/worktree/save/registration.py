@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from ralph_wrap.git import decode, merge
+from ralph_wrap.worktree.create.mirror import problems_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +32,7 @@ def unsaved_bookkeeping(worktree: LinkedWorktree) -> list[str]:
         OSError: a file cannot be read.
 
     """
-    found = []
+    found = problems_of(worktree) if worktree.clone else []
     if (worktree.registration / "rebase-apply" / "applying").exists():
         found.append("git am is in progress: its patches cannot be saved")
     try:

@@ -97,13 +97,13 @@ def test_a_bad_amount(repo: Repo, value: str) -> None:
 @pytest.mark.parametrize(
     ("option", "value", "reason"),
     [
-        ("isolation", "maybe", "is none of prefer, require, off"),
+        ("isolation", "maybe", "is none of prefer, require, clone, off"),
         ("on-dirty", "stash", "is none of wip, keep"),
         ("ignore", "nowhere", "is none of gitignore, exclude, off"),
         ("on-leak", "ask", "is none of report, stop"),
         ("hooks", "maybe", "is neither on nor off"),
         ("preamble", "maybe", "is neither on nor off"),
-        ("isolation", "", "is none of prefer, require, off"),
+        ("isolation", "", "is none of prefer, require, clone, off"),
     ],
 )
 def test_a_bad_choice(repo: Repo, option: str, value: str, reason: str) -> None:
@@ -118,7 +118,7 @@ def test_a_bad_choice(repo: Repo, option: str, value: str, reason: str) -> None:
         ("RALPH_WRAP_MAX_ITERATIONS", "-3", "is no whole number of 0 or more"),
         ("RALPH_WRAP_MAX_COST", "much", "is no amount in US dollars (5, 0.50)"),
         ("RALPH_WRAP_DELAY", "soon", "is no duration (90s, 15m, 2h, 14d)"),
-        ("RALPH_WRAP_ISOLATION", "maybe", "is none of prefer, require, off"),
+        ("RALPH_WRAP_ISOLATION", "maybe", "is none of prefer, require, clone, off"),
         ("RALPH_KEEP_WORKTREES", "perhaps", "is neither on nor off"),
     ],
 )
@@ -326,7 +326,7 @@ WRONG_FILES = {
     "# x\nresume = true\n": ':2: "resume" is called "keep_conversation" now',
     "hooks = 3\n": ":1: hooks: '3' is neither on nor off",
     "keep_conversation = 3\n": ":1: keep_conversation: '3' is neither on nor off",
-    'isolation = "maybe"\n': ":1: isolation: 'maybe' is none of prefer, require, off",
+    'isolation = "maybe"\n': ":1: isolation: 'maybe' is none of prefer, require, clone, off",
     "delay = nan\n": ":1: delay: 'nan' is no duration (90s, 15m, 2h, 14d)",
     "prompt = 2026-01-02\n": ":1: prompt: a single value is expected",
     "max_stalls = true\n": ":1: max_stalls: 'True' is no whole number of 0 or more",

@@ -1,0 +1,293 @@
+"""Take in the work of clones: the bundles that their sessions have written.
+
+An agent can write to the directory of the bundles, so a bundle is data of an unknown sender:
+
+- It is opened without following a symlink, and has a limit for its size.
+- git checks every object in a directory apart from the repository. Nothing enters the repository before that.
+- It may hold only the refs of one agent id: its branch, its saved work and its snapshots. One other ref, and
+  nothing of the bundle is taken in.
+- A branch moves only if it came from the clone, and only the clone has moved it since. Otherwise the work
+  becomes a snapshot beside it. No commit loses its last ref.
+
+``refs/ralph/clones/<id>`` names the commit that was last taken in, or from which the clone started. It also
+keeps the objects that the clone borrows from ``git gc``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shlex
+import time
+from typing import TYPE_CHECKING
+
+from ralph_wrap.branches.temporary_objects import scratch_directory
+from ralph_wrap.errors import ConflictError, GitError, RalphError, RefusedError, explained
+from ralph_wrap.git import create_ref, existing_commits, list_refs, worktree_holding
+from ralph_wrap.git.bundle import migrate, read_header, unpack
+from ralph_wrap.git.compare import with_object_directory
+from ralph_wrap.git.merge import is_ancestor
+from ralph_wrap.git.oid import is_oid
+from ralph_wrap.git.transaction import RefChange, change_refs
+from ralph_wrap.state.ids import agent_id_of, is_session_id
+from ralph_wrap.state.project import registries, repository_of
+from ralph_wrap.state.record import SessionRecord
+from ralph_wrap.system import files
+from ralph_wrap.system.named_tuple import NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from ralph_wrap.git import Git
+    from ralph_wrap.git.bundle import BundleHeader
+    from ralph_wrap.state.project import Project
+    from ralph_wrap.state.registry import Registry
+
+BASES = "refs/ralph/clones/"
+"""Refs, by agent id, to the commits that were last taken in from clones, or from which they started."""
+
+SUFFIX = ".bundle"
+"""The suffix of a bundle; the rest of its name is the session id."""
+
+_TIMEOUT = 60.0  # seconds to wait for the lock of the repository
+_SNAPSHOT = re.compile(r"(?:commit-)?[1-9][0-9]{0,9}")
+
+
+class TakenIn(NamedTuple):
+    """The result for one bundle with something new.
+
+    Attributes:
+        session: session id.
+        path: the bundle.
+        refs: the refs that were changed.
+        problem: why nothing, or not everything, was taken in; ``None`` if all was.
+
+    """
+
+    session: str
+    path: Path
+    refs: tuple[str, ...] = ()
+    problem: RalphError | None = None
+
+
+def take_in(project: Project) -> list[TakenIn]:
+    """Take in every bundle of a project that has something new.
+
+    A bundle with a problem stays as it is. The others go, once their session has ended.
+    """
+    taken = []
+    for home in registries(project):
+        for path in bundles_in(home):
+            ended = not home.has(str(agent_id_of(path.stem)))  # first: a live one may replace its bundle
+            try:
+                if found := take_one(project, path):
+                    taken.append(found)
+                elif ended:
+                    path.unlink()
+            except RalphError as error:
+                taken.append(TakenIn(path.stem, path, problem=error))
+            except OSError as error:
+                taken.append(TakenIn(path.stem, path, problem=explained(error)))
+    with contextlib.suppress(GitError, OSError):  # the next command tries again
+        keep_bases(project)
+    return taken
+
+
+def keep_bases(project: Project) -> None:
+    """Keep what live clones borrow from ``git gc``, if their sessions could not write to the repository."""
+    for home in registries(project):
+        for record in home.unfinished():
+            if isinstance(record, SessionRecord) and record.base and is_oid(record.base):
+                # A ref of the id may belong to another session: an agent can write such a record.
+                unused = home.mirrors.is_dir() and not _refs_of(project.git, record.id)
+                if unused and existing_commits(project.git, [record.base]):
+                    create_ref(project.git, BASES + record.id, record.base, "ralph-wrap: a clone borrows it")
+
+
+def bundles_in(home: Registry) -> list[Path]:
+    """Return the bundles in a registry; their names have the form of a session id."""
+    if home.bundles.is_symlink():
+        return []
+    try:
+        names = sorted(path.name for path in home.bundles.iterdir())
+    except OSError:
+        return []
+    return [
+        home.bundles / name for name in names if is_session_id(name.removesuffix(SUFFIX)) and SUFFIX in name
+    ]
+
+
+def take_one(project: Project, path: Path) -> TakenIn | None:
+    """Take in one bundle; return ``None`` if it has nothing new.
+
+    Raises:
+        RefusedError: the bundle is not one of ours, or a branch of its id is in its way.
+        GitError: git refuses an object, or a ref cannot be moved.
+        OSError: a file cannot be read or written.
+
+    """
+    agent_id = str(agent_id_of(path.stem))
+    git, common_dir = project.git, repository_of(project).common_dir
+    try:
+        header = read_header(path)
+        _check_names(header, agent_id)
+        if _is_known(header, _refs_of(git, agent_id), agent_id):
+            return None
+        objects = common_dir / "objects"
+        with scratch_directory(objects) as quarantine:
+            header = unpack(git, objects, path, quarantine)
+            _check_names(header, agent_id)
+            _check_tips(with_object_directory(git, quarantine, objects), header)
+            with files.locked_directory(common_dir, _TIMEOUT) as lock:
+                migrate(quarantine, objects)
+                return _RefMoves(git._replace(lock=lock), header, agent_id, path).run()
+    except ValueError as error:
+        raise RefusedError(f"{path} is not taken in: {error}", _to_look(path)) from None
+    except GitError as error:
+        raise RefusedError(f"{path} is not taken in: {error.message}", _to_look(path)) from error
+
+
+def _to_look(path: Path) -> str:
+    return (
+        f"an agent may have changed it; to see what it holds: git bundle list-heads {shlex.quote(str(path))}"
+    )
+
+
+def _check_names(header: BundleHeader, agent_id: str) -> None:
+    branch = f"refs/heads/ralph/{agent_id}"
+    snapshots = f"refs/ralph/snapshots/{agent_id}/"
+    for ref in header.refs:
+        number = ref.removeprefix(snapshots)
+        if ref not in {branch, f"{branch}-wip"} and not (ref != number and _SNAPSHOT.fullmatch(number)):
+            raise ValueError(f"it holds {ref!r}, which is no ref of agent {agent_id}")
+
+
+def _check_tips(git: Git, header: BundleHeader) -> None:
+    tips = {*header.refs.values()}
+    if {*existing_commits(git, tips)} != tips:
+        raise ValueError("a ref in it names no commit")
+
+
+def _refs_of(git: Git, agent_id: str) -> dict[str, str]:
+    branch = f"refs/heads/ralph/{agent_id}"
+    dropped = f"refs/ralph/dropped/{agent_id}"
+    snapshots = f"refs/ralph/snapshots/{agent_id}/"
+    return list_refs(git, branch, f"{branch}-wip", dropped, f"{dropped}-wip", snapshots, BASES + agent_id)
+
+
+def _is_known(header: BundleHeader, current: Mapping[str, str], agent_id: str) -> bool:
+    tip = header.refs.get(f"refs/heads/ralph/{agent_id}", header.base)
+    return current.get(BASES + agent_id) == tip and {*header.refs.values()} <= {*current.values()}
+
+
+class _RefMoves:
+    """The changes of refs that take a bundle in; the objects are in the repository already.
+
+    Arguments:
+        git: git in the repository, with its lock.
+        header: of the bundle.
+        agent_id: the one whose refs it holds.
+        path: of the bundle.
+
+    """
+
+    def __init__(self, git: Git, header: BundleHeader, agent_id: str, path: Path) -> None:
+        self._git = git
+        self._header = header
+        self._path = path
+        self._current = _refs_of(git, agent_id)
+        self._branch = f"refs/heads/ralph/{agent_id}"
+        self._snapshots = f"refs/ralph/snapshots/{agent_id}/"
+        self._base = BASES + agent_id
+        self._last = self._current.get(self._base)
+        self._changes: dict[str, RefChange] = {}
+        self._problem: RalphError | None = None
+
+    def run(self) -> TakenIn:
+        """Move the refs in one transaction.
+
+        Raises:
+            ConflictError: a branch of the agent id is in the way; no ref was changed.
+            GitError: the same.
+
+        """
+        current, header = self._current, self._header
+        for ref, oid in sorted(header.refs.items()):
+            if current.get(ref) == oid:
+                continue
+            if ref.startswith(self._snapshots):
+                self._take_snapshot(ref, oid)
+            elif ref in current:
+                self._move(ref, current[ref], oid)
+            elif not self._was_removed(ref, oid):
+                self._change(ref, oid)
+        wip = f"{self._branch}-wip"
+        if wip in current and wip not in header.refs and current[wip] in header.refs.values():
+            self._change(wip, None)  # its work went on in the clone, which keeps it as a snapshot
+        self._change(self._base, header.refs.get(self._branch, header.base))
+        changes = [change for change in self._changes.values() if change.before != change.after]
+        if changes:
+            change_refs(self._git, changes, f"ralph-wrap: taken in from {self._path.stem}", int(time.time()))
+        return TakenIn(self._path.stem, self._path, tuple(change.ref for change in changes), self._problem)
+
+    def _change(self, ref: str, after: str | None) -> None:
+        self._changes[ref] = RefChange(ref, self._current.get(ref), after)
+
+    def _was_removed(self, ref: str, oid: str) -> bool:
+        """Return whether the branch was taken in before, and the user has dropped or renamed it since."""
+        return ref == self._branch and oid == self._last and self._last != self._header.base
+
+    def _take_snapshot(self, ref: str, oid: str) -> None:
+        if "/commit-" in ref:
+            self._keep(oid)
+        else:  # a later session with the same agent id counts its iterations on
+            self._change(ref, oid)
+
+    def _keep(self, oid: str) -> None:
+        """Give a commit a snapshot, unless it has one."""
+        after = {change.ref: change.after for change in self._changes.values()}
+        refs = {
+            ref: tip for ref, tip in {**self._current, **after}.items() if ref.startswith(self._snapshots)
+        }
+        if oid in refs.values():
+            return
+        numbers = [ref.removeprefix(f"{self._snapshots}commit-") for ref in refs]
+        number = 1 + max((int(number) for number in numbers if number.isdecimal()), default=0)
+        self._change(f"{self._snapshots}commit-{number}", oid)
+
+    def _move(self, ref: str, before: str, oid: str) -> None:
+        name = ref.removeprefix("refs/heads/")
+        if ref == self._branch and self._last is None:
+            raise ConflictError(
+                f"{self._path} is not taken in: there is another branch {name}",
+                f"to free the name: git branch -m {name} NAME",
+            )
+        if holder := worktree_holding(self._git, ref):
+            raise ConflictError(
+                f"{self._path} is not taken in: {name} is checked out in {holder}",
+                f"to free the branch: git -C {shlex.quote(str(holder))} switch --detach",
+            )
+        if is_ancestor(self._git, before, oid):
+            self._change(ref, oid)
+        elif ref != self._branch or before == self._last:
+            self._keep(before)
+            self._change(ref, oid)
+        else:
+            self._keep(oid)
+            self._problem = ConflictError(
+                f"{name} was moved here since, so the work of its clone is in a snapshot beside it",
+                f"git log {name}..{oid[:12]}",
+            )
+
+
+def forget(project: Project, agent_id: str) -> None:
+    """Delete the ref that keeps what a clone borrows, if the clone has left no branch."""
+    refs = list_refs(project.git, BASES + agent_id)
+    with contextlib.suppress(GitError):
+        change_refs(
+            project.git,
+            [RefChange(ref, oid, None) for ref, oid in refs.items()],
+            "ralph-wrap: the clone left nothing",
+            int(time.time()),
+        )

@@ -1,0 +1,156 @@
+"""Open the workspace of a session with ``--isolation clone``: a private clone, or an error.
+
+Such a session never falls back to the plain project root: the user does not want its agent there.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING
+
+from ralph_wrap.errors import ConflictError, GitError, IsolationError, RalphError
+from ralph_wrap.session.workspace import Workspace
+from ralph_wrap.state.project import CLONES, RUN, repository_of
+from ralph_wrap.system import deferred, files
+from ralph_wrap.system.text import near
+from ralph_wrap.worktree.create.clone import create_clone
+from ralph_wrap.worktree.create.mirror import refresh
+from ralph_wrap.worktree.leaks.monitor import LeakMonitor
+from ralph_wrap.worktree.ownership import SessionMark, WorktreeOwner, session_lock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ralph_wrap.session.context import SessionContext
+    from ralph_wrap.worktree.model import LinkedWorktree
+
+
+def open_clone(context: SessionContext) -> Workspace:
+    """Make the clone of a session, and begin to watch what is outside it.
+
+    Raises:
+        IsolationError: it cannot be made; nothing is left of the attempt.
+        ConflictError: the saved work of the earlier session conflicts with its branch.
+        StoppedError: a signal arrived.
+
+    """
+    try:
+        return _open(context)
+    except RalphError as error:
+        if isinstance(error, IsolationError) or error is context.project.obstacle:
+            raise IsolationError(f"isolation is required: {error.message}", error.hint) from error
+        raise
+
+
+def _open(context: SessionContext) -> Workspace:
+    project, repository = context.project, repository_of(context.project)
+    base = _prepare(context)
+    leak_monitor = LeakMonitor(
+        project.git,
+        root=project.root,
+        common_dir=repository.common_dir,
+        workspace=context.path,
+        branch=context.branch,
+        log=context.log,
+        cancel=context.cancel,
+    )
+
+    def meanwhile() -> None:
+        context.meanwhile()
+        leak_monitor.begin()
+
+    with leak_monitor:
+        tree = _make(context, base, meanwhile)
+        restored = _restore(context, tree) if context.settings.resumes else None
+        deferred.report_copies.provide(
+            tree,
+            context.keeping.git,
+            project.checkout,
+            context.settings.copy,
+            log=context.log,
+            cancel=context.cancel,
+        )
+    return Workspace(tree.path, tree=tree, restored=restored, leak_monitor=leak_monitor)
+
+
+def _make(context: SessionContext, base: str, meanwhile: Callable[[], object]) -> LinkedWorktree:
+    session, mirror, end = context.record.session, context.mirror, context.clone_end
+    assert mirror is not None
+    assert end is not None
+    tree = create_clone(
+        context.project.git,
+        repository_of(context.project),
+        path=context.path,
+        mirror=mirror,
+        branch=context.branch,
+        base=base,
+        agent_id=context.record.id,
+        owner=WorktreeOwner(session_lock(session), SessionMark(session, context.branch)),
+        cancel=context.cancel,
+        progress=context.log.progress,
+        meanwhile=meanwhile,
+    )
+    context.log.event(
+        "workspace.created", path=os.fspath(tree.path), branch=tree.branch, base=tree.base, warm=False
+    )
+    end.keep_base()
+    return tree
+
+
+def _prepare(context: SessionContext) -> str:
+    """Make the directory of the clones, in which git ignores all files, and return the commit to start from.
+
+    Raises:
+        IsolationError: there can be no clone.
+
+    """
+    project, clones = context.project, context.path.parent
+    if context.base is None:
+        raise IsolationError("the repository has no commit yet", "git commit --allow-empty -m start")
+    if project.root != project.checkout:
+        raise IsolationError("a clone starts from the main checkout", f"cd {project.root}")
+    homes = {project.root / RUN, project.root / CLONES / RUN.name}
+    try:
+        if context.home is None or context.home.directory not in homes:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        clones.mkdir(parents=True, exist_ok=True)
+        files.fill(clones / ".gitignore", b"*\n")
+    except OSError as error:
+        raise IsolationError(
+            f"{clones} cannot be used: {error.strerror}",
+            f"it must be a directory that can be written: {clones}",
+        ) from error
+    return context.base
+
+
+def _restore(context: SessionContext, tree: LinkedWorktree) -> str | None:
+    """Put the saved work of the earlier session back; if that fails, remove the clone.
+
+    Raises:
+        ConflictError: it conflicts with commits that the branch got since.
+        IsolationError: git failed.
+
+    """
+    git = context.keeping.git
+    own = tree.path / ".git"
+    try:
+        # No agent has worked in the clone yet, so git may run in it.
+        clone = tree._replace(registration=own, common_dir=own)
+        saved = deferred.restore.restore(clone, git._replace(cwd=own, git_dir=own), context.record.id)
+        refresh(tree, git)
+    except (ConflictError, GitError, OSError) as error:
+        ends = deferred.worktree_end
+        end = ends.WorktreeEnd(context.keeping, context.record, context.log, ends.WorktreePolicy())
+        assert context.home is not None
+        end.leave(tree, context.home.trash, unstarted=True)
+        if isinstance(error, ConflictError):
+            raise
+        raise IsolationError(
+            f"the saved work could not be put back: {error}", "is the disk full? The work is still saved"
+        ) from error
+    if saved:
+        context.log.event(
+            "work.restored", f"saved work is back in {near(os.fspath(tree.path))}", commit=saved
+        )
+    return saved

@@ -1,0 +1,203 @@
+"""Make a private clone for one session, or nothing at all.
+
+A clone has its own refs, configuration and index, and borrows the objects of the project's repository. The
+agent can write to its clone, and writes nothing to the real repository, which may be mounted read-only.
+
+The steps, each undone if a later one fails:
+
+1. Make the mirror (see ``mirror``), with the session's mark in its registration.
+2. Make the clone under another name, with the same mark, then rename it. So a directory at the path of a
+   clone is never one without a mark.
+3. Check the files out, and refresh the mirror.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING
+
+from ralph_wrap.branches.intake import BASES
+from ralph_wrap.errors import GitError, IsolationError
+from ralph_wrap.git import decode, file_system_config, list_refs, pointer, run_git
+from ralph_wrap.git.by_hand import make_repository
+from ralph_wrap.system import deferred, files
+from ralph_wrap.worktree.create.mirror import refresh
+from ralph_wrap.worktree.create.transaction import check_out_new
+from ralph_wrap.worktree.model import LinkedWorktree
+from ralph_wrap.worktree.ownership import CLONE, write_mark
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from ralph_wrap.git import Git, Repository
+    from ralph_wrap.system.cancel import CancelToken
+    from ralph_wrap.worktree.ownership import WorktreeOwner
+
+NEW_SUFFIX = ".new"
+"""The suffix of a clone that has no mark yet; no agent has worked in it."""
+
+_COPIED = (
+    r"^remote\..*\.(url|fetch|pushurl)$|^(branch|user|filter|lfs)\.|^extensions\.(objectformat|partialclone)$"
+    r"|^core\.(autocrlf|eol|ignorecase|precomposeunicode)$"
+)
+
+
+def create_clone(
+    git: Git,
+    repository: Repository,
+    *,
+    path: Path,
+    mirror: Path,
+    branch: str,
+    base: str,
+    agent_id: str,
+    owner: WorktreeOwner,
+    cancel: CancelToken,
+    progress: Callable[[str], None],
+    meanwhile: Callable[[], object],
+) -> LinkedWorktree:
+    """Make a clone with every file checked out, and its mirror.
+
+    Arguments:
+        git: git at the project root.
+        repository: the project's repository.
+        path: the directory of the clone; it must not exist.
+        mirror: the directory of the mirror; it must not exist.
+        branch: the branch to check out: the project's, if it exists there, else created at *base*.
+        base: commit id.
+        agent_id: names the refs of the session.
+        owner: the mark and the lock of the registration.
+        cancel: a signal interrupts the checkout.
+        progress: called with the progress of a checkout that takes a second or more.
+        meanwhile: called once while git checks the files out.
+
+    Raises:
+        IsolationError: it cannot be made; nothing is left of the attempt.
+        StoppedError: a signal came; nothing is left of the attempt.
+
+    """
+    try:
+        with contextlib.ExitStack() as undo:
+            config = _config(git, repository)
+            earlier = list_refs(git, f"refs/heads/ralph/{agent_id}*", f"refs/ralph/snapshots/{agent_id}/")
+            tip = list_refs(git, f"refs/heads/{branch}").get(f"refs/heads/{branch}")
+            start = tip or base
+            tree = LinkedWorktree(
+                path=path,
+                registration=mirror / "worktrees" / path.name,
+                common_dir=mirror,
+                branch=branch,
+                base=start,
+                branch_created=tip is None,
+                config=file_system_config(file_mode=repository.file_mode, symlinks=repository.symlinks),
+                owner=owner,
+                clone=True,
+            )
+            refs = {**earlier, f"refs/heads/{branch}": start}
+            _make_mirror(tree, repository, config, {**refs, f"{BASES}{agent_id}": start}, undo)
+            _make_clone(tree, repository, config, refs, undo)
+            own = path / ".git"
+            clone_git = tree._replace(registration=own, common_dir=own).git(git)
+            check_out_new(clone_git, cancel, progress, meanwhile)
+            refresh(tree, git._replace(cwd=mirror, git_dir=mirror))
+            files.fsync(own, path, path.parent, tree.registration, mirror)
+            undo.pop_all()
+    except (GitError, OSError) as error:
+        reason = error.message if isinstance(error, GitError) else f"{error.strerror}: {error.filename}"
+        raise IsolationError(
+            f"no clone could be made: {reason}",
+            f"user id {os.geteuid()} must be able to write to {path.parent}, on a disk that is not full",
+        ) from error
+    return tree
+
+
+def _make_mirror(
+    tree: LinkedWorktree,
+    repository: Repository,
+    config: list[tuple[str, str]],
+    refs: Mapping[str, str],
+    undo: contextlib.ExitStack,
+) -> None:
+    mirror, registration = tree.common_dir, tree.registration
+    mirror.parent.mkdir(parents=True, exist_ok=True)
+    mirror.mkdir()
+    undo.callback(deferred.shutil.rmtree, mirror, ignore_errors=True)
+    own = [(key, value) for key, value in config if key.startswith(("core.", "extensions.", "user."))]
+    objects = repository.common_dir / "objects"
+    make_repository(mirror, config=own, refs=refs, borrows=objects, shallow=_shallow(repository))
+    registration.mkdir(parents=True)
+    assert tree.owner is not None
+    assert tree.owner.mark is not None
+    contents = {
+        "commondir": b"../..\n",
+        pointer.BACK: pointer.back_to(tree.path),
+        "locked": os.fsencode(f"{tree.owner.lock}\n"),
+        "HEAD": os.fsencode(f"ref: refs/heads/{tree.branch}\n"),
+        CLONE: b"",
+    }
+    for name, content in contents.items():
+        files.replace(registration / name, content, sync=False)
+    write_mark(registration, tree.owner.mark)
+
+
+def _make_clone(
+    tree: LinkedWorktree,
+    repository: Repository,
+    config: list[tuple[str, str]],
+    refs: Mapping[str, str],
+    undo: contextlib.ExitStack,
+) -> None:
+    path = tree.path
+    new = path.with_name(path.name + NEW_SUFFIX)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new.mkdir()
+    undo.callback(deferred.shutil.rmtree, new, ignore_errors=True)
+    make_repository(
+        new / ".git",
+        config=config,
+        refs=refs,
+        borrows=repository.common_dir / "objects",
+        head=f"refs/heads/{tree.branch}",
+        shallow=_shallow(repository),
+    )
+    assert tree.owner is not None
+    assert tree.owner.mark is not None
+    write_mark(new / ".git", tree.owner.mark)
+    if os.path.lexists(path):
+        raise IsolationError(f"{path} is there already", "move it away")
+    new.rename(path)
+    undo.callback(deferred.shutil.rmtree, path, ignore_errors=True)
+
+
+def _config(git: Git, repository: Repository) -> list[tuple[str, str]]:
+    """Return the configuration of the clone: what an agent needs, and nothing that runs only for the user.
+
+    Raises:
+        IsolationError: the repository lacks objects, which a clone could not get.
+
+    """
+    answer = run_git(git, "config", "--local", "-z", "--get-regexp", _COPIED, accept=(0, 1)).stdout
+    found = [decode(entry).partition("\n") for entry in answer.split(b"\0") if entry]
+    copied = [(key, value if newline else "true") for key, newline, value in found]
+    if any(key == "extensions.partialclone" for key, _ in copied):
+        raise IsolationError(
+            "the repository is a partial clone, whose objects are elsewhere", "git fetch --refetch"
+        )
+    version = "1" if any(key.startswith("extensions.") for key, _ in copied) else "0"
+    return [
+        ("core.repositoryformatversion", version),
+        ("core.filemode", str(repository.file_mode).lower()),
+        ("core.symlinks", str(repository.symlinks).lower()),
+        ("core.bare", "false"),
+        ("core.logallrefupdates", "true"),
+        *copied,
+    ]
+
+
+def _shallow(repository: Repository) -> bytes:
+    try:
+        return files.read(repository.common_dir / "shallow")
+    except FileNotFoundError:
+        return b""

@@ -1,0 +1,229 @@
+"""The mirror of a clone: a repository of ours, in which we save what an agent does in its clone.
+
+An agent owns its clone: it can write a program into the configuration, or a FIFO in the place of HEAD. So git
+of ours never runs in a clone. :func:`refresh` reads the clone's files, and copies these to the mirror:
+
+- objects, which have their hash for a name, so that git notices a changed one;
+- the branches, as far as a save needs them;
+- HEAD, index, reflogs and the files of an unfinished operation, to the *registration* in the mirror.
+
+It copies no configuration, no hook, no attributes and no ``alternates``: the mirror has its own. With the
+registration in its place, the mirror looks like the repository of a linked worktree at the clone's path. So
+the same code saves and removes clones and worktrees.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shutil
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ralph_wrap.git import decode, decode_lines, existing_commits, list_refs, run_git
+from ralph_wrap.git.oid import is_oid
+from ralph_wrap.system import files
+from ralph_wrap.system.named_tuple import NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ralph_wrap.git import Git
+    from ralph_wrap.worktree.model import LinkedWorktree
+
+# An agent could make files with these names in its clone, and a save would believe them.
+_OURS = re.compile(r"ralph-wrap-.*|commondir|gitdir|locked", re.DOTALL)
+_NOT_COPIED = {
+    *("objects", "modules", "lfs", "worktrees"),
+    *("config", "config.worktree", "hooks", "info", "branches", "description"),
+}
+_OBJECT = re.compile(r"[0-9a-f]{2}/[0-9a-f]+|pack/pack-[0-9a-f]+\.(pack|idx)")
+_LARGEST = 1 << 30  # bytes of a file that is no object
+_MOST = 200_000  # files that are no objects
+_MIRRORED = ("refs/heads/", "refs/remotes/")
+
+
+class _Entry(NamedTuple):
+    path: str
+    status: os.stat_result
+
+
+def refresh(tree: LinkedWorktree, git: Git) -> None:
+    """Copy what a clone holds to its mirror; a linked worktree has none, and nothing happens.
+
+    Arguments:
+        tree: the clone.
+        git: git in the mirror.
+
+    Raises:
+        OSError: a file of the clone is not a plain file, or cannot be copied.
+        GitError: the mirror does not accept a branch.
+
+    """
+    if not tree.clone:
+        return
+    source = tree.path / ".git"
+    if tree.path.is_symlink() or source.is_symlink() or not source.is_dir():
+        raise OSError(errno.ENOTDIR, "it is not the directory of a repository any more", str(source))
+    _copy_objects(source / "objects", tree.common_dir / "objects")
+    entries = {entry.path: entry.status for entry in _plain_files(source)}
+    _copy_files(source, tree.registration, entries)
+    _copy_refs(tree, git, entries)
+
+
+def problems_of(tree: LinkedWorktree) -> list[str]:
+    """Return one line for each thing in a clone that a mirror does not hold."""
+    places = {"modules": "repositories of submodules", "worktrees": "worktrees of the clone"}
+    return [
+        f"{what} are in {tree.path / '.git' / name}, which is not saved"
+        for name, what in places.items()
+        if _has_entries(tree.path / ".git" / name)
+    ]
+
+
+def _has_entries(directory: Path) -> bool:
+    try:
+        return bool(_names(directory))
+    except FileNotFoundError:
+        return False
+
+
+def _names(directory: Path) -> list[str]:
+    return [path.name for path in directory.iterdir()]
+
+
+def _plain_files(source: Path) -> Iterator[_Entry]:
+    """Yield every file of a git directory that is to be copied; each must be a plain file."""
+    waiting = [""]
+    count = 0
+    while waiting:
+        directory = waiting.pop()
+        with os.scandir(source / directory) as entries:
+            for entry in entries:
+                path = f"{directory}/{entry.name}" if directory else entry.name
+                if not directory and (entry.name in _NOT_COPIED or _OURS.fullmatch(entry.name)):
+                    continue
+                status = entry.stat(follow_symlinks=False)
+                count += 1
+                if count > _MOST:
+                    raise OSError(errno.EFBIG, f"more than {_MOST} files", str(source))
+                if stat.S_ISDIR(status.st_mode):
+                    waiting.append(path)
+                elif not stat.S_ISREG(status.st_mode):
+                    raise OSError(errno.EINVAL, "not a regular file", str(source / path))
+                elif not path.endswith(".lock"):
+                    yield _Entry(path, status)
+
+
+def _copy_objects(source: Path, target: Path) -> None:
+    """Copy the objects that the mirror lacks; an object never changes, so its name is enough."""
+    for directory in ("pack", *sorted(_fan_out(source))):
+        try:
+            names = sorted((path.name for path in (source / directory).iterdir()), reverse=True)
+        except FileNotFoundError:
+            continue
+        (target / directory).mkdir(exist_ok=True)
+        for name in names:  # .pack before .idx: git reads the second first
+            if _OBJECT.fullmatch(f"{directory}/{name}") and not (target / directory / name).exists():
+                _copy(source / directory / name, target / directory / name)
+
+
+def _fan_out(source: Path) -> list[str]:
+    if source.is_symlink():
+        raise OSError(errno.ELOOP, "a symlink", str(source))
+    found = [name for name in _names(source) if re.fullmatch("[0-9a-f]{2}", name)]
+    if links := [name for name in (*found, "pack") if (source / name).is_symlink()]:
+        raise OSError(errno.ELOOP, "a symlink", str(source / links[0]))
+    return found
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy one plain file in one step, with its times."""
+    descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as reading:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(source))
+        temporary = target.with_name(f"ralph-wrap-{os.urandom(8).hex()}")
+        try:
+            with temporary.open("xb") as writing:
+                shutil.copyfileobj(reading, writing)
+            os.utime(temporary, ns=(status.st_atime_ns, status.st_mtime_ns))
+            temporary.replace(target)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+
+
+def _copy_files(source: Path, registration: Path, entries: dict[str, os.stat_result]) -> None:
+    """Make the files of a registration those of the clone; ours stay."""
+    for directory, _, names in os.walk(registration, topdown=False):
+        for name in names:
+            path = Path(directory, name)
+            relative = path.relative_to(registration)
+            if not _OURS.fullmatch(relative.parts[0]) and relative.as_posix() not in entries:
+                path.unlink()
+        if Path(directory) != registration and not _names(Path(directory)):
+            Path(directory).rmdir()
+    for name, status in entries.items():
+        if status.st_size > _LARGEST:
+            raise OSError(errno.EFBIG, "too large", str(source / name))
+        target = registration / name
+        if not _is_copied(target, status):
+            if not target.parent.is_dir():
+                if os.path.lexists(target.parent):
+                    target.parent.unlink()
+                target.parent.mkdir(parents=True)
+            _copy(source / name, target)
+
+
+def _is_copied(target: Path, status: os.stat_result) -> bool:
+    try:
+        copy = target.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    # A file that git has just written may change again within the same tick of the clock.
+    settled = status.st_ctime_ns < copy.st_ctime_ns - 100_000_000
+    return settled and (copy.st_size, copy.st_mtime_ns) == (status.st_size, status.st_mtime_ns)
+
+
+def _copy_refs(tree: LinkedWorktree, git: Git, entries: dict[str, os.stat_result]) -> None:
+    """Move the refs of the mirror to where those of the clone are.
+
+    Only these are mirrored: the session's branch, the branch at HEAD, and remote branches, whose commits
+    are no work of the agent. A save finds every other commit in the registration.
+    """
+    found = _refs(tree.registration, entries)
+    head = decode(files.read(tree.registration / "HEAD", 4096)).strip().removeprefix("ref: ")
+    wanted = {
+        ref: oid
+        for ref, oid in found.items()
+        if ref in {f"refs/heads/{tree.branch}", head} or ref.startswith("refs/remotes/")
+    }
+    before = list_refs(git, *_MIRRORED)
+    changed = {ref: oid for ref, oid in wanted.items() if before.get(ref) != oid}
+    if changed:
+        present = {*existing_commits(git, {*changed.values()})}
+        missing = [ref for ref in changed if changed[ref] not in present and ref.startswith("refs/heads/")]
+        if missing:
+            raise OSError(f"{missing[0]} names a commit that is not in the clone")
+        rows = [f"update {ref}\0{oid}\0\0" for ref, oid in changed.items() if oid in present]
+        run_git(git, "update-ref", "--no-deref", "-z", "--stdin", stdin=os.fsencode("".join(rows)))
+
+
+def _refs(registration: Path, entries: dict[str, os.stat_result]) -> dict[str, str]:
+    """Return the refs in the files of a git directory; a symbolic ref names no commit of its own."""
+    found = {}
+    if "packed-refs" in entries:
+        for line in decode_lines(files.read(registration / "packed-refs", _LARGEST)):
+            oid, _, ref = line.partition(" ")
+            if is_oid(oid) and ref.startswith(_MIRRORED):
+                found[ref] = oid
+    for path in entries:
+        if path.startswith(_MIRRORED):
+            oid = decode(files.read(registration / path, 4096)).strip()
+            if is_oid(oid):
+                found[path] = oid
+    return found

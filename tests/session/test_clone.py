@@ -1,0 +1,182 @@
+"""Sessions in a private clone: the agent never touches the real repository, and no work is lost."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.sessions import Result, Session, command, run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tests.support.repo import Repo
+
+CLONE = ("--isolation", "clone")
+
+
+def clone_session(repo: Repo, work: str, *options: str) -> Result:
+    """Run a session in a clone, whose agent is a shell."""
+    return run(repo.path, "-n", "1", *CLONE, *options, "--", "sh", "-ec", work)
+
+
+def left_over(repo: Repo) -> list[str]:
+    """Return what sessions in clones have left on the disk, without their own directories."""
+    names = [".ralph/clones", ".ralph/run/mirrors", ".ralph/run/bundles", ".ralph/run/agents"]
+    return [
+        path.relative_to(repo.path).as_posix()
+        for name in names
+        for path in sorted((repo.path / name).glob("*"))
+        if path.name not in {".gitignore", "run"}
+    ]
+
+
+def refs(repo: Repo, prefix: str = "refs") -> list[str]:
+    """Return the names of refs."""
+    return repo.git("for-each-ref", "--format=%(refname)", prefix).split()
+
+
+def killed(repo: Repo, work: str, *options: str) -> str:
+    """Kill a session in a clone between two iterations, and return its id."""
+    with Session(repo.path, "--delay", "1h", *CLONE, *options, "--", "sh", "-ec", work) as session:
+        session.wait_for("work.bundled")
+        session.send(signal.SIGKILL)
+        session.process.wait()
+        return session.directory.name
+
+
+def test_work_comes_out_of_a_clone(repo: Repo) -> None:
+    """Commits are on the branch, the rest is on the branch of saved work, and the clone is gone."""
+    before = repo.fingerprint()
+    result = clone_session(repo, "echo a > a; git add a; git commit -qm a; echo b > b; cat .git/HEAD")
+    assert result.status == 0, result.stderr
+    agent_id = result.report["session"][-4:]
+    assert repo.show(f"ralph/{agent_id}:a") == b"a\n"
+    assert repo.show(f"ralph/{agent_id}-wip:b") == b"b\n"
+    assert result.report["commits"] == 1
+    assert left_over(repo) == []
+    assert repo.fingerprint() == before
+    assert repo.git("status", "--porcelain") == ""
+
+
+def test_the_agent_has_a_repository_of_its_own(repo: Repo) -> None:
+    """It borrows the objects by a relative path; branches and configuration are its own."""
+    show = "git rev-parse --absolute-git-dir; cat .git/objects/info/alternates"
+    work = f"{show}; git config x.y z; git branch other"
+    result = clone_session(repo, work)
+    directory, borrowed = result.stdout.decode().split()
+    assert Path(directory).parent.parent == repo.path / ".ralph" / "clones"
+    assert borrowed == "../../../../../.git/objects"
+    assert "refs/heads/other" not in refs(repo)
+    assert "x.y" not in repo.git("config", "--list")
+
+
+def test_other_branches_of_a_clone_are_kept(repo: Repo) -> None:
+    """A commit on another branch, in the stash or only in a reflog gets a ref in the repository."""
+    work = """
+    git switch -qc side; echo side > side; git add .; git commit -qm side; git switch -q $RALPH_BRANCH
+    echo stashed > file.txt; git stash -q
+    echo amended > c; git add .; git commit -qm lost; git commit -q --amend -m kept
+    """
+    result = clone_session(repo, work)
+    assert result.status == 0, result.stderr
+    kept = [repo.git("log", "-1", "--format=%s", ref) for ref in refs(repo, "refs/ralph/snapshots")]
+    assert "side" in kept
+    assert "lost" in kept
+    assert any("WIP on" in subject for subject in kept)
+
+
+def test_a_killed_session_is_swept(repo: Repo) -> None:
+    """After SIGKILL the next sweep saves what was in the clone, and leaves nothing else."""
+    session = killed(repo, "echo a > a; git add a; git commit -qm a; echo b > b")
+    clone = repo.path / ".ralph" / "clones" / session
+    (clone / "later").write_text("later\n")
+    assert command("sweep", cwd=repo.path).status == 0
+    agent_id = session[-4:]
+    assert repo.show(f"ralph/{agent_id}:a") == b"a\n"
+    assert repo.show(f"ralph/{agent_id}-wip:b") == b"b\n"
+    assert repo.show(f"ralph/{agent_id}-wip:later") == b"later\n"
+    assert left_over(repo) == []
+
+
+def test_a_user_sees_the_work_of_a_live_session(repo: Repo) -> None:
+    """Each iteration writes a bundle, and the next command takes it in."""
+    with Session(
+        repo.path, "--delay", "1h", *CLONE, "--", "sh", "-c", "echo a > a; git add .; git commit -qm a"
+    ) as session:
+        session.wait_for("work.bundled")
+        listed = command("review", "--json", cwd=repo.path)
+        (row,) = json.loads(listed.stdout)["data"]
+        assert (row["branch"], row["ahead"]) == (f"ralph/{session.directory.name[-4:]}", 1)
+        session.send(signal.SIGTERM)
+        assert session.finish().report["commits"] == 1
+    assert left_over(repo) == []
+
+
+def test_a_session_in_a_clone_goes_on(repo: Repo) -> None:
+    """Its saved work is back in the new clone, at the same path, and comes out again."""
+    first = clone_session(repo, "pwd; [ ! -f a ] || { git add .; git commit -qm a; }; echo a > a")
+    agent_id = first.report["session"][-4:]
+    again = command("resume", agent_id, cwd=repo.path)
+    assert again.status == 0, again.stderr
+    assert first.stdout.decode() == again.stdout.decode()
+    assert repo.show(f"ralph/{agent_id}:a") == b"a\n"
+    assert f"refs/heads/ralph/{agent_id}-wip" not in refs(repo)
+    assert left_over(repo) == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [("--branch", "mine"), ("--sparse", "src"), ("--base", "fresh")],
+)
+def test_what_a_clone_cannot_do(repo: Repo, options: Sequence[str]) -> None:
+    """An option that works only in a worktree is an error before anything is made."""
+    result = clone_session(repo, "true", *options)
+    assert result.status == 2
+    assert "not possible in a clone" in result.stderr
+    assert not (repo.path / ".ralph" / "clones").exists()
+
+
+def test_without_a_clone_there_is_no_session(repo: Repo) -> None:
+    """The agent does not run in the plain project root, whatever the reason is."""
+    (repo.path / ".ralph").mkdir()
+    (repo.path / ".ralph" / "clones").write_text("in the way")
+    result = clone_session(repo, "touch ran")
+    assert result.status == 125
+    assert "isolation is required" in result.stderr
+    assert not (repo.path / "ran").exists()
+
+
+def test_repositories_in_a_clone_keep_it(repo: Repo) -> None:
+    """What a mirror does not hold, a submodule or a worktree of the clone, is not removed."""
+    work = "git worktree add -q ../beside; echo x > ../beside/x"
+    result = clone_session(repo, work)
+    session = result.report["session"]
+    assert "worktrees of the clone" in result.report["kept"]
+    assert (repo.path / ".ralph" / "clones" / session / ".git").is_dir()
+    assert (repo.path / ".ralph" / "clones" / "beside" / "x").exists()
+
+
+def test_an_unused_clone_leaves_nothing(repo: Repo) -> None:
+    """With --drop-empty a session without work leaves no branch and no other ref."""
+    result = clone_session(repo, "true", "--drop-empty")
+    assert result.status == 0, result.stderr
+    assert refs(repo) == ["refs/heads/main"]
+    assert left_over(repo) == []
+
+
+def test_what_a_clone_borrows_is_kept(repo: Repo) -> None:
+    """``git gc`` does not delete the base of a live clone, even if the user has dropped it."""
+    base = repo.commit("borrowed")
+    with Session(repo.path, "--delay", "1h", *CLONE, "--", "sh", "-c", "echo a > a") as session:
+        session.wait_for("work.bundled")
+        repo.git("reset", "--quiet", "--hard", "HEAD~")
+        repo.git("reflog", "expire", "--expire=now", "--all")
+        repo.git("gc", "--quiet", "--prune=now")
+        assert repo.git("cat-file", "-t", base) == "commit"
+        session.send(signal.SIGTERM)
+        assert session.finish().report["kept"] is None
