@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from ralph_wrap import errors
+from ralph_wrap.branches.intake import BASES
 from ralph_wrap.commands.diff import SNAPSHOTS
 from ralph_wrap.loop.policy import CUT_SHORT
-from ralph_wrap.state.project import POOL, RUN, WORKTREES
+from ralph_wrap.state.project import CLONES, POOL, RUN, WORKTREES
 
 ANSWERS = {
     "apply": "commands.apply.AppliedChanges",
@@ -74,6 +75,7 @@ FILES = {
     ".gitignore": "One line, `.ralph/worktrees/`, if nothing ignores the worktrees yet; see `--ignore`.",
     ".ralph/config.toml": "Your configuration. You may commit it.",
     f"{WORKTREES}/<session>/": "The worktree of a session; gone after the session.",
+    f"{CLONES}/<session>/": "The clone of a session with `--isolation clone`; gone after the session.",
     f"{RUN}/.gitignore": "Ignores everything in the directory.",
     f"{RUN}/agents/<id>.json": "The record of a session that runs.",
     f"{RUN}/agents/<id>.lock": "Its lock, which the kernel frees when the session dies.",
@@ -84,6 +86,8 @@ FILES = {
     f"{RUN}/sessions/<session>/report.json": "How the session ended; see [JSON](json.md#reportjson).",
     f"{RUN}/sessions/<session>/start.json": "What `resume` needs to start it again.",
     f"{RUN}/sessions/<session>/stop": "A request of `ralph-wrap stop`.",
+    f"{RUN}/bundles/<session>.bundle": "The work of a clone, until the repository has it.",
+    f"{RUN}/mirrors/<session>/": "The repository in which ralph-wrap saves what a clone holds.",
     f"{RUN}/limits/": "Until when the usage limit of an account holds.",
     f"{RUN}/landing/": "Temporary worktrees while branches are merged.",
     f"{POOL}/": "Warm worktrees, with `pool = N`.",
@@ -102,6 +106,7 @@ REFS = {
     "refs/ralph/dropped/<id>": "The tip of a branch that `drop` has deleted; with `-wip`, its saved work.",
     "refs/ralph/dropped-branches/<name>": "The same for a branch that is not below `ralph/`.",
     "refs/ralph/pool/": "Warm worktrees.",
+    f"{BASES}<id>": "What was last taken in from a clone, or the commit that the clone starts from.",
 }
 """What is in the repository of the project."""
 

@@ -21,13 +21,14 @@ import shlex
 import time
 from typing import TYPE_CHECKING
 
-from ralph_wrap.branches.temporary_objects import scratch_directory
 from ralph_wrap.errors import ConflictError, GitError, RalphError, RefusedError, explained
 from ralph_wrap.git import create_ref, existing_commits, list_refs, worktree_holding
 from ralph_wrap.git.bundle import migrate, read_header, unpack
 from ralph_wrap.git.compare import with_object_directory
 from ralph_wrap.git.merge import is_ancestor
 from ralph_wrap.git.oid import is_oid
+from ralph_wrap.git.scratch import scratch_directory
+from ralph_wrap.git.shadow import shadow_repository
 from ralph_wrap.git.transaction import RefChange, change_refs
 from ralph_wrap.state.ids import agent_id_of, is_session_id
 from ralph_wrap.state.project import registries, repository_of
@@ -50,6 +51,7 @@ BASES = "refs/ralph/clones/"
 SUFFIX = ".bundle"
 """The suffix of a bundle; the rest of its name is the session id."""
 
+_QUARANTINE = "ralph-wrap-incoming-"
 _TIMEOUT = 60.0  # seconds to wait for the lock of the repository
 _SNAPSHOT = re.compile(r"(?:commit-)?[1-9][0-9]{0,9}")
 
@@ -128,18 +130,19 @@ def take_one(project: Project, path: Path) -> TakenIn | None:
 
     """
     agent_id = str(agent_id_of(path.stem))
-    git, common_dir = project.git, repository_of(project).common_dir
+    git, repository = project.git, repository_of(project)
     try:
         header = read_header(path)
         _check_names(header, agent_id)
         if _is_known(header, _refs_of(git, agent_id), agent_id):
             return None
-        objects = common_dir / "objects"
-        with scratch_directory(objects) as quarantine:
-            header = unpack(git, objects, path, quarantine)
-            _check_names(header, agent_id)
-            _check_tips(with_object_directory(git, quarantine, objects), header)
-            with files.locked_directory(common_dir, _TIMEOUT) as lock:
+        objects = repository.common_dir / "objects"
+        with scratch_directory(objects, _QUARANTINE) as quarantine:
+            with shadow_repository(git, repository) as shadow:
+                header = unpack(shadow, objects, path, quarantine)
+                _check_names(header, agent_id)
+                _check_tips(with_object_directory(shadow, quarantine, objects), header)
+            with files.locked_directory(repository.common_dir, _TIMEOUT) as lock:
                 migrate(quarantine, objects)
                 return _RefMoves(git._replace(lock=lock), header, agent_id, path).run()
     except ValueError as error:
