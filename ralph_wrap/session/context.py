@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ralph_wrap.config import Settings
-    from ralph_wrap.session.sandbox.backend import SandboxBackend
     from ralph_wrap.session.clone_end import CloneEnd
+    from ralph_wrap.session.sandbox.backend import SandboxBackend
     from ralph_wrap.session.worktree_end import WorktreeEnd
     from ralph_wrap.state.project import Project
     from ralph_wrap.state.registry import Registry, SessionRecord

@@ -102,8 +102,7 @@ def look_first(settings: Settings, project: Project) -> Preflight:
     else:
         hidden = is_hidden(project.git, meanwhile=lambda: look_up(settings.command, project.environ))
     base = project.repository.head
-    if settings.isolation is Isolation.CLONE:
-        _check_clone(settings)
+    _check_clone(settings)
     if settings.branch is not None and not is_branch_name(project.git, settings.branch):
         raise UsageError(
             f"{settings.branch!r} cannot be the name of a branch", "see git help check-ref-format"
@@ -125,12 +124,14 @@ def look_first(settings: Settings, project: Project) -> Preflight:
 
 
 def _check_clone(settings: Settings) -> None:
-    """Refuse what works only in a worktree.
+    """Refuse what works only in a worktree, if the session gets a clone.
 
     Raises:
         UsageError: one of these options was given.
 
     """
+    if settings.isolation is not Isolation.CLONE:
+        return
     named = settings.branch is not None and settings.branch != f"ralph/{settings.resumes.rpartition('-')[2]}"
     wanted = {
         "branch": named,
