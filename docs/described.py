@@ -10,6 +10,8 @@ from ralph_wrap.state.project import CLONES, POOL, RUN, WORKTREES
 
 ANSWERS = {
     "apply": "commands.apply.AppliedChanges",
+    "audit": "commands.audit.AuditRow",
+    "audit --undo": "commands.audit.UndoneFinding",
     "config show": "commands.config.EffectiveSetting",
     "doctor": "commands.doctor.result.DoctorCheck",
     "drop": "commands.drop.DroppedBranch",

@@ -11,9 +11,9 @@
     |-- ConflictError            6  conflict      it already exists, or another process uses it
     |-- NotOursError             7  not_ours      ralph-wrap did not create it, and does not touch it
     |-- GitTooOldError           8  git_too_old
+    |-- TamperedError            9  tampered      the repository has what the user has not accepted
     |-- GitError               125  failed        a git command of ralph-wrap failed
     |-- IsolationError         125  failed        no worktree is possible: a reason to fall back
-    |-- TamperedError          125  failed        a file in .git leads git to another repository
     |-- PlainRootBusyError     125  failed        another session works in the plain project root
     |-- BranchBusyError        125  failed        another worktree has the requested branch checked out
     |-- NoIdLeftError          125  failed        all 65,536 agent ids are in use
@@ -121,6 +121,16 @@ class GitTooOldError(RalphError):
     code = "git_too_old"
 
 
+class TamperedError(RalphError):
+    """Something in ``.git`` makes git run, read or show what the user has not accepted.
+
+    Nothing falls back from this error.
+    """
+
+    exit_code = 9
+    code = "tampered"
+
+
 class GitError(RalphError):
     """A git command that ralph-wrap ran failed.
 
@@ -141,10 +151,6 @@ class GitError(RalphError):
 
 class IsolationError(RalphError):
     """A worktree is not possible here; the session may fall back to the plain project root."""
-
-
-class TamperedError(RalphError):
-    """A file in the git directory leads git to another repository; nothing falls back from this."""
 
 
 class PlainRootBusyError(RalphError):

@@ -75,6 +75,7 @@ LOAD_NOTHING = (
     "session",
     "state",
     "system",
+    "state/audit",
     "worktree",
     "worktree/create",
     "worktree/leaks",
@@ -378,7 +379,7 @@ TESTS = Path(__file__).parent
 
 
 def test_tests_stand_beside_what_they_test() -> None:
-    """Each folder of tests is a folder of the package, or one of the four that belong to no folder."""
+    """Each folder of tests is a folder of the package, or one of the five that belong to no folder."""
     folders = {path.name for path in TESTS.iterdir() if path.is_dir() and any(path.rglob("*.py"))}
     assert folders == {*FOLDERS, "container", "crash", "docs", "security", "support"}
 

@@ -18,6 +18,7 @@ STATUSES = {
     "conflict": 6,
     "not_ours": 7,
     "git_too_old": 8,
+    "tampered": 9,
     "failed": 125,
 }
 """The rows of the contract's table; the agent's own statuses are in AGENT."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ralph_wrap.session.clone_end import CloneEnd
     from ralph_wrap.session.context import SessionContext
     from ralph_wrap.session.workspace import Workspace
+    from ralph_wrap.state.audit.guard import SessionGuard
     from ralph_wrap.state.claim import SessionClaim
     from ralph_wrap.state.project import Project
     from ralph_wrap.system.cancel import CancelToken
@@ -49,6 +50,7 @@ class SessionState:
         report: the report, once it is written.
         commits: the number of commits on the branch of a clone, which may not be in the repository.
         stuck: the work of a clone is still in its mirror; the next sweep brings it out.
+        guard: looks at the repository.
 
     """
 
@@ -64,6 +66,7 @@ class SessionState:
         self.report: SessionReport | None = None
         self.commits: int | None = None
         self.stuck = False
+        self.guard: SessionGuard | None = None
 
 
 class SessionEnd:
@@ -169,6 +172,7 @@ class SessionEnd:
             kept="it could not be finished, see events.jsonl" if tree else None,
             fallback=workspace.fallback if workspace else None,
             leaks=workspace.leak_monitor.found if workspace and workspace.leak_monitor else None,
+            tampering=state.guard.found if state.guard else None,
         )
         return with_outcome(report, state.outcome) if state.outcome else report
 

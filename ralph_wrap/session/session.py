@@ -5,11 +5,12 @@ the end of the ``with`` block, an exception, a signal, the interpreter's exit. I
 acquisition:
 
 1. end the processes that the agent left running, so that no process writes any more;
-2. save and remove the worktree (``worktree.remove.finish`` decides);
-3. delete a branch without commits and saved work, push any other one;
-4. write the report, move the record, free the id;
-5. print how the session ended;
-6. refill the pool of warm worktrees.
+2. look at the repository: what would plain git run now that it did not run before (``state.audit``);
+3. save and remove the worktree (``worktree.remove.finish`` decides);
+4. delete a branch without commits and saved work, push any other one;
+5. write the report, move the record, free the id;
+6. print how the session ended;
+7. refill the pool of warm worktrees.
 
 If a step fails, the session logs its name, and the next steps run all the same.
 """
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from ralph_wrap.loop import LoopResult
     from ralph_wrap.session.agent_loop import AgentLoop
     from ralph_wrap.session.preflight import Preflight
+    from ralph_wrap.state.audit.guard import SessionGuard
     from ralph_wrap.state.claim import SessionClaim
     from ralph_wrap.state.project import Project
     from ralph_wrap.state.record import SessionRecord
@@ -182,7 +184,7 @@ class Session:
             record=record,
             log=self._log,
             cancel=self._signals.cancel,
-            meanwhile=lambda: _load_the_rest(self._log),
+            meanwhile=lambda: self._look_first(project, record),
             layout=preflight.layout,
             hidden=preflight.hidden,
             sandbox=preflight.sandbox,
@@ -221,7 +223,8 @@ class Session:
         if (tree := workspace.tree) is not None:
             self._at_end("drop an unused branch", lambda: end.drop_unused_branch(context, tree))
             self._at_end("remove the worktree", lambda: end.leave(context, tree))
-        _load_the_rest(self._log)  # a session in the plain root has not called it yet
+        guard = self._look_first(context.project, claim.record)  # the plain root has not called it yet
+        self._at_end("look at the repository", guard.finish)
         if self._whole_process:
             process_tree.become_subreaper()
         _write_start(self._settings, context.project, claim, self._log)
@@ -230,6 +233,14 @@ class Session:
         self._loop = deferred.agent_loop.AgentLoop(
             context, workspace, claim, processes, checkpoint, self._signals, self._state
         )
+
+    def _look_first(self, project: Project, record: SessionRecord) -> SessionGuard:
+        """Load what can wait for a worktree, and look at the repository before an agent works; only once."""
+        if self._state.guard is None:
+            _load_the_rest(self._log)
+            guard = self._state.guard = deferred.guard.SessionGuard(project, record.session, self._log)
+            guard.begin()
+        return self._state.guard
 
     def _at_end(self, name: str, step: Callable[[], None]) -> None:
         """Add a step of the end; it runs before all that were added earlier."""

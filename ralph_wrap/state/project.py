@@ -107,6 +107,26 @@ def find_project(
     )
 
 
+def find_project_without_git(directory: Path, environ: Mapping[str, str]) -> Project | None:
+    """Find the project of a directory by its files alone, where an agent may have made git hang.
+
+    Arguments:
+        directory: the directory that the user named.
+
+    Returns:
+        A project without a repository; ``None`` if there is no ``.git`` in or above the directory.
+
+    """
+    resolved = pointer.real(directory)
+    top = next((path for path in (resolved, *resolved.parents) if os.path.lexists(path / ".git")), None)
+    if top is None:
+        return None
+    outer = _OUR_WORKTREE.fullmatch(os.fspath(top))
+    nested = outer is not None and _is_checkout_of(Path(outer[1]), pointer.git_dir_of(top).parent.parent)
+    root = Path(outer[1]) if outer and nested else top
+    return Project(root, root, Path(), None, None, environ, Git(root, git_environment(environ)))
+
+
 def _is_checkout_of(directory: Path, common_dir: Path) -> bool:
     """Return whether a directory is the top level of a checkout of a repository (gitrepository-layout(5))."""
     git_dir = pointer.git_dir_of(directory)

@@ -71,6 +71,7 @@ class SessionReport(NamedTuple):
         fallback: reason why there was no worktree.
         title: what people call the session; empty if it has no name and no prompt.
         resumes: id of the session that this one went on from; ``None`` if it began anew.
+        tampering: what ``ralph-wrap audit`` finds since the session; ``None`` if no session looked.
 
     """
 
@@ -99,6 +100,7 @@ class SessionReport(NamedTuple):
     fallback: str | None = None
     title: str = ""
     resumes: str | None = None
+    tampering: tuple[str, ...] | None = None
 
     @classmethod
     def of(
@@ -230,7 +232,8 @@ def summary(report: SessionReport, log: Path, location: str = "") -> str:
     if report.tokens is not None:
         cost = "" if report.cost_usd is None else f", ${report.cost_usd:.2f} reported"
         rows.append(("spent", f"{_counted(report.tokens, 'token')}{cost}"))
-    rows += _outside(report.leaks or ())
+    rows += _named("outside", report.leaks or (), " changes: see report.json")
+    rows += _named("tampering", report.tampering or (), " findings: ralph-wrap audit")
     rows.append(("output", near(os.fspath(log))))
     rows += ((label, located(command, location)) for label, command in _next(report))
     return _table(f"ralph-wrap: {ending(report)}", rows)
@@ -315,10 +318,10 @@ def _label(report: SessionReport) -> str:
     return shlex.quote(report.id if report.branch == f"ralph/{report.id}" else str(report.branch))
 
 
-def _outside(leaks: Sequence[str]) -> Iterator[tuple[str, str]]:
-    for line in leaks[:_NAMED]:
-        yield "outside", line
-    for line in and_more(len(leaks), _NAMED, " changes: see report.json"):
+def _named(label: str, lines: Sequence[str], more: str) -> Iterator[tuple[str, str]]:
+    for line in lines[:_NAMED]:
+        yield label, line
+    for line in and_more(len(lines), _NAMED, more):
         yield "", line
 
 

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from ralph_wrap.session.sandbox import backend as backend
     from ralph_wrap.session.sandbox import start as start
     from ralph_wrap.state import landings as landings
+    from ralph_wrap.state.audit import guard as guard
     from ralph_wrap.worktree import restore as restore
     from ralph_wrap.worktree.create import report_copies as report_copies
     from ralph_wrap.worktree.create import submodules as submodules
@@ -79,6 +80,7 @@ _FOR_WORKTREES = {
 _FOR_SESSIONS = {
     "agent_loop": "ralph_wrap.session.agent_loop",
     "checkpoint": "ralph_wrap.session.checkpoint",
+    "guard": "ralph_wrap.state.audit.guard",
     "worktree_end": "ralph_wrap.session.worktree_end",
 }
 MODULES = {**FOR_SOME_COMMANDS, **FOR_SOME_PROJECTS, **_FOR_WORKTREES, **_FOR_SESSIONS}

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ralph_wrap.interfaces.cli.apply import apply
+from ralph_wrap.interfaces.cli.audit import audit
 from ralph_wrap.interfaces.cli.config import config
 from ralph_wrap.interfaces.cli.diff import diff
 from ralph_wrap.interfaces.cli.doctor import doctor
@@ -72,6 +73,7 @@ app.command(rich_help_panel="Review")(drop)
 app.command(rich_help_panel="Review")(restore)
 app.command(rich_help_panel="Review")(apply)
 app.command(rich_help_panel="Review")(web)
+app.command(rich_help_panel="Review")(audit)
 app.add_typer(config, name="config", rich_help_panel="Loops")
 app.add_typer(worktree, name="worktree", rich_help_panel="Worktrees")
 app.command(rich_help_panel="Worktrees")(pool)

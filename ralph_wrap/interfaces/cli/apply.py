@@ -11,6 +11,7 @@ import typer
 from ralph_wrap.interfaces.cli import completion
 from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, open_project, remark
 from ralph_wrap.interfaces.cli.options import ID
+from ralph_wrap.interfaces.cli.tampering import DespiteTampering, warn_of_tampering
 from ralph_wrap.system.log import on_stderr, one_line
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def apply(
             "--project", metavar="DIR", envvar="RALPH_WRAP_PROJECT", help="The directory of the project."
         ),
     ] = Path(),
+    despite_tampering: DespiteTampering = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Put saved work into a checkout, all of it or nothing. Overwrites no file and stages nothing."""
@@ -44,6 +46,7 @@ def apply(
     log = on_stderr(os.environ)
     with boundary("apply", json=json, project=directory), SignalHandlers() as signals:
         environ = become_owner(checkout or directory, log)
+        warn_of_tampering(checkout or directory, environ, log, refuse=not despite_tampering)
         project, top = _project_and_top(directory, checkout, environ, log)
         branch = branches.named(branches.read(project), name)
         applied = use_case.apply(project, branch, top=top, log=log, cancel=signals.cancel)

@@ -83,6 +83,8 @@ _SELDOM_USED = (
     "ralph_wrap.branches.intake",
     "ralph_wrap.session.session",
     "ralph_wrap.commands.sweep",
+    "ralph_wrap.state.audit.look",
+    "ralph_wrap.state.audit.warnings",
 )
 
 

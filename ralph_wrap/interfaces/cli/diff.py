@@ -12,6 +12,7 @@ from ralph_wrap.errors import RalphError
 from ralph_wrap.interfaces.cli import completion
 from ralph_wrap.interfaces.cli.boundary import become_owner, boundary, open_project
 from ralph_wrap.interfaces.cli.options import ID, Directory
+from ralph_wrap.interfaces.cli.tampering import warn_of_tampering
 from ralph_wrap.system.log import on_stderr
 
 _SHOWING = (
@@ -51,6 +52,7 @@ def diff(
     with boundary("diff", json=False, project=directory):
         log = on_stderr(os.environ)
         environ = become_owner(directory, log)
+        warn_of_tampering(directory, environ, log)
         project = open_project(directory, environ, log)
         with objects_of(project) as objects:
             sides = use_case.sides(project, objects, branch, other, saved=saved, iteration=iteration)
@@ -65,20 +67,12 @@ def diff(
                 log.event("diff.empty", words)
                 return
             shown = {name: environ[name] for name in _SHOWING if name in environ}
-            options = ("--stat",) if stat else ()
-            argv = (
-                "git",
-                "-C",
-                project.checkout,
-                *immune_config(objects),
-                "diff",
-                *options,
-                sides.before,
-                sides.after,
-                "--",
-            )
+            sub_command = ("diff", "--stat") if stat else ("diff",)
+            argv = ("git", "-C", project.checkout, *immune_config(objects), *sub_command)
             try:
-                status = signals.run_in_foreground(argv, immune_environment(objects) | shown)
+                status = signals.run_in_foreground(
+                    (*argv, sides.before, sides.after, "--"), immune_environment(objects) | shown
+                )
             except OSError as error:
                 raise RalphError(f"git cannot be run: {error.strerror}", "check the PATH") from None
         if status:

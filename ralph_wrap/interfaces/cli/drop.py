@@ -21,6 +21,7 @@ from ralph_wrap.interfaces.cli.boundary import (
     remark,
 )
 from ralph_wrap.interfaces.cli.options import IDS, Directory
+from ralph_wrap.interfaces.cli.tampering import warn_of_tampering
 from ralph_wrap.system.log import on_stderr, one_line
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ def drop(
         log = on_stderr(os.environ)
         wanted = use_case.DropSelection(tuple(ids or ()), merged, empty, _seconds(older_than), force)
         environ = become_owner(directory, log)
+        warn_of_tampering(directory, environ, log)
         project = open_project(directory, environ, log)
         for name in use_case.expire(project, of_project(project.root).keep_dropped, time.time()):
             log.event("branch.expired", f"{name}, which was dropped earlier, can no longer be restored")

@@ -12,6 +12,7 @@ from ralph_wrap.errors import RalphError, UsageError
 from ralph_wrap.interfaces.cli import completion
 from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, complain, open_project, refuse
 from ralph_wrap.interfaces.cli.options import IDS, Directory
+from ralph_wrap.interfaces.cli.tampering import DespiteTampering, warn_of_tampering
 from ralph_wrap.system.log import on_stderr, one_line
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def merge(
         bool,
         typer.Option("--best-order", help="Merge the branches with the fewest conflicts first."),
     ] = False,
+    despite_tampering: DespiteTampering = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Merge branches of sessions into a target branch, or change nothing and say why.
@@ -56,6 +58,7 @@ def merge(
     with boundary("merge", json=json, project=directory), SignalHandlers() as signals:
         method = _method(squash=squash, rebase=rebase, no_ff=no_ff)
         environ = become_owner(directory, log)
+        warn_of_tampering(directory, environ, log, refuse=not despite_tampering)
         project = open_project(directory, environ, log)
         settings = of_project(project.root)
         wanted = _wanted(project, ids)

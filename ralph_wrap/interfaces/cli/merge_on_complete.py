@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from ralph_wrap import branches
 from ralph_wrap.commands import merge
 from ralph_wrap.errors import NotFoundError, RalphError
+from ralph_wrap.state.audit.look import audit
+from ralph_wrap.state.audit.warnings import tampered
 from ralph_wrap.state.project import RUN
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.system.cancel import NEVER
@@ -63,6 +65,8 @@ def _land(
     signals: SignalHandlers | None,
     log: Log,
 ) -> LandingResult:
+    if findings := audit(project).findings:
+        raise tampered(findings)
     branch = branches.named(branches.read(project), f"{branches.HEADS}{name}")
     target = merge.target_of(project, settings.merge_on_complete, None)
     try:

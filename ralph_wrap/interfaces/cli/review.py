@@ -16,6 +16,7 @@ from ralph_wrap.interfaces.cli import completion
 from ralph_wrap.interfaces.cli import table as tables
 from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, open_project, remark
 from ralph_wrap.interfaces.cli.options import Directory
+from ralph_wrap.interfaces.cli.tampering import DespiteTampering, warn_of_tampering
 from ralph_wrap.state.wording import state_of
 from ralph_wrap.system.log import on_stderr, one_line
 
@@ -64,6 +65,7 @@ def review(
             rich_help_panel="Output",
         ),
     ] = None,
+    despite_tampering: DespiteTampering = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.", rich_help_panel="Output")] = False,
 ) -> None:
     """List the branches of sessions: their changes, whether they are merged, and their conflicts.
@@ -79,6 +81,7 @@ def review(
             raise UsageError("--pr takes a single branch", "leave out --sort, --only and --html")
         write = _writer() if html else None
         environ = become_owner(directory, log)
+        warn_of_tampering(directory, environ, log, refuse=pr is not None and not despite_tampering)
         use_case.ordered(use_case.limited([], only), sort)  # report a mistake before the work begins
         project = open_project(directory, environ, log)
         if pr is not None:

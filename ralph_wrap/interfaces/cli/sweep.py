@@ -11,6 +11,7 @@ import typer
 from ralph_wrap.interfaces.cli import completion
 from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, open_project, refuse, remark
 from ralph_wrap.interfaces.cli.options import Directory
+from ralph_wrap.interfaces.cli.tampering import warn_of_tampering
 from ralph_wrap.system.log import on_stderr
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ def sweep(
             undo_killed(project, log)
         if at_start is not None and at_start.pool:
             ProjectPool.of(project, at_start, log).fill()
+        warn_of_tampering(directory, environ, log)  # last: no process of a dead session writes any more
         _show(swept, use_case.kept(swept), log, json=json)
 
 

@@ -10,6 +10,7 @@ import typer
 
 from ralph_wrap.interfaces.cli.boundary import become_owner, boundary, open_project
 from ralph_wrap.interfaces.cli.options import Directory
+from ralph_wrap.interfaces.cli.tampering import warn_of_tampering
 from ralph_wrap.system.log import on_stderr
 
 
@@ -29,5 +30,6 @@ def web(
     with boundary("web", json=False, project=directory):
         server.load()
         environ = become_owner(directory, log)
+        warn_of_tampering(directory, environ, log)
         project = open_project(directory, environ, log)
         server.serve(project, port, read_only=read_only, log=log, announce=typer.echo)

@@ -26,6 +26,8 @@ from ralph_wrap.config import of_project, trust
 from ralph_wrap.errors import RalphError, UntrustedError, UsageError
 from ralph_wrap.interfaces.web.escaping import quoted
 from ralph_wrap.interfaces.web.flash import FlashMessage, RetryForm
+from ralph_wrap.state.audit.look import audit
+from ralph_wrap.state.audit.warnings import tampered
 from ralph_wrap.state.stop_request import StopMode
 from ralph_wrap.system.files import anonymous_file
 from ralph_wrap.system.log import Log, traceback_of
@@ -94,6 +96,8 @@ def _landed(
     context: PageContext, names: Sequence[str], method: merging.MergeMethod, log: Log
 ) -> FlashMessage:
     project = context.project
+    if findings := audit(project).findings:
+        raise tampered(findings)
     settings = of_project(project.root)
     all_branches = branches.read(project)
     wanted = list(

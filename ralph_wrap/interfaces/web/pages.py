@@ -13,11 +13,14 @@ from ralph_wrap.git import compare, list_refs, patch
 from ralph_wrap.git.oid import is_oid
 from ralph_wrap.interfaces.web import diff_view, tail, timeline
 from ralph_wrap.interfaces.web.conflict_matrix import matrix
+from ralph_wrap.interfaces.web.flash import FlashMessage
 from ralph_wrap.interfaces.web.table import BranchList, listing
 from ralph_wrap.state import ids, inventory, report
+from ralph_wrap.state.audit.look import audit
 from ralph_wrap.state.inventory import Verdict
 from ralph_wrap.state.project import objects_of, repository_of
 from ralph_wrap.system.named_tuple import NamedTuple
+from ralph_wrap.system.text import some
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 
 _PATIENCE = 0.4  # seconds that a page waits for its rows; slower rows come with its next reload
 _COMMITS = 100  # on a page
+_FINDINGS = 10  # on a page
 _TAIL = 12  # lines of output of each live session
 _LONG_TAIL = 200  # lines of output on the page of a session
 
@@ -88,8 +92,17 @@ def overview(context: PageContext, query: Mapping[str, str]) -> dict[str, Any]:
         "main": cached.review.main if cached.review else None,
         "remarks": cached.review.notes if cached.review else (),
         "fresh": cached.fresh,
+        "tampering": _tampering(context.project),
         "note": context.notes.get(query.get("note", "")),
     }
+
+
+def _tampering(project: Project) -> FlashMessage | None:
+    lines = [finding.line for finding in audit(project).findings]
+    if not lines:
+        return None
+    title = "Git runs, reads or shows here what you have not accepted. The button Merge refuses."
+    return FlashMessage("failed", (title, *some(lines, _FINDINGS)), "to see each in full: ralph-wrap audit")
 
 
 def live(context: PageContext, _: Mapping[str, str]) -> dict[str, Any]:

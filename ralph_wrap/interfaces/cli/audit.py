@@ -1,0 +1,135 @@
+"""``ralph-wrap audit``."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ralph_wrap.errors import ProblemsError, RefusedError, UntrustedError, UsageError
+from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, refuse, remark
+from ralph_wrap.interfaces.cli.options import Directory
+from ralph_wrap.system.log import Commands, on_stderr, one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ralph_wrap.commands.audit import AuditRow, UndoneFinding
+    from ralph_wrap.state.audit.look import Audit
+    from ralph_wrap.state.project import Project
+
+
+def audit(
+    directory: Directory = Path(),
+    undo: Annotated[
+        bool, typer.Option("--undo", help="Put back what this machine remembers from before.")
+    ] = False,
+    accept: Annotated[bool, typer.Option("--accept", help="Accept what is there now.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show what in this repository makes plain git run a program, read elsewhere or show something else.
+
+    The exit status is 1 if you have not accepted all of it. What was there before the first session counts as
+    accepted. An undo keeps the agent's version in .git/ralph-wrap-aside.
+    """
+    from ralph_wrap.commands import audit as use_case  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.state.audit import look  # noqa: PLC0415
+
+    with boundary("audit", json=json, project=directory):
+        if undo and accept:
+            raise UsageError("--undo and --accept exclude each other", "give one of them")
+        environ = become_owner(directory, on_stderr(os.environ), use_case.__name__)
+        project = use_case.project_of(directory, environ)
+        if undo:
+            _show_undone(use_case.undo(project), json=json)
+            return
+        result = look.audit(project)
+        if accept:
+            _accept(project, result, use_case.rows(result))
+            result = look.audit(project)
+        _show(result, use_case.rows(result), json=json)
+
+
+def _accept(project: Project, result: Audit, rows: Sequence[AuditRow]) -> None:
+    """Accept all findings: on a terminal after the user's answer, elsewhere by the call alone.
+
+    Raises:
+        UntrustedError: the user answered no, or the caller is inside a session.
+
+    """
+    from ralph_wrap.interfaces.cli.approval_prompt import can_ask, confirm  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.state.audit import look  # noqa: PLC0415
+    from ralph_wrap.system.signals import SignalHandlers  # noqa: PLC0415
+
+    if not result.findings:
+        return
+    if can_ask():
+        with SignalHandlers() as signals:
+            if not confirm([*_lines(rows)], "accept all of this as it is now?", signals):
+                raise UntrustedError("nothing was accepted", "to take it away: ralph-wrap audit --undo")
+    elif session := project.environ.get("RALPH_SESSION_ID"):
+        raise UntrustedError(
+            f"findings cannot be accepted inside session {session}, without a terminal",
+            f"outside the session: ralph-wrap audit --accept -C {shlex.quote(os.fspath(project.root))}",
+        )
+    look.accept(project, result.findings)
+
+
+def _show(result: Audit, rows: Sequence[AuditRow], *, json: bool) -> None:
+    data = [row._asdict() for row in rows]
+    error = None
+    if result.findings:
+        count = len(result.findings)
+        error = ProblemsError(
+            f"you have not accepted {count} of these findings",
+            Commands.of(
+                "to put back how it was: ralph-wrap audit --undo",
+                "to accept it as it is: ralph-wrap audit --accept",
+            ),
+        )
+    if not json:
+        for line in _lines(rows):
+            typer.echo(line)
+        if not rows:
+            remark("nothing found")
+        if error is not None:
+            raise error
+    elif error is None:
+        answer("audit", data)
+    else:
+        refuse("audit", error, data=data)
+        raise SystemExit(error.exit_code)
+
+
+def _lines(rows: Sequence[AuditRow]) -> Iterator[str]:
+    for row in rows:
+        yield one_line(f"{row.title}{' (accepted)' if row.accepted else ''}")
+        yield f"  effect  {row.effect}"
+        if row.since:
+            yield one_line(f"  since   {row.since}")
+        yield one_line(f"  remove  {row.remove}")
+
+
+def _show_undone(undone: Sequence[UndoneFinding], *, json: bool) -> None:
+    data = [entry._asdict() for entry in undone]
+    left = [entry for entry in undone if entry.action == "left"]
+    error = None
+    if left:
+        reasons = "; ".join(f"{entry.title}: {entry.reason}" for entry in left)
+        error = RefusedError(f"not undone: {reasons}", "to see what is still there: ralph-wrap audit")
+    if not json:
+        for entry in undone:
+            kept = f"  the other version is at {entry.aside}" if entry.aside else ""
+            typer.echo(one_line(f"{entry.title}  {entry.action}{kept}"))
+        if not undone:
+            remark("nothing to undo")
+        if error is not None:
+            raise error
+    elif error is None:
+        answer("audit", data)
+    else:
+        refuse("audit", error, data=data)
+        raise SystemExit(error.exit_code)

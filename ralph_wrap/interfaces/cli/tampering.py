@@ -1,0 +1,43 @@
+"""Look at the repository before a command works in it: warn, or refuse."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from ralph_wrap.system.log import Log
+
+DespiteTampering = Annotated[
+    bool,
+    typer.Option(
+        "--despite-tampering", help="Go on although ralph-wrap audit finds what you have not accepted."
+    ),
+]
+"""The option of the commands that refuse."""
+
+
+def warn_of_tampering(directory: Path, environ: Mapping[str, str], log: Log, *, refuse: bool = False) -> None:
+    """Log what the repository of a directory has that the user has not accepted; no git runs.
+
+    Arguments:
+        directory: the directory that the user names.
+        refuse: raise an error instead.
+
+    Raises:
+        TamperedError: there is something, and the command refuses.
+
+    """
+    from ralph_wrap.state.audit.look import audit  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.state.audit.warnings import log_findings, tampered  # noqa: PLC0415
+    from ralph_wrap.state.project import find_project_without_git  # noqa: PLC0415
+
+    project = find_project_without_git(directory, environ)
+    findings = audit(project).findings if project is not None else ()
+    if findings and refuse:
+        raise tampered(findings)
+    log_findings(findings, log)

@@ -1,0 +1,1 @@
+"""Find what makes plain git run a program, read elsewhere or show something else, without a baseline."""

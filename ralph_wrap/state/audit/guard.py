@@ -1,0 +1,57 @@
+"""Look at the repository when a session begins, and again after the last process of its agent has ended.
+
+Each look is a scan of its own, without a process. So a kill of the session, or a process that writes in the
+last second, hides nothing from the next look: see ``state.audit``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ralph_wrap.state.audit.look import audit
+from ralph_wrap.state.audit.warnings import log_findings
+
+if TYPE_CHECKING:
+    from ralph_wrap.state.audit.finding import Finding
+    from ralph_wrap.state.project import Project
+    from ralph_wrap.system.log import Log
+
+
+class SessionGuard:
+    """Looks at the repository of a session.
+
+    Arguments:
+        project: the project.
+        session: id of the session.
+        log: gets a warning for each finding.
+
+    """
+
+    def __init__(self, project: Project, session: str, log: Log) -> None:
+        self._project = project
+        self._session = session
+        self._log = log
+        self._before: frozenset[str] = frozenset()
+        self.found: tuple[str, ...] = ()
+        """What came while the session ran, one line each."""
+
+    def begin(self) -> None:
+        """Look before the agent starts."""
+        findings = self._look("")
+        self._before = frozenset(finding.digest for finding in findings)
+        log_findings(findings, self._log)
+
+    def finish(self) -> None:
+        """Look after the last process has ended, and log what is new."""
+        findings = [finding for finding in self._look(self._session) if finding.digest not in self._before]
+        log_findings(findings, self._log)
+        self.found = tuple(finding.line for finding in findings)
+
+    def _look(self, session: str) -> tuple[Finding, ...]:
+        try:
+            return audit(self._project, session).findings
+        except Exception as error:  # noqa: BLE001 -- a look must not end a session
+            self._log.warning(
+                "tampering.unknown", f"cannot look at the repository: {error}", "ralph-wrap audit"
+            )
+        return ()

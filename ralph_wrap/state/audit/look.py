@@ -1,0 +1,163 @@
+"""Compare a scan with what the user has accepted, and remember what was seen.
+
+What existed before the first session of a project counts as accepted: the user's own hooks, LFS, a mirror's
+push address. From then on each other finding is reported until the user accepts it or takes it away. A
+machine that sees a project for the first time after agents have worked in it accepts nothing by itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from ralph_wrap.errors import RalphError
+from ralph_wrap.git.config_file import parse
+from ralph_wrap.state.audit.finding import Finding, FindingKind, digest_of
+from ralph_wrap.state.audit.memory import NOTHING, AuditMemory, recall, remember
+from ralph_wrap.state.audit.scan import Scan, scan
+from ralph_wrap.state.project import registries
+from ralph_wrap.state.registry import SessionRecord
+from ralph_wrap.system.named_tuple import NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from ralph_wrap.state.project import Project
+
+_OFTEN = 60.0  # seconds between two notes that nothing was found
+_CONFIGURATIONS = ("/config", "/config.worktree")
+
+
+class Audit(NamedTuple):
+    """The result of an audit.
+
+    Attributes:
+        findings: what the user has not accepted.
+        accepted: what the user has accepted.
+        since: when each finding was first seen, in words, by digest; findings without an entry are older.
+        memory: what was remembered before.
+
+    """
+
+    findings: tuple[Finding, ...]
+    accepted: tuple[Finding, ...]
+    since: Mapping[str, str]
+    memory: AuditMemory
+
+
+def audit(project: Project, session: str = "") -> Audit:
+    """Look at the repository of a project.
+
+    Arguments:
+        session: the session that has just ended; new findings came while it ran.
+
+    """
+    root, environ = project.root, project.environ
+    if not os.path.lexists(root / ".git"):
+        return Audit((), (), {}, NOTHING)
+    memory = recall(root, environ)
+    found = scan(root, environ)
+    if memory is None and not _agents_have_worked(project):
+        memory = AuditMemory({finding.digest: finding.title for finding in found.findings}, {}, {})
+    before = memory or NOTHING
+    open_findings = [finding for finding in found.findings if finding.digest not in before.accepted]
+    open_findings += _changed_addresses(root, before, found)
+    open_findings = [finding for finding in open_findings if finding.digest not in before.accepted]
+    now = datetime.now(UTC)
+    words = _words(before, session, now)
+    since = {finding.digest: before.since.get(finding.digest, words) for finding in open_findings}
+    after = before._replace(since=since)
+    if not open_findings:
+        after = after._replace(contents=found.contents, looked=now.isoformat(timespec="seconds"))
+    if _differs(memory, after, now):
+        with contextlib.suppress(OSError, RalphError):  # a read-only home: the next audit says the same
+            remember(root, environ, after)
+    accepted = tuple(finding for finding in found.findings if finding.digest in before.accepted)
+    return Audit(tuple(open_findings), accepted, since, before)
+
+
+def accept(project: Project, findings: tuple[Finding, ...]) -> None:
+    """Accept findings that the user has seen, as they are now.
+
+    Raises:
+        RalphError: there is no directory outside the project that only the user can write.
+        OSError: the file cannot be written.
+
+    """
+    memory = recall(project.root, project.environ) or NOTHING
+    accepted = {finding.digest: finding.title for finding in findings}
+    contents = dict(memory.contents)
+    if any(finding.kind is FindingKind.CHANGED_ADDRESS for finding in findings):
+        contents = {place: content for place, content in contents.items() if not _is_config(place)}
+    memory = memory._replace(accepted={**memory.accepted, **accepted}, contents=contents)
+    remember(project.root, project.environ, memory)
+
+
+def _words(before: AuditMemory, session: str, now: datetime) -> str:
+    if session:
+        return f"session {session}"
+    if before.looked:
+        return f"after {before.looked}, before {now.isoformat(timespec='seconds')}"
+    return "before the first audit on this machine"
+
+
+def _differs(before: AuditMemory | None, after: AuditMemory, now: datetime) -> bool:
+    if before is None or before._replace(looked="") != after._replace(looked=""):
+        return True
+    if after.looked == before.looked:
+        return False
+    try:
+        return (now - datetime.fromisoformat(before.looked)).total_seconds() > _OFTEN
+    except (ValueError, TypeError):
+        return True
+
+
+def _agents_have_worked(project: Project) -> bool:
+    """Return whether an agent may have worked in a project; sessions that only begin have not started one.
+
+    A session looks before it starts its agent, and what it remembers is there before its state changes. So
+    of several first sessions at once, each finds either no agent or what another one has remembered.
+    """
+    for home in registries(project):
+        starting = {
+            record.session
+            for record in home.unfinished()
+            if isinstance(record, SessionRecord) and record.state == "starting"
+        }
+        with contextlib.suppress(OSError):
+            if any(path.name not in starting for path in home.sessions.iterdir()):
+                return True
+    return False
+
+
+# Addresses, which are harmless until they change
+
+
+def _changed_addresses(root: Path, before: AuditMemory, found: Scan) -> Iterator[Finding]:
+    """Yield the addresses of remotes that were others when an audit last found nothing."""
+    for place, content in found.contents.items():
+        old = before.contents.get(place)
+        if old is None or old == content or not _is_config(place):
+            continue
+        earlier, now = _addresses(old), _addresses(content)
+        for key in earlier.keys() & now.keys():
+            if earlier[key] != now[key]:
+                digest = digest_of(place, FindingKind.CHANGED_ADDRESS.value, key, *now[key])
+                path = place if place.startswith("/") else f"{root}/{place}"
+                yield Finding(place, path, FindingKind.CHANGED_ADDRESS, key, digest)
+
+
+def _is_config(file: str) -> bool:
+    return file.endswith(_CONFIGURATIONS)
+
+
+def _addresses(content: bytes) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    with contextlib.suppress(ValueError):
+        for key, value in parse(content):
+            if key.startswith("remote.") and key.endswith(".url"):
+                found.setdefault(key, []).append(value or "")
+    return found

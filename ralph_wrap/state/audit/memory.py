@@ -1,0 +1,87 @@
+"""What this user's machine remembers of a project's audits: accepted findings, and how files were.
+
+It stands in ``$XDG_STATE_HOME/ralph-wrap/audit/<project>.json``, outside the project (see
+``config.own_file``). An agent in a container that mounts only the project cannot write it. An agent with the
+user's rights and home can.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from ralph_wrap.config import own_file
+from ralph_wrap.errors import RalphError
+from ralph_wrap.system.document import DocumentFormat
+from ralph_wrap.system.named_tuple import NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+_PURPOSE = "audit"
+_FORMAT = DocumentFormat(version=1, largest=1 << 24, indent=1)
+_LARGEST_COPY = 1 << 16  # bytes of a file that an undo can put back
+_MOST_COPIES = 500
+
+
+class AuditMemory(NamedTuple):
+    """The memory of a project.
+
+    Attributes:
+        accepted: titles of accepted findings, by digest.
+        since: for the other findings, by digest, when they were seen for the first time, in words.
+        contents: files as they were when an audit last found nothing, by place.
+        looked: the time of the last audit without a finding: UTC, ISO 8601; empty if there was none.
+
+    """
+
+    accepted: Mapping[str, str]
+    since: Mapping[str, str]
+    contents: Mapping[str, bytes]
+    looked: str = ""
+
+
+NOTHING = AuditMemory({}, {}, {})
+"""The memory of a project that this machine has not seen."""
+
+
+def recall(root: Path, environ: Mapping[str, str]) -> AuditMemory | None:
+    """Return what is remembered of a project; ``None`` if there is nothing that counts.
+
+    Arguments:
+        root: the project root, resolved.
+
+    """
+    with contextlib.suppress(OSError, ValueError, RalphError):
+        path = own_file.path_of(_PURPOSE, root, environ)
+        if own_file.counts(path):
+            return _FORMAT.read(path, lambda fields: _meaning(fields, own_file.name_of(root)))
+    return None
+
+
+def _meaning(fields: Mapping[str, Any], project: str) -> AuditMemory:
+    if fields["project"] != project:
+        raise ValueError("another project")
+    contents = {str(place): base64.b64decode(content) for place, content in fields["contents"].items()}
+    return AuditMemory(dict(fields["accepted"]), dict(fields["since"]), contents, str(fields["looked"]))
+
+
+def remember(root: Path, environ: Mapping[str, str], memory: AuditMemory) -> None:
+    """Replace what is remembered of a project.
+
+    Arguments:
+        root: the project root, resolved.
+
+    Raises:
+        RalphError: there is no directory outside the project that only the user can write.
+        OSError: the file cannot be written.
+
+    """
+    small = {place: content for place, content in memory.contents.items() if len(content) <= _LARGEST_COPY}
+    contents = {
+        place: base64.b64encode(content).decode() for place, content in [*small.items()][:_MOST_COPIES]
+    }
+    fields = {**memory._asdict(), "project": own_file.name_of(root), "contents": contents}
+    own_file.write(own_file.path_of(_PURPOSE, root, environ), _FORMAT.encode(fields))

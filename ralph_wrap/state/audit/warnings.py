@@ -1,0 +1,48 @@
+"""How the findings of an audit are said: one line each, with key names and never with values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ralph_wrap.errors import TamperedError
+from ralph_wrap.system.log import Commands
+from ralph_wrap.system.text import and_more, some
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ralph_wrap.state.audit.finding import Finding
+    from ralph_wrap.system.log import Log
+
+_NAMED = 10  # findings that get a line each
+_IN_AN_ERROR = 3
+_TO_SEE = "to see each in full: ralph-wrap audit"
+
+
+def log_findings(findings: Sequence[Finding], log: Log) -> None:
+    """Log each finding as a warning; the last one has the command to type."""
+    named = findings[:_NAMED]
+    for finding in named:
+        last = finding is findings[-1]
+        log.warning("tampering.found", finding.line, _TO_SEE if last else "", **facts(finding))
+    for words in and_more(len(findings), _NAMED, " findings"):
+        log.warning("tampering.found", words, _TO_SEE)
+
+
+def facts(finding: Finding) -> dict[str, str]:
+    """Return a finding for JSON."""
+    return {"place": finding.place, "kind": finding.kind.value, "name": finding.name}
+
+
+def tampered(findings: Sequence[Finding]) -> TamperedError:
+    """Return the error with which a command refuses."""
+    titles = some([finding.title for finding in findings], _IN_AN_ERROR)
+    return TamperedError(
+        f"git runs, reads or shows here what you have not accepted: {', '.join(titles)}",
+        Commands.of(
+            _TO_SEE,
+            "to put back how it was: ralph-wrap audit --undo",
+            "to accept it as it is: ralph-wrap audit --accept",
+            "to go on all the same: --despite-tampering",
+        ),
+    )
