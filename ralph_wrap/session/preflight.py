@@ -86,12 +86,17 @@ def look_first(settings: Settings, project: Project) -> Preflight:
         SandboxError: the sandbox that the settings want is not possible.
 
     """
-    sandbox = None
-    if settings.sandbox is not SandboxMode.OFF:
-        sandbox = deferred.backend.choose(settings, project)
+    if settings.sandbox is SandboxMode.OFF:
+        return _look(settings, project)
+    with deferred.backend.start_trial(settings, project) as trial:
+        found = _look(settings, project)
+        return found._replace(sandbox=deferred.backend.choose(settings, project, trial))
+
+
+def _look(settings: Settings, project: Project) -> Preflight:
     if project.repository is None:
         look_up(settings.command, project.environ)
-        return Preflight(None, {}, sandbox=sandbox)
+        return Preflight(None, {})
     hidden = False
     if (
         settings.isolation in {Isolation.OFF, Isolation.CLONE}
@@ -120,7 +125,7 @@ def look_first(settings: Settings, project: Project) -> Preflight:
     layout = EVERYTHING
     if settings.isolation is not Isolation.OFF and base is not None:
         layout = _planned_layout(settings, project, project.repository, base)
-    return Preflight(base, committer(project), layout, hidden, sandbox)
+    return Preflight(base, committer(project), layout, hidden)
 
 
 def _check_clone(settings: Settings) -> None:

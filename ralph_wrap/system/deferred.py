@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import difflib as difflib
     import hashlib as hashlib
     import shutil as shutil
+    import socket as socket
     import tempfile as tempfile
     import tomllib as tomllib
     import traceback as traceback
@@ -61,6 +62,7 @@ FOR_SOME_PROJECTS = {
     "difflib": "difflib",  # a misspelt name
     "hashlib": "hashlib",  # fingerprints of files; a project that cannot hold records
     "restore": "ralph_wrap.worktree.restore",  # a session that goes on from an earlier one
+    "socket": "socket",  # a sandbox with a network of listed hosts
     "start": "ralph_wrap.session.sandbox.start",  # a sandbox
     "tempfile": "tempfile",  # a user without a home
     "toml_lines": "ralph_wrap.config.toml_lines",  # a mistake in a configuration file

@@ -16,7 +16,8 @@ _LANDLOCK_SINCE = "Linux 5.13 or newer, with landlock in the kernel parameter ls
 def confinement(environ: Mapping[str, str]) -> Iterator[DoctorCheck]:
     """Check whether both kinds of sandbox work here."""
     name, why = "bubblewrap", "--sandbox bwrap hides keys, sockets and processes from the agent"
-    path, problem = backend.find_bubblewrap(environ)
+    with backend.BubblewrapTrial(environ) as trial:
+        path, problem = trial.result()
     if problem is None:
         yield fine(name, f"{path} makes sandboxes", why)
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from ralph_wrap.config import Isolation, SandboxMode
 from ralph_wrap.errors import SandboxError
@@ -60,14 +60,64 @@ class SandboxBackend(NamedTuple):
         )
 
 
-def choose(settings: Settings, project: Project) -> SandboxBackend:
+class BubblewrapTrial:
+    """Tries whether bubblewrap makes a sandbox here, while we do other work; the context ends it.
+
+    Arguments:
+        environ: the environment of the session.
+        wanted: ``False``: there is nothing to try.
+
+    """
+
+    def __init__(self, environ: Mapping[str, str], *, wanted: bool = True) -> None:
+        path = deferred.shutil.which("bwrap", path=environ.get("PATH", os.defpath)) if wanted else None
+        self._path = path or ""
+        self._running: RunningCommand | None = None
+        self._problem = SandboxError("--sandbox bwrap: bubblewrap is not installed", _INSTALL)
+        if path:
+            command = (path, *bubblewrap.TRIAL, "--unshare-net", "--", "true")
+            try:
+                self._running = RunningCommand(command, cwd=Path("/"), env=environ)
+            except OSError as error:
+                self._problem = _no_sandbox(error.strerror)
+
+    def result(self) -> tuple[str, SandboxError | None]:
+        """Return the path of bubblewrap, or the reason why it makes no sandbox."""
+        if self._running is None:
+            return "", self._problem
+        try:
+            done = self._running.wait(_LONGEST_TRIAL)
+        except TimeoutError:
+            return "", _no_sandbox(f"it did not end in {_LONGEST_TRIAL:.0f} s")
+        lines = done.stderr.decode(errors="replace").strip().splitlines()
+        return (self._path, None) if done.status == 0 else ("", _no_sandbox("".join(lines[-1:])))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._running is not None:
+            self._running.__exit__()
+
+
+def _no_sandbox(reason: str | None) -> SandboxError:
+    message = f"--sandbox bwrap: bubblewrap makes no sandbox here: {reason}"
+    return SandboxError(message, _NO_NAMESPACES)
+
+
+def start_trial(settings: Settings, project: Project) -> BubblewrapTrial:
+    """Start to try bubblewrap, if the settings allow it."""
+    return BubblewrapTrial(project.environ, wanted=settings.sandbox is not SandboxMode.LANDLOCK)
+
+
+def choose(settings: Settings, project: Project, trial: BubblewrapTrial) -> SandboxBackend:
     """Return the program for the sandbox of a session.
 
     Raises:
         SandboxError: the sandbox is not possible.
 
     """
-    mode, environ = settings.sandbox, project.environ
+    mode = settings.sandbox
     if settings.branch and "/" not in settings.branch and settings.isolation is not Isolation.OFF:
         raise SandboxError(
             f"--sandbox: the agent would need to write all of refs/heads for branch {settings.branch!r}",
@@ -80,7 +130,7 @@ def choose(settings: Settings, project: Project) -> SandboxBackend:
     writable = tuple(_resolved(path, project) for path in settings.sandbox_write)
     abi, bwrap, problem = launcher.landlock_abi(), "", None
     if mode is not SandboxMode.LANDLOCK:
-        bwrap, problem = find_bubblewrap(environ)
+        bwrap, problem = trial.result()
     confined = settings.sandbox_network != ("all",)
     if problem and (mode is SandboxMode.BWRAP or not abi or confined):
         raise problem
@@ -89,30 +139,6 @@ def choose(settings: Settings, project: Project) -> SandboxBackend:
     if not bwrap and confined:
         raise SandboxError("--sandbox landlock cannot close the network (sandbox_network)", "--sandbox bwrap")
     return SandboxBackend(bwrap, abi, writable, settings.sandbox_network)
-
-
-def find_bubblewrap(environ: Mapping[str, str]) -> tuple[str, SandboxError | None]:
-    """Return the path of bubblewrap, or the reason why it makes no sandbox."""
-    path = deferred.shutil.which("bwrap", path=environ.get("PATH", os.defpath))
-    if not path:
-        return "", SandboxError("--sandbox bwrap: bubblewrap is not installed", _INSTALL)
-    if reason := trial(path, environ):
-        return "", SandboxError(
-            f"--sandbox bwrap: bubblewrap makes no sandbox here: {reason}", _NO_NAMESPACES
-        )
-    return path, None
-
-
-def trial(bwrap: str, environ: Mapping[str, str]) -> str:
-    """Return why bubblewrap cannot make a sandbox; empty if it can."""
-    command = (bwrap, *bubblewrap.TRIAL, "--unshare-net", "--", "true")
-    try:
-        with RunningCommand(command, cwd=Path("/"), env=environ) as running:
-            done = running.wait(_LONGEST_TRIAL)
-    except OSError as error:
-        return error.strerror or str(error)
-    lines = done.stderr.decode(errors="replace").strip().splitlines()
-    return "" if done.status == 0 else lines[-1] if lines else f"status {done.status}"
 
 
 def _resolved(path: str, project: Project) -> Path:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -138,7 +137,7 @@ class Sandbox:
 
         It is a process and not a thread: a child that we fork could inherit the locks of other threads.
         """
-        ours, its = socket.socketpair()
+        ours, its = deferred.socket.socketpair()
         with its:
             null = os.open(os.devnull, os.O_RDWR)
             self._stack.callback(os.close, null)
