@@ -18,6 +18,7 @@ from ralph_wrap.config.parsers import FLAG
 from ralph_wrap.config.table import TYPED
 from ralph_wrap.interfaces.cli.app import app
 from tests.docs.documents import ALL, DOCS, PAGES, blocks, rows, section
+from tests.support.package_modules import PACKAGE
 from tests.support.sessions import command, run
 from tests.support.trees import on_disk
 
@@ -219,6 +220,29 @@ def test_each_row_of_the_source_systems_names_a_test() -> None:
     for _, cell in table:
         module, _, name = cell.strip("`").partition("::")
         assert re.search(rf"^(?:async )?def {name}\(", (TESTS / module).read_text(), re.MULTILINE), cell
+
+
+# Troubleshooting
+
+TROUBLESHOOTING = DOCS / "troubleshooting.md"
+
+
+def test_each_check_of_doctor_is_explained(repo: Repo) -> None:
+    """Each has a row, and each row is a check of doctor."""
+    checks = json.loads(command("doctor", "--json", cwd=repo.path).stdout)["data"]
+    names = {re.sub(r"^agent .*", "agent NAME", entry["check"]) for entry in checks}
+    explained = {row[0].strip("`") for row in rows(section(TROUBLESHOOTING, "## The checks of `doctor`"))}
+    assert len(explained) > 15
+    assert explained == names
+
+
+def test_each_message_is_one_of_the_program() -> None:
+    """The page quotes a part of it, which is in the code."""
+    sources = "\n".join(path.read_text() for path in PACKAGE.rglob("*.py"))
+    tables = TROUBLESHOOTING.read_text().split("## Messages\n")[1]
+    quoted = re.findall(r"^\| `([^`]+)` \|", tables, re.MULTILINE)
+    assert len(quoted) > 20
+    assert [message for message in quoted if message not in sources] == []
 
 
 # Recovery
