@@ -107,7 +107,8 @@ def test_each_block_is_run_or_says_why_not() -> None:
         block for block in ALL if block.language == "sh" and not block.page.startswith("docs/development")
     ]
     known = {"runs", AFTER, FIRST}
-    assert [block.name for block in shell if block.mark not in known and "not run: " not in block.mark] == []
+    unmarked = [block.name for block in shell if block.mark not in known and "not run: " not in block.mark]
+    assert unmarked == [], "write <!-- runs --> or <!-- not run: the reason --> in the line above the block"
     assert {block.language for block in ALL} <= {"sh", "console", "toml", "json", "python", "text", ""}
     assert len(MARKED) > 12
 

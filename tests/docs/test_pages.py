@@ -33,7 +33,7 @@ TYPED_ROWS = [row for row in config.Settings.options if TYPED in row.sources]
 FOREIGN = frozenset(
     {
         *("--busy", "--continue", "--format", "--include-partial-messages", "--init", "--max-budget-usd"),
-        *("--pid", "--resume", "--session", "--signal", "--worktree"),
+        *("--pid", "--resume", "--session", "--signal", "--user", "--worktree"),
     }
 )
 """Options of other programs that pages name alone."""
@@ -57,7 +57,7 @@ OPTIONS = {
 
 def _typed(line: str) -> tuple[str, list[str]]:
     """Return the command of ralph-wrap in a line, and the options after it; those of the agent left out."""
-    words = re.split(r"[|;&>#]", line.partition("ralph-wrap ")[2])[0].split(" -- ")[0].split()
+    words = re.split(r"[|;&>#]|\$\(", line.partition("ralph-wrap ")[2])[0].split(" -- ")[0].split()
     name = ""
     while words and f"{name} {words[0]}".strip() in COMMANDS:
         name = f"{name} {words.pop(0)}".strip()
