@@ -118,13 +118,14 @@ def choose(settings: Settings, project: Project, trial: BubblewrapTrial) -> Sand
 
     """
     mode = settings.sandbox
-    if settings.branch and "/" not in settings.branch and settings.isolation is not Isolation.OFF:
+    shares_refs = settings.isolation in {Isolation.PREFER, Isolation.REQUIRE}
+    if settings.branch and "/" not in settings.branch and shares_refs:
         raise SandboxError(
             f"--sandbox: the agent would need to write all of refs/heads for branch {settings.branch!r}",
             f"name a branch in a directory: --branch ralph/{settings.branch}",
         )
-    if project.repository is not None and (project.repository.common_dir / "reftable").is_dir():
-        raise SandboxError("--sandbox: the repository has its refs in one table, which cannot be shared out")
+    if shares_refs and project.repository and (project.repository.common_dir / "reftable").is_dir():
+        raise SandboxError("--sandbox: the repository has all its refs in one table", "--isolation clone")
     if not os.access(PYTHON[0], os.X_OK):
         raise SandboxError(f"--sandbox: your user cannot run {PYTHON[0]}, which starts the agent in it")
     writable = tuple(_resolved(path, project) for path in settings.sandbox_write)

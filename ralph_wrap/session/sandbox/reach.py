@@ -81,7 +81,12 @@ def reach_of(context: SessionContext, workspace: Workspace, backend: SandboxBack
 
 
 def _of_worktree(tree: LinkedWorktree) -> tuple[list[Path], list[Path]]:
-    """Return what the agent writes with git in a worktree, and what stays as it is."""
+    """Return what the agent writes with git in a worktree, and what stays as it is.
+
+    A clone has a repository of its own, so the agent writes nothing of the project's. Its mirror is ours.
+    """
+    if tree.clone:
+        return [tree.path], [tree.path / ".git" / "objects" / "info"]
     common, registration = tree.common_dir, tree.registration
     branches = Path("refs/heads", tree.branch).parent
     (common / branches).mkdir(parents=True, exist_ok=True)  # it is not there if git has packed the branch
@@ -119,7 +124,7 @@ def _of_agent(
         top = Path(environ.get(own.variable) or home / own.path).resolve()
         if not top.is_dir():
             continue
-        fresh.append(top)
+        fresh += [top, *(top / name for name in own.fresh if (top / name).is_dir())]
         entries += [
             (entry, entry.name in own.kept)
             for entry in sorted(top.iterdir())
