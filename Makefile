@@ -1,5 +1,5 @@
 # Every target makes the virtual environment that it needs.
-.PHONY: test check lint docs docs-check demo picture bench
+.PHONY: test check lint docs docs-check package demo picture bench
 .DEFAULT_GOAL := test
 
 BIN := .venv/bin
@@ -23,6 +23,9 @@ docs: .venv/installed
 
 docs-check: .venv/installed
 	$(BIN)/python docs/check_site.py
+
+package: .venv/installed
+	.ci/package
 
 demo: .venv/installed
 	@docs/demo.sh

@@ -22,7 +22,15 @@ from docker.errors import DockerException, ImageNotFound
 from tests.container import base_image
 
 ROOT = Path(__file__).parents[2]
-SOURCES = ("LICENSE", "README.md", "docker/Dockerfile", "docker/wheels", "pyproject.toml", "ralph_wrap")
+SOURCES = (
+    "LICENSE",
+    "README.md",
+    "docker/Dockerfile",
+    "docker/wheels",
+    "docs/man",
+    "pyproject.toml",
+    "ralph_wrap",
+)
 REPOSITORY = "ralph-wrap-test"
 PLATFORMS = {"amd64": "manylinux2014_x86_64", "arm64": "manylinux2014_aarch64"}
 
