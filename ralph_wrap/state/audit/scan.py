@@ -122,6 +122,8 @@ def _checkout_of(reader: Reader, registration: Path, root: Path) -> Path | None:
     ours = root / ".ralph/worktrees" / named.parent.name
     if not os.path.lexists(named.parent) and pointer.is_below_some_mount(content, ours, 3):
         return ours
+    if "/.ralph/" in os.fspath(named) and not named.is_relative_to(root):
+        return None  # a copy of a project still has the registrations of the original's sessions
     return named.parent
 
 

@@ -1,0 +1,137 @@
+"""``ralph-wrap audit``: what is said, what is put back, what is accepted."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.security.tamperings import TAMPERINGS
+from tests.support.sessions import PROGRAM, command, run
+
+if TYPE_CHECKING:
+    from tests.support.repo import Repo
+
+
+def _rows(repo: Repo, *words: str, status: int = 0) -> list[dict[str, Any]]:
+    """Return the answer of an audit."""
+    result = command("audit", *words, "--json", cwd=repo.path)
+    assert result.status == status, (result.stdout, result.stderr)
+    rows: list[dict[str, Any]] = json.loads(result.stdout)["data"]
+    return rows
+
+
+def _open(repo: Repo) -> list[str]:
+    rows = json.loads(command("audit", "--json", cwd=repo.path).stdout)["data"]
+    return [row["title"] for row in rows if not row["accepted"]]
+
+
+def test_a_finding_is_said_in_full(repo: Repo) -> None:
+    """What, since which session, what plain git does, and a command that takes it away."""
+    ended = run(repo.path, "-n", "1", "--", "git", "-C", repo.path, "config", "core.pager", "evil")
+    [row] = _rows(repo, status=1)
+    assert (row["title"], row["kind"]) == (".git/config: core.pager", "key-runs")
+    assert row["since"] == f"session {ended.report['session']}"
+    assert row["effect"] == "git runs a program that this key names"
+    assert "evil" not in json.dumps(row)
+    assert repo.git("config", "core.pager") == "evil"
+    shell = os.system(row["remove"])  # noqa: S605 -- the command that a user pastes
+    assert (shell, _rows(repo)) == (0, [])
+
+
+def test_an_undo_takes_away_what_came(repo: Repo) -> None:
+    """Other lines of the configuration stay, and the agent's version is kept."""
+    repo.git("config", "alias.mine", "!echo mine")
+    assert _rows(repo)[0]["accepted"], "it was there before the first session"
+    repo.git("config", "core.pager", "evil")
+    repo.git("config", "user.name", "later")
+    repo.git("config", "alias.mine", "!evil")
+    repo.write(".git/hooks/post-checkout", "evil hook", executable=True)
+    undone = {row["title"]: row for row in _rows(repo, "--undo")}
+    assert undone[".git/config: core.pager"]["action"] == "taken away"
+    assert undone[".git/config: alias.mine"]["action"] == "put back"
+    assert repo.git("config", "user.name") == "later"
+    assert repo.git("config", "alias.mine") == "!echo mine"
+    assert _open(repo) == []
+    hook = undone[".git/hooks/post-checkout"]
+    assert (hook["action"], Path(hook["aside"]).read_text()) == ("taken away", "evil hook")
+    assert b"pager = evil" in Path(undone[".git/config: core.pager"]["aside"]).read_bytes()
+
+
+def test_an_undo_puts_a_changed_hook_back(repo: Repo) -> None:
+    """With its old content, and executable."""
+    hook = repo.write(".git/hooks/pre-commit", "#!/bin/sh\n", executable=True)
+    assert _open(repo) == []
+    hook.write_text("#!/bin/sh\nevil\n")
+    assert [row["action"] for row in _rows(repo, "--undo")] == ["put back"]
+    assert (hook.read_text(), bool(hook.stat().st_mode & stat.S_IXUSR)) == ("#!/bin/sh\n", True)
+
+
+UNDONE = [
+    *("smudge filter", "push address", "include", "key of the worktree", "hook", "attributes", "grafts"),
+    *(
+        "shallow",
+        "common directory",
+        "alternates",
+        "remote in a file",
+        "rebase that runs",
+        "huge configuration",
+    ),
+    *("replaced object", "replaced object, packed", "unreadable configuration", "FIFO as configuration"),
+    *("symlink as configuration", "directory as configuration", "common directory of a worktree"),
+]
+
+
+@pytest.mark.parametrize("name", UNDONE)
+def test_an_undo_leaves_nothing(repo: Repo, name: str) -> None:
+    """Each of these goes, git works again, and an audit finds nothing."""
+    assert _open(repo) == []
+    before = repo.head
+    TAMPERINGS[name].make(repo)
+    assert _open(repo) != []
+    _rows(repo, "--undo")
+    assert (_open(repo), repo.head) == ([], before)
+
+
+def test_an_undo_without_a_memory_changes_nothing(repo: Repo) -> None:
+    """Nothing tells whose hook it is; the message has the command."""
+    repo.write(".ralph/run/sessions/20260102T030405Z-abcd/record.json", "{}")
+    hook = repo.write(".git/hooks/pre-commit", "#!/bin/sh\n", executable=True)
+    [row] = _rows(repo, "--undo", status=5)
+    assert (row["action"], hook.exists()) == ("left", True)
+    assert "by hand: mv " in row["reason"]
+
+
+def test_what_is_accepted_is_no_longer_said(repo: Repo) -> None:
+    """Exactly as it is: another value is another finding."""
+    assert _open(repo) == []
+    repo.git("config", "core.pager", "less")
+    [row] = _rows(repo, "--accept")
+    assert row["accepted"]
+    assert _open(repo) == []
+    repo.git("config", "core.pager", "less -R; evil")
+    assert _open(repo) == [".git/config: core.pager"]
+
+
+def test_an_agent_cannot_accept(repo: Repo) -> None:
+    """Inside a session only a terminal counts."""
+    assert _open(repo) == []
+    agent = f"git -C {repo.path} config core.pager evil; cd {repo.path} && {PROGRAM} audit --accept"
+    ended = run(repo.path, "-n", "1", "--", "sh", "-c", agent)
+    assert "cannot be accepted inside session" in ended.stderr + ended.output_log.decode()
+    assert _open(repo) == [".git/config: core.pager"]
+
+
+@pytest.mark.parametrize("damage", [lambda path: path.chmod(0o666), lambda path: path.write_text("{")])
+def test_a_memory_that_does_not_count_accepts_nothing(repo: Repo, home: Path, damage: Any) -> None:
+    """A file that others can write, or a damaged one: after sessions nothing is accepted by itself."""
+    repo.write(".git/hooks/pre-commit", "#!/bin/sh\n", executable=True)
+    assert _open(repo) == []
+    assert run(repo.path, "-n", "1", "--", "true").status == 0
+    [memory] = (home / "state/ralph-wrap/audit").iterdir()
+    damage(memory)
+    assert _open(repo) == [".git/hooks/pre-commit"]
