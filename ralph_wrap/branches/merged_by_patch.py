@@ -86,7 +86,7 @@ def _above(path: str) -> Iterator[str]:
 
 
 def touched(
-    git: Git, found: Positions, prints: Iterable[ChangedPaths], pieces: Iterable[Mapping[str, str]]
+    objects: Git, found: Positions, prints: Iterable[ChangedPaths], pieces: Iterable[Mapping[str, str]]
 ) -> MainBranchChanges:
     """Return the commits of the main branch that change paths which branches change too.
 
@@ -110,7 +110,9 @@ def touched(
     wanted = [*members(missed)] if paths_of_branches else []
     for first in range(0, len(wanted), _AT_ONCE):
         chunk = wanted[first : first + _AT_ONCE]
-        changes = entries(git, [(commits[number], *found.main.parents[commits[number]]) for number in chunk])
+        changes = entries(
+            objects, [(commits[number], *found.main.parents[commits[number]]) for number in chunk]
+        )
         for number, files in zip(chunk, changes, strict=True):
             commit = commits[number]
             changed_by_commit = footprint(files)
@@ -142,7 +144,7 @@ def meets(changed: ChangedPaths, missed: int, main: MainBranchChanges) -> bool:
 
 
 def landed(
-    git: Git,
+    objects: Git,
     found: Positions,
     own: Mapping[Compared, Mapping[str, str]],
     main: MainBranchChanges,
@@ -170,7 +172,7 @@ def landed(
         for tip, span in spans.items()
         for compared in {span, *pieces.get(tip, ())}
     }
-    patches = _patches(git, {(compared, *alike) for (_, compared), (_, alike) in equals.items() if alike})
+    patches = _patches(objects, {(compared, *alike) for (_, compared), (_, alike) in equals.items() if alike})
 
     def has_landed(tip: str, compared: Compared) -> bool:
         is_equal, alike = equals[tip, compared]
@@ -184,10 +186,10 @@ def landed(
     }
 
 
-def _patches(git: Git, groups: Iterable[Sequence[Compared]]) -> dict[Compared, bytes]:
+def _patches(objects: Git, groups: Iterable[Sequence[Compared]]) -> dict[Compared, bytes]:
     """Return the digest of each patch in these groups."""
     compared = [*{member for group in groups for member in group}]
-    return dict(zip(compared, digests(git, compared), strict=True))
+    return dict(zip(compared, digests(objects, compared), strict=True))
 
 
 def _alike(files: Mapping[str, str], missed: int, main: MainBranchChanges) -> tuple[bool, list[Compared]]:

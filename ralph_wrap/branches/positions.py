@@ -55,7 +55,7 @@ class Positions(NamedTuple):
     main: CommitGraph
 
 
-def positions(git: Git, main: str, tips: Collection[str], facts: Mapping[str, CommitInfo]) -> Positions:
+def positions(objects: Git, main: str, tips: Collection[str], facts: Mapping[str, CommitInfo]) -> Positions:
     """Return the positions of commits relative to the main branch.
 
     Arguments:
@@ -67,7 +67,7 @@ def positions(git: Git, main: str, tips: Collection[str], facts: Mapping[str, Co
         GitError: a commit in the history is missing.
 
     """
-    ahead = history(git, tips, [main])
+    ahead = history(objects, tips, [main])
     edge = [*ahead.edge]
     own = ancestry(ahead.parents, numbered(ahead.parents), tips)
     exits = ancestry(ahead.parents, numbered(edge), tips)
@@ -75,7 +75,7 @@ def positions(git: Git, main: str, tips: Collection[str], facts: Mapping[str, Co
     times = {
         base: ahead.edge[base] if base in ahead.edge else facts[base].time for base in _all(bases.values())
     }
-    missed = _since(git, main, times)
+    missed = _since(objects, main, times)
     between = ancestry(missed.parents, numbered(times), times)
     passed = ancestry(missed.parents, numbered(missed.parents), times)
     order = [*times]
@@ -100,17 +100,17 @@ def _all(rows: Iterable[Sequence[str]]) -> list[str]:
     return [*dict.fromkeys(base for row in rows for base in row)]
 
 
-def _since(git: Git, main: str, times: Mapping[str, int]) -> CommitGraph:
+def _since(objects: Git, main: str, times: Mapping[str, int]) -> CommitGraph:
     """Return the commits of the main branch that at least one of its ancestors in *times* lacks."""
     if not times:
         return CommitGraph({}, {})
     oldest = min(times, key=lambda base: (times[base], base))
-    missed = history(git, [main], [oldest])
+    missed = history(objects, [main], [oldest])
     reaching = ancestry(missed.parents, {oldest: 0}, times)
     if all(base == oldest or reaching.get(base) for base in times):
         return missed
-    common = common_ancestors(git, [*times]) if len(times) <= _MOST else []
-    return history(git, [main], common)
+    common = common_ancestors(objects, [*times]) if len(times) <= _MOST else []
+    return history(objects, [main], common)
 
 
 def _outermost(bases: Sequence[str], between: Mapping[str, int], order: Sequence[str]) -> list[str]:

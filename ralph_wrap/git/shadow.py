@@ -8,6 +8,16 @@ the project, with a configuration of ours and without refs. Its object directory
 - The user's global and system configuration counts, and so do the tracked ``.gitattributes`` of the checkout.
 - What git writes goes into the object directory of the repository.
 - HEAD is unborn, and there is no index. Set :attr:`Git.index_file` to work on one.
+
+What looks at branches asks the repository itself only this::
+
+    change_refs          a ref moves by a transaction, which only its repository has.
+    list_refs            refs are loose, packed or in a reftable, and git alone reads all three.
+    list_worktrees       which branches are checked out, and where.
+    ref_origins          the reflog says whether a session made a branch.
+    ref_times            the reflog says when a branch was dropped.
+    symbolic_ref_target  the name of the remote's main branch.
+    worktree_holding     a branch that is checked out is not dropped.
 """
 
 from __future__ import annotations

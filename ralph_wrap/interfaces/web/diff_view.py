@@ -68,7 +68,7 @@ class DiffView(NamedTuple):
     new: str
 
 
-def diff(git: Git, old: str, new: str, *, lines: int = _LINES, whole: bool = False) -> DiffView:
+def diff(objects: Git, old: str, new: str, *, lines: int = _LINES, whole: bool = False) -> DiffView:
     """Return the differences between two trees or commits.
 
     Arguments:
@@ -81,12 +81,12 @@ def diff(git: Git, old: str, new: str, *, lines: int = _LINES, whole: bool = Fal
         GitError: the repository lacks one of them.
 
     """
-    changes = patch.changes(git, old, new)
+    changes = patch.changes(objects, old, new)
     listed = changes[:_FILES]
-    notes = _notes(git, listed)
+    notes = _notes(objects, listed)
     opened = _opened(listed, notes, lines, len(listed) if whole else _OPENED)
     paths = [name for change in opened for name in (change.path, change.before) if name]
-    hunks = patch.patches(git, old, new, paths, _CONTEXT)
+    hunks = patch.patches(objects, old, new, paths, _CONTEXT)
     painter = Highlighter()
     views = []
     for change in listed:
@@ -99,7 +99,7 @@ def diff(git: Git, old: str, new: str, *, lines: int = _LINES, whole: bool = Fal
     return DiffView(views, len(changes) - len(listed), added, deleted, old, new)
 
 
-def one_file(git: Git, old: str, new: str, paths: Sequence[str], begin: int) -> FileView | None:
+def one_file(objects: Git, old: str, new: str, paths: Sequence[str], begin: int) -> FileView | None:
     """Return the rows of one file from *begin* on; ``None`` if the file does not differ.
 
     Arguments:
@@ -112,14 +112,14 @@ def one_file(git: Git, old: str, new: str, paths: Sequence[str], begin: int) -> 
         GitError: the repository lacks one of the trees.
 
     """
-    changes = [change for change in patch.changes(git, old, new, paths) if change.path == paths[0]]
+    changes = [change for change in patch.changes(objects, old, new, paths) if change.path == paths[0]]
     if not changes:
         return None
     change = changes[0]
-    [note] = _notes(git, [change]).values()
+    [note] = _notes(objects, [change]).values()
     part = None
     if not note:
-        hunks = patch.patches(git, old, new, paths, _CONTEXT)[change.path]
+        hunks = patch.patches(objects, old, new, paths, _CONTEXT)[change.path]
         part = side_by_side(change.path, hunks, Highlighter(), begin, _ROWS)
     return FileView(change, _WORDS.get(change.status, "changed"), note, part, old, new)
 
@@ -138,9 +138,9 @@ def _opened(
     return frozenset(opened)
 
 
-def _notes(git: Git, changes: Sequence[FileChange]) -> dict[FileChange, str]:
+def _notes(objects: Git, changes: Sequence[FileChange]) -> dict[FileChange, str]:
     """Return for each file why the page does not show its lines; empty if it does."""
-    sizes = patch.sizes(git, {oid for change in changes for oid in change.objects})
+    sizes = patch.sizes(objects, {oid for change in changes for oid in change.objects})
     return {change: _note(change, [sizes.get(oid) for oid in change.objects]) for change in changes}
 
 
