@@ -76,9 +76,31 @@ def test_a_branch_without_a_directory_is_refused(repo: Repo) -> None:
     assert "refs/heads for branch 'topic'" in result.stderr
 
 
+FAILS_AT = """#!/bin/sh
+echo x >> {count}
+case " {turns} " in *" $(wc -l < {count}) "*) echo "bwrap: no source path" >&2; exit 1;; esac
+exec {bwrap} "$@"
+"""
+
+
+@pytest.mark.parametrize(("turns", "status"), [("2", 0), ("2 3", 125)])
+def test_a_sandbox_that_fails_once_is_made_again(
+    repo: Repo, tmp_path: Path, bwrap: str, turns: str, status: int
+) -> None:
+    """A file can go between the look at it and its mount. The first turn is the trial of bubblewrap."""
+    fake = tmp_path / "bin/bwrap"
+    fake.parent.mkdir()
+    fake.write_text(FAILS_AT.format(count=tmp_path / "count", turns=turns, bwrap=shutil.which(bwrap)))
+    fake.chmod(0o755)
+    env = {"PATH": f"{fake.parent}:{os.environ['PATH']}"}
+    result = run(repo.path, "-n", "1", "--sandbox", bwrap, "--", "true", env=env)
+    assert result.status == status, result.stderr
+    assert ("the sandbox could not be made" in result.stderr) is (status != 0)
+
+
 def test_the_page_lists_the_hidden_files() -> None:
     """A reader can check what is hidden."""
-    listed = PAGE.split("<!-- hidden -->")[1].split("##")[0]
+    listed = PAGE.split("<!-- hidden -->\n")[1].split("\n\n")[0]
     assert re.findall(r"`([^`]+)`", listed) == [*SECRETS]
 
 

@@ -28,7 +28,7 @@ _LONGEST_TRIAL = 30.0  # seconds
 _INSTALL = "apt-get install bubblewrap"
 _NO_NAMESPACES = Commands.of(
     "on Ubuntu: sysctl kernel.apparmor_restrict_unprivileged_userns=0",
-    "in a container: --sandbox landlock",
+    "in a container: --sandbox landlock, or see docs/sandbox.md",
 )
 
 

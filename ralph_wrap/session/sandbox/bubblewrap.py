@@ -73,7 +73,8 @@ def options(reach: Reach, copies: Sequence[tuple[int, Path]]) -> list[str]:
     for path in reach.fresh:
         found += ["--tmpfs", os.fspath(path)]
     for path, is_writable in reach.entries:
-        found += _bound("--bind" if is_writable else "--ro-bind", [path])
+        # Another run of the agent may have removed the entry since we saw it.
+        found += _bound("--bind-try" if is_writable else "--ro-bind-try", [path])
     for descriptor, path in copies:
         found += ["--bind-data", str(descriptor), os.fspath(path)]
     return found

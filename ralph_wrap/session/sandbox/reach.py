@@ -36,6 +36,17 @@ SECRETS = (
 )
 """What the agent finds empty below the user's home: keys, passwords, and what logs a user in."""
 
+_PLACES = {
+    ".config/": "XDG_CONFIG_HOME",
+    ".local/share/": "XDG_DATA_HOME",
+    ".gnupg": "GNUPGHOME",
+    ".docker": "DOCKER_CONFIG",
+    ".kube": "KUBECONFIG",
+    ".netrc": "NETRC",
+    ".config/gh": "GH_CONFIG_DIR",
+}
+"""The variables that name another place for one of them, or for all with the same beginning."""
+
 DROPPED = (
     *("SSH_AUTH_SOCK", "SSH_AGENT_PID", "GPG_AGENT_INFO", "DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR"),
     *("DOCKER_HOST", "CONTAINER_HOST", "DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "TMUX", "STY", "TMPDIR"),
@@ -70,7 +81,7 @@ def reach_of(context: SessionContext, workspace: Workspace, backend: SandboxBack
         visible.append(repository.common_dir)
     return Reach(
         visible=tuple(sorted({path.resolve() for path in visible if path.exists()})),
-        hidden=tuple(sorted({*_secrets(home), *_sockets(environ)})),
+        hidden=tuple(sorted({*_secrets(home, environ), *_sockets(environ)})),
         writable=(*backend.writable, *_existing(writable)),
         read_only=tuple(_existing(read_only)),
         fresh=fresh,
@@ -134,9 +145,15 @@ def _of_agent(
     return tuple(fresh), tuple(entries), tuple(copied)
 
 
-def _secrets(home: Path) -> Iterator[Path]:
-    for name in SECRETS:
-        if (path := home / name).exists():
+def _secrets(home: Path, environ: Mapping[str, str]) -> Iterator[Path]:
+    found = [home / name for name in SECRETS]
+    for beginning, variable in _PLACES.items():
+        if place := environ.get(variable):
+            found += [
+                Path(place, name.removeprefix(beginning)) for name in SECRETS if name.startswith(beginning)
+            ]
+    for path in found:
+        if path.is_absolute() and path.exists():
             yield path.resolve()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from ralph_wrap.errors import SandboxError
 from ralph_wrap.git import environment_with_config
@@ -108,6 +108,23 @@ class Sandbox:
             SandboxError: the sandbox could not be made.
 
         """
+        options: dict[str, Any] = {"cwd": cwd, "env": env, "streams": streams}
+        options |= {"inherited": inherited, "terminal": terminal}
+        try:
+            return self._start(argv, **options)
+        except SandboxError:  # a file may have gone between our look at it and its mount
+            return self._start(argv, **options)
+
+    def _start(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        streams: StandardStreams,
+        inherited: int,
+        terminal: int | None,
+    ) -> ProcessGroup:
         reach = reach_of(self._context, self._workspace, self._backend)
         with contextlib.ExitStack() as stack:
             reading, writing = os.pipe()
