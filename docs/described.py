@@ -14,6 +14,7 @@ ANSWERS = {
     "audit --undo": "commands.audit.UndoneFinding",
     "config show": "commands.config.EffectiveSetting",
     "doctor": "commands.doctor.result.DoctorCheck",
+    "fetch": "commands.fetch.bring.FetchedSession",
     "drop": "commands.drop.DroppedBranch",
     "merge": "commands.merge.LandingResult",
     "pool": "commands.pool.PoolEntry",
@@ -109,6 +110,9 @@ REFS = {
     "refs/ralph/dropped-branches/<name>": "The same for a branch that is not below `ralph/`.",
     "refs/ralph/pool/": "Warm worktrees.",
     f"{BASES}<id>": "What was last taken in from a clone, or the commit that the clone starts from.",
+    "refs/ralph-remotes/<remote>/": "What the last fetch or push has seen of the sessions on a remote.",
+    "refs/ralph/claims/<id>": "On a remote: the claim of a session, a JSON object.",
+    "refs/ralph/rescue/<id>/<session>/": "On a remote: work of a session that lost its claim.",
 }
 """What is in the repository of the project."""
 

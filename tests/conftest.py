@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 
 from ralph_wrap.system.log import Log
 from tests.support.agent_script import TRUSTED
@@ -19,6 +21,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from tests.support.sessions import Result
+
+# How long an example takes says how busy the machine is, and nothing about the code.
+hypothesis_settings.register_profile(
+    "busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+hypothesis_settings.load_profile("busy machine")
 
 SLOW = {("agents", "program"), ("web", "chromium")}
 """Folder and fixture of a real agent and of a browser."""

@@ -14,7 +14,7 @@ from ralph_wrap.git import list_refs, read_commit, worktree_holding
 from ralph_wrap.state import inventory, report, session_start
 from ralph_wrap.state.inventory import Verdict
 from ralph_wrap.state.project import CLONES, WORKTREES, objects_of, registries, repository_of
-from ralph_wrap.state.record import SessionRecord, read_record
+from ralph_wrap.state.record import FETCHED_FROM, SessionRecord, read_record
 from ralph_wrap.system import liveness, process_table
 from ralph_wrap.system.log import Commands
 from ralph_wrap.system.named_tuple import NamedTuple
@@ -58,13 +58,16 @@ class ResumableSession(NamedTuple):
     started: FoundStart | None
 
 
-def resumable(project: Project, name: str, main: str, *, again: bool) -> ResumableSession:
+def resumable(
+    project: Project, name: str, main: str, *, again: bool, remote: str | None = None
+) -> ResumableSession:
     """Return a session that the user named, if a new one can go on from it.
 
     Arguments:
         name: an id, a branch or a title.
         main: ``main`` in the configuration.
         again: go on even if the main branch has its work.
+        remote: the remote on which the session is claimed first; ``None`` for none.
 
     Raises:
         NotFoundError: there is no such session, or its branch is gone.
@@ -74,6 +77,7 @@ def resumable(project: Project, name: str, main: str, *, again: bool) -> Resumab
     """
     found = inventory.find(project, name)
     record = _begun(found.home, _ended(found))
+    _require_remote(record, remote)
     directory = found.home.sessions / record.session
     started = session_start.read(directory, project)
     if record.branch is None:
@@ -146,6 +150,16 @@ def interrupted_here(project: Project) -> tuple[list[str], list[str]]:
 def _is_older_than_init(record: SessionRecord) -> bool:
     """Return whether a session began before PID 1; the number of its namespace may have come back since."""
     return record.boot_id != liveness.boot_id() or record.start_time < (process_table.start_time(1) or 0.0)
+
+
+def _require_remote(record: SessionRecord, remote: str | None) -> None:
+    """Check that a session of another machine is claimed on its remote before it goes on here."""
+    source = record.extra.get(FETCHED_FROM)
+    if isinstance(source, str) and remote is None:
+        raise ConflictError(
+            f"session {record.session} belongs to a machine that mirrors it to {source}",
+            f"to take it over: ralph-wrap resume {record.id} --remote {source}",
+        )
 
 
 class _Outcome(NamedTuple):

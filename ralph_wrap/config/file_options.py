@@ -1,4 +1,4 @@
-"""The options that only the configuration file can have; see :mod:`ralph_wrap.config.options`."""
+"""The options that mostly the configuration file has; see :mod:`ralph_wrap.config.options`."""
 
 from __future__ import annotations
 
@@ -22,6 +22,19 @@ class CheckpointSettings(Table, group="loop"):
         kind=TEXT,
         help="Push the branch to this remote after each iteration.",
         metavar="REMOTE",
+        sources=_FILE_ONLY,
+    )
+    remote: str | None = option(
+        default=None,
+        kind=TEXT,
+        help="Mirror the session to this remote, so that it can go on on another machine.",
+        metavar="NAME",
+        needs_worktree=True,
+    )
+    remote_beat: float = option(
+        default=30.0,
+        kind=DURATION,
+        help="Longest time between two pushes to the remote while an iteration runs.",
         sources=_FILE_ONLY,
     )
 

@@ -71,7 +71,7 @@ _IMMUNE = {
     "GIT_GRAFT_FILE": "/dev/null/none",
 }
 _NO_PROTOCOL = {"GIT_ALLOW_PROTOCOL": "none"}  # the same as GIT_NO_LAZY_FETCH, for older git
-_NEEDS_PROTOCOLS = {"push", "fetch", "submodule"}
+_NEEDS_PROTOCOLS = {"push", "fetch", "ls-remote", "submodule"}
 
 # A removal follows a save, so the save must be on the disk. core.fsync needs git 2.36. Newer git only warns
 # about the older name, core.fsyncObjectFiles.

@@ -8,8 +8,10 @@ from ralph_wrap.git.command import DURABLE, Git, decode, decode_lines, run_git
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path
+
+_OF_AN_OBJECT = 3  # words: object id, type, size; for a missing object there are two
 
 
 def resolve_commit(git: Git, revision: str) -> str | None:
@@ -174,6 +176,18 @@ def move_ref(git: Git, ref: str, before: str, oid: str, reason: str, *, itself: 
     run_git(git, "update-ref", *options, "-m", reason, ref, oid, before, config=DURABLE)
 
 
+def set_refs(git: Git, refs: Mapping[str, str | None]) -> None:
+    """Set refs in one transaction, whatever they are now; ``None`` deletes a ref.
+
+    Raises:
+        GitError: no ref was changed.
+
+    """
+    rows = [f"update {ref}\0{oid}\0\0" if oid else f"delete {ref}\0\0" for ref, oid in refs.items()]
+    if rows:
+        run_git(git, "update-ref", "-z", "--stdin", stdin="".join(rows).encode("utf-8", "surrogateescape"))
+
+
 def delete_ref(git: Git, ref: str, oid: str) -> None:
     """Delete a ref, if it still points to *oid*; the target of a symbolic ref is not touched.
 
@@ -223,6 +237,30 @@ def write_tree(git: Git) -> str:
 
     """
     return decode_lines(run_git(git, "write-tree", config=DURABLE).stdout)[0]
+
+
+def store_blob(git: Git, content: bytes) -> str:
+    """Store a blob and return its id."""
+    return decode_lines(run_git(git, "hash-object", "-w", "--stdin", stdin=content).stdout)[0]
+
+
+def read_blobs(git: Git, oids: Collection[str]) -> dict[str, bytes]:
+    """Return the contents of blobs by id; other objects and missing ones are left out (git-cat-file(1))."""
+    if not oids:
+        return {}
+    answer = run_git(git, "cat-file", "--batch", stdin="".join(f"{oid}\n" for oid in oids).encode()).stdout
+    found, at = {}, 0
+    for oid in oids:
+        end = answer.index(b"\n", at)
+        words = answer[at:end].split(b" ")
+        at = end + 1
+        if len(words) != _OF_AN_OBJECT:
+            continue
+        size = int(words[2])
+        if words[1] == b"blob":
+            found[oid] = answer[at : at + size]
+        at += size + 1
+    return found
 
 
 def commit_tree(git: Git, tree: str, parents: Sequence[str], message: str) -> str:

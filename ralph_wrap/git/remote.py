@@ -1,4 +1,4 @@
-"""Remotes: list their names, and push one commit to one branch (git-push(1), *Output*)."""
+"""Remotes: list their names, push to them, and fetch from them (git-push(1), *Output*)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,31 @@ import re
 from typing import TYPE_CHECKING
 
 from ralph_wrap.git.command import Git, decode, decode_lines, run_git, start_git
+from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ralph_wrap.system.process import CompletedCommand, RunningCommand
+
+# The configuration could push more than what we name.
+_NOTHING_ELSE = ("--no-follow-tags", "--recurse-submodules=no")
+
+
+class RemoteChange(NamedTuple):
+    """The change of one ref of a remote.
+
+    Attributes:
+        ref: its full name there.
+        before: the object id that the ref must have; ``None`` if the ref must not exist.
+        after: the new object id; ``None`` deletes the ref. If two processes create a ref with the same
+            object, git reports success to both. So the object of a lock must be unique.
+
+    """
+
+    ref: str
+    before: str | None
+    after: str | None
 
 
 def list_remotes(git: Git) -> list[str]:
@@ -28,20 +50,56 @@ def start_push(git: Git, remote: str, commit: str, ref: str, *, replaced: str | 
 
     """
     lease = () if replaced is None else (f"--force-with-lease={ref}:{replaced}",)
-    alone = (
-        "--no-follow-tags",
-        "--recurse-submodules=no",
-    )  # the configuration could push more than the commit
-    arguments = ("push", "--porcelain", "--no-verify", *alone, *lease, "--", remote, f"{commit}:{ref}")
+    arguments = (
+        "push",
+        "--porcelain",
+        "--no-verify",
+        *_NOTHING_ELSE,
+        *lease,
+        "--",
+        remote,
+        f"{commit}:{ref}",
+    )
     return start_git(git, *arguments, with_terminal=False)
 
 
+def start_atomic_push(git: Git, remote: str, changes: Sequence[RemoteChange]) -> RunningCommand:
+    """Start ``git push`` of several refs: the remote changes all of them, or none.
+
+    Arguments:
+        remote: one of the names that :func:`list_remotes` returns.
+        changes: one change for each ref; at least one.
+
+    """
+    leases = [f"--force-with-lease={ref}:{before or ''}" for ref, before, _ in changes]
+    refspecs = [f"{after or ''}:{ref}" for ref, _, after in changes]
+    options = ("push", "--porcelain", "--no-verify", "--atomic", *_NOTHING_ELSE)
+    return start_git(git, *options, *leases, "--", remote, *refspecs, with_terminal=False)
+
+
+def start_remote_listing(git: Git, remote: str, *patterns: str) -> RunningCommand:
+    """Start ``git ls-remote`` of the refs that match a pattern: object id, tabulator, name, in lines."""
+    return start_git(git, "ls-remote", "--refs", "--quiet", "--", remote, *patterns, with_terminal=False)
+
+
+def start_fetch(git: Git, remote: str, refspecs: Sequence[str]) -> RunningCommand:
+    """Start ``git fetch`` of some refs, each to a ref of ours; our refs that the remote lacks are deleted.
+
+    Arguments:
+        remote: one of the names that :func:`list_remotes` returns.
+        refspecs: as git-fetch(1) has them. A pattern that matches nothing is no error.
+
+    """
+    options = ("fetch", "--quiet", "--no-tags", "--prune", "--no-write-fetch-head", "--no-recurse-submodules")
+    return start_git(git, *options, "--", remote, *refspecs, with_terminal=False)
+
+
 def push_error(completed: CompletedCommand) -> str:
-    """Return why a push failed, on one line, without user names and passwords in URLs."""
+    """Return why a push or a fetch failed, on one line, without user names and passwords in URLs."""
     rejected = [line for line in decode_lines(completed.stdout) if line.startswith("!")]
     if rejected:
         return rejected[0].rpartition("\t")[2]
     lines = [line.strip() for line in decode(completed.stderr).splitlines() if line.strip()]
     number = next((number for number, line in enumerate(lines) if line.startswith(("fatal: ", "error: "))), 0)
     reason = lines[max(0, number - 1) : number + 1]  # the line before may be the error message of ssh
-    return re.sub(r"(://)[^/\s@]*@", r"\1", "; ".join(reason)) or f"git push failed ({completed.status})"
+    return re.sub(r"(://)[^/\s@]*@", r"\1", "; ".join(reason)) or f"git failed ({completed.status})"

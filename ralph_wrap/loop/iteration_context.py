@@ -36,6 +36,8 @@ class IterationContext(NamedTuple):
         look_outside: logs changes outside the workspace since the last call, and returns whether there are
             any. The argument is the phase for the message.
         start: starts a command, with the arguments of :class:`~ralph_wrap.system.process.ProcessGroup`.
+        beat: mirrors the session if that is due; called while the agent works. Returns when to call it again,
+            as :func:`time.monotonic` counts.
 
     """
 
@@ -53,4 +55,5 @@ class IterationContext(NamedTuple):
     end_leftovers: Callable[[float], object]
     hand_over: Callable[[int, str, bool], str]
     look_outside: Callable[[str], bool]
+    beat: Callable[[], float]
     start: Callable[..., ProcessGroup] = ProcessGroup

@@ -150,7 +150,7 @@ class AgentSupervisor:
             poll.register(descriptor, events)
         if not self._relay.is_held_up:
             self._progress.show()
-        first = min([*deadlines, self._requests.due, self._progress.due])
+        first = min([*deadlines, self._requests.due, self._progress.due, self._context.beat()])
         timeout = min(max(0.0, first - time.monotonic()), _LONGEST_POLL)
         ready = {descriptor for descriptor, _ in poll.poll(timeout * 1000 + 1)}
         self._signals.drain()

@@ -120,6 +120,7 @@ class AgentLoop:
             hand_over=self._checkpoint.after,
             look_outside=workspace.look_outside,
             start=start,
+            beat=lambda: self._checkpoint.beat(self._claim.record.iteration),
         )
 
     def _fingerprint(self, git: Git | None) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError
@@ -13,6 +15,7 @@ from ralph_wrap.worktree.save.checkpoint import commit_all, sees_all, snapshot
 if TYPE_CHECKING:
     from ralph_wrap.session.clone_end import CloneEnd
     from ralph_wrap.session.context import SessionContext
+    from ralph_wrap.session.mirror.mirror import Mirror
     from ralph_wrap.system.cancel import CancelToken
     from ralph_wrap.system.process_tree import ProcessTree
     from ralph_wrap.worktree.model import LinkedWorktree
@@ -27,14 +30,22 @@ class Checkpoint:
         context: of the session.
         tree: its worktree; without one nothing is saved, because the project root belongs to the user.
         process_tree: the processes that the agent has started; our pushes are not among them.
+        mirror: keeps the session on a remote; ``None`` without one.
 
     """
 
     def __init__(
-        self, context: SessionContext, tree: LinkedWorktree | None, process_tree: ProcessTree
+        self,
+        context: SessionContext,
+        tree: LinkedWorktree | None,
+        process_tree: ProcessTree,
+        mirror: Mirror | None = None,
     ) -> None:
         self._tree = tree
         self._git = context.keeping.git
+        self._mirror = mirror
+        self._snapshot_ref: str | None = None
+        self._state = ""  # the fingerprint of the worktree at the last beat
         self._record = context.record
         self._commits = context.settings.commit_each
         self._log = context.log
@@ -78,7 +89,28 @@ class Checkpoint:
                 self._log.warning("push.failed", f"{self._tree.branch} was not pushed: {error}")
         if self._clone is not None:
             self._bring_out(self._clone, number)
+        if self._mirror is not None:
+            self._mirror.go_on(number, self._snapshot_ref, now=True)
         return state
+
+    def beat(self, number: int) -> float:
+        """Mirror the session while an iteration runs, if that is due.
+
+        Arguments:
+            number: of the iteration.
+
+        Returns:
+            When to call this again, as :func:`time.monotonic` counts.
+
+        """
+        mirror, tree = self._mirror, self._tree
+        if mirror is None or tree is None:
+            return math.inf
+        if time.monotonic() >= mirror.wakes:
+            if time.monotonic() >= mirror.due:
+                self._snapshot_if_changed(tree, number)
+            mirror.go_on(number, self._snapshot_ref)
+        return mirror.wakes
 
     def _refresh(self, tree: LinkedWorktree, number: int) -> bool:
         try:
@@ -105,6 +137,7 @@ class Checkpoint:
             # A submodule may still be dirty.
             state = fingerprints.fingerprint(tree.git(self._git), tree.path)
         if fingerprints.is_pristine(state) and self._sees_all(tree, state):
+            self._snapshot_ref = None
             self._log.event("iteration.kept", iteration=number, head=state, snapshot=None)
         else:
             self._snapshot(tree, number)
@@ -133,6 +166,22 @@ class Checkpoint:
                 "snapshot.failed", f"no snapshot of the uncommitted work of iteration {number}: {error}"
             )
             return
+        self._snapshot_ref = kept.ref
         self._log.event("iteration.kept", iteration=number, head=kept.head, snapshot=kept.ref)
         if kept.problems:
             self._log.event("snapshot.incomplete", iteration=number, problems=list(kept.problems))
+
+    def _snapshot_if_changed(self, tree: LinkedWorktree, number: int) -> None:
+        """Keep the uncommitted work in the middle of an iteration; the agent may write meanwhile."""
+        record = self._record
+        state = fingerprints.fingerprint(tree.git(self._git), tree.path)
+        if state and state == self._state:
+            return
+        try:
+            kept = snapshot(tree, self._git, agent_id=record.id, session=record.session, number=number)
+        except (GitError, OSError) as error:
+            self._log.event(
+                "snapshot.failed", iteration=number, reason=str(error)
+            )  # the next beat tries again
+            return
+        self._state, self._snapshot_ref = state, kept.ref

@@ -68,6 +68,11 @@ class SessionState:
         self.stuck = False
         self.guard: SessionGuard | None = None
 
+    def cost(self) -> float | None:
+        """Return the cost that the agent has reported, in US dollars; ``None`` if it reported none."""
+        spent = self.listener.spent if self.listener else None
+        return spent.cost if spent else None
+
 
 class SessionEnd:
     """The steps at the end of a session. Each one works whatever has happened before it.

@@ -112,9 +112,7 @@ def _look(settings: Settings, project: Project) -> Preflight:
         raise UsageError(
             f"{settings.branch!r} cannot be the name of a branch", "see git help check-ref-format"
         )
-    if settings.push is not None and settings.push not in (names := list_remotes(project.git)):
-        hint = f"there is {', '.join(names)}" if names else "there is none: git remote add"
-        raise UsageError(f"push: {settings.push!r} is not the name of a remote", hint)
+    _check_remotes(settings, project)
     target = settings.merge_on_complete
     if target and f"refs/heads/{target}" not in list_refs(project.git, f"refs/heads/{target}"):
         raise UsageError(f"merge_on_complete: there is no branch {target!r}", "git branch --list")
@@ -141,6 +139,7 @@ def _check_clone(settings: Settings) -> None:
     wanted = {
         "branch": named,
         "push": settings.push,
+        "remote": settings.remote,
         "commit_each": settings.commit_each,
         "submodules": settings.submodules is SubmoduleMode.INIT,
         "sparse": settings.sparse,
@@ -150,6 +149,19 @@ def _check_clone(settings: Settings) -> None:
     if given := [name for name, value in wanted.items() if value]:
         raise UsageError(
             f"{', '.join(given)}: not possible in a clone", "--isolation require, for a worktree"
+        )
+
+
+def _check_remotes(settings: Settings, project: Project) -> None:
+    """Check the remotes that the session pushes to."""
+    wanted = {"push": settings.push, "remote": settings.remote}
+    for key, remote in wanted.items():
+        if remote is not None and remote not in (names := list_remotes(project.git)):
+            hint = f"there is {', '.join(names)}" if names else "there is none: git remote add"
+            raise UsageError(f"{key}: {remote!r} is not the name of a remote", hint)
+    if None not in wanted.values():
+        raise UsageError(
+            "push and remote cannot be used together", "remove push: remote pushes the branch, too"
         )
 
 

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from ralph_wrap.errors import IsolationError
     from ralph_wrap.loop import LoopResult
     from ralph_wrap.session.agent_loop import AgentLoop
+    from ralph_wrap.session.mirror.mirror import Mirror
     from ralph_wrap.session.preflight import Preflight
     from ralph_wrap.state.audit.guard import SessionGuard
     from ralph_wrap.state.claim import SessionClaim
@@ -190,10 +191,11 @@ class Session:
             sandbox=preflight.sandbox,
             home=claim.registry,
         )
+        mirror = self._claim_on_remote(context, claim, processes)
         workspace = self._state.workspace = open_workspace(context, obstacle)
         if workspace.lock is not None:
             self._stack.callback(workspace.lock.release)
-        self._start_work(context, workspace, claim, processes, end)
+        self._start_work(context, workspace, claim, processes, end, mirror)
 
     def _register(self, project: Project, preflight: Preflight) -> tuple[SessionClaim, IsolationError | None]:
         def complete(record: SessionRecord) -> SessionRecord:
@@ -203,9 +205,31 @@ class Session:
             now, owner = datetime.now(UTC), liveness.myself()
             if earlier := self._settings.resumes:
                 return claim_again(registry, earlier.rpartition("-")[2], owner, now, complete)
-            return claim_id(registry, owner, lambda name="": taken_ids(project, name), now, complete)
+            return claim_id(registry, owner, self._taken_ids(project), now, complete)
 
         return register_session(project, claim)
+
+    def _taken_ids(self, project: Project) -> Callable[..., set[str]]:
+        """Return what finds the agent ids that branches of this repository, or of the remote, have."""
+        remote = self._settings.remote
+        if remote is None:
+            return lambda name="": taken_ids(project, name)
+        taken_at = deferred.claiming.taken_at
+        return lambda name="": taken_ids(project, name) | taken_at(project.git, remote, name)
+
+    def _claim_on_remote(
+        self, context: SessionContext, claim: SessionClaim, processes: process_tree.ProcessTree
+    ) -> Mirror | None:
+        """Claim the session on its remote, and give the claim back at the end."""
+        if self._settings.remote is None:
+            return None
+        state, cancel = self._state, self._signals.cancel
+        start = _how_it_started(self._settings, context.project)
+        mirror = deferred.claiming.begin(context, claim, processes, start, state.cost)
+        if mirror is not None:
+            end = deferred.claiming.end
+            self._at_end("mirror the end", lambda: end(mirror, claim.record, state, cancel))
+        return mirror
 
     def _start_work(
         self,
@@ -214,9 +238,10 @@ class Session:
         claim: SessionClaim,
         processes: process_tree.ProcessTree,
         end: SessionEnd,
+        mirror: Mirror | None,
     ) -> None:
         """Make the session ready for its agent."""
-        checkpoint = deferred.checkpoint.Checkpoint(context, workspace.tree, processes)
+        checkpoint = deferred.checkpoint.Checkpoint(context, workspace.tree, processes, mirror)
         self._at_end("push the branch", lambda: checkpoint.finish(self._signals.cancel))
         if (clone := context.clone_end) is not None:
             self._at_end("bring the work out of the clone", lambda: end.bring_out(clone))
@@ -247,20 +272,27 @@ class Session:
         self._stack.callback(run_step, self._log, name, step)
 
 
-def _write_start(settings: Settings, project: Project, claim: SessionClaim, log: Log) -> None:
-    """Write how the session was started; without this file, ``ralph-wrap resume`` asks for the agent."""
+def _how_it_started(settings: Settings, project: Project) -> session_start.SessionStart | None:
+    """Return how the session was started, for ``ralph-wrap resume``; ``None`` if a program started it."""
     if settings.given is None:
-        return
+        return None
     options = dict(settings.given)
     if settings.agent:
         options["agent"] = settings.agent
     if settings.prompt_file is not None and "prompt_file" in options:
         options["prompt_file"] = session_start.relative(settings.prompt_file.absolute(), project)
-    start = session_start.SessionStart(
+    return session_start.SessionStart(
         options,
         () if settings.agent else settings.command,
         session_start.relative(project.checkout / project.prefix, project),
     )
+
+
+def _write_start(settings: Settings, project: Project, claim: SessionClaim, log: Log) -> None:
+    """Write how the session was started; without this file, ``ralph-wrap resume`` asks for the agent."""
+    start = _how_it_started(settings, project)
+    if start is None:
+        return
     try:
         session_start.write(start, claim.directory, project)
     except OSError as error:

@@ -15,6 +15,9 @@ from ralph_wrap.system.named_tuple import NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+FETCHED_FROM = "fetched_from"
+"""The field of a record that names the remote from which ``ralph-wrap fetch`` has brought the session."""
+
 _FORMAT = DocumentFormat(version=1, indent=1)
 
 

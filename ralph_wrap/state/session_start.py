@@ -71,6 +71,17 @@ def write(start: SessionStart, directory: Path, project: Project) -> None:
     files.replace(directory / START, _FORMAT.encode(fields), sync=False, mode=0o600)
 
 
+def write_foreign(start: SessionStart, directory: Path) -> None:
+    """Write how a session was started on another machine, without a signature: the user must approve it.
+
+    Raises:
+        OSError: the file cannot be written.
+
+    """
+    fields = start._asdict() | {"options": dict(start.options), "signature": ""}
+    files.replace(directory / START, _FORMAT.encode(fields), sync=False, mode=0o600)
+
+
 def read(directory: Path, project: Project) -> FoundStart | None:
     """Return how a session was started; ``None`` if no file says it.
 

@@ -7,6 +7,9 @@ from datetime import datetime
 _UNFINISHED = {"live": "running", "orphan": "crashed", "foreign": "elsewhere", "unknown": "unreadable"}
 _PHASES = {"starting": "starting", "ending": "saving"}
 _LIMIT = "limit reached"
+ELSEWHERE = "elsewhere"
+"""In the report of a session that ``ralph-wrap fetch`` has brought, while it runs on another machine."""
+
 _ENDED = {
     "promise": "done",
     "stop": "stopped",
@@ -17,6 +20,7 @@ _ENDED = {
     "error": "failed",
     "not-started": "not started",
     "killed": "crashed",
+    ELSEWHERE: "elsewhere",
     **dict.fromkeys(("max-iterations", "max-time", "max-cost", "max-tokens", "usage-limit"), _LIMIT),
 }
 

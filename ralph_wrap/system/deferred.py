@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ralph_wrap.session import clone_end as clone_end
     from ralph_wrap.session import open_clone as open_clone
     from ralph_wrap.session import worktree_end as worktree_end
+    from ralph_wrap.session.mirror import claiming as claiming
     from ralph_wrap.session.sandbox import backend as backend
     from ralph_wrap.session.sandbox import start as start
     from ralph_wrap.state import landings as landings
@@ -60,6 +61,7 @@ FOR_SOME_PROJECTS = {
     "clone_end": "ralph_wrap.session.clone_end",  # a session in a clone
     "open_clone": "ralph_wrap.session.open_clone",  # the same
     "difflib": "difflib",  # a misspelt name
+    "claiming": "ralph_wrap.session.mirror.claiming",  # a session that is mirrored to a remote
     "hashlib": "hashlib",  # fingerprints of files; a project that cannot hold records
     "restore": "ralph_wrap.worktree.restore",  # a session that goes on from an earlier one
     "socket": "socket",  # a sandbox with a network of listed hosts

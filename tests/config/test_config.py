@@ -47,6 +47,7 @@ VALUES: dict[str, tuple[str, Any, str, Any]] = {
     "delay": ("1.5s", 1.5, "2", 2.0),
     "grace": ("250ms", 0.25, "1m", 60.0),
     "until": ("DONE", "DONE", "READY", "READY"),
+    "remote": ("origin", "origin", "backup", "backup"),
     "isolation": ("off", Isolation.OFF, "require", Isolation.REQUIRE),
     "base": ("main", "main", "v1.0", "v1.0"),
     "branch": ("topic", "topic", "other", "other"),
@@ -113,7 +114,7 @@ def test_the_table_knows_every_option() -> None:
 def test_options_are_settings() -> None:
     """Whatever can be set has a place to go to."""
     plain = {"project", "command", "invocation", "background", "typed"}
-    plain |= {"given", "resumes", "worktree_name", "message", "conversation"}
+    plain |= {"given", "resumes", "takes_over", "worktree_name", "message", "conversation"}
     assert {row.name for row in Settings.options} == {*Settings._fields} - plain
 
 

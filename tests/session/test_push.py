@@ -124,7 +124,7 @@ def test_a_git_that_finds_no_bare_repository_is_told_where_it_is(repo: Repo) -> 
         (b"fatal: no 'https://me:secret@host/x'\n", "fatal: no 'https://host/x'"),
         (b"ssh: denied\r\nfatal: Could not read\n\nPlease\n", "ssh: denied; fatal: Could not read"),
         (b"a\nb\n", "a"),
-        (b"", "git push failed (128)"),
+        (b"", "git failed (128)"),
     ],
 )
 def test_why_it_was_not_pushed(stderr: bytes, told: str) -> None:

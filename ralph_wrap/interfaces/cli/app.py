@@ -13,6 +13,7 @@ from ralph_wrap.interfaces.cli.config import config
 from ralph_wrap.interfaces.cli.diff import diff
 from ralph_wrap.interfaces.cli.doctor import doctor
 from ralph_wrap.interfaces.cli.drop import drop, restore
+from ralph_wrap.interfaces.cli.fetch import fetch
 from ralph_wrap.interfaces.cli.init import init
 from ralph_wrap.interfaces.cli.logs import logs
 from ralph_wrap.interfaces.cli.mcp import mcp
@@ -67,6 +68,7 @@ app.command(
     rich_help_panel="Review",
     epilog=_examples("ralph-wrap review --only unmerged", "ralph-wrap review --html review.html"),
 )(review)
+app.command(rich_help_panel="Review")(fetch)
 app.command(rich_help_panel="Review")(diff)
 app.command(rich_help_panel="Review")(merge)
 app.command(rich_help_panel="Review")(drop)

@@ -42,6 +42,13 @@ def resume(
     again: Annotated[
         bool, typer.Option("--again", help="Go on even if the main branch has the work already.")
     ] = False,
+    take_over: Annotated[
+        bool,
+        typer.Option(
+            "--take-over",
+            help="With --remote: do not watch a session that runs elsewhere; you know that it is dead.",
+        ),
+    ] = False,
     after_restart: Annotated[bool, typer.Option("--after-restart", hidden=True)] = False,
     **typed: Any,
 ) -> None:
@@ -64,12 +71,16 @@ def resume(
         names = [*dict.fromkeys(ids or [])]
         if every or after_restart:
             names = interrupted(found) if every else _interrupted_here(found, log)
-        chosen = _choose(found, names, log if every or after_restart else None, again=again)
+        claims = _take_over(found, names, flags(typed)["remote"], log, at_once=take_over)
+        chosen = _choose(
+            found, names, log if every or after_restart else None, again=again, remote=flags(typed)["remote"]
+        )
     alone = len(ids or []) == 1
     statuses = []
     for session in chosen:
         try:
-            statuses.append(_start(session, found, flags(typed), message, log, alone=alone))
+            claim = claims.get(session.record.id, "")
+            statuses.append(_start(session, found, flags(typed), message, log, claim, alone=alone))
         except SystemExit as end:  # the error is printed, and the next one can go on; not after a signal
             if not isinstance(end.code, int) or end.code > RalphError.exit_code:
                 raise
@@ -91,10 +102,26 @@ def _interrupted_here(project: Project, log: Log) -> list[str]:
     return names
 
 
-def _choose(project: Project, names: list[str], log: Log | None, *, again: bool) -> list[ResumableSession]:
+def _take_over(
+    project: Project, names: list[str], remote: str | None, log: Log, *, at_once: bool
+) -> dict[str, str]:
+    """Fetch the sessions from the remote that the user typed, and return their claims by agent id."""
+    from ralph_wrap.commands.fetch import take_over  # noqa: PLC0415 -- not for --help
+
+    if remote is None:
+        if at_once:
+            raise UsageError("--take-over needs --remote", "name the remote: --remote origin")
+        return {}
+    return dict(take_over(project, remote, name, log, at_once=at_once) for name in names)
+
+
+def _choose(
+    project: Project, names: list[str], log: Log | None, *, again: bool, remote: str | None
+) -> list[ResumableSession]:
     """Return the sessions to go on with.
 
     Arguments:
+        remote: the remote that the user typed.
         log: gets a warning for a session that cannot go on; with ``None``, that is an error.
 
     """
@@ -105,7 +132,7 @@ def _choose(project: Project, names: list[str], log: Log | None, *, again: bool)
     chosen = []
     for name in names:
         try:
-            chosen.append(resumable(project, name, main, again=again))
+            chosen.append(resumable(project, name, main, again=again, remote=remote))
         except RalphError as error:
             if log is None:
                 raise
@@ -119,6 +146,7 @@ def _start(
     typed: Mapping[str, str | None],
     message: str,
     log: Log,
+    claim: str,
     *,
     alone: bool,
 ) -> int:
@@ -127,7 +155,7 @@ def _start(
     from ralph_wrap.system.signals import SignalHandlers  # noqa: PLC0415
 
     def change(settings: Settings) -> Settings:
-        return _going_on(settings, session, message)
+        return _going_on(settings, session, message)._replace(takes_over=claim)
 
     with boundary("resume", json=False, log=log):
         directory, options, command = _started(session, project, typed)

@@ -55,7 +55,7 @@ _LARGEST = 1 << 20  # bytes; of a larger hook only size and times are compared
 _OUR_FILES = (".ralph/worktrees/", ".ralph/run/")
 _TEMPORARY = ("..gitignore.", "..exclude.")  # temporary files beside an ignore file (files.replace)
 _STASH = "refs/stash"
-_FREE = ("refs/heads/ralph/", "refs/ralph/", "refs/remotes/", "refs/prefetch/")
+_FREE = ("refs/heads/ralph/", "refs/ralph/", "refs/ralph-remotes/", "refs/remotes/", "refs/prefetch/")
 
 
 class ObservedCheckout(NamedTuple):

@@ -1,0 +1,61 @@
+"""Bring the sessions of a remote into this repository: their branches, saved work, snapshots and records.
+
+A fetched branch replaces a local one only if it contains it, or if the local one is what the fetch before has
+brought. Everything else stays as it is, and the answer says so. No branch is deleted.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ralph_wrap.commands.fetch.bring import Bringing, FetchedSession
+from ralph_wrap.commands.fetch.remote import RemoteSessions
+from ralph_wrap.errors import ConflictError
+from ralph_wrap.state import remote_claim
+
+if TYPE_CHECKING:
+    from ralph_wrap.state.project import Project
+    from ralph_wrap.system.log import Log
+
+__all__ = ["FetchedSession", "fetch", "take_over"]
+
+
+def fetch(project: Project, remote: str, log: Log) -> list[FetchedSession]:
+    """Bring every session of a remote into this repository.
+
+    Arguments:
+        remote: its name.
+
+    Raises:
+        UsageError: there is no such remote.
+        RalphError: the remote does not answer.
+
+    """
+    sessions = RemoteSessions(project, remote, log)
+    ids = sessions.fetch()
+    return Bringing(project, sessions).bring(ids)
+
+
+def take_over(project: Project, remote: str, name: str, log: Log, *, at_once: bool) -> tuple[str, str]:
+    """Bring one session into this repository; return its agent id, and the object id of its claim.
+
+    Arguments:
+        remote: its name.
+        name: an agent id or a session id, or a title that ``fetch`` has brought.
+        at_once: the user knows that the session is dead, so nothing is waited for.
+
+    Raises:
+        NotFoundError: the remote has no such session.
+        ConflictError: it runs, or this repository has other work under its names.
+        RalphError: the remote does not answer.
+
+    """
+    sessions = RemoteSessions(project, remote, log)
+    agent_id = sessions.id_of(name)
+    oid, claim = sessions.one(agent_id)
+    if claim.state == remote_claim.RUNNING and not at_once:
+        oid = sessions.wait_until_dead(oid, claim)
+    [entry] = Bringing(project, sessions).bring([agent_id])
+    if entry.action == "left":
+        raise ConflictError(f"session {agent_id} was not fetched: {entry.note}", "ralph-wrap review")
+    return agent_id, oid

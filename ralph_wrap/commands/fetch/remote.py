@@ -1,0 +1,144 @@
+"""The sessions of a remote, as ``git fetch`` brings their refs."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from ralph_wrap.errors import ConflictError, NotFoundError, RalphError, UsageError
+from ralph_wrap.git import (
+    is_branch_name,
+    list_refs,
+    list_remotes,
+    push_error,
+    read_blobs,
+    start_fetch,
+)
+from ralph_wrap.state import inventory, remote_claim
+from ralph_wrap.state.ids import is_agent_id
+from ralph_wrap.state.project import repository_of
+from ralph_wrap.state.remote_claim import CLAIMS, RemoteClaim
+from ralph_wrap.state.remote_refs import every_refspec, everything, fetched, refspecs
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ralph_wrap.git import Git
+    from ralph_wrap.state.project import Project
+    from ralph_wrap.system.log import Log
+
+_PATIENCE = 600.0  # seconds for git fetch
+_BEATS = 3  # a session whose claim does not move for this number of beats is dead
+
+
+class RemoteSessions:
+    """The sessions of one remote.
+
+    Arguments:
+        project: the project.
+        remote: name of the remote.
+
+    Attributes:
+        git: at the project root.
+        name: of the remote.
+        before: refs of the remote, as the fetch before has brought them.
+
+    Raises:
+        UsageError: there is no such remote.
+
+    """
+
+    def __init__(self, project: Project, remote: str, log: Log) -> None:
+        repository = repository_of(project)
+        if remote not in (names := list_remotes(project.git)):
+            raise UsageError(
+                f"{remote!r} is not the name of a remote",
+                f"there is {', '.join(names)}" if names else "there is none: git remote add",
+            )
+        self._project = project
+        self.name = remote
+        self._log = log
+        self.git: Git = project.git._replace(cwd=project.root, git_dir=repository.common_dir)
+        self.before = self.refs()
+
+    def fetch(self) -> list[str]:
+        """Fetch all sessions, and return their agent ids."""
+        self._fetch(every_refspec(self.name))
+        refs = self.refs()
+        ids = sorted(ref.removeprefix(CLAIMS) for ref in refs if ref.startswith(CLAIMS))
+        claims = self.claims([agent_id for agent_id in ids if is_agent_id(agent_id)])
+        named = sorted({claim.branch for claim in claims.values() if not claim.is_on_own_branch})
+        if wanted := [branch for branch in named if is_branch_name(self.git, branch)]:
+            self._fetch([spec for branch in wanted for spec in refspecs(self.name, "none", branch)[-1:]])
+        return ids
+
+    def one(self, agent_id: str) -> tuple[str, RemoteClaim]:
+        """Fetch one session, and return its claim with the claim's object id."""
+        self._fetch(refspecs(self.name, agent_id, f"ralph/{agent_id}"))
+        oid = self.refs().get(remote_claim.ref_of(agent_id))
+        if oid is None:
+            raise NotFoundError(
+                f"{self.name} has no session {agent_id}", f"ralph-wrap fetch --remote {self.name}"
+            )
+        claim = self.claims([agent_id]).get(agent_id)
+        if claim is None:
+            raise RalphError(f"the claim on session {agent_id} at {self.name} cannot be read")
+        if not claim.is_on_own_branch and is_branch_name(self.git, claim.branch):
+            self._fetch(refspecs(self.name, agent_id, claim.branch)[-1:])
+        return oid, claim
+
+    def id_of(self, name: str) -> str:
+        """Return the agent id of a session of the remote."""
+        if is_agent_id(agent_id := name.rpartition("-")[2] or name):
+            return agent_id
+        return inventory.find(self._project, name).id
+
+    def wait_until_dead(self, oid: str, claim: RemoteClaim) -> str:
+        """Wait for three beats of the session, and return its claim if that has not moved.
+
+        No clock of another machine takes part: we watch the claim for as long as the session has for its own
+        pushes.
+        """
+        deadline = time.monotonic() + _BEATS * claim.beat
+        while (left := deadline - time.monotonic()) > 0:
+            self._log.progress(f"session {claim.id} may run on {claim.node}: watching it for {left:.0f} s")
+            time.sleep(min(left, claim.beat / 2, 5.0))
+            now, found = self.one(claim.id)
+            if now != oid and found.state == remote_claim.RUNNING:
+                self._log.progress("")
+                resume = f"ralph-wrap resume {claim.id} --remote {self.name} --take-over"
+                raise ConflictError(
+                    f"session {found.session} runs on {found.node or 'another machine'}",
+                    f"if you know that it is dead: {resume}",
+                )
+            oid = now
+            if found.state != remote_claim.RUNNING:
+                break
+        self._log.progress("")
+        return oid
+
+    def refs(self) -> dict[str, str]:
+        """Return the refs of the remote, as fetched, by their names there."""
+        return fetched(list_refs(self.git, everything(self.name)), self.name)
+
+    def claims(self, ids: Sequence[str]) -> dict[str, RemoteClaim]:
+        """Return the claims of agent ids that can be read."""
+        refs = self.refs()
+        oids = {agent_id: refs[ref] for agent_id in ids if (ref := remote_claim.ref_of(agent_id)) in refs}
+        blobs = read_blobs(self.git, list(oids.values()))
+        claims = {}
+        for agent_id, oid in oids.items():
+            try:
+                claims[agent_id] = remote_claim.decode(blobs.get(oid, b""), agent_id)
+            except ValueError as error:
+                self._log.event("claim.unreadable", id=agent_id, reason=str(error))
+        return claims
+
+    def _fetch(self, specs: Sequence[str]) -> None:
+        with start_fetch(self.git, self.name, specs) as running:
+            try:
+                completed = running.wait(_PATIENCE)
+            except TimeoutError:
+                raise RalphError(f"{self.name} did not answer for {_PATIENCE:.0f} s") from None
+        if completed.status != 0:
+            raise RalphError(f"{self.name} cannot be read: {push_error(completed)}", f"git fetch {self.name}")

@@ -1,0 +1,51 @@
+"""``ralph-wrap fetch``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, remark
+from ralph_wrap.interfaces.cli.options import Directory
+from ralph_wrap.system.log import on_stderr
+
+if TYPE_CHECKING:
+    from ralph_wrap.commands.fetch import FetchedSession
+
+
+def fetch(
+    directory: Directory = Path(),
+    remote: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The remote; by default that of the configuration, or origin."),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Bring the sessions of other machines from a remote; then review, diff, merge and resume have them.
+
+    A branch of yours moves only if it loses no commit. The answer names each session that was left.
+    """
+    from ralph_wrap.commands import fetch as use_case  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.config import of_project  # noqa: PLC0415
+    from ralph_wrap.state.project import find_project  # noqa: PLC0415
+
+    with boundary("fetch", json=json, project=directory):
+        log = on_stderr(os.environ)
+        project = find_project(directory, become_owner(directory, log, "ralph_wrap.commands.fetch"))
+        name = remote or of_project(project.root).remote or "origin"
+        found = use_case.fetch(project, name, log)
+        if json:
+            answer("fetch", [entry._asdict() for entry in found])
+            return
+        for entry in found:
+            typer.echo("  ".join(word for word in _words(entry) if word))
+        if not found:
+            remark(f"{name} has no sessions; a session goes there with: ralph-wrap run --remote {name}")
+
+
+def _words(entry: FetchedSession) -> list[str]:
+    where = f"{entry.state} on {entry.node}" if entry.node and entry.state == "running" else entry.state
+    return [entry.id, entry.title, where, entry.action, entry.note]

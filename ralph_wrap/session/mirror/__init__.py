@@ -1,0 +1,1 @@
+"""A session on a remote, while it runs: claimed, pushed, fenced."""

@@ -1,0 +1,253 @@
+"""Claim a session on its remote before the agent starts, so that no two machines run it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from ralph_wrap.errors import ConflictError, UsageError
+from ralph_wrap.git import (
+    count_commits,
+    list_refs,
+    push_error,
+    read_blobs,
+    set_refs,
+    start_atomic_push,
+    start_fetch,
+    start_remote_listing,
+    store_blob,
+)
+from ralph_wrap.session.mirror.mirror import Mirror
+from ralph_wrap.session.mirror.view import HEADS, RemoteView
+from ralph_wrap.state import remote_claim, stop_request
+from ralph_wrap.state.ids import agent_ids_in
+from ralph_wrap.state.remote_claim import RemoteClaim
+from ralph_wrap.state.remote_refs import everything, fetched, refspecs, tracking
+from ralph_wrap.state.stop_request import StopMode
+from ralph_wrap.system.log import Commands
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ralph_wrap.git import Git
+    from ralph_wrap.session.context import SessionContext
+    from ralph_wrap.session.ending import SessionState
+    from ralph_wrap.state.claim import SessionClaim
+    from ralph_wrap.state.record import SessionRecord
+    from ralph_wrap.state.session_start import SessionStart
+    from ralph_wrap.system.cancel import CancelToken
+    from ralph_wrap.system.process import RunningCommand
+    from ralph_wrap.system.process_tree import ProcessTree
+
+_PATIENCE = 15.0  # seconds for each of two network operations; then the session starts all the same
+_SINCE = (2, 29)  # git fetch --no-write-fetch-head
+
+
+def begin(
+    context: SessionContext,
+    own: SessionClaim,
+    processes: ProcessTree,
+    start: SessionStart | None,
+    cost: Callable[[], float | None],
+) -> Mirror | None:
+    """Claim the session on the remote of its settings; ``None`` if they name none.
+
+    If the remote does not answer, the session starts, and claims later.
+
+    Arguments:
+        context: of the session.
+        own: the session's claim in this project.
+        processes: the processes of the agent; ours are not among them.
+        start: how the session was started.
+        cost: see :class:`Mirror`.
+
+    Raises:
+        ConflictError: another machine has the session.
+        UsageError: git is too old.
+
+    """
+    settings, repository = context.settings, context.project.repository
+    remote = settings.remote
+    if remote is None or repository is None or context.base is None:
+        return None
+    if repository.git_version < _SINCE:
+        raise UsageError("git before 2.29 cannot mirror a session", "install git 2.29 or newer")
+    git = context.project.git._replace(cwd=context.project.root, git_dir=repository.common_dir)
+    first = _Claiming(context, git, remote)
+    earlier = first.earlier()
+    claim = RemoteClaim(
+        id=own.record.id,
+        session=own.record.session,
+        branch=context.branch,
+        base=earlier.base if earlier and earlier.branch == context.branch else context.base,
+        epoch=earlier.epoch + 1 if earlier else 1,
+        node=own.record.host,
+        title=own.record.title,
+        agent=own.record.agent,
+        worktree=own.record.worktree_name,
+        beat=settings.remote_beat,
+        start=start,
+    ).next()
+    view = first.claim(claim)
+    return Mirror(
+        git,
+        remote,
+        claim,
+        view,
+        spare=processes.spare,
+        fence=lambda: stop_request.ask(own.directory, StopMode.SOON),
+        cost=cost,
+        log=context.log,
+    )
+
+
+def end(mirror: Mirror, record: SessionRecord, state: SessionState, cancel: CancelToken) -> None:
+    """Push the end of a session; without any work of an agent, withdraw its claim.
+
+    Arguments:
+        mirror: of the session.
+        record: of the session.
+        state: what has happened in it.
+        cancel: the signals so far.
+
+    """
+    if not state.agent_started and record.resumes is None:
+        mirror.withdraw()
+        return
+    result = state.result
+    ended_by = result.ended_by if result else "signal" if cancel.requested else "error"
+    mirror.finish(cancel, record.iteration, ended_by)
+
+
+def taken_at(git: Git, remote: str | None, agent_id: str) -> set[str]:
+    """Return the agent ids that sessions have on a remote; none if it does not answer.
+
+    Arguments:
+        git: at the project root.
+        remote: its name; ``None`` for no remote.
+        agent_id: search for this id only; empty for all.
+
+    """
+    if remote is None:
+        return set()
+    with start_remote_listing(
+        git, remote, remote_claim.ref_of(agent_id or "*"), f"{HEADS}ralph/{agent_id}*"
+    ) as running:
+        if not running.ended(_PATIENCE):
+            return set()
+        completed = running.wait()
+    return agent_ids_in(completed.stdout) if completed.status == 0 else set()
+
+
+class _Claiming:
+    """The two network operations of a start: look, then claim."""
+
+    def __init__(self, context: SessionContext, git: Git, remote: str) -> None:
+        self._context = context
+        self._git = git
+        self._remote = remote
+        self._agent_id = context.record.id
+        self._ref = remote_claim.ref_of(self._agent_id)
+        self._refs: Mapping[str, str] = {}
+
+    def earlier(self) -> RemoteClaim | None:
+        """Return the claim that the remote has, if this session may take it over.
+
+        Raises:
+            ConflictError: it may not.
+
+        """
+        specs = refspecs(self._remote, self._agent_id, self._context.branch)
+        with start_fetch(self._git, self._remote, specs) as running:
+            self._wait(running)
+        self._refs = fetched(list_refs(self._git, everything(self._remote)), self._remote)
+        oid = self._refs.get(self._ref)
+        if oid is None:
+            return None
+        try:
+            found = remote_claim.decode(read_blobs(self._git, [oid]).get(oid, b""), self._agent_id)
+        except ValueError as error:
+            raise ConflictError(
+                f"the claim on session {self._agent_id} at {self._remote} cannot be read: {error}",
+                f"to delete it: git push {self._remote} :{self._ref}",
+            ) from None
+        settings = self._context.settings
+        if not settings.resumes:
+            raise ConflictError(
+                f"{self._remote} has another session {self._agent_id}", "start it again: it gets another id"
+            )
+        if oid != settings.takes_over and found.session != settings.resumes:
+            raise self._taken(found)
+        return found
+
+    def claim(self, claim: RemoteClaim) -> RemoteView:
+        """Push the claim, and return what the remote has then.
+
+        Raises:
+            ConflictError: another machine was faster.
+
+        """
+        held = self._refs.get(self._ref)
+        view = RemoteView(claim.id, claim.session, claim.branch, held, self._refs)
+        self._leave_foreign_branch(view)
+        blob = store_blob(self._git, claim.encode())
+        changes = view.changes({}, blob)
+        with start_atomic_push(self._git, self._remote, changes) as running:
+            if self._wait(running):
+                after = view.acknowledge()
+                set_refs(self._git, {tracking(self._remote, ref): oid for ref, oid in after.items()})
+                return view
+        found = self._look_again()
+        if found is not None and found.get(self._ref) not in {held, blob}:
+            raise ConflictError(
+                f"another machine took session {self._agent_id} at {self._remote} in this moment",
+                f"ralph-wrap fetch --remote {self._remote}",
+            )
+        if found is not None:
+            view.compare(found)
+        return view
+
+    def _look_again(self) -> dict[str, str] | None:
+        """Return the refs of the remote after a failed push; ``None`` if it does not answer."""
+        specs = refspecs(self._remote, self._agent_id, self._context.branch)
+        with start_fetch(self._git, self._remote, specs) as running:
+            if not self._wait(running, states=False):
+                return None
+        return fetched(list_refs(self._git, everything(self._remote)), self._remote)
+
+    def _leave_foreign_branch(self, view: RemoteView) -> None:
+        """Leave a branch of the remote alone if it has commits that ours lacks."""
+        theirs = self._refs.get(view.branch_ref)
+        ours = list_refs(self._git, view.branch_ref).get(view.branch_ref, self._context.base)
+        if theirs is not None and ours is not None and count_commits(self._git, ours, theirs) != 0:
+            view.divert(view.branch_ref)
+
+    def _wait(self, running: RunningCommand, *, states: bool = True) -> bool:
+        """Wait for a network operation, and return whether it succeeded."""
+        deadline = time.monotonic() + _PATIENCE
+        while not running.ended(0.1):
+            if time.monotonic() >= deadline or self._context.cancel.requested:
+                running.end()
+                break
+            self._context.log.progress(f"asking {self._remote}")
+        self._context.log.progress("")
+        completed = running.wait()
+        if completed.status != 0 and states:
+            self._context.log.warning(
+                "mirror.failed",
+                f"{self._remote} does not answer: {push_error(completed)}",
+                "the session starts, and tries again",
+            )
+        return completed.status == 0
+
+    def _taken(self, found: RemoteClaim) -> ConflictError:
+        agent_id = self._agent_id
+        if found.state == remote_claim.RUNNING:
+            return ConflictError(
+                f"session {found.session} runs on {found.node or 'another machine'}",
+                Commands.of(f"to go on with it here: ralph-wrap resume {agent_id} --remote {self._remote}"),
+            )
+        return ConflictError(
+            f"session {found.session} went on on {found.node or 'another machine'}",
+            f"to go on with that: ralph-wrap resume {agent_id} --remote {self._remote}",
+        )

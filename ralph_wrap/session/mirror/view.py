@@ -1,0 +1,159 @@
+"""What a remote has of a session, as far as its answers show it."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from ralph_wrap.git import RemoteChange
+from ralph_wrap.state import remote_claim
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+HEADS = "refs/heads/"
+SNAPSHOTS = "refs/ralph/snapshots/"
+RESCUE = "refs/ralph/rescue/"
+
+
+class Standing(Enum):
+    """Whether the session still has its claim."""
+
+    OURS = "ours"
+    LOST = "lost"
+
+
+class RemoteView:
+    """The refs of one session on a remote: what it has, and what a push is to change.
+
+    A push can succeed although its answer is lost. So after a failure the session looks at the refs of
+    the remote. They are as before the push, or as the push was to leave them, or another machine has moved
+    them.
+
+    Arguments:
+        agent_id: of the session.
+        session: its session id.
+        branch: its branch, without ``refs/heads/``.
+        held: object id of the claim that the remote has; ``None`` if it has none.
+        refs: refs of the remote; those of other sessions do not matter.
+
+    """
+
+    def __init__(
+        self, agent_id: str, session: str, branch: str, held: str | None, refs: Mapping[str, str]
+    ) -> None:
+        self.agent_id = agent_id
+        self.branch_ref = f"{HEADS}{branch}"
+        self.claim_ref = remote_claim.ref_of(agent_id)
+        self.held = held
+        self.is_lost = False
+        self._rescue = f"{RESCUE}{agent_id}/{session}/"
+        self._branches = (self.branch_ref, f"{HEADS}ralph/{agent_id}-wip")
+        self._refs = self._own(refs)
+        self._wanted: Mapping[str, str] = {}
+        self._diverted: set[str] = set()
+        self._attempt: tuple[str | None, dict[str, str | None]] | None = None
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether a push has no answer yet, or failed: then :meth:`compare` comes first."""
+        return self._attempt is not None
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """The local refs to read before a push."""
+        return *self._branches, f"{SNAPSHOTS}{self.agent_id}/"
+
+    def wanted(self, local: Mapping[str, str], snapshot: str | None) -> dict[str, str]:
+        """Return the refs that the remote is to have.
+
+        Arguments:
+            local: the refs of :attr:`patterns`.
+            snapshot: the ref of the newest snapshot; ``None`` if nothing is uncommitted.
+
+        """
+        commits = f"{SNAPSHOTS}{self.agent_id}/commit-"  # work that is on no branch
+        return {
+            ref: oid
+            for ref, oid in local.items()
+            if not ref.startswith(SNAPSHOTS) or ref.startswith(commits) or ref == snapshot
+        }
+
+    def changes(self, wanted: Mapping[str, str], claim: str) -> list[RemoteChange]:
+        """Return the changes of the next push, and remember them.
+
+        Without its claim, the session pushes to refs of its own below ``refs/ralph/rescue/``. It does the
+        same for a branch that another program has moved on the remote.
+
+        Arguments:
+            wanted: the result of :meth:`wanted`.
+            claim: object id of the new claim.
+
+        """
+        self._wanted = wanted
+        after: dict[str, str | None] = {self._there(ref): oid for ref, oid in wanted.items()}
+        for ref in self._refs.keys() - after.keys():
+            if ref.startswith(f"{SNAPSHOTS}{self.agent_id}/") and not self.is_lost:
+                after[ref] = None  # an older snapshot
+        after = {ref: oid for ref, oid in after.items() if self._refs.get(ref) != oid}
+        changes = [RemoteChange(ref, self._refs.get(ref), oid) for ref, oid in sorted(after.items())]
+        if not self.is_lost:
+            changes.append(RemoteChange(self.claim_ref, self.held, claim))
+        self._attempt = (None if self.is_lost else claim, after)
+        return changes
+
+    def acknowledge(self) -> dict[str, str | None]:
+        """Record that the remote has taken the last push, and return what it has brought."""
+        if self._attempt is None:
+            return {}
+        claim, after = self._attempt
+        self._attempt = None
+        self.held = claim or self.held
+        for ref, oid in after.items():
+            if oid is None:
+                self._refs.pop(ref, None)
+            else:
+                self._refs[ref] = oid
+        return after if claim is None else after | {self.claim_ref: claim}
+
+    def compare(self, found: Mapping[str, str]) -> Standing:
+        """Learn what the remote has after a failed push.
+
+        Arguments:
+            found: refs of the remote; those of other sessions do not matter.
+
+        """
+        claim = found.get(self.claim_ref)
+        if self._attempt is not None and claim is not None and claim == self._attempt[0]:
+            self.acknowledge()
+        elif claim != self.held:
+            self.is_lost = True
+        self._attempt = None
+        for ref in self._branches:
+            if found.get(ref) not in {self._refs.get(ref), self._wanted.get(ref)}:
+                self._diverted.add(ref)
+        self._refs = self._own(found)
+        return Standing.LOST if self.is_lost else Standing.OURS
+
+    def divert(self, ref: str) -> None:
+        """Leave a branch of the remote alone: another program has moved it."""
+        self._diverted.add(ref)
+
+    @property
+    def diverted(self) -> list[str]:
+        """The branches that another program has moved on the remote."""
+        return sorted(self._diverted)
+
+    def missing(self, wanted: Mapping[str, str]) -> list[str]:
+        """Return the local refs whose commits the remote does not have."""
+        return sorted(ref for ref, oid in wanted.items() if self._refs.get(self._there(ref)) != oid)
+
+    def _own(self, refs: Mapping[str, str]) -> dict[str, str]:
+        ours = (f"{SNAPSHOTS}{self.agent_id}/", self._rescue)
+        return {ref: oid for ref, oid in refs.items() if ref in self._branches or ref.startswith(ours)}
+
+    def _there(self, ref: str) -> str:
+        """Return where a local ref goes on the remote."""
+        if self.is_lost or ref in self._diverted:
+            return self._rescue + ref.removeprefix("refs/")
+        return ref

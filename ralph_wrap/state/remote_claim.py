@@ -1,0 +1,158 @@
+"""The claim on a session that a remote keeps: which machine runs the session, and how it can go on.
+
+A claim is a blob at ``refs/ralph/claims/<id>`` on the remote. It is the lock of the session there: git
+changes the ref only for the machine that knows the claim before (``--force-with-lease``). Each claim has a
+nonce, so no two are the same object. If two machines push one object to one ref, git reports success to both.
+
+Everybody with access to the remote can write a claim, so any content is handled. Its command runs only after
+the user has approved it.
+"""
+
+from __future__ import annotations
+
+import os
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from ralph_wrap.git import oid
+from ralph_wrap.state import ids
+from ralph_wrap.state.session_start import SessionStart
+from ralph_wrap.system.document import DocumentFormat
+from ralph_wrap.system.named_tuple import NamedTuple
+from ralph_wrap.system.text import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+CLAIMS = "refs/ralph/claims/"
+"""The refs of the claims on a remote."""
+
+RUNNING, STOPPED, DONE = "running", "stopped", "done"
+"""The states in a claim; *done* is a kept promise."""
+
+_STATES = {RUNNING, STOPPED, DONE}
+_FORMAT = DocumentFormat(version=1, largest=1 << 20)
+_SLOWEST_BEAT = 86400.0  # seconds
+_NONCE = 16  # bytes
+_LONGEST = 200  # characters of a text for people
+
+
+class RemoteClaim(NamedTuple):
+    """The claim of one session.
+
+    Attributes:
+        id: agent id.
+        session: session id.
+        epoch: number of times that another session has taken the claim over.
+        sequence: number of pushes in this epoch. While it grows, the session lives.
+        node: host name of the machine, for people. No decision uses it, and none uses a clock.
+        state: :data:`RUNNING`, :data:`STOPPED` or :data:`DONE`.
+        title: what people call the session; empty if it has no name and no prompt.
+        agent: the agent or command, for people.
+        branch: the session's branch.
+        base: the commit that the branch started from.
+        iteration: number of iterations that were started.
+        cost_usd: the cost that the agent has reported, in US dollars; ``None`` if it reported none.
+        ended_by: the reason of the end, as in ``report.json``; empty while the session runs.
+        worktree: name of the worktree's directory.
+        beat: longest time between two pushes while the session runs, in seconds.
+        start: how the session was started; ``None`` if a program started it.
+        nonce: makes the claim unique.
+
+    """
+
+    id: str
+    session: str
+    branch: str
+    base: str
+    epoch: int = 1
+    sequence: int = 0
+    node: str = ""
+    state: str = RUNNING
+    title: str = ""
+    agent: str = ""
+    iteration: int = 0
+    cost_usd: float | None = None
+    ended_by: str = ""
+    worktree: str = ""
+    beat: float = 30.0
+    start: SessionStart | None = None
+    nonce: str = ""
+
+    @property
+    def is_on_own_branch(self) -> bool:
+        """Whether the user named no other branch."""
+        return self.branch == f"ralph/{self.id}"
+
+    def next(self, **changes: Any) -> RemoteClaim:
+        """Return the claim of the next push."""
+        nonce = os.urandom(_NONCE).hex()
+        return self._replace(sequence=self.sequence + 1, nonce=nonce, **changes)
+
+    def encode(self) -> bytes:
+        """Return the content of its blob."""
+        start = None if self.start is None else self.start._asdict()
+        return _FORMAT.encode(self._asdict() | {"start": start})
+
+
+def ref_of(agent_id: str) -> str:
+    """Return the ref of the claim on a remote."""
+    return f"{CLAIMS}{agent_id}"
+
+
+def decode(content: bytes, agent_id: str) -> RemoteClaim:
+    """Return the claim in a blob.
+
+    Arguments:
+        agent_id: the id that the ref names.
+
+    Raises:
+        ValueError: it is damaged, forged, or of another version.
+
+    """
+    return _FORMAT.decode(content, lambda fields: _checked(fields, agent_id))
+
+
+def _checked(fields: Mapping[str, Any], agent_id: str) -> RemoteClaim:
+    known = {name: fields[name] for name in RemoteClaim._fields if name in fields}
+    claim = RemoteClaim(**known | {"start": _start(fields.get("start"))})
+    texts = (claim.id, claim.session, claim.branch, claim.base, claim.node, claim.title, claim.agent)
+    numbers = (claim.epoch, claim.sequence, claim.iteration)
+    if not all(isinstance(text, str) for text in (*texts, claim.worktree, claim.ended_by, claim.nonce)):
+        raise TypeError("a field of the wrong type")
+    if not all(type(number) is int and number >= 0 for number in numbers):
+        raise TypeError("a number of the wrong type")
+    if type(claim.beat) not in {int, float} or not 0 < claim.beat <= _SLOWEST_BEAT:
+        raise ValueError("a beat out of range")
+    if claim.cost_usd is not None and not isinstance(claim.cost_usd, (int, float)):
+        raise TypeError("a cost of the wrong type")
+    if not oid.is_oid(claim.base):
+        raise ValueError("a base that is no object id")
+    if claim.state not in _STATES or claim.id != agent_id:
+        raise ValueError("a state or an id that is not its own")
+    for name in (claim.session, claim.worktree or claim.session):
+        if not ids.is_session_id(name) or not name.endswith(f"-{agent_id}"):
+            raise ValueError("a session id that is not its own")
+    ids.started(claim.session)  # raises ValueError for a day or an hour that does not exist
+    return claim._replace(
+        node=_shown(claim.node),
+        title=_shown(claim.title),
+        agent=_shown(claim.agent),
+        ended_by=_shown(claim.ended_by),
+    )
+
+
+def _shown(text: str) -> str:
+    return plain(text)[:_LONGEST]
+
+
+def _start(fields: Any) -> SessionStart | None:
+    if fields is None:
+        return None
+    options, command, directory = fields["options"], fields["command"], fields["directory"]
+    if not isinstance(options, dict) or not isinstance(command, list):
+        raise TypeError("a start of the wrong type")
+    texts = (*options, *options.values(), *command, directory)
+    if not all(isinstance(text, str) and "\0" not in text for text in texts):
+        raise TypeError("a text of the wrong type")
+    return SessionStart(MappingProxyType(options), tuple(command), directory)

@@ -1,0 +1,58 @@
+"""Where the refs of a remote's sessions are in this repository: ``refs/ralph-remotes/<remote>/``.
+
+They are outside of ``refs/ralph/``: what only they hold does not count as saved here, because the next fetch
+can move them. ``refs/heads/ralph/3f9a`` of ``origin`` is ``refs/ralph-remotes/origin/heads/ralph/3f9a``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_REMOTES = "refs/ralph-remotes/"
+_EVERY = ("refs/heads/ralph/*", "refs/ralph/claims/*", "refs/ralph/snapshots/*", "refs/ralph/rescue/*")
+
+
+def tracking(remote: str, ref: str) -> str:
+    """Return where a ref of a remote is here."""
+    return f"{_REMOTES}{remote}/{ref.removeprefix('refs/')}"
+
+
+def refspecs(remote: str, agent_id: str, branch: str) -> tuple[str, ...]:
+    """Return what to fetch of one session; each pattern may match nothing.
+
+    Arguments:
+        remote: name of the remote.
+        agent_id: of the session.
+        branch: its branch, without ``refs/heads/``.
+
+    """
+    refs = [f"refs/heads/ralph/{agent_id}*", f"refs/ralph/claims/{agent_id}*"]
+    refs += [f"refs/ralph/snapshots/{agent_id}/*", f"refs/ralph/rescue/{agent_id}/*"]
+    if not branch.startswith(f"ralph/{agent_id}"):
+        refs.append(f"refs/heads/{branch}*")
+    return tuple(f"+{ref}:{tracking(remote, ref)}" for ref in refs)
+
+
+def every_refspec(remote: str) -> tuple[str, ...]:
+    """Return what to fetch of all sessions."""
+    return tuple(f"+{ref}:{tracking(remote, ref)}" for ref in _EVERY)
+
+
+def fetched(refs: Mapping[str, str], remote: str) -> dict[str, str]:
+    """Return the refs of a remote by their names there.
+
+    Arguments:
+        refs: refs of ours, and perhaps others.
+        remote: name of the remote.
+
+    """
+    prefix = f"{_REMOTES}{remote}/"
+    return {f"refs/{ref.removeprefix(prefix)}": oid for ref, oid in refs.items() if ref.startswith(prefix)}
+
+
+def everything(remote: str) -> str:
+    """Return the prefix of all refs of a remote's sessions here."""
+    return f"{_REMOTES}{remote}/"

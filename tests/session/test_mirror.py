@@ -1,0 +1,258 @@
+"""A session on a remote: it goes on on another machine, and no two machines run it.
+
+Two clones of one bare repository are the machines.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support.repo import Repo
+from tests.support.sessions import Session, command, run
+from tests.support.wait import eventually
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SH = ("--", "sh", "-c")
+MIRRORED = ("--remote", "origin")
+TRUST = {"RALPH_TRUST": "1"}
+QUICK = 'remote_beat = "200ms"\n'
+
+
+@pytest.fixture
+def remote(repo: Repo, tmp_path: Path) -> Repo:
+    """Return the bare repository that is the origin of the project."""
+    path = tmp_path / "remote.git"
+    repo.write(".gitignore", ".ralph/\n")
+    repo.commit("a project")
+    repo.git("clone", "-q", "--bare", str(repo.path), str(path))
+    repo.git("remote", "add", "origin", str(path))
+    return Repo(path)
+
+
+@pytest.fixture
+def other(remote: Repo, tmp_path: Path) -> Repo:
+    """Return a clone: the project on another machine."""
+    remote.git("clone", "-q", str(remote.path), str(tmp_path / "other"))
+    return Repo(tmp_path / "other")
+
+
+def refs(remote: Repo) -> dict[str, str]:
+    """Return the refs of the remote that belong to sessions."""
+    rows = remote.git("for-each-ref", "--format=%(refname) %(objectname)", "refs/heads/ralph", "refs/ralph")
+    return dict(row.split(" ", 1) for row in rows.splitlines())
+
+
+def claim_of(remote: Repo, agent_id: str) -> dict[str, Any]:
+    """Return the claim on a session."""
+    found: dict[str, Any] = json.loads(remote.show(f"refs/ralph/claims/{agent_id}"))
+    return found
+
+
+def agent_ids(remote: Repo) -> list[str]:
+    """Return the agent ids that have a claim."""
+    return [ref.rpartition("/")[2] for ref in refs(remote) if "/claims/" in ref]
+
+
+def killed(repo: Repo, script: str, *, until: str) -> str:
+    """Kill a mirrored session with its agent once a file of its worktree has been mirrored; return its id."""
+    with Session(repo.path, *MIRRORED, *SH, script) as session:
+        agent_id = session.directory.name.rpartition("-")[2]
+        origin = Repo(repo.path.parent / "remote.git")
+
+        def has_it() -> bool:
+            for ref in refs(origin):
+                if ref.startswith(f"refs/ralph/snapshots/{agent_id}/"):
+                    return until in origin.git("ls-tree", "-r", "--name-only", ref).splitlines()
+            return False
+
+        eventually(has_it, "the snapshot on the remote")
+        agent = int((repo.path.parent / "agent.pid").read_text())
+        os.kill(session.process.pid, signal.SIGKILL)
+        os.kill(agent, signal.SIGKILL)
+    return agent_id
+
+
+def test_a_session_goes_on_on_another_machine(repo: Repo, remote: Repo, other: Repo) -> None:
+    """Commits, saved work, its index and its prompt are where they were; then the first machine has all."""
+    script = "cat > prompt; git add prompt; git commit -qm one; echo staged > s; git add s; echo loose > l"
+    first = run(repo.path, *MIRRORED, "-n", "1", "-p", "the prompt", *SH, script)
+    assert first.status == 0, first.stderr
+    agent_id = first.report["id"]
+    assert claim_of(remote, agent_id)["state"] == "stopped"
+    fetched = command("fetch", "--json", cwd=other.path)
+    assert [entry["action"] for entry in json.loads(fetched.stdout)["data"]] == ["new"]
+    listed = json.loads(command("review", "--json", cwd=other.path).stdout)["data"]
+    assert [branch["title"] for branch in listed] == ["the prompt"]
+    look = "cat > prompt2; git diff --cached --name-only > staged; cat l s prompt prompt2 > all; git add all"
+    other.write(".ralph/config.toml", '[agents.shell]\ncommand = ["sh", "-c", "eval \\"$LOOK\\""]\n')
+    second = command(
+        *("resume", agent_id, *MIRRORED, "-n", "1", "--agent", "shell"),
+        cwd=other.path,
+        env=TRUST | {"LOOK": look},
+    )
+    assert second.status == 0, second.stderr
+    assert other.show(f"ralph/{agent_id}-wip:all") == b"loose\nstaged\nthe promptthe prompt"
+    assert other.show(f"ralph/{agent_id}-wip:staged") == b"s\n"
+    assert claim_of(remote, agent_id)["epoch"] == 2
+    back = json.loads(command("fetch", "--json", cwd=repo.path).stdout)["data"]
+    assert [entry["action"] for entry in back] == ["moved"]
+    assert repo.git("rev-parse", f"ralph/{agent_id}-wip") == other.git("rev-parse", f"ralph/{agent_id}-wip")
+
+
+def test_a_session_that_went_on_elsewhere_does_not_go_on_here(repo: Repo, remote: Repo, other: Repo) -> None:
+    """The remote says so, before an agent starts."""
+    agent_id = run(repo.path, *MIRRORED, "-n", "1", *SH, "echo x > x").report["id"]
+    gone_on = command("resume", agent_id, *MIRRORED, "-n", "1", cwd=other.path, env=TRUST)
+    assert gone_on.status == 0, gone_on.stderr
+    before = refs(remote)
+    refused = command("resume", agent_id, cwd=repo.path)
+    assert refused.status == 6, refused.stderr
+    assert f"ralph-wrap resume {agent_id} --remote origin" in refused.stderr
+    assert refs(remote) == before
+
+
+def test_a_fetched_session_needs_its_remote(repo: Repo, remote: Repo, other: Repo) -> None:
+    """Without it, two machines could run it."""
+    agent_id = run(repo.path, *MIRRORED, "-n", "1", *SH, "echo x > x").report["id"]
+    assert command("fetch", cwd=other.path).status == 0
+    refused = command("resume", agent_id, cwd=other.path, env=TRUST)
+    assert "--remote origin" in refused.stderr
+    assert refused.status != 0
+    assert claim_of(remote, agent_id)["epoch"] == 1
+
+
+def test_a_killed_machine_loses_nothing_that_was_mirrored(repo: Repo, remote: Repo, other: Repo) -> None:
+    """The snapshot within the iteration is there, and its session goes on after three silent beats."""
+    repo.write(".ralph/config.toml", QUICK)
+    script = f"echo $$ > {repo.path.parent}/agent.pid; echo work > made; exec sleep 1000"
+    agent_id = killed(repo, script, until="made")
+    assert claim_of(remote, agent_id)["state"] == "running"
+    seen = command("fetch", "--json", cwd=other.path)
+    assert json.loads(seen.stdout)["data"][0]["state"] == "running"
+    other.write(".ralph/config.toml", '[agents.done]\ncommand = ["sh", "-c", "cat > p; git add p"]\n')
+    resumed = command(
+        "resume", agent_id, *MIRRORED, "-n", "1", "-a", "done", "-p", "x", cwd=other.path, env=TRUST
+    )
+    assert resumed.status == 0, resumed.stderr
+    snapshots = other.git("for-each-ref", "--format=%(objectname)", f"refs/ralph/snapshots/{agent_id}/")
+    kept = [other.git("ls-tree", "-r", "--name-only", oid).splitlines() for oid in snapshots.splitlines()]
+    assert any("made" in names for names in kept)
+    assert claim_of(remote, agent_id)["state"] == "stopped"
+
+
+def test_a_running_session_is_not_taken_over(repo: Repo, remote: Repo, other: Repo) -> None:
+    """Its claim moves while the other machine watches it."""
+    repo.write(
+        ".ralph/config.toml", 'remote_beat = "4s"\n'
+    )  # three of them outlast a pause of a busy machine
+    with Session(repo.path, *MIRRORED, *SH, "exec sleep 1000") as session:
+        session.wait_for("mirror.pushed")
+        agent_id = session.directory.name.rpartition("-")[2]
+        refused = command("resume", agent_id, *MIRRORED, cwd=other.path, env=TRUST)
+        assert (refused.status, "--take-over" in refused.stderr) == (6, True), refused.stderr
+        session.send(signal.SIGTERM)
+        ended = session.finish()
+    assert "mirror.fenced" not in ended.names
+    assert claim_of(remote, agent_id)["epoch"] == 1
+
+
+def test_a_session_whose_claim_is_gone_is_fenced(repo: Repo, remote: Repo, other: Repo) -> None:
+    """It ends its agent, and its work is on the remote beside that of the machine that took it over."""
+    repo.write(".ralph/config.toml", QUICK)
+    script = "echo first > mine; echo $$ > ../../../agent.pid; exec sleep 1000"
+    with Session(repo.path, *MIRRORED, *SH, script) as session:
+        session.wait_for("mirror.pushed", 2)
+        agent_id = session.directory.name.rpartition("-")[2]
+        taken = command(
+            *("resume", agent_id, *MIRRORED, "--take-over", "-n", "1"),
+            cwd=other.path,
+            env=TRUST | {"RALPH_WRAP_ITERATION_TIMEOUT": "1s"},
+        )
+        assert claim_of(remote, agent_id)["epoch"] == 2, taken.stderr
+        ended = session.finish()
+    assert (ended.report["ended_by"], "mirror.fenced" in ended.names) == ("stop", True)
+    rescued = [ref for ref in refs(remote) if ref.startswith(f"refs/ralph/rescue/{agent_id}/")]
+    names = [remote.git("ls-tree", "-r", "--name-only", ref).splitlines() for ref in rescued]
+    assert any("mine" in found for found in names), rescued
+    assert claim_of(remote, agent_id)["session"] != ended.report["session"]
+
+
+def test_a_remote_that_is_down_costs_no_iteration(repo: Repo, remote: Repo) -> None:
+    """The session starts without it, and brings everything once it is back."""
+    aside = remote.path.rename(remote.path.with_name("aside.git"))
+    gate = repo.path.parent / "gate"
+    repo.write(".ralph/config.toml", QUICK)
+    script = f"echo x > x; until [ -e {gate} ]; do sleep 0.05; done"
+    with Session(repo.path, *MIRRORED, "-n", "1", *SH, script) as session:
+        session.wait_for("mirror.failed")
+        aside.rename(remote.path)
+        gate.touch()
+        ended = session.finish()
+    assert (ended.status, ended.report["iterations"]) == (0, 1), ended.stderr
+    agent_id = ended.report["id"]
+    assert claim_of(remote, agent_id)["state"] == "stopped"
+    assert remote.show(f"refs/heads/ralph/{agent_id}-wip:x") == b"x\n"
+
+
+def test_a_remote_that_stays_down_is_named_at_the_end(repo: Repo, remote: Repo) -> None:
+    """The end says what is missing there, and gives the command that brings it; the work is here."""
+    hook = remote.path / "hooks" / "pre-receive"
+    hook.write_text("#!/bin/sh\necho the quota is used up >&2\nexit 1\n")
+    hook.chmod(0o755)
+    with Session(repo.path, *MIRRORED, "-n", "1", *SH, "echo x > x") as session:
+        session.wait_for("mirror.failed", 2)  # at the start, and after the iteration
+        session.send(signal.SIGINT)
+        session.send(signal.SIGINT)
+        ended = session.finish()
+    missing = [event for event in ended.events if event["event"] == "mirror.incomplete"]
+    assert len(missing) == 1
+    agent_id = ended.report["id"]
+    assert f"refs/heads/ralph/{agent_id}-wip" in json.dumps(missing)
+    assert repo.show(f"ralph/{agent_id}-wip:x") == b"x\n"
+    assert refs(remote) == {}
+
+
+def test_ids_are_unique_on_the_remote(repo: Repo, remote: Repo) -> None:
+    """A session takes no id that a session of another machine has there."""
+    from ralph_wrap.session.mirror.claiming import taken_at  # noqa: PLC0415 -- the module is loaded late
+    from tests.git.repositories import git_in  # noqa: PLC0415
+
+    agent_id = run(repo.path, *MIRRORED, "-n", "1", *SH, "true").report["id"]
+    assert agent_ids(remote) == [agent_id]
+    assert taken_at(git_in(repo.path), "origin", agent_id) == {agent_id}
+    assert taken_at(git_in(repo.path), "origin", "") == {agent_id}
+    other = f"{(int(agent_id, 16) + 1) % 65536:04x}"
+    assert taken_at(git_in(repo.path), "origin", other) == set()
+
+
+def test_an_agent_that_cannot_start_leaves_no_claim(repo: Repo, remote: Repo) -> None:
+    """There is nothing to go on with."""
+    failed = run(repo.path, *MIRRORED, "-n", "1", "--", "./missing.sh")
+    assert failed.status == 127
+    assert refs(remote) == {}
+
+
+def test_work_of_others_on_the_branch_stays(repo: Repo, remote: Repo) -> None:
+    """Commits that another program pushed to the session's branch are not replaced."""
+    repo.write(".ralph/config.toml", QUICK)
+    gate = repo.path.parent / "gate"
+    script = f"until [ -e {gate} ]; do sleep 0.05; done; git commit -q --allow-empty -m ours"
+    with Session(repo.path, *MIRRORED, "-n", "1", *SH, script) as session:
+        session.wait_for("mirror.pushed")
+        agent_id = session.directory.name.rpartition("-")[2]
+        branch = f"refs/heads/ralph/{agent_id}"
+        tree = repo.git("rev-parse", "main^{tree}")
+        theirs = repo.git("commit-tree", tree, "-p", "main", "-m", "theirs")
+        repo.git("push", "-q", "origin", f"{theirs}:{branch}", "--force")
+        gate.touch()
+        ended = session.finish()
+    assert refs(remote)[branch] == theirs
+    rescued = {oid for ref, oid in refs(remote).items() if ref.startswith("refs/ralph/rescue/")}
+    assert repo.git("rev-parse", f"ralph/{agent_id}") in rescued, ended.stderr
