@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError
-from ralph_wrap.session.push import BranchPush
+from ralph_wrap.session.remote.push import BranchPush
 from ralph_wrap.worktree import fingerprints
 from ralph_wrap.worktree.create.mirror import refresh
 from ralph_wrap.worktree.save.checkpoint import commit_all, sees_all, snapshot
@@ -15,7 +15,7 @@ from ralph_wrap.worktree.save.checkpoint import commit_all, sees_all, snapshot
 if TYPE_CHECKING:
     from ralph_wrap.session.clone_end import CloneEnd
     from ralph_wrap.session.context import SessionContext
-    from ralph_wrap.session.mirror.mirror import Mirror
+    from ralph_wrap.session.remote.mirror import Mirror
     from ralph_wrap.system.cancel import CancelToken
     from ralph_wrap.system.process_tree import ProcessTree
     from ralph_wrap.worktree.model import LinkedWorktree

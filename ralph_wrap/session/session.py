@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from ralph_wrap.errors import IsolationError
     from ralph_wrap.loop import LoopResult
     from ralph_wrap.session.agent_loop import AgentLoop
-    from ralph_wrap.session.mirror.mirror import Mirror
+    from ralph_wrap.session.remote.mirror import Mirror
     from ralph_wrap.session.preflight import Preflight
     from ralph_wrap.state.audit.guard import SessionGuard
     from ralph_wrap.state.claim import SessionClaim
@@ -223,12 +223,11 @@ class Session:
         """Claim the session on its remote, and give the claim back at the end."""
         if self._settings.remote is None:
             return None
-        state, cancel = self._state, self._signals.cancel
         start = _how_it_started(self._settings, context.project)
-        mirror = deferred.claiming.begin(context, claim, processes, start, state.cost)
+        mirror = deferred.claiming.begin(context, claim, processes, start, self._state.cost)
         if mirror is not None:
-            end = deferred.claiming.end
-            self._at_end("mirror the end", lambda: end(mirror, claim.record, state, cancel))
+            end = deferred.claiming.MirrorEnd(mirror, self._state, self._signals.cancel)
+            self._at_end("mirror the end", lambda: end.push(claim.record))
         return mirror
 
     def _start_work(

@@ -61,7 +61,7 @@ FOR_SOME_PROJECTS = {
     "clone_end": "ralph_wrap.session.clone_end",  # a session in a clone
     "open_clone": "ralph_wrap.session.open_clone",  # the same
     "difflib": "difflib",  # a misspelt name
-    "claiming": "ralph_wrap.session.mirror.claiming",  # a session that is mirrored to a remote
+    "claiming": "ralph_wrap.session.remote.claiming",  # a session that is mirrored to a remote
     "hashlib": "hashlib",  # fingerprints of files; a project that cannot hold records
     "restore": "ralph_wrap.worktree.restore",  # a session that goes on from an earlier one
     "socket": "socket",  # a sandbox with a network of listed hosts

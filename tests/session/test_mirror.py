@@ -221,7 +221,7 @@ def test_a_remote_that_stays_down_is_named_at_the_end(repo: Repo, remote: Repo) 
 
 def test_ids_are_unique_on_the_remote(repo: Repo, remote: Repo) -> None:
     """A session takes no id that a session of another machine has there."""
-    from ralph_wrap.session.mirror.claiming import taken_at  # noqa: PLC0415 -- the module is loaded late
+    from ralph_wrap.session.remote.claiming import taken_at  # noqa: PLC0415 -- the module is loaded late
     from tests.git.repositories import git_in  # noqa: PLC0415
 
     agent_id = run(repo.path, *MIRRORED, "-n", "1", *SH, "true").report["id"]

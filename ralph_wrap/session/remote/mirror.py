@@ -23,8 +23,8 @@ from ralph_wrap.git import (
     start_fetch,
     store_blob,
 )
-from ralph_wrap.session.mirror.messages import MirrorMessages
-from ralph_wrap.session.mirror.view import Standing
+from ralph_wrap.session.remote.messages import MirrorMessages
+from ralph_wrap.session.remote.view import Standing
 from ralph_wrap.state import remote_claim
 from ralph_wrap.state.remote_refs import everything, fetched, refspecs, tracking
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ralph_wrap.git import Git
-    from ralph_wrap.session.mirror.view import RemoteView
+    from ralph_wrap.session.remote.view import RemoteView
     from ralph_wrap.state.remote_claim import RemoteClaim
     from ralph_wrap.system.cancel import CancelToken
     from ralph_wrap.system.log import Log

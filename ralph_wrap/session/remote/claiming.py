@@ -17,14 +17,15 @@ from ralph_wrap.git import (
     start_remote_listing,
     store_blob,
 )
-from ralph_wrap.session.mirror.mirror import Mirror
-from ralph_wrap.session.mirror.view import HEADS, RemoteView
+from ralph_wrap.session.remote.mirror import Mirror
+from ralph_wrap.session.remote.view import HEADS, RemoteView
 from ralph_wrap.state import remote_claim, stop_request
 from ralph_wrap.state.ids import agent_ids_in
 from ralph_wrap.state.remote_claim import RemoteClaim
 from ralph_wrap.state.remote_refs import everything, fetched, refspecs, tracking
 from ralph_wrap.state.stop_request import StopMode
 from ralph_wrap.system.log import Commands
+from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -101,22 +102,33 @@ def begin(
     )
 
 
-def end(mirror: Mirror, record: SessionRecord, state: SessionState, cancel: CancelToken) -> None:
-    """Push the end of a session; without any work of an agent, withdraw its claim.
+class MirrorEnd(NamedTuple):
+    """The end of a session on its remote.
 
-    Arguments:
+    Attributes:
         mirror: of the session.
-        record: of the session.
         state: what has happened in it.
         cancel: the signals so far.
 
     """
-    if not state.agent_started and record.resumes is None:
-        mirror.withdraw()
-        return
-    result = state.result
-    ended_by = result.ended_by if result else "signal" if cancel.requested else "error"
-    mirror.finish(cancel, record.iteration, ended_by)
+
+    mirror: Mirror
+    state: SessionState
+    cancel: CancelToken
+
+    def push(self, record: SessionRecord) -> None:
+        """Push the end; without any work of an agent, withdraw the claim.
+
+        Arguments:
+            record: of the session, as it is now.
+
+        """
+        if not self.state.agent_started and record.resumes is None:
+            self.mirror.withdraw()
+            return
+        result = self.state.result
+        ended_by = result.ended_by if result else "signal" if self.cancel.requested else "error"
+        self.mirror.finish(self.cancel, record.iteration, ended_by)
 
 
 def taken_at(git: Git, remote: str | None, agent_id: str) -> set[str]:

@@ -1,1 +1,0 @@
-"""A session on a remote, while it runs: claimed, pushed, fenced."""
