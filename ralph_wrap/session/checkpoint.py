@@ -44,6 +44,8 @@ class Checkpoint:
         self._tree = tree
         self._git = context.keeping.git
         self._mirror = mirror
+        if mirror is not None:
+            mirror.spare = process_tree.spare
         self._snapshot_ref: str | None = None
         self._state = ""  # the fingerprint of the worktree at the last beat
         self._record = context.record

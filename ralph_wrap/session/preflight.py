@@ -29,7 +29,7 @@ from ralph_wrap.worktree.ignore import is_hidden
 from ralph_wrap.worktree.layout import EVERYTHING, WorktreeLayout, check_layout, directories
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from ralph_wrap.config import AgentSettings, Settings
@@ -291,6 +291,19 @@ def committer(project: Project) -> Mapping[str, str]:
     # Another variable, a date for example, may be wrong: then git itself must check them.
     known = (named and given <= names) or knows_committer(project.git)
     return {} if known else privileges.FALLBACK_IDENTITY
+
+
+def taken_in(project: Project, remote: str | None) -> Callable[..., set[str]]:
+    """Return what finds the agent ids that branches of the repository, or of a remote, have.
+
+    Arguments:
+        remote: name of the remote; ``None`` for none.
+
+    """
+    if remote is None:
+        return lambda name="": taken_ids(project, name)
+    taken_at = deferred.claiming.taken_at
+    return lambda name="": taken_ids(project, name) | taken_at(project.git, remote, name)
 
 
 def taken_ids(project: Project, agent_id: str = "") -> set[str]:

@@ -30,7 +30,7 @@ from ralph_wrap.errors import RalphError
 from ralph_wrap.session.context import SessionContext
 from ralph_wrap.session.ending import SessionEnd, SessionState, run_step, try_update
 from ralph_wrap.session.open_workspace import open_workspace
-from ralph_wrap.session.preflight import look_first, planned, taken_ids
+from ralph_wrap.session.preflight import look_first, planned, taken_in
 from ralph_wrap.session.workspace import Workspace, recorded
 from ralph_wrap.state import session_start
 from ralph_wrap.state.claim import claim_again, claim_id
@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from ralph_wrap.errors import IsolationError
     from ralph_wrap.loop import LoopResult
     from ralph_wrap.session.agent_loop import AgentLoop
-    from ralph_wrap.session.remote.mirror import Mirror
     from ralph_wrap.session.preflight import Preflight
+    from ralph_wrap.session.remote.mirror import Mirror
     from ralph_wrap.state.audit.guard import SessionGuard
     from ralph_wrap.state.claim import SessionClaim
     from ralph_wrap.state.project import Project
@@ -191,7 +191,7 @@ class Session:
             sandbox=preflight.sandbox,
             home=claim.registry,
         )
-        mirror = self._claim_on_remote(context, claim, processes)
+        mirror = self._claim_on_remote(context, claim)
         workspace = self._state.workspace = open_workspace(context, obstacle)
         if workspace.lock is not None:
             self._stack.callback(workspace.lock.release)
@@ -205,26 +205,16 @@ class Session:
             now, owner = datetime.now(UTC), liveness.myself()
             if earlier := self._settings.resumes:
                 return claim_again(registry, earlier.rpartition("-")[2], owner, now, complete)
-            return claim_id(registry, owner, self._taken_ids(project), now, complete)
+            return claim_id(registry, owner, taken_in(project, self._settings.remote), now, complete)
 
         return register_session(project, claim)
 
-    def _taken_ids(self, project: Project) -> Callable[..., set[str]]:
-        """Return what finds the agent ids that branches of this repository, or of the remote, have."""
-        remote = self._settings.remote
-        if remote is None:
-            return lambda name="": taken_ids(project, name)
-        taken_at = deferred.claiming.taken_at
-        return lambda name="": taken_ids(project, name) | taken_at(project.git, remote, name)
-
-    def _claim_on_remote(
-        self, context: SessionContext, claim: SessionClaim, processes: process_tree.ProcessTree
-    ) -> Mirror | None:
+    def _claim_on_remote(self, context: SessionContext, claim: SessionClaim) -> Mirror | None:
         """Claim the session on its remote, and give the claim back at the end."""
         if self._settings.remote is None:
             return None
         start = _how_it_started(self._settings, context.project)
-        mirror = deferred.claiming.begin(context, claim, processes, start, self._state.cost)
+        mirror = deferred.claiming.begin(context, claim, start, self._state.cost)
         if mirror is not None:
             end = deferred.claiming.MirrorEnd(mirror, self._state, self._signals.cancel)
             self._at_end("mirror the end", lambda: end.push(claim.record))

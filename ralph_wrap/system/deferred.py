@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ralph_wrap.session import clone_end as clone_end
     from ralph_wrap.session import open_clone as open_clone
     from ralph_wrap.session import worktree_end as worktree_end
-    from ralph_wrap.session.mirror import claiming as claiming
+    from ralph_wrap.session.remote import claiming as claiming
     from ralph_wrap.session.sandbox import backend as backend
     from ralph_wrap.session.sandbox import start as start
     from ralph_wrap.state import landings as landings

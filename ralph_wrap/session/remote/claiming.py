@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from ralph_wrap.state.session_start import SessionStart
     from ralph_wrap.system.cancel import CancelToken
     from ralph_wrap.system.process import RunningCommand
-    from ralph_wrap.system.process_tree import ProcessTree
 
 _PATIENCE = 15.0  # seconds for each of two network operations; then the session starts all the same
 _SINCE = (2, 29)  # git fetch --no-write-fetch-head
@@ -47,7 +46,6 @@ _SINCE = (2, 29)  # git fetch --no-write-fetch-head
 def begin(
     context: SessionContext,
     own: SessionClaim,
-    processes: ProcessTree,
     start: SessionStart | None,
     cost: Callable[[], float | None],
 ) -> Mirror | None:
@@ -58,7 +56,6 @@ def begin(
     Arguments:
         context: of the session.
         own: the session's claim in this project.
-        processes: the processes of the agent; ours are not among them.
         start: how the session was started.
         cost: see :class:`Mirror`.
 
@@ -95,7 +92,6 @@ def begin(
         remote,
         claim,
         view,
-        spare=processes.spare,
         fence=lambda: stop_request.ask(own.directory, StopMode.SOON),
         cost=cost,
         log=context.log,

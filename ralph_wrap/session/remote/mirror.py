@@ -56,9 +56,12 @@ class Mirror:
         remote: name of the remote.
         claim: the claim that the remote has, or is to have.
         view: what the remote has.
-        spare: called with the pids of our processes, which do not belong to the agent.
         fence: ends the agent; called once, if another machine has taken the session over.
         cost: returns the cost that the agent has reported, in US dollars; ``None`` if it reported none.
+
+    Attributes:
+        due: time of the next push, as :func:`time.monotonic` counts.
+        spare: called with the pids of our processes, so that they do not count as the agent's.
 
     """
 
@@ -69,7 +72,6 @@ class Mirror:
         claim: RemoteClaim,
         view: RemoteView,
         *,
-        spare: Callable[..., None],
         fence: Callable[[], object],
         cost: Callable[[], float | None],
         log: Log,
@@ -78,7 +80,7 @@ class Mirror:
         self._remote = remote
         self._claim = claim
         self._view = view
-        self._spare = spare
+        self.spare: Callable[..., None] = lambda *_: None
         self._fence = fence
         self._cost = cost
         self._log = log
@@ -172,7 +174,7 @@ class Mirror:
         except (GitError, OSError) as error:
             self._fail(str(error))
             return
-        self._spare(self._running.pid)
+        self.spare(self._running.pid)
 
     def _has_ended(self, timeout: float) -> bool:
         """Return whether no command runs any more; act on the end of one."""
@@ -181,15 +183,14 @@ class Mirror:
             return True
         if not running.ended(timeout):
             return False
-        self._spare()
+        self.spare()
         self._running = None
         with running:
             self._ends(running)
         return True
 
     def _end_push(self, running: RunningCommand) -> None:
-        completed = running.wait()
-        if completed.status == 0:
+        if (completed := running.wait()).status == 0:
             self._note(self._view.acknowledge())
             self._failures = 0
             self._log.event("mirror.pushed", remote=self._remote, sequence=self._claim.sequence)
@@ -205,8 +206,7 @@ class Mirror:
             self._log.event("mirror.not_noted", reason=str(error))
 
     def _end_look(self, running: RunningCommand) -> None:
-        completed = running.wait()
-        if completed.status != 0:
+        if (completed := running.wait()).status != 0:
             self._fail(push_error(completed))
             return
         was_lost = self._view.is_lost
@@ -244,6 +244,6 @@ class Mirror:
             with self._running as running:
                 running.end()
             self._running = None
-            self._spare()
+            self.spare()
             self._failures += 1
             self._reason = self._reason or "there was no time for it"
