@@ -31,6 +31,8 @@ IGNORED = ".env\n.venv/\nnode_modules/\ntarget/\n"
 PATIENCE = 3 * CAP
 """Seconds for an example: it starts several sessions, one after the other."""
 
+LANGUAGES = {"sh", "console", "toml", "json", "python", "yaml", "dockerfile", "text", ""}
+
 SESSIONS = {
     "Three tasks at once": 3,
     "A reviewer beside a builder": 3,
@@ -109,7 +111,7 @@ def test_each_block_is_run_or_says_why_not() -> None:
     known = {"runs", AFTER, FIRST}
     unmarked = [block.name for block in shell if block.mark not in known and "not run: " not in block.mark]
     assert unmarked == [], "write <!-- runs --> or <!-- not run: the reason --> in the line above the block"
-    assert {block.language for block in ALL} <= {"sh", "console", "toml", "json", "python", "text", ""}
+    assert {block.language for block in ALL} <= LANGUAGES
     assert len(MARKED) > 12
 
 

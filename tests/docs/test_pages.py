@@ -17,7 +17,7 @@ from ralph_wrap.agents import NAMES, known
 from ralph_wrap.config.parsers import FLAG
 from ralph_wrap.config.table import TYPED
 from ralph_wrap.interfaces.cli.app import app
-from tests.docs.documents import ALL, DOCS, PAGES, blocks, rows, section
+from tests.docs.documents import ALL, DOCS, PAGES, ROOT, blocks, rows, section
 from tests.support.package_modules import PACKAGE
 from tests.support.sessions import command, run
 from tests.support.trees import on_disk
@@ -182,6 +182,13 @@ def test_each_configuration_is_read(repo: Repo, block: Any) -> None:
 def test_each_json_is_json(block: Any) -> None:
     """It can be parsed, and a job is a job."""
     assert isinstance(json.loads(block.text), dict)
+
+
+def test_the_compose_file_has_the_lines_of_the_example() -> None:
+    """Each line of the page is one of the file, in the same order."""
+    [block] = [block.text for block in blocks(DOCS / "containers.md") if block.language == "yaml"]
+    lines = iter((ROOT / "docker/compose.yaml").read_text().splitlines())
+    assert [line for line in block.splitlines() if line not in lines] == []
 
 
 def test_the_job_is_read(repo: Repo) -> None:
