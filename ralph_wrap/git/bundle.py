@@ -111,7 +111,7 @@ def _parse(content: bytes) -> BundleHeader:
     if signature is None or not end:
         raise ValueError("not a bundle")
     first, *rows = decode(head[len(signature) :]).split("\n")
-    base = first.removeprefix("-")
+    base = first.removeprefix("-").partition(" ")[0]  # git itself adds the title of the commit
     refs = {}
     for row in rows:
         oid, _, ref = row.partition(" ")

@@ -24,18 +24,26 @@ from ralph_wrap.errors import GitError, RalphError
 from ralph_wrap.git import count_commits, list_refs
 from ralph_wrap.git.bundle import unpack, write_bundle
 from ralph_wrap.git.transaction import RefChange, change_refs
-from ralph_wrap.state.project import mirrored, repository_of
+from ralph_wrap.state.project import CLONES, RUN, mirrored, repository_of
+from ralph_wrap.state.registry import Registry
 from ralph_wrap.system.named_tuple import NamedTuple
+from ralph_wrap.worktree.create.clone import NEW_SUFFIX, rebuild_mirror
+from ralph_wrap.worktree.model import LinkedWorktree
+from ralph_wrap.worktree.ownership import SessionMark, WorktreeOwner, is_clone_of, session_lock
+from ralph_wrap.worktree.remove import leaving_places
 from ralph_wrap.worktree.save.commits import make_snapshots, unreachable
 from ralph_wrap.worktree.save.scratch import scratch_in
+from ralph_wrap.worktree.trash import discard_clone
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from ralph_wrap.state.project import Project
     from ralph_wrap.state.record import SessionRecord
-    from ralph_wrap.state.registry import Registry
     from ralph_wrap.system.log import Log
+
+_REBUILT = ".rebuilt"
+"""The suffix of a mirror that a sweep has made."""
 
 
 class CloneEnd(NamedTuple):
@@ -46,6 +54,7 @@ class CloneEnd(NamedTuple):
         home: the registry of the session.
         record: of the session.
         log: where each step is logged.
+        mirror: the mirror of the clone.
 
     """
 
@@ -53,11 +62,7 @@ class CloneEnd(NamedTuple):
     home: Registry
     record: SessionRecord
     log: Log
-
-    @property
-    def mirror(self) -> Path:
-        """The mirror of the clone."""
-        return self.home.mirrors / self.record.session
+    mirror: Path
 
     @property
     def bundle(self) -> Path:
@@ -184,3 +189,107 @@ class CloneEnd(NamedTuple):
                 "ralph-wrap: a clone borrows it",
                 int(time.time()),
             )
+
+
+class DeadClone(NamedTuple):
+    """The clone of a dead session, and the mirror that a sweep makes for it.
+
+    Attributes:
+        end: brings the work out of the new mirror.
+        home: the registry of the session.
+        path: where the clone is, if it still exists.
+        old: the mirror that the session made. In a container its agent can write there.
+
+    """
+
+    end: CloneEnd
+    home: Registry
+    path: Path
+    old: Path
+
+    @classmethod
+    def of(cls, project: Project, home: Registry, record: SessionRecord, log: Log) -> DeadClone | None:
+        """Return the clone of a session, ``None`` if the session had a worktree."""
+        old = home.mirrors / record.session
+        name = f"{record.session}{_REBUILT}"
+        places = (old, home.mirrors / name, Registry(project.root / RUN).mirrors / name)
+        found = any(path.is_dir() and not path.is_symlink() for path in places)
+        if not found or project.repository is None or record.base is None:
+            return None
+        safe = _safe_home(project, home)
+        new = safe.mirrors / name
+        end = CloneEnd(project, safe, record, log, new)
+        return cls(end, home, project.root / CLONES / record.worktree_name, old)
+
+    @property
+    def mirror(self) -> Path:
+        """The new mirror."""
+        return self.end.mirror
+
+    @property
+    def _mark(self) -> SessionMark:
+        return SessionMark(self.end.record.session, str(self.end.record.branch))
+
+    @property
+    def _leaving(self) -> tuple[Path, Path]:
+        return leaving_places(self.path, self.home.trash / self.end.record.session)
+
+    def rebuild(self) -> None:
+        """Make the new mirror, unless an earlier sweep has made it; bring the clone back to its path.
+
+        Raises:
+            RalphError: git refuses what the old mirror holds.
+            OSError: a file is not a plain file, or cannot be read.
+
+        """
+        unmade = self.path.with_name(self.path.name + NEW_SUFFIX)
+        if unmade.is_dir() and not unmade.is_symlink():  # no agent has worked in it
+            shutil.rmtree(unmade)
+        latest = self.mirror if self.mirror.is_dir() else self.old
+        if (latest / "worktrees" / self.path.name).is_dir() and not os.path.lexists(self.path):
+            for place in self._leaving:
+                if is_clone_of(place / ".git", self._mark):  # its removal was not complete
+                    place.rename(self.path)
+        if self.mirror.is_dir():
+            return
+        project, record = self.end.project, self.end.record
+        self.mirror.parent.mkdir(exist_ok=True)
+        tree = LinkedWorktree(
+            path=self.path,
+            registration=self.mirror / "worktrees" / self.path.name,
+            common_dir=self.mirror,
+            branch=self._mark.branch,
+            base=str(record.base),
+            branch_created=False,
+            config=(),
+            owner=WorktreeOwner(session_lock(record.session), self._mark),
+            clone=True,
+        )
+        rebuild_mirror(project.git, repository_of(project), tree, self.old, record.id)
+
+    def discard(self) -> None:
+        """Delete what a killed removal has left of the clone: its mirror has all work."""
+        aside = self.home.trash / self.end.record.session
+        for leftover in (aside, *self._leaving):
+            if leftover.is_dir():
+                discard_clone(leftover, aside, self._mark)
+
+    def remove_mirrors(self) -> None:
+        """Remove both mirrors; their work is in the repository, or in a verified bundle.
+
+        Raises:
+            OSError: one cannot be moved away.
+
+        """
+        self.end._replace(mirror=self.old).remove_mirror()
+        self.end.remove_mirror()
+
+
+def _safe_home(project: Project, home: Registry) -> Registry:
+    """Return the registry of the project. In a container with a read-only project, no agent can write there."""
+    safe = Registry(project.root / RUN)
+    try:
+        safe.prepare()
+    except OSError:  # we are in the container ourselves
+        return home
+    return safe

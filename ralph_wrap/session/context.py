@@ -79,7 +79,7 @@ class SessionContext(NamedTuple):
         """How the work of the session's clone comes out; ``None`` if it has none."""
         if self.mirror is None or self.home is None:
             return None
-        return deferred.clone_end.CloneEnd(self.project, self.home, self.record, self.log)
+        return deferred.clone_end.CloneEnd(self.project, self.home, self.record, self.log, self.mirror)
 
     @property
     def pool(self) -> SessionPool:

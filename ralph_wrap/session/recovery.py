@@ -8,25 +8,21 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-import shutil
 from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import RalphError, RefusedError
 from ralph_wrap.git import count_commits, list_refs
-from ralph_wrap.session.clone_end import CloneEnd
+from ralph_wrap.session.clone_end import DeadClone
 from ralph_wrap.session.exit_report import with_outcome
 from ralph_wrap.session.preflight import committer
 from ralph_wrap.session.worktree_end import WorktreeEnd, WorktreePolicy
 from ralph_wrap.state import report
-from ralph_wrap.state.project import CLONES, WORKTREES, mirrored
+from ralph_wrap.state.project import WORKTREES, mirrored
 from ralph_wrap.state.session_start import START
 from ralph_wrap.system import files
 from ralph_wrap.system.process import OWN_COMMAND
-from ralph_wrap.worktree.create.clone import NEW_SUFFIX
-from ralph_wrap.worktree.ownership import SessionMark
 from ralph_wrap.worktree.recover import adopt, finish_deleted, is_deleted, moved_or_replaced
-from ralph_wrap.worktree.remove import drop_branch_at, leaving_places
-from ralph_wrap.worktree.trash import discard_clone
+from ralph_wrap.worktree.remove import drop_branch_at
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,14 +48,12 @@ class SessionRecovery:
         self._project = project
         self._home = home
         self._record = record
-        self._real = project
+        self._clone = DeadClone.of(project, home, record, log)
         self._commits: int | None = None
-        mirror = home.mirrors / record.session
-        self._mirrored = not mirror.is_symlink() and mirror.is_dir() and project.repository is not None
-        if self._mirrored:
-            self._project = project = mirrored(project, mirror)
-        git = project.git
         own = {**committer(project), OWN_COMMAND: record.session}
+        if self._clone is not None:
+            self._project = project = mirrored(project, self._clone.mirror)
+        git = project.git
         project = project._replace(git=git._replace(env={**git.env, **own}))
         self._end = WorktreeEnd(project, record, log, WorktreePolicy.of_record(record))
 
@@ -80,34 +74,19 @@ class SessionRecovery:
         if repository is None and record.branch is not None:
             reason = self._project.obstacle.message if self._project.obstacle else "there is no repository"
             raise RefusedError(f"its work cannot be read: {reason}", "ralph-wrap doctor")
-        path = self.path
-        if self._mirrored and record.state == "starting" and self._is_unmade():
-            return None
+        path = self._project.root / WORKTREES / record.worktree_name
+        if self._clone is not None:
+            path = self._clone.path
+            self._clone.rebuild()
         tree = None
         if repository is not None and record.branch is not None and record.base is not None:
             tree = adopt(repository, record, path=path, trash=self._home.trash)
         if tree is None and os.path.lexists(path):
             known = repository.common_dir / "worktrees" / path.name if repository else None
             raise moved_or_replaced(path, known)
-        if tree is None and self._mirrored:
-            mark = SessionMark(record.session, str(record.branch))
-            for leftover in leaving_places(path, self._home.trash / record.session):
-                discard_clone(leftover, self._home.trash / record.session, mark)
+        if tree is None and self._clone is not None:
+            self._clone.discard()
         return tree
-
-    @property
-    def path(self) -> Path:
-        """Where its worktree or clone is, if it still exists."""
-        place = CLONES if self._mirrored else WORKTREES
-        return self._project.root / place / self._record.worktree_name
-
-    def _is_unmade(self) -> bool:
-        """Remove what is left of a clone that was never complete, and return whether it was not."""
-        new = self.path.with_name(self.path.name + NEW_SUFFIX)
-        if new.is_dir() and not new.is_symlink():
-            shutil.rmtree(new)
-        places = (self.path, *leaving_places(self.path, self._home.trash / self._record.session))
-        return not any(map(os.path.lexists, places))
 
     def bring_out(self, outcome: WorktreeOutcome | None) -> None:
         """Bring the work of a clone out of its mirror; the mirror goes with the clone.
@@ -117,14 +96,13 @@ class SessionRecovery:
             OSError: the same.
 
         """
-        if not self._mirrored:
+        if self._clone is None:
             return
-        clone = CloneEnd(self._real, self._home, self._record, self._end.log)
         with contextlib.suppress(RalphError, OSError):
-            self._commits = clone.commits()
-        clone.bring_out()
+            self._commits = self._clone.end.commits()
+        self._clone.end.bring_out()
         if outcome is None or not outcome.kept:
-            clone.remove_mirror()
+            self._clone.remove_mirrors()
 
     def leave(
         self, tree: LinkedWorktree, survivors: tuple[int, ...] = (), *, for_good: bool = False
@@ -202,7 +180,7 @@ class SessionRecovery:
                 leftover.unlink()
         earlier = report.read(path)
         commits = self._commits
-        if record.branch and record.base and not self._mirrored:
+        if record.branch and record.base and self._clone is None:
             with contextlib.suppress(RalphError, OSError):
                 commits = count_commits(self._end.project.git, record.base, f"refs/heads/{record.branch}")
         own = earlier or report.SessionReport.of(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap.state import ids
 from ralph_wrap.state.record import SessionRecord, UnreadableRecord, read_record
-from ralph_wrap.system import files
+from ralph_wrap.system import deferred, files
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
@@ -88,6 +88,8 @@ class Registry(NamedTuple):
             OSError: the directories cannot be read. If one lock cannot be removed, the others still are.
 
         """
+        for path in self.mirrors.glob("*.gone"):  # the removal of a mirror was interrupted
+            deferred.shutil.rmtree(path, ignore_errors=True)
         for path in [*self.containers.glob("*.lock"), *self._locks()]:
             with contextlib.suppress(OSError):
                 self._tidy(path)

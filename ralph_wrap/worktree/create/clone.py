@@ -22,7 +22,7 @@ from ralph_wrap.errors import GitError, IsolationError
 from ralph_wrap.git import decode, file_system_config, list_refs, pointer, run_git
 from ralph_wrap.git.by_hand import make_repository
 from ralph_wrap.system import deferred, files
-from ralph_wrap.worktree.create.mirror import refresh
+from ralph_wrap.worktree.create.mirror import copy_mirror, refresh
 from ralph_wrap.worktree.create.transaction import check_out_new
 from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.ownership import CLONE, write_mark
@@ -111,6 +111,44 @@ def create_clone(
             f"user id {os.geteuid()} must be able to write to {path.parent}, on a disk that is not full",
         ) from error
     return tree
+
+
+def rebuild_mirror(git: Git, repository: Repository, tree: LinkedWorktree, old: Path, agent_id: str) -> None:
+    """Make a new mirror for the clone of a dead session, from the objects and refs of its own mirror.
+
+    In a container, an agent can write to the mirror of its session. So only plain files of it are read, as
+    those of the clone are. The new mirror has our configuration, and is where the agent cannot write.
+
+    Arguments:
+        git: git at the project root.
+        repository: the project's repository.
+        tree: the clone with the new mirror. If the clone is nowhere, the mirror gets no registration.
+        old: the session's own mirror.
+        agent_id: names the refs of the session.
+
+    Raises:
+        IsolationError: a repository that cannot be cloned any more.
+        GitError: git refuses a ref.
+        OSError: a file of the old mirror is not a plain file, or cannot be copied.
+
+    """
+    new, final = tree.common_dir.with_name(tree.common_dir.name + NEW_SUFFIX), tree.common_dir
+    if os.path.lexists(new):
+        deferred.shutil.rmtree(new)
+    tree = tree._replace(common_dir=new, registration=new / "worktrees" / tree.registration.name)
+    with contextlib.ExitStack() as undo:
+        _make_mirror(tree, repository, _config(git, repository), {f"{BASES}{agent_id}": tree.base}, undo)
+        new_git = git._replace(cwd=new, git_dir=new)
+        copy_mirror(old, new, new_git, agent_id)
+        if tree.path.is_dir():
+            refresh(tree, new_git)
+        else:
+            deferred.shutil.rmtree(tree.registration.parent)
+            tree.registration.parent.mkdir()
+        files.sync_file_system(new)
+        new.rename(final)
+        files.fsync(final.parent)
+        undo.pop_all()
 
 
 def _make_mirror(

@@ -73,6 +73,31 @@ def refresh(tree: LinkedWorktree, git: Git) -> None:
     _copy_refs(tree, git, entries)
 
 
+def copy_mirror(old: Path, new: Path, git: Git, agent_id: str) -> None:
+    """Copy objects and refs of a session's mirror to a new one; an agent may have changed the first.
+
+    Arguments:
+        old: the mirror of a dead session.
+        new: the new mirror, without branches.
+        git: git in the new mirror.
+        agent_id: names the refs of the session.
+
+    Raises:
+        OSError: a file is not a plain file, or cannot be copied.
+        GitError: git refuses a ref.
+
+    """
+    prefixes = ("refs/heads/", "refs/remotes/", f"refs/ralph/snapshots/{agent_id}/")
+    _copy_objects(old / "objects", new / "objects")
+    entries = {entry.path: entry.status for entry in _plain_files(old)}
+    found = _refs(old, entries, prefixes)
+    present = {*existing_commits(git, {*found.values()})}
+    lost = {ref for ref, oid in found.items() if oid not in present and not ref.startswith("refs/remotes/")}
+    if lost:
+        raise OSError(f"{min(lost)} names a commit that is not in {old}")
+    _update(git, {ref: oid for ref, oid in found.items() if oid in present})
+
+
 def problems_of(tree: LinkedWorktree) -> list[str]:
     """Return one line for each thing in a clone that a mirror does not hold."""
     places = {"modules": "repositories of submodules", "worktrees": "worktrees of the clone"}
@@ -133,6 +158,8 @@ def _copy_objects(source: Path, target: Path) -> None:
 def _fan_out(source: Path) -> list[str]:
     if source.is_symlink():
         raise OSError(errno.ELOOP, "a symlink", str(source))
+    if not source.exists():  # we were killed while we made it
+        return []
     found = [name for name in _names(source) if re.fullmatch("[0-9a-f]{2}", name)]
     if links := [name for name in (*found, "pack") if (source / name).is_symlink()]:
         raise OSError(errno.ELOOP, "a symlink", str(source / links[0]))
@@ -209,20 +236,26 @@ def _copy_refs(tree: LinkedWorktree, git: Git, entries: dict[str, os.stat_result
         missing = [ref for ref in changed if changed[ref] not in present and ref.startswith("refs/heads/")]
         if missing:
             raise OSError(f"{missing[0]} names a commit that is not in the clone")
-        rows = [f"update {ref}\0{oid}\0\0" for ref, oid in changed.items() if oid in present]
-        run_git(git, "update-ref", "--no-deref", "-z", "--stdin", stdin=os.fsencode("".join(rows)))
+        _update(git, {ref: oid for ref, oid in changed.items() if oid in present})
 
 
-def _refs(registration: Path, entries: dict[str, os.stat_result]) -> dict[str, str]:
+def _update(git: Git, refs: dict[str, str]) -> None:
+    rows = [f"update {ref}\0{oid}\0\0" for ref, oid in refs.items()]
+    run_git(git, "update-ref", "--no-deref", "-z", "--stdin", stdin=os.fsencode("".join(rows)))
+
+
+def _refs(
+    registration: Path, entries: dict[str, os.stat_result], prefixes: tuple[str, ...] = _MIRRORED
+) -> dict[str, str]:
     """Return the refs in the files of a git directory; a symbolic ref names no commit of its own."""
     found = {}
     if "packed-refs" in entries:
         for line in decode_lines(files.read(registration / "packed-refs", _LARGEST)):
             oid, _, ref = line.partition(" ")
-            if is_oid(oid) and ref.startswith(_MIRRORED):
+            if is_oid(oid) and ref.startswith(prefixes):
                 found[ref] = oid
     for path in entries:
-        if path.startswith(_MIRRORED):
+        if path.startswith(prefixes):
             oid = decode(files.read(registration / path, 4096)).strip()
             if is_oid(oid):
                 found[path] = oid
