@@ -286,7 +286,7 @@ class DeadClone(NamedTuple):
 
 
 def _safe_home(project: Project, home: Registry) -> Registry:
-    """Return the registry of the project. In a container with a read-only project, no agent can write there."""
+    """Return the registry of the project, if we can write there: then no agent in a container can."""
     safe = Registry(project.root / RUN)
     try:
         safe.prepare()
