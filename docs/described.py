@@ -67,6 +67,8 @@ OTHER_ANSWERS: dict[str, dict[str, str]] = {
         "commands": "the commands of the configuration, by key.",
         "approved": "the user has approved them as they stand.",
         "implied": "why no approval is necessary here; `null` if it is.",
+        "repository": "what `.git/config` makes git run, by key: a list of values.",
+        "repository_approved": "the user has approved that as it stands.",
     },
 }
 """Answers that no class describes."""

@@ -26,7 +26,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-_PURPOSE = "trust"
+COMMANDS = "trust"
+"""The purpose of an approval of the commands in the project's configuration."""
+REPOSITORY = "trust-git"
+"""The purpose of an approval of what a repository's configuration makes git run."""
+
 _FORMAT = DocumentFormat(version=1, largest=1 << 16, indent=1)
 
 
@@ -47,18 +51,21 @@ def digest(commands: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(commands, sort_keys=True).encode()).hexdigest()
 
 
-def is_approved(root: Path, commands: Mapping[str, Any], environ: Mapping[str, str]) -> bool:
+def is_approved(
+    root: Path, commands: Mapping[str, Any], environ: Mapping[str, str], purpose: str = COMMANDS
+) -> bool:
     """Return whether the user has approved exactly these commands of this project.
 
     Arguments:
         root: the project root, resolved.
         commands: by key.
+        purpose: :data:`COMMANDS` or :data:`REPOSITORY`.
 
     Raises:
         RalphError: the directory of approvals is inside the project.
 
     """
-    path = own_file.path_of(_PURPOSE, root, environ)
+    path = own_file.path_of(purpose, root, environ)
     try:
         if not own_file.counts(path):
             return False
@@ -71,18 +78,21 @@ def _facts(approval: Mapping[str, Any]) -> tuple[object, object]:
     return approval["project"], approval["sha256"]
 
 
-def approve(root: Path, commands: Mapping[str, Any], environ: Mapping[str, str]) -> None:
+def approve(
+    root: Path, commands: Mapping[str, Any], environ: Mapping[str, str], purpose: str = COMMANDS
+) -> None:
     """Approve the commands of a project; this replaces an earlier approval.
 
     Arguments:
         root: the project root, resolved.
         commands: by key.
+        purpose: see :func:`is_approved`.
 
     Raises:
         RalphError: the approval cannot be written.
 
     """
-    path = own_file.path_of(_PURPOSE, root, environ)
+    path = own_file.path_of(purpose, root, environ)
     approval = {
         "project": own_file.name_of(root),
         "sha256": digest(commands),
@@ -95,17 +105,18 @@ def approve(root: Path, commands: Mapping[str, Any], environ: Mapping[str, str])
         raise _unwritable(path, error) from error
 
 
-def revoke(root: Path, environ: Mapping[str, str]) -> bool:
+def revoke(root: Path, environ: Mapping[str, str], purpose: str = COMMANDS) -> bool:
     """Delete the approval of a project, and return whether there was one.
 
     Arguments:
         root: the project root, resolved.
+        purpose: see :func:`is_approved`.
 
     Raises:
         RalphError: the approval cannot be deleted.
 
     """
-    path = own_file.path_of(_PURPOSE, root, environ)
+    path = own_file.path_of(purpose, root, environ)
     try:
         path.unlink()
         files.fsync(path.parent)

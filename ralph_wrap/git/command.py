@@ -18,6 +18,8 @@ from ralph_wrap.system.named_tuple import NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ralph_wrap.git.safe.common_dir import SafeCommonDirs
+
 # Any other variable that begins with GIT_ could point git at another directory than ours.
 _KEPT_EXACTLY = {
     "GIT_ASKPASS": "credentials for the agent's fetches",
@@ -57,7 +59,7 @@ _ALWAYS = (
     *("-c", "safe.bareRepository=explicit"),  # a directory in a project may look like a repository
 )
 _READABLE = ("-c", "core.quotePath=false")
-# A repository can choose these. In a shadow git directory it cannot, so there the user's own values count.
+# A repository can choose these. In a directory that stands in for it, it cannot: the user's values count.
 _NOT_FROM_THE_REPOSITORY = (
     *("-c", "merge.default=text"),
     *("-c", "log.showSignature=false"),
@@ -106,6 +108,7 @@ class Git(NamedTuple):
         config: pairs of ``-c`` and ``key=value`` for every command.
         lock: descriptor of a lock that each command inherits. If our process is killed, a command that still
             runs keeps the lock.
+        safe: the directories that replace the common directory; ``None``: git reads the repository's own.
 
     """
 
@@ -118,6 +121,7 @@ class Git(NamedTuple):
     objects: Path | None = None
     config: tuple[str, ...] = ()
     lock: int | None = None
+    safe: SafeCommonDirs | None = None
 
 
 def git_environment(inherited: Mapping[str, str]) -> dict[str, str]:
@@ -155,7 +159,18 @@ def immune_environment(git: Git, command: str = "") -> dict[str, str]:
 
 def immune_config(git: Git) -> tuple[str, ...]:
     """Return the pairs of ``-c`` and ``key=value`` that no repository can change."""
-    return _ALWAYS if git.objects is not None else _ALWAYS + _NOT_FROM_THE_REPOSITORY
+    is_replaced = git.objects is not None or (git.safe is not None and git.git_dir is not None)
+    return _ALWAYS if is_replaced else _ALWAYS + _NOT_FROM_THE_REPOSITORY
+
+
+def _with_safe_common_dir(git: Git, command: str | os.PathLike[str]) -> Git:
+    """Return git with the directory that stands in for its common directory."""
+    # `git worktree` computes paths from the common directory, and writes them to the registrations.
+    if git.safe is None or git.git_dir is None or git.objects is not None or command == "worktree":
+        return git
+    common_dir = git.common_dir or git.git_dir
+    safe = git.safe.of(common_dir)
+    return git._replace(common_dir=safe, config=(*git.safe.config_of(git.git_dir, common_dir), *git.config))
 
 
 def environment_with_config(environ: Mapping[str, str], key: str, value: str) -> dict[str, str]:
@@ -189,6 +204,7 @@ def start_git(
         OSError: git is not installed.
 
     """
+    git = _with_safe_common_dir(git, arguments[0])
     env = {
         **immune_environment(git, os.fspath(arguments[0])),
         "GIT_TERMINAL_PROMPT": "0",

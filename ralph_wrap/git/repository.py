@@ -49,6 +49,11 @@ class Repository(NamedTuple):
     symlinks: bool
     names_committer: bool
 
+    def checkout(self, git: Git) -> Git:
+        """Return git for the checkout, in which no command searches for the repository."""
+        git_dir = pointer.git_dir_of(self.root)
+        return git._replace(cwd=self.root, git_dir=git_dir, common_dir=self.common_dir, work_tree=self.root)
+
 
 def parse_version(output: bytes) -> tuple[int, ...]:
     """Parse ``git version 2.39.5 (Apple Git-154)``; an unreadable version counts as new enough."""

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ralph_wrap.config.repository_trust import safe_common_dirs
 from ralph_wrap.errors import GitTooOldError, IsolationError, NotARepositoryError, RalphError, UsageError
 from ralph_wrap.git import Git, Repository, git_environment, locate_repository, pointer
 from ralph_wrap.git.shadow import shadow_repository
@@ -100,7 +101,7 @@ def find_project(
             repository,
             None,
             environ,
-            Git(repository.root, git_environment(environ)),
+            Git(repository.root, git_environment(environ), safe=safe_common_dirs(repository, environ)),
         )
     return Project(
         resolved, resolved, Path(), None, obstacle, environ, Git(resolved, git_environment(environ))

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import structlog as structlog
 
     from ralph_wrap.config import toml_lines as toml_lines
+    from ralph_wrap.config import trust as trust
     from ralph_wrap.session import agent_in_commit as agent_in_commit
     from ralph_wrap.session import agent_loop as agent_loop
     from ralph_wrap.session import checkpoint as checkpoint
@@ -69,6 +70,7 @@ FOR_SOME_PROJECTS = {
     "tempfile": "tempfile",  # a user without a home
     "toml_lines": "ralph_wrap.config.toml_lines",  # a mistake in a configuration file
     "tomllib": "tomllib",  # a configuration file
+    "trust": "ralph_wrap.config.trust",  # a repository whose configuration names programs
     "traceback": "traceback",  # an error that we did not expect
 }
 _FOR_WORKTREES = {

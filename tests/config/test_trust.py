@@ -192,6 +192,7 @@ def test_it_shows_what_is_configured(app: Repo) -> None:
 def test_its_answer_as_json(app: Repo) -> None:
     """In the envelope of every command."""
     data = {"project": str(app.path), "commands": {"setup": SETUP}, "approved": False, "implied": None}
+    data |= {"repository": {}, "repository_approved": True}
     assert answered(app.path, "--show") == data
     assert answered(app.path) == {**data, "approved": True}
     assert answered(app.path, "--show") == {**data, "approved": True}

@@ -48,7 +48,7 @@ class Deadly(NamedTuple):
         def prepare(world: World) -> None:
             world.repo.write(".gitattributes", "file.txt filter=deadly\n")
             for direction in ("clean", "smudge"):
-                world.repo.git("config", f"filter.deadly.{direction}", driver)
+                world.repo.git("config", "--global", f"filter.deadly.{direction}", driver)
             world.repo.git("add", ".gitattributes")
             world.repo.git("commit", "-q", "-m", "attributes")
 

@@ -51,7 +51,7 @@ class Yard(NamedTuple):
         repo.write(".gitattributes", "*.deadly filter=deadly\n")
         repo.write("same.deadly", "as it was\n")
         for direction in ("clean", "smudge"):
-            repo.git("config", f"filter.deadly.{direction}", driver)
+            repo.git("config", "--global", f"filter.deadly.{direction}", driver)
         repo.commit("attributes")
         kinds: dict[str, str | None] = {"gone": None, "gone/x": "x\n", "new/a": "A\n", "one/two/three": None}
         branch(repo, "aaaa", kinds | {"file.txt": "one\nA\n", "same.deadly": "changed\n"})

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from ralph_wrap.git.config_keys import Effect, effect_of
+from ralph_wrap.git.safe.config_keys import Effect, effect_of
 
 _STANDS_FOR_OTHERS = {
     "bundle.*",

@@ -183,7 +183,7 @@ def test_a_remote_that_hangs_holds_nothing_up(repo: Repo, remote: Repo, tmp_path
     hanging = tmp_path / "hanging"
     hanging.write_text("#!/bin/sh\nexec sleep 600\n")
     hanging.chmod(0o755)
-    repo.git("config", "remote.origin.receivepack", str(hanging))
+    repo.git("config", "--global", "remote.origin.receivepack", str(hanging))
     with Session(
         repo.path, "-n", "3", *SH, f'[ "$RALPH_ITERATION" -lt 3 ] || exec sleep 600; {COMMIT}'
     ) as session:

@@ -164,7 +164,7 @@ def _checked_path(project: Project, repository: Repository, path: Path, log: Log
 def _warn_of_changes(git: Git, repository: Repository, log: Log) -> None:
     """Warn that uncommitted work stays in the checkout; our own ignore rule does not count."""
     try:
-        with start_status(git) as asking:
+        with start_status(repository.checkout(git)) as asking:
             status = parse_status(finish_git(asking, "status").stdout)
     except GitError as error:
         log.warning(

@@ -41,6 +41,7 @@ def apply(
     """Put saved work into a checkout, all of it or nothing. Overwrites no file and stages nothing."""
     from ralph_wrap import branches  # noqa: PLC0415
     from ralph_wrap.commands import apply as use_case  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.interfaces.cli.approval_prompt import warn_of_programs  # noqa: PLC0415
     from ralph_wrap.system.signals import SignalHandlers  # noqa: PLC0415
 
     log = on_stderr(os.environ)
@@ -48,6 +49,7 @@ def apply(
         environ = become_owner(checkout or directory, log)
         warn_of_tampering(checkout or directory, environ, log, refuse=not despite_tampering)
         project, top = _project_and_top(directory, checkout, environ, log)
+        warn_of_programs(project, log)
         branch = branches.named(branches.read(project), name)
         applied = use_case.apply(project, branch, top=top, log=log, cancel=signals.cancel)
         if json:

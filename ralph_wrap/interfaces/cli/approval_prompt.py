@@ -10,13 +10,16 @@ import termios
 from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.config import trust
+from ralph_wrap.config.repository_trust import consequences, entries_to_approve, lines_of, trust_root
 from ralph_wrap.errors import UntrustedError
 from ralph_wrap.system import privileges
 from ralph_wrap.system.log import one_line
+from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.signals import suspend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from ralph_wrap.config import Settings
     from ralph_wrap.state.project import Project
@@ -50,17 +53,62 @@ def require(project: Project, settings: Settings, signals: SignalHandlers | None
                 f".ralph/config.toml has commands that you have not approved: {', '.join(commands)}",
                 f"to see and approve them: ralph-wrap trust -C {shlex.quote(os.fspath(project.root))}",
             )
-        ask(project, commands, signals)
+        ask(project, commands_of(project, commands), signals)
         approval = "answer"
     log.event("commands.approved", by=approval, sha256=trust.digest(commands))
 
 
-def approve(project: Project, commands: Mapping[str, Any], signals: SignalHandlers | None) -> None:
+class Approvable(NamedTuple):
+    """What the user approves at once.
+
+    Attributes:
+        commands: by key.
+        source: the file that has them.
+        root: the directory that names them in the approval.
+        purpose: :data:`trust.COMMANDS` or :data:`trust.REPOSITORY`.
+
+    """
+
+    commands: Mapping[str, Any]
+    source: Path
+    root: Path
+    purpose: str
+
+
+def commands_of(project: Project, commands: Mapping[str, Any]) -> Approvable:
+    """Return the commands of a project's configuration as something to approve."""
+    return Approvable(commands, project.root / ".ralph/config.toml", project.root, trust.COMMANDS)
+
+
+def lines_of_repository(project: Project) -> Approvable | None:
+    """Return what the repository's configuration makes git run; ``None`` if that is nothing."""
+    if project.repository is None or not (entries := entries_to_approve(project.repository)):
+        return None
+    source = project.repository.common_dir / "config"
+    return Approvable(lines_of(entries), source, trust_root(project.repository), trust.REPOSITORY)
+
+
+def warn_of_programs(project: Project, log: Log) -> None:
+    """Name once what the repository's configuration makes git run, if the user has not approved it."""
+    if project.repository is None or project.git.safe is None or not project.git.safe.off:
+        return
+    off = project.git.safe.off
+    keys = ", ".join(dict.fromkeys(one_line(entry.key) for entry in off))
+    meaning = consequences(off, project.checkout, project.repository.common_dir)
+    log.warning(
+        "repository.programs_off",
+        f"git ignores {keys} of .git/config, which you have not approved"
+        + "".join(f"; {one_line(clause)}" for clause in meaning),
+        f"to see and approve them: ralph-wrap trust -C {shlex.quote(os.fspath(project.root))}",
+    )
+
+
+def approve(project: Project, wanted: Approvable, signals: SignalHandlers | None) -> None:
     """Approve commands: on a terminal after the user's answer, elsewhere by the call alone.
 
     Arguments:
         project: the project.
-        commands: by key.
+        wanted: the commands.
         signals: entered handlers.
 
     Raises:
@@ -69,14 +117,18 @@ def approve(project: Project, commands: Mapping[str, Any], signals: SignalHandle
 
     """
     if can_ask():
-        ask(project, commands, signals)
+        ask(project, wanted, signals)
         return
     if session := project.environ.get("RALPH_SESSION_ID"):
         raise UntrustedError(
             f"commands cannot be approved inside session {session}, without a terminal",
             f"run this outside the session: ralph-wrap trust -C {shlex.quote(os.fspath(project.root))}",
         )
-    trust.approve(project.root, commands, privileges.ensure_home(project.environ))
+    _approve(project, wanted)
+
+
+def _approve(project: Project, wanted: Approvable) -> None:
+    trust.approve(wanted.root, wanted.commands, privileges.ensure_home(project.environ), wanted.purpose)
 
 
 def can_ask() -> bool:
@@ -87,7 +139,7 @@ def can_ask() -> bool:
         return False
 
 
-def ask(project: Project, commands: Mapping[str, Any], signals: SignalHandlers | None) -> None:
+def ask(project: Project, wanted: Approvable, signals: SignalHandlers | None) -> None:
     """Show commands on the terminal and approve them if the answer is yes.
 
     Raises:
@@ -96,12 +148,12 @@ def ask(project: Project, commands: Mapping[str, Any], signals: SignalHandlers |
 
     """
     rows = [
-        f"ralph-wrap: commands of {one_line(os.fspath(project.root / '.ralph/config.toml'))}",
-        *shown(commands),
+        f"ralph-wrap: commands of {one_line(os.fspath(wanted.source))}",
+        *shown(wanted.commands),
     ]
     if not confirm(rows, "approve these commands for all sessions of this project?", signals):
         raise UntrustedError("the commands were not approved", "nothing was run; ralph-wrap trust asks again")
-    trust.approve(project.root, commands, privileges.ensure_home(project.environ))
+    _approve(project, wanted)
 
 
 def confirm(rows: Sequence[str], question: str, signals: SignalHandlers | None) -> bool:

@@ -51,7 +51,7 @@ def merge(
     """
     from ralph_wrap.commands import merge  # noqa: PLC0415 -- not for --help
     from ralph_wrap.config import of_project  # noqa: PLC0415
-    from ralph_wrap.interfaces.cli.approval_prompt import require  # noqa: PLC0415
+    from ralph_wrap.interfaces.cli.approval_prompt import require, warn_of_programs  # noqa: PLC0415
     from ralph_wrap.system.signals import SignalHandlers  # noqa: PLC0415
 
     log = on_stderr(os.environ)
@@ -64,6 +64,7 @@ def merge(
         wanted = _wanted(project, ids)
         target = merge.target_of(project, into, settings.main)
         main = _main(project, settings.main) if into else target.name
+        warn_of_programs(project, log)
         if settings.check:
             require(project, settings, signals, log)
         landed = merge.land(

@@ -66,8 +66,18 @@ def _sweep(project: Project, settings: Settings, signals: SignalHandlers | None,
         log.warning("sweep.incomplete", error.message, error.hint)
 
 
-def _warn(settings: Settings, flags: Mapping[str, str | None], environ: Mapping[str, str], log: Log) -> None:
-    """Warn about variables and options without effect."""
+def _warn(
+    project: Project,
+    settings: Settings,
+    flags: Mapping[str, str | None],
+    environ: Mapping[str, str],
+    log: Log,
+) -> None:
+    """Warn about variables, options and a configuration of git without effect."""
+    if project.git.safe and project.git.safe.off:
+        from ralph_wrap.interfaces.cli.approval_prompt import warn_of_programs  # noqa: PLC0415 -- seldom needed
+
+        warn_of_programs(project, log)
     for name, near in config.unknown_variables(environ).items():
         nearest = f"the nearest known name is {near}" if near else "ralph-wrap run --help lists the options"
         log.warning("variable.ignored", f"{name} is unknown and has no effect; {nearest}")
@@ -129,7 +139,7 @@ def start(
 
             require(project, settings, signals, log)
         _sweep(project, settings, signals, log)
-        _warn(settings, flags, environ, log)
+        _warn(project, settings, flags, environ, log)
         from ralph_wrap.session.session import Session  # noqa: PLC0415 -- see _load_session
 
         if settings.merge_on_complete:  # before an agent works, see system.deferred

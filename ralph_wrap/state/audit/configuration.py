@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ralph_wrap.git.config_file import parse
-from ralph_wrap.git.config_keys import Effect, effect_of, pattern_of
+from ralph_wrap.git.safe.config_keys import Effect, effect_of, pattern_of
 from ralph_wrap.state.audit.finding import FindingKind
 
 if TYPE_CHECKING:

@@ -288,7 +288,7 @@ def test_a_checkout_is_not_undone_while_git_is_at_it(repo: Repo, tmp_path: Path)
     repo.write(".gitattributes", "new/b filter=slow\n")
     repo.commit("attributes")
     tip = branch(repo, "aaaa", {"new/a": "a\n", "new/b": "b\n", "new/c": "c\n"})
-    repo.git("config", "filter.slow.smudge", held)
+    repo.git("config", "--global", "filter.slow.smudge", held)
     argv = (PROGRAM, "merge", "aaaa")
     with subprocess.Popen(argv, cwd=repo.path) as first:
         eventually(mark.exists, "a checkout that is half done")

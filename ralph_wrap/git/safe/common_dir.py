@@ -1,0 +1,181 @@
+"""A directory that stands in for the common directory of a repository, without what runs programs.
+
+An agent can write the repository, and git runs programs that its configuration names: filters, merge drivers,
+signing programs. So our git works with another common directory (git(1): GIT_COMMON_DIR), outside of the
+project. Objects, refs and registrations in it are links to those of the repository. Its configuration holds
+the repository's harmless keys, and those that the user has approved. It has no hooks and no grafts.
+
+What an agent writes into the repository's configuration later has no effect on a git that is running.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from binascii import crc32
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ralph_wrap.errors import GitError
+from ralph_wrap.git.safe.config_keys import Effect, effect_of, pattern_of
+from ralph_wrap.git.safe.entries import ConfigEntry, format_config, read_config
+from ralph_wrap.system import deferred, files, privileges
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+_LINKS = (
+    *("objects", "refs", "packed-refs", "logs", "worktrees", "modules", "shallow"),
+    *("info/exclude", "info/attributes"),
+)
+_OPTIONAL_LINKS = ("lfs", "reftable")
+_LFS_STORAGE = "lfs.storage"
+_EXTENSION = "extensions.worktreeconfig"
+_OWN_CONFIG = "config.worktree"
+_WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+# Our git fetches no missing object. Without these keys it takes a missing object for a damaged repository.
+_PARTIAL_CLONE = {"extensions.partialclone", "remote.*.partialclonefilter", "remote.*.promisor"}
+
+
+class SafeCommonDirs:
+    """Directories that stand in for common directories: for a repository and those of its submodules."""
+
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        common_dir: Path,
+        *,
+        approved: Collection[ConfigEntry] = (),
+        off: Sequence[ConfigEntry] = (),
+    ) -> None:
+        """Prepare nothing yet.
+
+        Arguments:
+            environ: names the user's directory for state.
+            common_dir: of the repository, resolved.
+            approved: entries of its configuration that the user has approved.
+            off: entries that would have an effect after an approval.
+
+        """
+        self.off = off
+        self._environ = environ
+        self._approved = {common_dir: approved}
+        self._made: dict[Path, Path] = {}
+        self._has_own_config: dict[Path, bool] = {}
+
+    def of(self, common_dir: Path) -> Path:
+        """Return the directory that stands in for a common directory; the first call makes it.
+
+        Raises:
+            GitError: it cannot be made, or the configuration cannot be read.
+
+        """
+        if common_dir not in self._made:
+            try:
+                self._made[common_dir] = self._make(common_dir)
+            except OSError as error:
+                raise GitError("config", 128, f"fatal: {error.filename}: {error.strerror}") from error
+        return self._made[common_dir]
+
+    def config_of(self, git_dir: Path, common_dir: Path) -> Sequence[str]:
+        """Return arguments for the harmless keys that a worktree has for itself (git-sparse-checkout(1))."""
+        if not self._has_own_config.get(common_dir):
+            return ()
+        try:
+            entries = read_config(git_dir / _OWN_CONFIG)
+        except (OSError, ValueError):
+            return ()
+        # In an argument the first "=" ends the key.
+        return [
+            word
+            for key, value in entries
+            if effect_of(key, value) is Effect.HARMLESS and "=" not in key
+            for word in ("-c", key if value is None else f"{key}={value}")
+        ]
+
+    def _make(self, common_dir: Path) -> Path:
+        approved = self._approved.get(common_dir, ())
+        entries = configuration(common_dir)
+        kept = [entry for entry in entries if is_harmless(entry) or entry in approved]
+        extension = next((value for key, value in reversed(kept) if key == _EXTENSION), "false")
+        self._has_own_config[common_dir] = (extension or "true").lower() in {"true", "yes", "on", "1"}
+        kept = [entry for entry in kept if entry.key != _EXTENSION]
+        optional = [name for name in _OPTIONAL_LINKS if (common_dir / name).is_dir()]
+        if "lfs" not in optional and all(key != _LFS_STORAGE for key, _ in kept):
+            kept.append(ConfigEntry(_LFS_STORAGE, os.fspath(common_dir / "lfs")))
+        with contextlib.suppress(OSError):  # git cannot create it through a link
+            (common_dir / "logs").mkdir(exist_ok=True)
+        directory = self._home(common_dir) / _name(common_dir, bool(approved))
+        (directory / "info").mkdir(mode=0o700, parents=True, exist_ok=True)
+        for name in (*_LINKS, *optional):
+            _link(directory / name, common_dir / name)
+        _write(directory / "config", format_config(kept))
+        return directory
+
+    def _home(self, common_dir: Path) -> Path:
+        """Return a directory that only this user can write, outside of the project."""
+        places = [privileges.state_home(self._environ) / "git"]
+        places.append(Path(deferred.tempfile.gettempdir(), f"ralph-wrap-git-{os.geteuid()}"))
+        project = os.path.realpath(common_dir.parent)
+        for place in places:
+            if Path(os.path.realpath(place)).is_relative_to(project):
+                continue
+            with contextlib.suppress(OSError):
+                place.mkdir(mode=0o700, parents=True, exist_ok=True)
+                found = place.lstat()
+                is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+                if is_ours and not found.st_mode & _WRITABLE_BY_OTHERS:
+                    return place
+        raise GitError("config", 128, "fatal: XDG_STATE_HOME names no directory that only you can write")
+
+
+def configuration(common_dir: Path) -> list[ConfigEntry]:
+    """Return the entries of a repository's configuration.
+
+    Raises:
+        GitError: it cannot be read.
+
+    """
+    path = common_dir / "config"
+    try:
+        return read_config(path)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise GitError("config", 128, f"fatal: {path} cannot be read: {reason}") from error
+
+
+def is_harmless(entry: ConfigEntry) -> bool:
+    """Return whether an entry may stand in the configuration of our git without the user's approval."""
+    return effect_of(*entry) is Effect.HARMLESS or pattern_of(entry.key) in _PARTIAL_CLONE
+
+
+def _name(common_dir: Path, is_approved: bool) -> str:
+    """Return a name for one repository at one path."""
+    found = common_dir.stat()
+    path = crc32(os.fsencode(common_dir))
+    return f"{found.st_dev:x}-{found.st_ino:x}-{path:08x}{'-approved' if is_approved else ''}"
+
+
+def _link(link: Path, target: Path) -> None:
+    """Make a symlink, or correct one; other processes may do the same."""
+    wanted = os.fspath(target)
+    try:
+        if os.fspath(link.readlink()) == wanted:
+            return
+    except OSError:
+        with contextlib.suppress(FileExistsError):
+            link.symlink_to(wanted)
+            return
+    temporary = link.with_name(f".{link.name}.{os.urandom(8).hex()}")
+    temporary.symlink_to(wanted)
+    temporary.rename(link)
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        if files.read(path, 1 << 22) == content:
+            return
+    except OSError:
+        pass
+    files.replace(path, content, sync=False, mode=0o600)

@@ -1,0 +1,109 @@
+"""What moves files does not run the programs that an agent has put into the shared ``.git``."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.config.approvals import answered
+from tests.support.merging import branch
+from tests.support.sessions import command, run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from tests.support.repo import Repo
+    from tests.support.sessions import Result
+
+OFF = {"RALPH_TRUST": "1"}
+"""With this variable the user has approved everything: the defence is off."""
+
+
+@pytest.fixture
+def proof(repo: Repo, tmp_path: Path, script: Callable[[str], str]) -> Path:
+    """Return a file that a program creates which the repository names in each possible way."""
+    made = tmp_path / "executed"
+    evil = script(f"echo ran >> {made}; exec cat")
+    repo.write("file.txt", "one\ntwo\nthree\n")
+    repo.write(".gitignore", ".ralph/\n")
+    repo.commit("base")
+    branch(repo, "aaaa", {"file.txt": "ONE\ntwo\nthree\n", "new.txt": "new\n"})
+    branch(repo, "aaaa-wip", {"saved.txt": "saved\n"}, base="ralph/aaaa")
+    repo.write("file.txt", "one\ntwo\nTHREE\n")
+    repo.commit("mine")
+    (repo.path / ".git/info/attributes").write_text("* filter=evil merge=evil\n")
+    config = repo.path / ".git/config"
+    included = repo.path / ".git/more"
+    config.write_text(f"{config.read_text()}[include]\n\tpath = more\n")
+    included.write_text(
+        f'[filter "evil"]\n\tclean = {evil}\n\tsmudge = {evil}\n'
+        f'[merge "evil"]\n\tdriver = "echo ran >> {made}; false"\n[gpg]\n\tprogram = {evil}\n'
+    )
+    return made
+
+
+COMMANDS: Mapping[str, Callable[[Repo, Mapping[str, str]], Result]] = {
+    "run": lambda repo, env: run(repo.path, "-n", "1", "--", "sh", "-c", "echo new > saved", env=env),
+    "merge": lambda repo, env: command("merge", "aaaa", cwd=repo.path, env=env),
+    "apply": lambda repo, env: command("apply", "aaaa", cwd=repo.path, env=env),
+    "worktree create": lambda repo, env: command("worktree", "create", "some task", cwd=repo.path, env=env),
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_program_of_the_repository_runs(repo: Repo, proof: Path, name: str) -> None:
+    """Filters and merge drivers by an include and info/attributes: rows 2 and 3 of the attacks."""
+    ended = COMMANDS[name](repo, {})
+    assert (ended.status, proof.exists()) == (0, False), ended.stderr
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_attack_succeeds_without_the_defence(repo: Repo, proof: Path, name: str) -> None:
+    """The same commands, after an approval of everything."""
+    COMMANDS[name](repo, OFF)
+    assert proof.exists()
+
+
+def test_the_configuration_of_one_worktree_runs_nothing(repo: Repo, proof: Path) -> None:
+    """An agent writes config.worktree of the main checkout; what is harmless in it counts."""
+    included = repo.path / ".git/more"
+    config = repo.path / ".git/config"
+    config.write_text(config.read_text().replace("[include]", "[extensions]\n\tworktreeConfig = true\n[x]"))
+    included.rename(repo.path / ".git/config.worktree")
+    assert command("merge", "aaaa", cwd=repo.path).status == 0
+    assert not proof.exists()
+    repo.git("status")
+    repo.path.joinpath("file.txt").touch()
+    repo.git("add", "--renormalize", ".")
+    assert proof.exists()  # plain git obeys it
+
+
+def test_an_approval_counts_for_exactly_these_lines(repo: Repo, proof: Path) -> None:
+    """One more line, and all are off again; what is off is named once, with its meaning."""
+    repo.write(".gitattributes", "*.txt filter=evil\n")
+    (named,) = [
+        event
+        for event in command("merge", "aaaa", cwd=repo.path).warnings
+        if event["event"] == "repository.programs_off"
+    ]
+    assert named["message"] == (
+        "git ignores filter.evil.clean, filter.evil.smudge, merge.evil.driver, gpg.program of .git/config,"
+        " which you have not approved; *.txt, * stays as git stores it; git merges * as text"
+    )
+    assert answered(repo.path)["repository_approved"] is True
+    assert command("trust", "--show", "--json", cwd=repo.path).status == 0
+    with (repo.path / ".git/more").open("a") as file:
+        file.write('[filter "evil"]\n\tprocess = cat\n')
+    shown = json.loads(command("trust", "--show", "--json", cwd=repo.path).stdout)["data"]
+    assert shown["repository_approved"] is False
+    assert not proof.exists()
+
+
+def test_an_approved_filter_works(repo: Repo, proof: Path) -> None:
+    """The user's word makes it a filter as any other."""
+    answered(repo.path)
+    assert run(repo.path, "-n", "1", "--", "true").status == 0
+    assert proof.exists()
