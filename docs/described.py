@@ -101,7 +101,7 @@ FILES = {
     f"{RUN}/checks.json": "Results of `check`.",
     f"{RUN}/landings.jsonl": "What has landed: one JSON object per line.",
 }
-"""What is below the project root."""
+"""The files below the project root."""
 
 REFS = {
     "refs/heads/ralph/<id>": "The branch of a session.",
@@ -116,7 +116,7 @@ REFS = {
     "refs/ralph/claims/<id>": "On a remote: the claim of a session, a JSON object.",
     "refs/ralph/rescue/<id>/<session>/": "On a remote: work of a session that lost its claim.",
 }
-"""What is in the repository of the project."""
+"""The refs in the repository of the project."""
 
 SESSION_STATUSES = {
     0: "The loop ended as asked: the agent kept its promise, `stop` ended it, or a limit was reached after a "

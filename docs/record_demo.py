@@ -127,7 +127,7 @@ def picture(shown: list[Shown], scrolls: list[tuple[float, int]], end: float) ->
     length = end + LAST_PAUSE
     width, height = 2 * MARGIN + COLUMNS * WIDTH, BAR + MARGIN + ROWS * HEIGHT
     lines, frames = [], []
-    for number, text in enumerate(sorted(shown, key=lambda one: one.begin)):
+    for number, text in enumerate(sorted(shown, key=lambda text: text.begin)):
         y = BAR + (text.row + 1) * HEIGHT
         steps = f"0%{{opacity:0}}{text.begin / length:.4%}{{opacity:1}}"
         if text.end is not None:

@@ -18,7 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = PACKAGE.parent
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
+DOCUMENTS = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *(ROOT / "docs").rglob("*.md"),
+    *(ROOT / "docs").glob("*.py"),
+]
 
 LONGEST_SENTENCE = 25
 """Words; a piece of code is one."""
