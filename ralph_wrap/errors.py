@@ -32,6 +32,8 @@ import os
 from typing import ClassVar
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+_LACKING = ("from promisor remote", "unable to read ", "lazy fetching disabled")  # what git says of an object
+_IN_A_PARTIAL_CLONE = "ralph-wrap fetches no object; in a partial clone: git fetch --refetch --no-filter"
 
 
 class RalphError(Exception):
@@ -146,7 +148,8 @@ class GitError(RalphError):
         self.stderr = stderr
         lines = [line for line in stderr.splitlines() if line.strip()]
         reason = next((line for line in lines if line.startswith(("fatal:", "error:"))), "".join(lines[-1:]))
-        super().__init__(f"git {command} failed ({status}): {reason or 'no message'}")
+        hint = _IN_A_PARTIAL_CLONE if any(words in stderr for words in _LACKING) else ""
+        super().__init__(f"git {command} failed ({status}): {reason or 'no message'}", hint)
 
 
 class IsolationError(RalphError):

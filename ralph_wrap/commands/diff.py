@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ralph_wrap import branches, config
 from ralph_wrap.errors import NotFoundError, RalphError, UsageError
 from ralph_wrap.git import existing_commits, list_refs, tree_of
-from ralph_wrap.git.compare import empty_tree, facts_of, merge_base
+from ralph_wrap.git.compare import empty_tree, facts_of, landing_base
 from ralph_wrap.git.oid import is_oid
 from ralph_wrap.state import inventory
 from ralph_wrap.state.inventory import Verdict
@@ -116,7 +116,7 @@ def _tip(branch: Branch, *, saved: bool) -> str:
 
 
 def origin_of(project: Project, objects: Git, branch: Branch, tip: str) -> Origin:
-    """Return the merge base of a tip with the main branch, or the empty tree.
+    """Return the merge base of a tip with the main branch, or the empty tree: see :func:`landing_base`.
 
     If a merge would land nothing, or there is no main branch, it is the commit that a session recorded.
 
@@ -135,7 +135,7 @@ def origin_of(project: Project, objects: Git, branch: Branch, tip: str) -> Origi
         if recorded is None:
             raise
         return Origin(recorded, None, "there is no main branch")
-    base = merge_base(objects, main.tip, tip)
+    base = landing_base(objects, main.tip, tip)
     if base == tip and recorded not in {None, tip}:
         assert recorded is not None
         return Origin(recorded, None, f"{main.name} has all of {branch.name}")

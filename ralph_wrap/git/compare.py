@@ -133,6 +133,20 @@ def merge_base(git: Git, commit: str, other: str) -> str | None:
     return found[0] if found else None
 
 
+def landing_base(objects: Git, target: str, tip: str) -> str | None:
+    """Return the commit whose difference to a tip has all that a merge into the target changes.
+
+    This is the merge base. Of several merge bases, one may have the same file as the tip, and yet the merge
+    changes this file in the target. Then it is the target itself.
+
+    Returns:
+        An object id, ``None`` without a common history.
+
+    """
+    found = decode_lines(run_git(objects, "merge-base", "--all", target, tip, accept=(0, 1)).stdout)
+    return found[0] if len(found) == 1 else target if found else None
+
+
 def empty_tree(git: Git) -> str:
     """Return the id of the empty tree."""
     return decode_lines(run_git(git, "hash-object", "-t", "tree", "--stdin", stdin=b"").stdout)[0]

@@ -11,7 +11,7 @@ import pytest
 
 from ralph_wrap import git
 from ralph_wrap.errors import GitError, IsolationError, NotARepositoryError
-from ralph_wrap.git import Git, Repository
+from ralph_wrap.git import Git, Repository, command, merge
 from tests.git.repositories import git_in, refusal
 from tests.support.repo import Repo, make_repo
 
@@ -77,6 +77,29 @@ def test_a_bare_repository_has_nothing_to_work_in(repo: Repo) -> None:
         f"{bare} is a bare repository: it has no checkout to work in",
         "name a checkout of it with --project",
     )
+
+
+def test_a_git_that_does_not_answer_is_an_error(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A FIFO is in the place of the configuration, and git waits for a writer for ever."""
+    monkeypatch.setattr(command, "_QUICK_PATIENCE", 0.5)
+    config = repo.path / ".git" / "config"
+    config.unlink()
+    os.mkfifo(config)
+    kind, message, _ = refusal(repo.path)
+    assert (kind, "failed (-9): error: no end after" in message) == (GitError, True)
+
+
+def test_a_partial_clone_is_named(repo: Repo, tmp_path: Path) -> None:
+    """It lacks an object that we do not fetch; the command of the hint gets it."""
+    repo.git("config", "uploadpack.allowFilter", "true")
+    blob = repo.git("rev-parse", "HEAD:file.txt")
+    clone = Repo(tmp_path / "clone")
+    repo.git("clone", "-q", "-n", "--filter=blob:none", f"file://{repo.path}", clone.path)
+    with pytest.raises(GitError) as caught:
+        git.run_git(git_in(clone.path), "diff-tree", "-p", "--root", "HEAD")
+    assert caught.value.hint.endswith("in a partial clone: git fetch --refetch --no-filter")
+    clone.git("fetch", "-q", "--refetch", "--no-filter")
+    assert merge.content(git_in(clone.path), blob) == b"one\n"
 
 
 def test_inside_a_git_directory_is_no_checkout(repo: Repo) -> None:

@@ -263,6 +263,21 @@ def test_no_record_hides_a_commit(repo: Repo) -> None:
     assert ["evil" in text for text in (_page(repo), repo.git("diff", first, tip))] == [True, False]
 
 
+def test_no_merge_base_hides_a_revert(repo: Repo, capfd: pytest.CaptureFixture[str]) -> None:
+    """Main has mended a mistake, and the agent brings it back. The first of two merge bases has it still."""
+    grow(repo, "mended", "main", {"file.txt": "safe\n"})
+    grow(repo, "side", "main", {"other": "other\n"})
+    grow(repo, "ralph/a3f2", "side", {"new": "new\n", "file.txt": "one\n"}, merging=["mended"])
+    repo.git("merge", "-q", "side")
+    repo.git("merge", "-q", "mended", "-m", "both")
+    assert "safe" not in repo.git("diff", repo.git("merge-base", "main", "ralph/a3f2"), "ralph/a3f2")
+    merged = repo.git("merge-tree", "--write-tree", "main", "ralph/a3f2")
+    assert repo.git("show", f"{merged}:file.txt") == "one"
+    _look("diff", repo)
+    assert "-safe" in capfd.readouterr().out
+    assert "safe" in _page(repo)
+
+
 def _page(repo: Repo) -> str:
     return pages(repo.path).get("branch?name=a3f2").text
 

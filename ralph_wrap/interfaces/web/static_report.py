@@ -100,7 +100,7 @@ def _section(objects: Git, branch: Branch, row: ReviewRow, review: Review, lines
         commits: list[LogEntry] = []
         diff = saved = None
         if not row.merged and not branch.only_saved:
-            since = compare.merge_base(objects, review.main.tip, branch.tip) if review.main else branch.base
+            since = compare.landing_base(objects, review.main.tip, branch.tip) if review.main else branch.base
             if since is not None and resolve_commit(objects, since) is None:
                 since = None
             commits = patch.history(objects, branch.tip, [since] if since else [], _COMMITS)
