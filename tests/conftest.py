@@ -11,10 +11,12 @@ import pytest
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
+from ralph_wrap.session.sandbox import launcher
 from ralph_wrap.system.log import Log
 from tests.support.agent_script import TRUSTED
 from tests.support.processes import end_all
 from tests.support.repo import Repo, make_repo
+from tests.support.sandboxes import bubblewrap_works
 from tests.support.sessions import run
 
 if TYPE_CHECKING:
@@ -133,3 +135,21 @@ def mine(repo: Repo, script: Callable[[str], str]) -> Callable[..., Result]:
         return run(repo.path, "-a", "mine", "-p", "do it", *options, env=TRUSTED)
 
     return run_it
+
+
+@pytest.fixture
+def bwrap() -> str:
+    """Return the option for bubblewrap. Without it tests are skipped, or fail with REQUIRE_SANDBOX=1."""
+    if not bubblewrap_works():
+        if os.environ.get("REQUIRE_SANDBOX") == "1":
+            pytest.fail("bubblewrap makes no sandbox here")
+        pytest.skip("bubblewrap makes no sandbox here")
+    return "bwrap"
+
+
+@pytest.fixture
+def landlock() -> str:
+    """Return the option for Landlock; a kernel that has none skips the test."""
+    if launcher.landlock_abi() < launcher.SCOPES_SINCE:
+        pytest.skip("this kernel has no Landlock that stops signals")
+    return "landlock"

@@ -29,7 +29,7 @@ AGENT = Agent(
         AgentHome(
             ".claude",
             "CLAUDE_CONFIG_DIR",
-            kept=(".credentials.json", "projects", "todos", "tasks", "history.jsonl"),
+            kept=(".credentials.json", "projects/", "todos/", "tasks/", "history.jsonl"),
             fresh=(
                 "shell-snapshots",
                 "session-env",

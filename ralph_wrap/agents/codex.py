@@ -19,7 +19,7 @@ AGENT = Agent(
         AgentHome(
             ".codex",
             "CODEX_HOME",
-            kept=("auth.json", "sessions", "history.jsonl"),
+            kept=("auth.json", "sessions/", "history.jsonl"),
             fresh=("log", "tmp"),
         ),
     ),

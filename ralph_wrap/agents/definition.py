@@ -19,7 +19,8 @@ class AgentHome(NamedTuple):
     Attributes:
         path: relative to the home.
         variable: the environment variable that names another directory instead.
-        kept: the entries that the agent in the sandbox changes: credentials, conversations.
+        kept: the entries that the agent in the sandbox changes: credentials, conversations. A directory ends
+            with a slash; the session creates it, as the agent would.
         fresh: the directories that it finds empty, and that go with the sandbox.
 
     """

@@ -14,5 +14,5 @@ AGENT = Agent(
     "npm install -g @google/gemini-cli",
     output="gemini",
     resume=("--resume", "{session}"),
-    homes=(AgentHome(".gemini", kept=("oauth_creds.json", "google_accounts.json", "tmp")),),
+    homes=(AgentHome(".gemini", kept=("oauth_creds.json", "google_accounts.json", "tmp/")),),
 )

@@ -16,7 +16,7 @@ AGENT = Agent(
     output="opencode",
     resume=("--session", "{session}"),
     homes=(
-        AgentHome(".local/share/opencode", kept=("auth.json", "storage", "snapshot"), fresh=("log",)),
+        AgentHome(".local/share/opencode", kept=("auth.json", "storage/", "snapshot/"), fresh=("log",)),
         AgentHome(".config/opencode"),
         AgentHome(".local/state/opencode"),
         AgentHome(".cache/opencode"),

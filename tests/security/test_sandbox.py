@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.security.conftest import PYTHON
+from tests.support.sandboxes import PYTHON
 from tests.support.sessions import Session, run
 from tests.support.wait import eventually
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.security.conftest import PYTHON
+from tests.support.sandboxes import PYTHON
 from tests.support.sessions import PROGRAM, run
 from tests.support.terminal import CTRL_C, Terminal
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ralph_wrap.session.sandbox.proxy import HostRule
-from tests.security.conftest import PYTHON
 from tests.support.agent_script import TRUSTED
+from tests.support.sandboxes import PYTHON
 from tests.support.sessions import run
 
 if TYPE_CHECKING:

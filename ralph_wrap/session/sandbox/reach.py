@@ -36,16 +36,16 @@ SECRETS = (
 )
 """What the agent finds empty below the user's home: keys, passwords, and what logs a user in."""
 
-_PLACES = {
+_BASES = {
     ".config/": "XDG_CONFIG_HOME",
     ".local/share/": "XDG_DATA_HOME",
-    ".gnupg": "GNUPGHOME",
-    ".docker": "DOCKER_CONFIG",
-    ".kube": "KUBECONFIG",
-    ".netrc": "NETRC",
-    ".config/gh": "GH_CONFIG_DIR",
+    ".local/state/": "XDG_STATE_HOME",
+    ".cache/": "XDG_CACHE_HOME",
 }
-"""The variables that name another place for one of them, or for all with the same beginning."""
+"""The directories of the XDG base directory specification, and the variables that name others."""
+
+_NAMING = ("GNUPGHOME", "DOCKER_CONFIG", "KUBECONFIG", "NETRC", "GH_CONFIG_DIR")
+"""Variables that name another place for what is hidden."""
 
 DROPPED = (
     *("SSH_AUTH_SOCK", "SSH_AGENT_PID", "GPG_AGENT_INFO", "DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR"),
@@ -132,12 +132,14 @@ def _of_agent(
     fresh: list[Path] = []
     entries: list[tuple[Path, bool]] = []
     for own in agent.homes if agent else ():
-        top = Path(environ.get(own.variable) or home / own.path).resolve()
-        if not top.is_dir():
-            continue
-        fresh += [top, *(top / name for name in own.fresh if (top / name).is_dir())]
+        top = Path(environ.get(own.variable) or _placed(own.path, home, environ)).resolve()
+        for name in ("", *own.kept):
+            if not name or name.endswith("/"):
+                (top / name).mkdir(parents=True, exist_ok=True)
+        fresh += [top, *(top / name for name in own.fresh)]
+        kept = {name.rstrip("/") for name in own.kept}
         entries += [
-            (entry, entry.name in own.kept)
+            (entry, entry.name in kept)
             for entry in sorted(top.iterdir())
             if entry.exists() and not entry.is_symlink() and entry.name not in own.fresh
         ]
@@ -145,13 +147,17 @@ def _of_agent(
     return tuple(fresh), tuple(entries), tuple(copied)
 
 
+def _placed(name: str, home: Path, environ: Mapping[str, str]) -> Path:
+    """Return where a file or directory of the user is."""
+    for beginning, variable in _BASES.items():
+        if name.startswith(beginning) and (base := environ.get(variable)):
+            return Path(base, name.removeprefix(beginning))
+    return home / name
+
+
 def _secrets(home: Path, environ: Mapping[str, str]) -> Iterator[Path]:
-    found = [home / name for name in SECRETS]
-    for beginning, variable in _PLACES.items():
-        if place := environ.get(variable):
-            found += [
-                Path(place, name.removeprefix(beginning)) for name in SECRETS if name.startswith(beginning)
-            ]
+    found = [place for name in SECRETS for place in (home / name, _placed(name, home, environ))]
+    found += [Path(place) for variable in _NAMING if (place := environ.get(variable))]
     for path in found:
         if path.is_absolute() and path.exists():
             yield path.resolve()
