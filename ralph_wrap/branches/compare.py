@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from ralph_wrap.branches.ancestry import members
 from ralph_wrap.branches.merged_by_patch import footprint, landed, meets, touched
 from ralph_wrap.branches.positions import positions
+from ralph_wrap.branches.touches import changed_file, touches_of
 from ralph_wrap.errors import GitError
 from ralph_wrap.git.compare import MERGES, DiffStat, MergeResult, changes, entries, facts_of, merges
 from ralph_wrap.git.scratch import scratch_directory, size_of
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from ralph_wrap.branches import Branch, MainBranch
     from ralph_wrap.branches.merged_by_patch import Compared
     from ralph_wrap.branches.positions import Position, Positions
+    from ralph_wrap.branches.touches import Touch
     from ralph_wrap.git import Git, Repository
     from ralph_wrap.git.compare import CommitInfo
 
@@ -60,6 +62,7 @@ class BranchComparison(NamedTuple):
         conflicts_main: a merge into the main branch has conflicts.
         conflicts: labels of the branches with which a merge has conflicts.
         overlaps: labels of the branches that change a file that this branch changes.
+        touches: the files that it changes and that other programs run.
 
     """
 
@@ -73,6 +76,7 @@ class BranchComparison(NamedTuple):
     conflicts_main: bool | None = None
     conflicts: tuple[str, ...] | None = None
     overlaps: tuple[str, ...] | None = None
+    touches: tuple[Touch, ...] | None = None
 
 
 def compare(
@@ -192,6 +196,10 @@ class _Comparison:
         compared: list[Compared] = [*dict.fromkeys([*spans, *single_commits])]
         changes_of = dict(zip(compared, entries(objects, compared), strict=True))
         self._prints = {tip: footprint(changes_of[tip, base]) for tip, base in spans}
+        self._touches = touches_of(
+            objects,
+            {tip: [changed_file(*entry) for entry in changes_of[tip, base].items()] for tip, base in spans},
+        )
         self._touched = touched(
             objects, found, self._prints.values(), [changes_of[commit] for commit in single_commits]
         )
@@ -299,7 +307,8 @@ class _Comparison:
         if position.base is None:
             return row
         change = counted[tip] if position.commits else DiffStat(0, 0, 0)
-        return row._replace(change=change, conflicts_main=False, conflicts=(), overlaps=())
+        touches = self._touches.get(tip, ())
+        return row._replace(change=change, conflicts_main=False, conflicts=(), overlaps=(), touches=touches)
 
 
 def _in_order(branches: Sequence[Branch], tips: Collection[str]) -> tuple[str, ...]:

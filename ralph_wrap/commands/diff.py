@@ -6,12 +6,14 @@ They begin at the merge base with the main branch, so they are what a merge land
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from typing import TYPE_CHECKING, Any
 
 from ralph_wrap import branches, config
+from ralph_wrap.branches.touches import ChangedFile, touches_of
 from ralph_wrap.errors import NotFoundError, RalphError, UsageError
-from ralph_wrap.git import existing_commits, list_refs, tree_of
+from ralph_wrap.git import existing_commits, list_refs, patch, tree_of
 from ralph_wrap.git.compare import empty_tree, facts_of, landing_base
 from ralph_wrap.git.oid import is_oid
 from ralph_wrap.state import inventory
@@ -109,6 +111,32 @@ def sides(
 def are_same(objects: Git, sides: DiffSides) -> bool:
     """Return whether the two sides have the same files."""
     return tree_of(objects, sides.before) == tree_of(objects, sides.after)
+
+
+def order_file(objects: Git, sides: DiffSides) -> Path | None:
+    """Write an order in which the files come first that other programs run; ``None`` if there are none.
+
+    Arguments:
+        objects: git in a shadow git directory, which gets the file (git-diff(1), ``-O``).
+
+    """
+    files = [
+        ChangedFile(change.path, *change.modes, change.objects[1])
+        for change in patch.changes(objects, sides.before, sides.after)
+    ]
+    touches = touches_of(objects, {"": files})[""]
+    if not touches or objects.git_dir is None:
+        return None
+    path = objects.git_dir / "order"
+    path.write_bytes(
+        b"".join(os.fsencode(_escaped(touch.path)) + b"\n" for touch in touches if "\n" not in touch.path)
+    )
+    return path
+
+
+def _escaped(path: str) -> str:
+    """Return a pattern for a path, whose characters may all mean something in a pattern."""
+    return re.sub(r"([\\*?\[#!])", r"\\\1", path)
 
 
 def _tip(branch: Branch, *, saved: bool) -> str:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from ralph_wrap.branches import Branch, MainBranch
     from ralph_wrap.branches.compare import BranchComparison
+    from ralph_wrap.branches.touches import Touch
     from ralph_wrap.git import Git, Repository
     from ralph_wrap.state.check_results import CheckResult
     from ralph_wrap.state.project import Project
@@ -56,6 +57,8 @@ class ReviewRow(NamedTuple):
         belongs_to: the branch that its session continued, if this one only holds the session's saved work.
         title: what people call its session; empty if that is not known.
         subject: the subject of its last commit.
+        touches: the files that it changes and that other programs run, each with its kind. A kind is git,
+            hooks, ci, editor, agent, build, executable, or symlink (it leads out of the repository).
 
     """
 
@@ -84,6 +87,7 @@ class ReviewRow(NamedTuple):
     belongs_to: str | None = None
     title: str = ""
     subject: str | None = None
+    touches: tuple[Touch, ...] | None = None
 
 
 class Review(NamedTuple):
@@ -219,6 +223,7 @@ def _row(
         belongs_to=branch.belongs_to,
         title=branch.title,
         subject=facts.subject,
+        touches=facts.touches,
     )
 
 

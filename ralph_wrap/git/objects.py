@@ -342,6 +342,21 @@ def existing_commits(git: Git, oids: Iterable[str]) -> list[str]:
     ]
 
 
+def small_contents(git: Git, oids: Collection[str], largest: int) -> dict[str, bytes]:
+    """Return the content of blobs of at most *largest* bytes; others and missing ones are left out."""
+    listed = "".join(f"{oid}\n" for oid in oids).encode()
+    sizes = run_git(git, "cat-file", "--batch-check=%(objectname) %(objectsize)", stdin=listed).stdout
+    rows = (row.rpartition(" ") for row in decode_lines(sizes))
+    found = {oid: int(size) for oid, _, size in rows if size.isdigit() and int(size) <= largest}
+    wanted = "".join(f"{oid}\n" for oid in found).encode()
+    rest = run_git(git, "cat-file", "--batch=", stdin=wanted).stdout  # an empty line, the content, a newline
+    contents = {}
+    for oid, size in found.items():
+        contents[oid] = rest[1 : size + 1]
+        rest = rest[size + 2 :]
+    return contents
+
+
 def missing_objects(git: Git, ref: str, present: str | None) -> int:
     """Count the objects that a ref needs and the repository lacks.
 

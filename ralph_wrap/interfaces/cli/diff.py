@@ -68,7 +68,9 @@ def diff(
                 return
             shown = {name: environ[name] for name in _SHOWING if name in environ}
             sub_command = ("diff", "--stat") if stat else ("diff",)
-            argv = ("git", "-C", project.checkout, *immune_config(objects), *sub_command)
+            order = use_case.order_file(objects, sides)
+            order_option = () if order is None else (f"-O{order}",)
+            argv = ("git", "-C", project.checkout, *immune_config(objects), *sub_command, *order_option)
             try:
                 status = signals.run_in_foreground(
                     (*argv, sides.before, sides.after, "--"), immune_environment(objects) | shown

@@ -94,13 +94,18 @@ def review(
         if write and html:
             write(project, reviewed, rows, log, html.absolute())
         if json:
-            answer("review", [row._asdict() for row in rows])
+            answer("review", [_fields(row) for row in rows])
             return
         if html:
             return
         typer.echo(table(rows, datetime.now(UTC), width=tables.of_terminal(), colour=_colour(environ)))
         if not rows:
             remark(f"no branches that are {only}" if only and reviewed.rows else "no branches below ralph/")
+
+
+def _fields(row: ReviewRow) -> dict[str, object]:
+    touches = None if row.touches is None else [touch._asdict() for touch in row.touches]
+    return {**row._asdict(), "touches": touches}
 
 
 def _show_pull_request(opened: OpenedPullRequest, *, json: bool) -> None:
@@ -181,15 +186,17 @@ _CELLS: dict[str, Callable[[ReviewRow, datetime], object]] = {
     "MAIN": lambda row, _: _main(row),
     "CONFLICTS": lambda row, _: row.conflicts,
     "OVERLAPS": lambda row, _: row.overlaps,
+    "TOUCHES": lambda row, _: tuple(dict.fromkeys(touch.kind for touch in row.touches or ())),
     "BELONGS TO": lambda row, _: row.belongs_to,
 }
 _SELDOM: dict[str, Callable[[ReviewRow], object]] = {
+    "TOUCHES": lambda row: row.touches,
     "CHECK": lambda row: row.check,
     "BELONGS TO": lambda row: row.belongs_to,
 }
 _GIVING_WAY = (
     *(("AGENT", 12), ("LAST COMMIT", 12), ("TITLE", 12), ("OVERLAPS", 8)),
-    *(("BRANCH", 10), ("STATE", 13), ("BELONGS TO", 10), ("CONFLICTS", 9)),
+    *(("TOUCHES", 8), ("BRANCH", 10), ("STATE", 13), ("BELONGS TO", 10), ("CONFLICTS", 9)),
 )
 _HIDDEN_FIRST = (
     *("BEHIND", "AGENT", "LINES", "OVERLAPS", "FILES", "AGE", "AHEAD", "BELONGS TO"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ralph_wrap.branches.touches import ChangedFile, touches_of
 from ralph_wrap.git import patch
 from ralph_wrap.interfaces.web.highlight import Highlighter
 from ralph_wrap.interfaces.web.side_by_side import SideBySidePart, side_by_side
@@ -31,7 +32,7 @@ class FileView(NamedTuple):
 
     Attributes:
         change: the change of the file.
-        word: the kind of change in a word for people.
+        word: the kind of change in a word for people, and the kind of program that runs the file, if any.
         note: the reason why there are no lines.
         part: its first rows, ``None`` if there are none, or the page loads them later.
         old: object id of the tree or commit before.
@@ -82,6 +83,8 @@ def diff(objects: Git, old: str, new: str, *, lines: int = _LINES, whole: bool =
 
     """
     changes = patch.changes(objects, old, new)
+    kinds = _kinds(objects, changes)
+    changes.sort(key=lambda change: change.path not in kinds)  # what other programs run comes first
     listed = changes[:_FILES]
     notes = _notes(objects, listed)
     opened = _opened(listed, notes, lines, len(listed) if whole else _OPENED)
@@ -94,9 +97,16 @@ def diff(objects: Git, old: str, new: str, *, lines: int = _LINES, whole: bool =
         if change in opened:
             limit = lines * 2 if whole else _ROWS
             part = side_by_side(change.path, hunks.get(change.path, ()), painter, 0, limit)
-        views.append(FileView(change, _WORDS.get(change.status, "changed"), notes[change], part, old, new))
+        word = ", ".join(filter(None, (_WORDS.get(change.status, "changed"), kinds.get(change.path))))
+        views.append(FileView(change, word, notes[change], part, old, new))
     added, deleted = (sum(getattr(change, name) or 0 for change in changes) for name in ("added", "deleted"))
     return DiffView(views, len(changes) - len(listed), added, deleted, old, new)
+
+
+def _kinds(objects: Git, changes: Sequence[FileChange]) -> dict[str, str]:
+    """Return the kind of each file that other programs run, by path."""
+    files = [ChangedFile(change.path, *change.modes, change.objects[1]) for change in changes]
+    return {touch.path: touch.kind for touch in touches_of(objects, {"": files})[""]}
 
 
 def one_file(objects: Git, old: str, new: str, paths: Sequence[str], begin: int) -> FileView | None:

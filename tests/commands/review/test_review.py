@@ -61,6 +61,7 @@ def test_a_row_tells_everything_of_a_branch(repo: Repo) -> None:
             "belongs_to": None,
             "title": "",
             "subject": "work",
+            "touches": (),
         }
     ]
 

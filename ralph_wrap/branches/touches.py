@@ -1,0 +1,114 @@
+"""Which changes of a branch change what other programs run: git, hooks, CI, editors, agents, build tools.
+
+Their names are enough to say so. What they do is for the reader of the difference, where they come first.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from typing import TYPE_CHECKING
+
+from ralph_wrap.git.objects import small_contents
+from ralph_wrap.system.named_tuple import NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ralph_wrap.git import Git
+
+_EXECUTABLE, _LINK = "100755", "120000"
+_LONGEST_TARGET = 4096  # bytes, PATH_MAX
+_NAMES = {  # "NAME" is a file in any directory, "NAME/" everything in such a directory, "*" any text
+    "git": ".gitattributes .gitmodules .lfsconfig",
+    "hooks": ".githooks/ .husky/ .lefthook/ .lefthook.* lefthook.* .pre-commit-config.* .pre-commit-hooks.*"
+    " .overcommit.yml .simple-git-hooks.* simple-git-hooks.* .lintstagedrc*",
+    "ci": ".github/workflows/ .github/actions/ .gitlab-ci.yml .gitlab/ .circleci/ .buildkite/ .forgejo/"
+    " .gitea/ .woodpecker* .travis.yml .drone.yml .ci/ Jenkinsfile azure-pipelines* bitbucket-pipelines.yml"
+    " appveyor.yml cloudbuild.* action.yml action.yaml",
+    "editor": ".vscode/ .idea/ .zed/ .fleet/ .devcontainer/ .devcontainer.json *.code-workspace .vimrc .exrc"
+    " .nvimrc .nvim.lua .dir-locals.el .envrc .tool-versions mise.toml .mise.toml",
+    "agent": ".claude/ .codex/ .gemini/ .cursor/ .opencode/ .ralph/ .mcp.json opencode.json .aider.conf.yml",
+    "build": "package.json .npmrc .yarnrc* .yarn/ .pnpmfile.* pyproject.toml setup.py setup.cfg tox.ini"
+    " noxfile.py Makefile makefile GNUmakefile *.mk justfile .justfile Justfile Taskfile.* Rakefile Gemfile"
+    " build.rs .cargo/ build.gradle* settings.gradle* gradlew* gradle/ pom.xml .mvn/ mvnw* composer.json"
+    " CMakeLists.txt meson.build Dockerfile* docker-compose* compose.yml compose.yaml Vagrantfile"
+    " Directory.Build.*",
+}
+
+
+def _pattern(names: str) -> str:
+    escaped = [re.escape(name).replace(r"\*", "[^/]*") for name in names.split()]
+    return "|".join(name if name.endswith("/") else f"{name}$" for name in escaped)
+
+
+_KINDS = re.compile(
+    "(?:^|/)(?:" + "|".join(f"(?P<{kind}>{_pattern(names)})" for kind, names in _NAMES.items()) + ")"
+)
+
+
+class ChangedFile(NamedTuple):
+    """A changed file: its path, its modes before and after, and the id of its content."""
+
+    path: str
+    before: str
+    after: str
+    oid: str
+
+
+class Touch(NamedTuple):
+    """A change of what another program runs.
+
+    Attributes:
+        path: the file.
+        kind: git, hooks, ci, editor, agent, build, executable (the file has become so), or symlink (it leads
+            out of the repository or into ``.git``).
+
+    """
+
+    path: str
+    kind: str
+
+
+def changed_file(path: str, entry: str) -> ChangedFile:
+    """Return a changed file from an entry of ``git diff-tree --raw`` (git-diff-tree(1))."""
+    before, after, _, oid, _ = entry.lstrip(":").split(" ")
+    return ChangedFile(path, before, after, oid)
+
+
+def touches_of(objects: Git, changed: Mapping[str, Sequence[ChangedFile]]) -> dict[str, tuple[Touch, ...]]:
+    """Return for each name the changes of what other programs run, in the order of their paths.
+
+    Git runs only if there is a symlink among the changes.
+
+    Arguments:
+        objects: git in a shadow git directory.
+        changed: changed files by any name.
+
+    """
+    links = {file.oid for files in changed.values() for file in files if file.after == _LINK}
+    targets = small_contents(objects, links, _LONGEST_TARGET) if links else {}
+    return {name: tuple(_touches(files, targets)) for name, files in changed.items()}
+
+
+def _touches(files: Iterable[ChangedFile], targets: Mapping[str, bytes]) -> Iterable[Touch]:
+    for file in sorted(files):
+        if kind := _kind(file, targets):
+            yield Touch(file.path, kind)
+
+
+def _kind(file: ChangedFile, targets: Mapping[str, bytes]) -> str:
+    if found := _KINDS.search(file.path):
+        return str(found.lastgroup)
+    if file.after == _EXECUTABLE and file.before != _EXECUTABLE:
+        return "executable"
+    if file.after == _LINK and _leads_out(file.path, targets.get(file.oid)):
+        return "symlink"
+    return ""
+
+
+def _leads_out(path: str, target: bytes | None) -> bool:
+    if target is None:  # missing, or too long for a path
+        return True
+    joined = posixpath.join(posixpath.dirname(path), target.decode("utf-8", "surrogateescape"))
+    return f"{posixpath.normpath(joined)}/".startswith(("/", "../", ".git/"))

@@ -1,0 +1,94 @@
+"""Which changes change what other programs run."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ralph_wrap.branches.touches import ChangedFile, touches_of
+from ralph_wrap.git import git_environment
+from ralph_wrap.git.command import Git
+
+if TYPE_CHECKING:
+    from tests.support.repo import Repo
+
+PLAIN, EXECUTABLE, LINK, NONE = "100644", "100755", "120000", "000000"
+
+
+def _kind(repo: Repo, path: str, before: str, after: str, oid: str = "") -> str:
+    git = Git(repo.path, git_environment(os.environ))
+    touches = touches_of(git, {"x": [ChangedFile(path, before, after, oid)]})["x"]
+    return touches[0].kind if touches else ""
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        (".gitattributes", "git"),
+        ("deep/down/.gitattributes", "git"),
+        (".gitmodules", "git"),
+        (".husky/pre-commit", "hooks"),
+        (".pre-commit-config.yaml", "hooks"),
+        ("lefthook.yml", "hooks"),
+        (".github/workflows/test.yml", "ci"),
+        (".github/ISSUE_TEMPLATE.md", ""),
+        (".gitlab-ci.yml", "ci"),
+        (".vscode/tasks.json", "editor"),
+        ("a.code-workspace", "editor"),
+        (".envrc", "editor"),
+        (".claude/settings.json", "agent"),
+        ("package.json", "build"),
+        ("packages/a/package.json", "build"),
+        ("Makefile", "build"),
+        ("my-package.json", ""),
+        ("package.json.md", ""),
+        ("src/main.py", ""),
+        ("xhusky/pre-commit", ""),
+    ],
+)
+def test_names(repo: Repo, path: str, kind: str) -> None:
+    """A name counts in any directory, and as a whole."""
+    assert _kind(repo, path, PLAIN, PLAIN) == kind
+    assert _kind(repo, path, PLAIN, NONE) == kind, "a removal counts as well"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kind"),
+    [
+        (NONE, EXECUTABLE, "executable"),
+        (PLAIN, EXECUTABLE, "executable"),
+        (EXECUTABLE, EXECUTABLE, ""),
+        (EXECUTABLE, PLAIN, ""),
+        (NONE, PLAIN, ""),
+    ],
+)
+def test_executable_bits(repo: Repo, before: str, after: str, kind: str) -> None:
+    """A file that becomes executable is named; its further changes are ordinary ones."""
+    assert _kind(repo, "tool", before, after) == kind
+
+
+@pytest.mark.parametrize(
+    ("path", "target", "kind"),
+    [
+        ("a/link", "../b", ""),
+        ("a/link", "../../b", "symlink"),
+        ("link", "/etc/passwd", "symlink"),
+        ("link", ".git/hooks", "symlink"),
+        ("a/link", "../.git", "symlink"),
+        ("link", "x/../../y", "symlink"),
+        ("link", ".github", ""),
+        ("link", "x" * 5000, "symlink"),
+    ],
+)
+def test_symlinks(repo: Repo, path: str, target: str, kind: str) -> None:
+    """One that leads out of the repository, or into git's own directory."""
+    blob = repo.write("blob", target)
+    oid = repo.git("hash-object", "-w", blob)
+    assert _kind(repo, path, NONE, LINK, oid) == kind
+
+
+def test_a_missing_symlink_leads_anywhere(repo: Repo) -> None:
+    """What cannot be read is not called harmless."""
+    assert _kind(repo, "link", NONE, LINK, "0" * 39 + "1") == "symlink"
