@@ -83,7 +83,7 @@ class WorktreeSettings(Table, group="worktree"):
         background: the session has no terminal; its saved worktree stays until ``ralph-wrap rm``.
         resumes: id of the session that this one goes on from; empty if it begins anew.
         worktree_name: name of the worktree's directory; empty for the session id.
-        takes_over: object id of the claim on the remote that the user takes over; empty for none.
+        takes_over: object id of the claim on the remote that the session takes over; ``*`` for any.
 
     """
 

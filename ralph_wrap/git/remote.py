@@ -68,9 +68,14 @@ def start_atomic_push(git: Git, remote: str, changes: Sequence[RemoteChange]) ->
 
     Arguments:
         remote: one of the names that :func:`list_remotes` returns.
-        changes: one change for each ref; at least one.
+        changes: one change for each ref.
+
+    Raises:
+        ValueError: there is no change. Git would push what its configuration names.
 
     """
+    if not changes:
+        raise ValueError("a push without refs")
     leases = [f"--force-with-lease={ref}:{before or ''}" for ref, before, _ in changes]
     refspecs = [f"{after or ''}:{ref}" for ref, _, after in changes]
     options = ("push", "--porcelain", "--no-verify", "--atomic", *_NOTHING_ELSE)

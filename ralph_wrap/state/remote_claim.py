@@ -30,6 +30,9 @@ CLAIMS = "refs/ralph/claims/"
 RUNNING, STOPPED, DONE = "running", "stopped", "done"
 """The states in a claim; *done* is a kept promise."""
 
+ANY = "*"
+"""In the settings of a session that takes a claim over, whatever the claim is by then: the user wants it."""
+
 _STATES = {RUNNING, STOPPED, DONE}
 _FORMAT = DocumentFormat(version=1, largest=1 << 20)
 _SLOWEST_BEAT = 86400.0  # seconds

@@ -256,3 +256,20 @@ def test_work_of_others_on_the_branch_stays(repo: Repo, remote: Repo) -> None:
     assert refs(remote)[branch] == theirs
     rescued = {oid for ref, oid in refs(remote).items() if ref.startswith("refs/ralph/rescue/")}
     assert repo.git("rev-parse", f"ralph/{agent_id}") in rescued, ended.stderr
+
+
+def test_saved_work_is_put_back_once(repo: Repo, remote: Repo, other: Repo) -> None:
+    """The machine that goes on commits it. Then it is a snapshot on each machine, and saved work on none."""
+    first = run(
+        repo.path, *MIRRORED, "-n", "1", *SH, "[ -e x ] && git add x && git commit -qm x || echo x > x"
+    )
+    agent_id = first.report["id"]
+    saved = repo.git("rev-parse", f"ralph/{agent_id}-wip")
+    second = command("resume", agent_id, *MIRRORED, "-n", "1", cwd=other.path, env=TRUST)
+    assert second.status == 0, second.stderr
+    assert f"refs/heads/ralph/{agent_id}-wip" not in refs(remote)
+    assert saved in refs(remote).values()
+    assert command("fetch", cwd=repo.path).status == 0
+    assert repo.branches() == ["main", f"ralph/{agent_id}"]
+    assert repo.git("for-each-ref", "--contains", saved, "refs/ralph/snapshots/")
+    assert repo.show(f"ralph/{agent_id}:x") == b"x\n"

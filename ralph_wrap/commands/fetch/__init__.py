@@ -1,7 +1,8 @@
 """Bring the sessions of a remote into this repository: their branches, saved work, snapshots and records.
 
 A fetched branch replaces a local one only if it contains it, or if the local one is what the fetch before has
-brought. Everything else stays as it is, and the answer says so. No branch is deleted.
+brought. Everything else stays as it is, and the answer says so. Saved work that the session has put back
+elsewhere becomes a snapshot here, too. No other branch is deleted.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def fetch(project: Project, remote: str, log: Log) -> list[FetchedSession]:
 
 
 def take_over(project: Project, remote: str, name: str, log: Log, *, at_once: bool) -> tuple[str, str]:
-    """Bring one session into this repository; return its agent id, and the object id of its claim.
+    """Bring one session into this repository; return its agent id, and the claim to take over.
 
     Arguments:
         remote: its name.
@@ -58,4 +59,4 @@ def take_over(project: Project, remote: str, name: str, log: Log, *, at_once: bo
     [entry] = Bringing(project, sessions).bring([agent_id])
     if entry.action == "left":
         raise ConflictError(f"session {agent_id} was not fetched: {entry.note}", "ralph-wrap review")
-    return agent_id, oid
+    return agent_id, remote_claim.ANY if at_once else oid

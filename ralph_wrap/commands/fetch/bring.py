@@ -112,9 +112,11 @@ class Bringing:
         changes: list[RefChange] = []
         for ref in dict.fromkeys((HEADS + claim.branch, wip)):
             theirs, ours = self._refs.remote.get(ref), self._refs.local.get(ref)
-            if theirs in {None, ours} or (ours is None and self._refs.before.get(ref) == theirs):
+            if theirs == ours or (ours is None and self._refs.before.get(ref) == theirs):
                 continue  # or it was dropped here after the fetch before
-            if problem := self._obstacle(ref, ours, str(theirs)):
+            if theirs is None and (ref != wip or ours != self._refs.before.get(ref)):
+                continue  # it never was there
+            if problem := self._obstacle(ref, ours, theirs):
                 return entry._replace(action="left", note=problem)
             changes.append(RefChange(ref, ours, theirs))
         self._keep(claim.id, [change.before for change in changes if change.ref == wip and change.before])
@@ -124,7 +126,7 @@ class Bringing:
         is_new = any(change.before is None for change in changes)
         return entry._replace(action="new" if is_new else "moved" if changes else "unchanged")
 
-    def _obstacle(self, ref: str, ours: str | None, theirs: str) -> str:
+    def _obstacle(self, ref: str, ours: str | None, theirs: str | None) -> str:
         """Return why a ref of ours cannot move; empty if it can."""
         name = ref.removeprefix(HEADS)
         if ref in self._refs.held:
@@ -133,7 +135,11 @@ class Bringing:
             return ""
         if name.endswith("-wip"):
             return f"{name} has other saved work here"
-        return "" if count_commits(self._git, theirs, ours) == 0 else f"branch {name} has other commits here"
+        return (
+            ""
+            if count_commits(self._git, str(theirs), ours) == 0
+            else f"branch {name} has other commits here"
+        )
 
     def _keep(self, agent_id: str, replaced: Sequence[str]) -> None:
         """Give a snapshot to the snapshots of the remote, and to saved work that is replaced here."""

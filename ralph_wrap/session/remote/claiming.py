@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from ralph_wrap.system.process import RunningCommand
 
 _PATIENCE = 15.0  # seconds for each of two network operations; then the session starts all the same
+_ATTEMPTS = 10
 _SINCE = (2, 29)  # git fetch --no-write-fetch-head
 
 
@@ -184,12 +185,15 @@ class _Claiming:
             raise ConflictError(
                 f"{self._remote} has another session {self._agent_id}", "start it again: it gets another id"
             )
-        if oid != settings.takes_over and found.session != settings.resumes:
+        if settings.takes_over not in {oid, remote_claim.ANY} and found.session != settings.resumes:
             raise self._taken(found)
         return found
 
-    def claim(self, claim: RemoteClaim) -> RemoteView:
+    def claim(self, claim: RemoteClaim, attempts: int = _ATTEMPTS) -> RemoteView:
         """Push the claim, and return what the remote has then.
+
+        Arguments:
+            attempts: a session that the user takes over may still move its claim, so there are several.
 
         Raises:
             ConflictError: another machine was faster.
@@ -207,6 +211,9 @@ class _Claiming:
                 return view
         found = self._look_again()
         if found is not None and found.get(self._ref) not in {held, blob}:
+            if attempts > 1 and self._context.settings.takes_over == remote_claim.ANY:
+                self._refs = found
+                return self.claim(claim, attempts - 1)
             raise ConflictError(
                 f"another machine took session {self._agent_id} at {self._remote} in this moment",
                 f"ralph-wrap fetch --remote {self._remote}",

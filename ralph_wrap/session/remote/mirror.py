@@ -86,11 +86,10 @@ class Mirror:
         self._log = log
         self._messages = MirrorMessages(remote, log)
         self._running: RunningCommand | None = None
-        self._next_look = 0.0
         self._ends: Callable[[RunningCommand], None] = self._end_push
         self._snapshot: str | None = None
-        self._failures = 0
-        self._reason = ""
+        self._failures, self._reason = 0, ""
+        self._next_look = 0.0
         self.due = time.monotonic() + claim.beat
 
     @property
@@ -109,7 +108,7 @@ class Mirror:
         """
         self._snapshot = snapshot
         self._claim = self._claim._replace(iteration=iteration)
-        if self._running is not None and not self._has_ended(_GLANCE):
+        if not self._has_ended(_GLANCE):
             self._next_look = time.monotonic() + _WHILE_RUNNING
             return
         if time.monotonic() >= self.due or (now and not self._failures):
@@ -169,7 +168,9 @@ class Mirror:
                 self._claim = self._claim.next(cost_usd=self._cost())
                 blob = store_blob(self._git, self._claim.encode())
                 wanted = self._view.wanted(list_refs(self._git, *self._view.patterns), self._snapshot)
-                changes = self._view.changes(wanted, blob)
+                if not (changes := self._view.changes(wanted, blob)):
+                    self._failures = 0
+                    return
                 self._running = start_atomic_push(self._git, self._remote, changes)
         except (GitError, OSError) as error:
             self._fail(str(error))

@@ -48,7 +48,8 @@ class RemoteView:
         self.held = held
         self.is_lost = False
         self._rescue = f"{RESCUE}{agent_id}/{session}/"
-        self._branches = (self.branch_ref, f"{HEADS}ralph/{agent_id}-wip")
+        self._wip = f"{HEADS}ralph/{agent_id}-wip"
+        self._branches = (self.branch_ref, self._wip)
         self._refs = self._own(refs)
         self._wanted: Mapping[str, str] = {}
         self._diverted: set[str] = set()
@@ -80,7 +81,7 @@ class RemoteView:
         }
 
     def changes(self, wanted: Mapping[str, str], claim: str) -> list[RemoteChange]:
-        """Return the changes of the next push, and remember them.
+        """Return the changes of the next push, and remember them; there may be none.
 
         Without its claim, the session pushes to refs of its own below ``refs/ralph/rescue/``. It does the
         same for a branch that another program has moved on the remote.
@@ -95,11 +96,13 @@ class RemoteView:
         for ref in self._refs.keys() - after.keys():
             if ref.startswith(f"{SNAPSHOTS}{self.agent_id}/") and not self.is_lost:
                 after[ref] = None  # an older snapshot
+        if self._refs.get(self._wip) in wanted.values() and self._wip not in wanted:
+            after[self._there(self._wip)] = None  # a session has put it back, and a snapshot has it
         after = {ref: oid for ref, oid in after.items() if self._refs.get(ref) != oid}
         changes = [RemoteChange(ref, self._refs.get(ref), oid) for ref, oid in sorted(after.items())]
         if not self.is_lost:
             changes.append(RemoteChange(self.claim_ref, self.held, claim))
-        self._attempt = (None if self.is_lost else claim, after)
+        self._attempt = (None if self.is_lost else claim, after) if changes else None
         return changes
 
     def acknowledge(self) -> dict[str, str | None]:

@@ -1,0 +1,87 @@
+"""What a session knows of its remote: which push comes next, and what a failed push means."""
+
+from __future__ import annotations
+
+import pytest
+
+from ralph_wrap.git import RemoteChange
+from ralph_wrap.session.remote.view import RemoteView, Standing
+
+BRANCH, WIP = "refs/heads/ralph/3f9a", "refs/heads/ralph/3f9a-wip"
+CLAIM = "refs/ralph/claims/3f9a"
+SESSION = "20260714T093005Z-3f9a"
+RESCUE = f"refs/ralph/rescue/3f9a/{SESSION}/"
+SNAPSHOT = "refs/ralph/snapshots/3f9a/"
+
+
+def view(held: str | None = "claim0", **refs: str) -> RemoteView:
+    """Return a view of a remote with some refs."""
+    named = {"branch": BRANCH, "wip": WIP, "one": f"{SNAPSHOT}1", "kept": f"{SNAPSHOT}commit-1"}
+    return RemoteView("3f9a", SESSION, "ralph/3f9a", held, {named[name]: oid for name, oid in refs.items()})
+
+
+def test_a_push_brings_what_differs() -> None:
+    """The newest snapshot replaces the one before; the claim is last, with its lease."""
+    seen = view(branch="a", one="s1")
+    local = {BRANCH: "b", f"{SNAPSHOT}1": "s1", f"{SNAPSHOT}2": "s2", f"{SNAPSHOT}commit-1": "c"}
+    wanted = seen.wanted(local, f"{SNAPSHOT}2")
+    assert seen.changes(wanted, "claim1") == [
+        RemoteChange(BRANCH, "a", "b"),
+        RemoteChange(f"{SNAPSHOT}1", "s1", None),
+        RemoteChange(f"{SNAPSHOT}2", None, "s2"),
+        RemoteChange(f"{SNAPSHOT}commit-1", None, "c"),
+        RemoteChange(CLAIM, "claim0", "claim1"),
+    ]
+    seen.acknowledge()
+    assert seen.changes(wanted, "claim2") == [RemoteChange(CLAIM, "claim1", "claim2")]
+
+
+def test_saved_work_leaves_only_if_a_snapshot_has_it() -> None:
+    """A session has put it back, so its next machine must not do so again."""
+    assert view(wip="w").changes({f"{SNAPSHOT}commit-1": "w"}, "claim1")[:1] == [RemoteChange(WIP, "w", None)]
+    assert view(wip="w").changes({BRANCH: "b"}, "claim1") == [
+        RemoteChange(BRANCH, None, "b"),
+        RemoteChange(CLAIM, "claim0", "claim1"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("claim", "standing", "held"),
+    [
+        ("claim1", Standing.OURS, "claim1"),
+        ("claim0", Standing.OURS, "claim0"),
+        ("other", Standing.LOST, "claim0"),
+    ],
+    ids=["the answer was lost", "the push failed", "another machine was faster"],
+)
+def test_a_failed_push_has_three_meanings(claim: str, standing: Standing, held: str) -> None:
+    """The claim that the remote has tells which."""
+    seen = view(branch="a")
+    seen.changes({BRANCH: "b"}, "claim1")
+    assert seen.in_doubt
+    found = {CLAIM: claim, BRANCH: "b" if claim == "claim1" else "a"}
+    assert (seen.compare(found), seen.held, seen.in_doubt) == (standing, held, False)
+    assert seen.diverted == []
+
+
+def test_without_its_claim_a_session_pushes_beside_the_others() -> None:
+    """It touches no ref of the session that goes on, and pushes nothing if all is there."""
+    seen = view(branch="a")
+    seen.changes({BRANCH: "b"}, "claim1")
+    seen.compare({CLAIM: "other", BRANCH: "theirs"})
+    assert seen.changes({BRANCH: "b"}, "claim2") == [RemoteChange(f"{RESCUE}heads/ralph/3f9a", None, "b")]
+    seen.acknowledge()
+    assert (seen.changes({BRANCH: "b"}, "claim3"), seen.in_doubt) == ([], False)
+    assert seen.missing({BRANCH: "b", WIP: "w"}) == [WIP]
+
+
+def test_a_branch_that_another_program_has_moved_stays() -> None:
+    """Its own commits go beside it; the claim is still the session's."""
+    seen = view(branch="a")
+    seen.changes({BRANCH: "b"}, "claim1")
+    assert seen.compare({CLAIM: "claim0", BRANCH: "theirs"}) is Standing.OURS
+    assert seen.diverted == [BRANCH]
+    assert seen.changes({BRANCH: "b"}, "claim2") == [
+        RemoteChange(f"{RESCUE}heads/ralph/3f9a", None, "b"),
+        RemoteChange(CLAIM, "claim0", "claim2"),
+    ]
