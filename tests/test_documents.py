@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.docs.documents import PAGES
 from tests.support.package_modules import PACKAGE
 from tests.test_architecture import FOLDERS
 from tests.test_english import prose, sentences
@@ -168,7 +169,7 @@ def test_a_document_is_right(document: str, check: str) -> None:
     assert CHECKS[check](DOCUMENTS[document].read_text()) == []
 
 
-@pytest.mark.parametrize("path", [*DOCUMENTS.values(), ROOT / "README.md"], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [ROOT / "CONTRIBUTING.md", *PAGES], ids=lambda path: path.name)
 def test_links_lead_somewhere(path: Path) -> None:
     """Relative ones, to a file and to a heading of it."""
     assert _broken_links(path.read_text(), path.parent) == []
