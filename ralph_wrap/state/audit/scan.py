@@ -140,10 +140,9 @@ def _look_at_pointer(reader: Reader, checkout: Path, registration: Path) -> None
     if content is None:
         return
     named = pointer.git_dir_in(os.fsdecode(content), checkout)
-    elsewhere = (
-        not named.exists() and named.parts[-2:] == registration.parts[-2:]
-    )  # the path of another mount
-    if named != registration and not elsewhere:
+    # Path.exists() raises an error for a name that is too long, and the agent may have written any.
+    of_another_mount = not os.path.lexists(named) and named.parts[-2:] == registration.parts[-2:]
+    if named != registration and not of_another_mount:
         reader.add(os.fspath(path), FindingKind.POINTER, "", content)
 
 
