@@ -131,6 +131,7 @@ def _sources() -> str:
 def _broken_links(text: str, directory: Path) -> list[str]:
     """Return the relative links that lead nowhere, to a file or to a heading of it."""
     links = re.findall(r"\[[^\]]*\]\(([^)]+)\)", prose(text))
+    links += re.findall(r"^\[[^\]]+\]: (\S+)$", prose(text), re.MULTILINE)
     return [link for link in links if "://" not in link and not _leads_somewhere(link, text, directory)]
 
 
@@ -238,7 +239,8 @@ def test_a_check_can_fail(check: str, wrong: str, right: str) -> None:
 def test_a_broken_link_is_seen(link: str) -> None:
     """To no file, or to no heading."""
     right = "[a](README.md), [b](README.md#why), [c](#here), [d](https://example.invalid/absent)"
-    assert _broken_links(f"# Here\n{right} [e]({link})", ROOT) == [link]
+    for wrong in (f"[e]({link})", f"[e][1]\n\n[1]: {link}"):
+        assert _broken_links(f"# Here\n{right} {wrong}", ROOT) == [link]
 
 
 def test_a_wrong_map_is_seen() -> None:
