@@ -168,8 +168,12 @@ class World(NamedTuple):
             "run", *options, "--", os.fspath(self.agent), fault=fault, number=number, env=env
         )
         if result.status == -signal.SIGKILL and self.agent_started:
-            eventually(self.done.exists, "the agent's work")
+            self.await_agent()
         return result
+
+    def await_agent(self) -> None:
+        """Wait until the agent of a killed session has done its work."""
+        eventually(self.done.exists, "the agent's work")
 
     def sweep(self, fault: str = "count", number: int = 0, env: Mapping[str, str] | None = None) -> Result:
         """Finish what is left, and meet a fault meanwhile."""
