@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import socket
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,19 +17,28 @@ from tests.support.sessions import Session, run
 from tests.support.wait import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from tests.support.repo import Repo
 
 
 @pytest.fixture
-def key_agent(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Yield the socket of an agent with keys, which accepts connections."""
-    with socket.socket(socket.AF_UNIX) as server:
-        monkeypatch.chdir(home)  # a path of a socket has 108 bytes at most
-        server.bind("agent.sock")
-        server.listen()
-        yield home / "agent.sock"
+def world(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mapping[str, str]]:
+    """Yield the environment of a user with a key, an ssh-agent, a Docker engine, and a temporary file."""
+    (home / ".ssh").mkdir()
+    (home / ".ssh/id_secret").write_text("secret\n")
+    monkeypatch.chdir(home)  # a path of a socket has 108 bytes at most
+    with contextlib.ExitStack() as stack:
+        for name in ("agent.sock", "docker.sock"):
+            server = stack.enter_context(socket.socket(socket.AF_UNIX))
+            server.bind(name)
+            server.listen()
+        temporary = stack.enter_context(tempfile.NamedTemporaryFile(dir="/tmp"))
+        yield {
+            "SSH_AUTH_SOCK": f"{home}/agent.sock",
+            "DOCKER_HOST": f"unix://{home}/docker.sock",
+            "OF_ANOTHER_PROGRAM": temporary.name,
+        }
 
 
 CONNECT = "import socket,sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])"
@@ -45,6 +55,8 @@ ATTACKS = {
     "pointer": "cp .git git && mv git .git",
     "key": 'cat "$HOME/.ssh/id_secret"',
     "agent": f'cd "$HOME" && {PYTHON} -c "{CONNECT}" agent.sock',
+    "docker": f'cd "$HOME" && {PYTHON} -c "{CONNECT}" docker.sock',
+    "temporary": 'cat "$OF_ANOTHER_PROGRAM"',
     "signal": 'kill -0 "$(cat ppid)"',
     "process": 'cat "/proc/$(cat ppid)/environ"',
 }
@@ -63,16 +75,13 @@ def _script() -> str:
 
 @pytest.fixture
 def succeeding(
-    repo: Repo, script: Callable[[str], str], home: Path, key_agent: Path
+    repo: Repo, script: Callable[[str], str], world: Mapping[str, str]
 ) -> Callable[[str], set[str]]:
     """Return a function that tries all attacks in a sandbox, and returns the names of those that succeed."""
-    (home / ".ssh").mkdir()
-    (home / ".ssh/id_secret").write_text("secret\n")
     agent = script(_script())
 
     def attack(mode: str) -> set[str]:
-        env = {"SSH_AUTH_SOCK": os.fspath(key_agent)}
-        result = run(repo.path, "-n", "1", "--sandbox", mode, "--", agent, env=env)
+        result = run(repo.path, "-n", "1", "--sandbox", mode, "--", agent, env=world)
         assert result.ending[:2] == ("max-iterations", 1), result.stderr
         lines = result.stdout.decode().splitlines()
         assert all(line.startswith("did ") for line in lines), result.stdout
@@ -96,7 +105,8 @@ def test_landlock_stops_writes_and_signals(succeeding: Callable[[str], set[str]]
 
     Whether the environment of another process can be read depends on the kernel.
     """
-    assert succeeding(landlock) - {"process"} == {"key", "agent", "commondir", "pointer", "alternates"}
+    reads = {"key", "agent", "docker", "temporary"}
+    assert succeeding(landlock) - {"process"} == reads | {"commondir", "pointer", "alternates"}
 
 
 @pytest.mark.parametrize("mode", ["bwrap", "landlock"])
@@ -142,9 +152,11 @@ def test_only_a_sandbox_keeps_the_session_from_being_killed(
 
 
 @pytest.mark.parametrize("mode", ["off", "bwrap"])
-def test_only_a_sandbox_ends_the_daemon_of_a_killed_session(repo: Repo, mode: str, bwrap: str) -> None:
+def test_only_a_sandbox_ends_the_daemon_of_a_killed_session(
+    repo: Repo, mode: str, bwrap: str, ended: None
+) -> None:
     """The daemon has no parent, no environment and no descriptors, so a sweep cannot find it."""
-    assert bwrap
+    assert (bwrap, ended) == ("bwrap", None)
     name = f"daemon-{os.getpid()}-{repo.path.parent.name}"
     daemon = (
         f'for fd in $(ls /proc/self/fd); do eval "exec $fd>&-"; done; echo x > up; exec -a {name} sleep 600'

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-EMPTIED = ("/tmp", "/var/tmp", "/run")  # noqa: S108 -- private directories of the sandbox hide these
+EMPTIED = ("/tmp", "/var/tmp", "/run", "/var/run")  # noqa: S108 -- private directories of the sandbox hide these
 """Directories with the sockets and files of other programs; the agent finds them empty."""
 
 _NAMESPACES = (
