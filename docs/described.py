@@ -64,7 +64,7 @@ OTHER_ANSWERS: dict[str, dict[str, str]] = {
     },
     "trust": {
         "project": "the project root.",
-        "commands": "the commands of the configuration, by key.",
+        "commands": "what the project decides beyond limits, by key.",
         "approved": "the user has approved them as they stand.",
         "implied": "why no approval is necessary here; `null` if it is.",
         "repository": "what `.git/config` makes git run, by key: a list of values.",

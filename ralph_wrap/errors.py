@@ -20,7 +20,7 @@
     |-- StoppedError           125  failed        a signal came before the agent could start
     |-- SetupError             125  failed        the setup of the worktree for the agent failed
     |-- SandboxError           125  failed        the sandbox that the user wants is not possible here
-    |-- UntrustedError         125  failed        the user has not approved the project's commands
+    |-- UntrustedError         125  failed        the user has not approved what the project decides
     |-- AgentError             126  failed        the agent command cannot run
     |   |-- AgentNotFoundError 127  failed        the agent command was not found
 """
@@ -181,7 +181,7 @@ class SandboxError(RalphError):
 
 
 class UntrustedError(RalphError):
-    """The project's configuration has commands that the user has not approved, so ralph-wrap runs none."""
+    """The project decides something that the user has not approved, or belongs to another user."""
 
 
 class AgentError(RalphError):

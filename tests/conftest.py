@@ -78,6 +78,13 @@ def _sealed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Approve what the configurations of this test decide: it is about something else."""
+    for name, value in TRUSTED.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
 def home(tmp_path: Path) -> Path:
     """Return the ``HOME`` by which the processes of this test are known."""
     return tmp_path / "home"

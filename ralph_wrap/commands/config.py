@@ -32,7 +32,7 @@ class EffectiveSetting(NamedTuple):
         value: as the configuration file may have it; ``None`` is no value.
         source: ``default``, ``file``, ``environment``, or ``job FILE``.
         place: the line of the file (``.ralph/config.toml:7``), or the name of the variable.
-        approved: whether the user has approved it; ``None`` if it needs no approval, being no command.
+        approved: whether the user has approved it; ``None`` if it needs no approval.
 
     """
 
@@ -57,7 +57,7 @@ def show(project: Project, cwd: Path) -> list[EffectiveSetting]:
     """
     values, sources = config.merge(project.root, cwd, {}, project.environ, ())
     settings = Settings(project=project.root, command=(), **values)
-    approved = bool(settings.commands) and _is_approved(project, settings.commands)
+    missing = _unapproved(project, settings.stated)
     text = (project.root / config.CONFIG).read_text(encoding="utf-8") if KEY in sources.values() else ""
     effective = [
         EffectiveSetting(
@@ -66,28 +66,30 @@ def show(project: Project, cwd: Path) -> list[EffectiveSetting]:
             as_json(getattr(settings, row.name), row.kind),
             source := sources.get(row.name, DEFAULT),
             _place(row, source, text, project.environ),
-            approved if row.name in settings.commands else None,
+            row.name not in missing if source == KEY and row.name in settings.stated else None,
         )
         for row in Settings.options
         if row.kind is not AGENTS
     ]
-    return [*effective, *_agents(settings, text, approved=approved)]
+    return [*effective, *_agents(settings, text, missing)]
 
 
-def _agents(settings: Settings, text: str, *, approved: bool) -> Iterator[EffectiveSetting]:
+def _agents(settings: Settings, text: str, missing: Mapping[str, Any]) -> Iterator[EffectiveSetting]:
     group = config.ROWS["agents"].group
     for name, table in settings.agents:
         place = _line(text, ("agents", name))
-        yield EffectiveSetting(f"agents.{name}", group, table.stated(), KEY, place, approved)
+        yield EffectiveSetting(
+            f"agents.{name}", group, table.stated(), KEY, place, f"agents.{name}" not in missing
+        )
 
 
-def _is_approved(project: Project, commands: Mapping[str, Any]) -> bool:
-    if trust.implied(project.environ):
-        return True
+def _unapproved(project: Project, stated: Mapping[str, Any]) -> Mapping[str, Any]:
+    if not stated or trust.implied(project.environ):
+        return {}
     try:
-        return trust.is_approved(project.root, commands, project.environ)
+        return trust.unapproved(project.root, stated, project.environ)
     except RalphError:  # approvals would be kept where they do not count
-        return False
+        return stated
 
 
 def _place(row: Option, source: str, text: str, environ: Mapping[str, str]) -> str | None:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ralph_wrap.config import file
+from ralph_wrap.config import authority, file, prompt_file
 from ralph_wrap.config.agent_options import AgentSettings
+from ralph_wrap.config.authority import PROMPT
 from ralph_wrap.config.file import CONFIG, KEYS
 from ralph_wrap.config.file_options import CheckpointSettings, LandingSettings, PoolSettings, SetupSettings
 from ralph_wrap.config.job import read_job
 from ralph_wrap.config.options import (
-    COMMANDS,
     JOB,
     RENAMED,
     ROWS,
@@ -37,12 +37,10 @@ from ralph_wrap.config.settings import (
 )
 from ralph_wrap.config.table import ENVIRONMENT, KEY, PREFIX, TYPED, Option
 from ralph_wrap.errors import UsageError
+from ralph_wrap.system import deferred
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-PROMPT = Path("PROMPT.md")
-"""The default prompt file, below the project root."""
 
 _OWN = "OWN_COMMAND"  # set for git commands that ralph-wrap runs, and so for their children
 
@@ -90,8 +88,10 @@ def merge(
     """
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
+    in_file = file.read(root)
+    stated = authority.stated(root, in_file, file.owner(root))
     for source, (given, directory) in {
-        KEY: (file.read(root), root),
+        KEY: (in_file, root),
         ENVIRONMENT: (_from_environment(environ), cwd),
         TYPED: (_from_flags(flags), cwd),
     }.items():
@@ -112,22 +112,32 @@ def merge(
         sources |= dict.fromkeys(given, source) | of_job
     if "prompt" not in values and "prompt_file" not in values and (root / PROMPT).is_file():
         values["prompt_file"] = root / PROMPT
+    if sources.get("prompt_file", KEY) == KEY and "prompt_file" in values:
+        # What the user approves is what the session reads: a symlink can be changed meanwhile.
+        values["prompt_file"] = values["prompt_file"].resolve()
     if "prompt_file" in values:
         _check_readable(values["prompt_file"])
-    return values, sources
+    replaced = frozenset(name for name, source in sources.items() if source != KEY)
+    return values | {"stated": stated, "replaced": replaced}, sources
 
 
-def of_project(root: Path) -> Settings:
+def of_project(root: Path, environ: Mapping[str, str], *used: str) -> Settings:
     """Return the settings of the configuration file, for commands that start no agent.
 
     Arguments:
         root: the project root.
+        used: the keys that the command obeys. The others need no approval.
 
     Raises:
         UsageError: something in the configuration file is wrong.
+        UntrustedError: the user has not approved what the project says for these keys.
 
     """
-    return Settings(project=root, command=(), **file.read(root))
+    values = file.read(root)
+    stated = authority.stated(root, values, file.owner(root))
+    if used:
+        deferred.trust.require(root, stated, environ, lambda key: key in used)
+    return Settings(project=root, command=(), stated=stated, **values)
 
 
 def _add_job(given: dict[str, Any], directory: Path) -> dict[str, str]:
@@ -150,7 +160,7 @@ def _add_job(given: dict[str, Any], directory: Path) -> dict[str, str]:
 
 def _check_readable(path: Path) -> None:
     try:
-        path.open("rb").close()
+        prompt_file.check(path)
     except OSError as error:
         raise UsageError(
             f"prompt file {path} cannot be read: {error.strerror}", "name a file that exists"
@@ -192,7 +202,6 @@ def _read(row: Option, value: str, source: str) -> Any:
 
 
 __all__ = [
-    "COMMANDS",
     "CONFIG",
     "KEYS",
     "PROMPT",

@@ -49,6 +49,14 @@ def read(root: Path) -> dict[str, Any]:
     return {key: _value(key, value, path, text) for key, value in table.items()}
 
 
+def owner(root: Path) -> int | None:
+    """Return the user id of the owner of the configuration file; ``None`` if there is none."""
+    try:
+        return (root / CONFIG).lstat().st_uid
+    except OSError:
+        return None
+
+
 def line_of(text: str, keys: tuple[str, ...]) -> int:
     """Return the line of a key, or of the nearest table around it that has one.
 

@@ -6,12 +6,12 @@ schema, the completion in a shell and the output of ``config show`` come from it
 
 from __future__ import annotations
 
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.config.agent_options import AgentSettings
 from ralph_wrap.config.file_options import CheckpointSettings, LandingSettings, PoolSettings, SetupSettings
 from ralph_wrap.config.parsers import (
-    COMMAND,
     COUNT,
     DOLLARS,
     DURATION,
@@ -32,6 +32,9 @@ from ralph_wrap.config.settings import (
     SubmoduleMode,
 )
 from ralph_wrap.config.table import ENVIRONMENT, KEY, TYPED, Option, Table, option
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _FILE_ONLY = (KEY,)
 
@@ -207,26 +210,15 @@ class Settings(
     Attributes:
         typed: the options and the command that the user typed, without the project, branch and base.
         given: the text of each option outside of the file; ``None`` if a program has made the settings.
+        stated: what the project decides beyond limits, by key; ``trust`` knows what of it is approved.
+        replaced: the settings that another source than the project gives.
 
     """
 
     typed: tuple[str, ...] | None = None
     given: tuple[tuple[str, str], ...] | None = None
-
-    @property
-    def commands(self) -> dict[str, Any]:
-        """The commands of the configuration file, by key; ``trust`` knows whether they are approved."""
-        given = {key: value for key in COMMANDS if (value := getattr(self, key))}
-        return given | {f"agents.{name}": table.stated() for name, table in self.agents}
-
-    @property
-    def runs_commands(self) -> bool:
-        """Whether the session can run one of the commands; without isolation it runs no setup."""
-        without = {*COMMANDS} if self.isolation is Isolation.OFF else set()
-        if not self.merge_on_complete:
-            without.add("check")
-        others = {f"agents.{name}" for name, _ in self.agents if name != self.agent}
-        return bool(self.commands.keys() - without - others)
+    stated: Mapping[str, Any] = MappingProxyType({})
+    replaced: frozenset[str] = frozenset()
 
 
 PROJECT = Option(
@@ -264,6 +256,3 @@ ROWS = {row.name: row for row in (PROJECT, *Settings.options, JOB, STOP_TIMEOUT,
 
 RENAMED = {"resume": "keep_conversation"}
 """Settings that had another name, by that name."""
-
-COMMANDS = tuple(row.name for row in Settings.options if row.kind is COMMAND)
-"""The keys of the file that are commands; they run only after the user has approved them."""

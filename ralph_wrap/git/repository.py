@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from pathlib import Path
@@ -13,6 +14,7 @@ from ralph_wrap.errors import (
     IsolationError,
     NotARepositoryError,
     TamperedError,
+    UntrustedError,
 )
 from ralph_wrap.git import pointer
 from ralph_wrap.git.command import Git, decode, decode_lines, finish_git, run_git, start_git
@@ -71,7 +73,8 @@ def locate_repository(git: Git, meanwhile: Callable[[], object] = lambda: None) 
     Raises:
         GitTooOldError: git is older than 2.15.
         NotARepositoryError: the directory is in no repository.
-        IsolationError: the repository is bare, or git refuses it (for example, another user owns it).
+        IsolationError: the repository is bare, or damaged.
+        UntrustedError: git refuses it, and another user owns it.
         TamperedError: a file in the git directory names another repository.
         GitError: git does not end in time.
         OSError: git is not installed.
@@ -149,13 +152,18 @@ def _require_checkout(git: Git) -> None:
 
 
 def _no_repository(git: Git, stderr: str) -> Exception:
-    # No machine format names the reason, so the error shows git's own text. Only one case is guessed: if a
-    # .git exists and git refuses it, another user may own it.
-    if any((parent / ".git").exists() for parent in (git.cwd, *git.cwd.parents)):
-        return IsolationError(
-            str(GitError("rev-parse", 128, stderr)),
-            f"if it belongs to another user: git config --global --add safe.directory {git.cwd}",
-        )
+    # No machine format names the reason, so the error shows git's own text.
+    reason = str(GitError("rev-parse", 128, stderr))
+    above = (parent for parent in (git.cwd, *git.cwd.parents) if os.path.lexists(parent / ".git"))
+    if top := next(above, None):
+        owners = {path.lstat().st_uid for path in (top, top / ".git")}
+        if owners - {os.geteuid()}:
+            # No fallback: the other user would choose what an agent does with our rights.
+            return UntrustedError(
+                f"{top} is a repository of user id {max(owners - {os.geteuid()})}: {reason}",
+                f"if you trust that user: git config --global --add safe.directory {top}",
+            )
+        return IsolationError(reason, f"to see what is wrong: git -C {git.cwd} status")
     return NotARepositoryError(
         f"{git.cwd} is not in a git repository", 'git init && git commit --allow-empty -m "First commit"'
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from ralph_wrap.config import prompt_file
 from ralph_wrap.system import files
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def content(agent: AgentSettings) -> bytes | None:
 
     """
     if agent.prompt_file is not None:
-        return agent.prompt_file.read_bytes()
+        return prompt_file.read(agent.prompt_file)
     if agent.prompt is not None:
         return agent.prompt.encode("utf-8", "surrogateescape")
     return None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap.agents import is_relative, look_up
 from ralph_wrap.config import IgnoreLocation, Isolation, SandboxMode, SubmoduleMode
-from ralph_wrap.errors import UsageError
+from ralph_wrap.errors import UntrustedError, UsageError
 from ralph_wrap.git import (
     decode,
     is_branch_name,
@@ -84,8 +84,10 @@ def look_first(settings: Settings, project: Project) -> Preflight:
         UsageError: a setting does not fit the repository, for example base, branch or remote.
         AgentError: the agent's command cannot be run.
         SandboxError: the sandbox that the settings want is not possible.
+        UntrustedError: the repository belongs to another user.
 
     """
+    _require_own_repository(settings, project)
     if settings.sandbox is SandboxMode.OFF:
         return _look(settings, project)
     with deferred.backend.start_trial(settings, project) as trial:
@@ -224,6 +226,11 @@ def title_of(settings: AgentSettings) -> str:
         return name[:_LONGEST_TITLE]
     lines = (_HEADING.sub("", plain(line)) for line in _beginning_of_prompt(settings).splitlines())
     return next((line[:_LONGEST_TITLE] for line in lines if any(map(str.isalnum, line))), "")
+
+
+def _require_own_repository(settings: Settings, project: Project) -> None:
+    if isinstance(project.obstacle, UntrustedError) and settings.isolation is not Isolation.OFF:
+        raise project.obstacle
 
 
 def _beginning_of_prompt(settings: AgentSettings) -> str:

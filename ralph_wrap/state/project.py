@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ralph_wrap.config.repository_trust import safe_common_dirs
-from ralph_wrap.errors import GitTooOldError, IsolationError, NotARepositoryError, RalphError, UsageError
+from ralph_wrap.errors import (
+    GitTooOldError,
+    IsolationError,
+    NotARepositoryError,
+    RalphError,
+    UntrustedError,
+    UsageError,
+)
 from ralph_wrap.git import Git, Repository, git_environment, locate_repository, pointer
 from ralph_wrap.git.shadow import shadow_repository
 from ralph_wrap.state.claim import SessionClaim
@@ -84,7 +91,7 @@ def find_project(
     obstacle: RalphError
     try:
         repository = locate_repository(Git(resolved, git_environment(environ)), meanwhile)
-    except (IsolationError, NotARepositoryError, GitTooOldError) as error:
+    except (IsolationError, NotARepositoryError, GitTooOldError, UntrustedError) as error:
         obstacle = error
     except FileNotFoundError:
         obstacle = IsolationError("git is not installed", "install git 2.15 or newer")
@@ -255,12 +262,13 @@ def register_session(
 
     Raises:
         NoIdLeftError: no id is free.
-        RalphError: no registry works.
+        RalphError: no registry works, or one of our directories is a symlink.
 
     """
-    problem: IsolationError | None = None
     if link := _symlink(project):
-        problem = IsolationError(f"{link} is a symlink, which is not followed", "replace it by a directory")
+        # No fallback: an agent that makes the symlink would take the isolation of the next session away.
+        raise RalphError(f"{link} is a symlink, which is not followed", "replace it by a directory")
+    problem: IsolationError | None = None
     for registry in registries(project):
         try:
             registry.prepare()

@@ -70,7 +70,7 @@ FOR_SOME_PROJECTS = {
     "tempfile": "tempfile",  # a user without a home
     "toml_lines": "ralph_wrap.config.toml_lines",  # a mistake in a configuration file
     "tomllib": "tomllib",  # a configuration file
-    "trust": "ralph_wrap.config.trust",  # a repository whose configuration names programs
+    "trust": "ralph_wrap.config.trust",  # a project that decides more than limits
     "traceback": "traceback",  # an error that we did not expect
 }
 _FOR_WORKTREES = {

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from tests.support.repo import Repo
     from tests.support.sessions import Result
 
-pytestmark = pytest.mark.timeout(180)  # opencode takes 4 to 8 s for an answer that comes at once
+pytestmark = [
+    pytest.mark.timeout(180),  # opencode takes 4 to 8 s for an answer that comes at once
+    pytest.mark.usefixtures("trusted"),
+]
 
 PATIENCE = 150.0  # seconds
 REMEMBERED = "The word is albatross."

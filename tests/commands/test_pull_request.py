@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.usefixtures("trusted")
+
 BRANCH = Branch("ralph/a3f2", "a3f2", "0" * 40, None, None, None)
 ADDRESS = f"http://{HOST}/o/r/pull/1"
 

@@ -39,5 +39,5 @@ def approval(app: Repo) -> Path:
 
 def refused(ended: Result) -> bool:
     """Return whether a session was refused for this reason, with the way out."""
-    said = ".ralph/config.toml has commands that you have not approved: setup"
+    said = "the project has settings that you have not approved: setup"
     return ended.status == 125 and said in ended.stderr and "ralph-wrap trust -C " in ended.stderr

@@ -114,7 +114,16 @@ def test_the_table_knows_every_option() -> None:
 def test_options_are_settings() -> None:
     """Whatever can be set has a place to go to."""
     plain = {"project", "command", "invocation", "background", "typed"}
-    plain |= {"given", "resumes", "takes_over", "worktree_name", "message", "conversation"}
+    plain |= {
+        "given",
+        "stated",
+        "replaced",
+        "resumes",
+        "takes_over",
+        "worktree_name",
+        "message",
+        "conversation",
+    }
     assert {row.name for row in Settings.options} == {*Settings._fields} - plain
 
 

@@ -63,10 +63,10 @@ def test_a_changed_text_is_another(app: Repo, text: str) -> None:
     assert session(app).status == 0
 
 
-def test_other_keys_do_not_matter(app: Repo) -> None:
-    """They are no commands."""
+def test_limits_do_not_matter(app: Repo) -> None:
+    """They only make a session longer or shorter."""
     answered(app.path)
-    app.write(".ralph/config.toml", f'# words\nmax_failures = 3\nsetup = "{SETUP}"\n')
+    app.write(".ralph/config.toml", f'# words\nmax_failures = 3\ndelay = "1ms"\nsetup = "{SETUP}"\n')
     assert session(app).status == 0
 
 
@@ -211,7 +211,7 @@ def test_it_forgets(app: Repo) -> None:
 def test_there_is_nothing_to_approve(repo: Repo) -> None:
     """Nothing to do is done."""
     shown = command("trust", cwd=repo.path)
-    assert (shown.status, shown.stdout) == (0, b"no commands\n")
+    assert (shown.status, shown.stdout) == (0, b"nothing to approve\n")
     assert not Path(os.environ["XDG_STATE_HOME"]).exists()
 
 
@@ -233,7 +233,7 @@ def test_text_does_nothing_to_a_terminal(repo: Repo) -> None:
 def test_an_agent_cannot_approve(app: Repo) -> None:
     """Inside a session, a person would have to answer."""
     ended = command("trust", cwd=app.path, env={"RALPH_SESSION_ID": "20260101T000000Z-a3f2"})
-    assert (ended.status, "commands cannot be approved inside session" in ended.stderr) == (125, True)
+    assert (ended.status, "settings cannot be approved inside session" in ended.stderr) == (125, True)
     assert answered(app.path, "--show")["approved"] is False
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tests.support.repo import Repo
 from tests.config.approvals import SETUP, SH, answered, refused, session
 
-QUESTION = "approve these commands for all sessions of this project? [y/N]"
+QUESTION = "approve these settings for all sessions of this project? [y/N]"
 
 
 # On a terminal
@@ -48,7 +48,7 @@ def test_everything_else_is_no(app: Repo, typed: bytes) -> None:
     with asked(app) as terminal:
         terminal.type(typed)
         assert terminal.finish() == 125
-        assert "the commands were not approved" in terminal.words
+        assert "the settings were not approved" in terminal.words
     assert sorted(app.path.rglob("*")) == before
     assert refused(session(app))
 
@@ -70,7 +70,7 @@ def test_an_agent_of_the_configuration_is_a_command(repo: Repo, isolation: str) 
     words = ("run", "-n", "1", "--isolation", isolation)
     ended = command(*words, "-p", "task", "--agent", "mine", cwd=repo.path)
     assert (ended.status, ended.stdout) == (125, b"")
-    assert "commands that you have not approved: agents.mine" in ended.stderr
+    assert "settings that you have not approved: agents.mine" in ended.stderr
     assert command(*words, "--", "true", cwd=repo.path).status == 0
     assert [*answered(repo.path)["commands"]] == ["agents.mine"]
     ended = command(*words, "-p", "task", "--agent", "mine", cwd=repo.path)

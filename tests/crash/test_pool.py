@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from tests.support.fork_server import ForkServer
 
+pytestmark = pytest.mark.usefixtures("trusted")
+
 SHARDS = 4
 SIZE = 2
 

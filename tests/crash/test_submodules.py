@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from tests.support.fork_server import ForkServer
 
+pytestmark = pytest.mark.usefixtures("trusted")
+
 SHARDS = 4
 _EACH = 11  # one point takes two seconds, and most are those of a session like any other
 _OF_A_FILE = ("open ", "os.chmod ", "os.chown ", "fcntl.flock ")

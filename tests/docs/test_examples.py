@@ -70,6 +70,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repo:
         repo.write(name, content)
     repo.commit("tasks")
     repo.write("PROMPT.md", "Do the first open task of TODO.md.\n")
+    assert command("trust", cwd=repo.path).status == 0
     return repo
 
 

@@ -161,7 +161,7 @@ def test_the_agents_of_the_example_are_read(repo: Repo) -> None:
     """The block on ``[agents.NAME]``, as it stands."""
     [block] = [block.text for block in blocks(DOCS / "agents.md") if block.language == "toml"]
     repo.write(".ralph/config.toml", block)
-    mine, claude = config.of_project(repo.path).agents
+    mine, claude = config.of_project(repo.path, {}).agents
     assert (mine[0], mine[1].prompt, mine[1].env) == ("mine", "argument", (("MINE_MODEL", "small"),))
     assert (claude[0], claude[1].output) == ("claude", None)
 
@@ -172,7 +172,7 @@ def test_the_agents_of_the_example_are_read(repo: Repo) -> None:
 def test_each_configuration_is_read(repo: Repo, block: Any) -> None:
     """Without an error, as it stands."""
     repo.write(".ralph/config.toml", block.text)
-    read = config.of_project(repo.path)
+    read = config.of_project(repo.path, {})
     assert [row.name for row in config.Settings.options if getattr(read, row.name) != row.default]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ralph_wrap import git
-from ralph_wrap.errors import GitError, IsolationError, NotARepositoryError
+from ralph_wrap.errors import GitError, IsolationError, NotARepositoryError, UntrustedError
 from ralph_wrap.git import Git, Repository, command, merge
 from tests.git.repositories import git_in, refusal
 from tests.support.repo import Repo, make_repo
@@ -131,10 +131,9 @@ def test_somebody_elses_repository_is_refused_with_the_cure(
     expected = _repository(repo)
     subprocess.run(("chown", "-R", "54321:54321", repo.path), check=True)
     kind, message, hint = refusal(repo.path)
-    assert kind is IsolationError
-    assert message.startswith("git rev-parse failed (128): fatal: ")
-    assert str(repo.path) in message
-    assert hint == f"if it belongs to another user: git config --global --add safe.directory {repo.path}"
+    assert kind is UntrustedError
+    assert message.startswith(f"{repo.path} is a repository of user id 54321: git rev-parse failed (128): ")
+    assert hint == f"if you trust that user: git config --global --add safe.directory {repo.path}"
     trusting = git.environment_with_config(git.git_environment(os.environ), "safe.directory", str(repo.path))
     assert git.locate_repository(Git(repo.path, trusting)) == expected
 

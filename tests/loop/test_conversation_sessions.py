@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from tests.support.repo import Repo
     from tests.support.sessions import Result
 
+pytestmark = pytest.mark.usefixtures("trusted")
+
 OPTIONS = ("-p", "do it", "--max-stalls", "0")
 TAKEN_UP = 'echo "[$*]"\n'  # text between the lines, which is shown
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from tests.support.repo import Repo
 
+pytestmark = pytest.mark.usefixtures("trusted")
+
 SH = ("--", "sh", "-c")
 
 

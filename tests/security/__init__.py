@@ -1,1 +1,1 @@
-"""What an agent that can write the repository can do to the person who reviews its work."""
+"""What an agent or a clone can try to do to the user, and why it fails."""

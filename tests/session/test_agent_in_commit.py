@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from tests.support.repo import Repo
     from tests.support.sessions import Result
 
+pytestmark = pytest.mark.usefixtures("trusted")
+
 AGENT = "#!/bin/sh\n"
 
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from tests.support.repo import Repo
     from tests.support.sessions import Result
 
+pytestmark = pytest.mark.usefixtures("trusted")
+
 SH = ("--", "sh", "-c")
 ON_EACH = 'case "$RALPH_ITERATION" in {} esac'
 

@@ -16,6 +16,8 @@ from tests.support.submodules import SUB, make_project
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.usefixtures("trusted")
+
 SH = ("-n", "1", "--", "sh", "-c")
 
 

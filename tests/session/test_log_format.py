@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tests.support.repo import Repo
     from tests.support.sessions import Result
 
-pytestmark = pytest.mark.usefixtures("ended")
+pytestmark = pytest.mark.usefixtures("ended", "trusted")
 
 AGENT = ("-n", "1", "--", "true")
 NO_AGENT = ("--", "./not-there")

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from tests.support.sessions import Result
 
+pytestmark = pytest.mark.usefixtures("trusted")
+
 SH = ("--", "sh", "-c")
 COMMIT = 'echo "$RALPH_ITERATION" > counted; git add counted; git commit -qm "$RALPH_ITERATION"'
 

@@ -29,7 +29,7 @@ SESSION = "20260102T030405Z-beef"
 
 RUN = Path(".ralph/run")
 
-pytestmark = pytest.mark.usefixtures("ended")
+pytestmark = pytest.mark.usefixtures("ended", "trusted")
 
 
 # -- the trash --

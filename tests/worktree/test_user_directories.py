@@ -26,7 +26,7 @@ SESSION = "20260102T030405Z-beef"
 
 RUN = Path(".ralph/run")
 
-pytestmark = pytest.mark.usefixtures("ended")
+pytestmark = pytest.mark.usefixtures("ended", "trusted")
 
 
 def json_of(repo: Repo, *words: str) -> tuple[int, str]:

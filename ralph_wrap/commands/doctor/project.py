@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ralph_wrap.agents import NAMES, installed, known
 from ralph_wrap.commands.doctor.result import DoctorCheck, failed, fine, noted
 from ralph_wrap.config import IgnoreLocation, trust
+from ralph_wrap.config.authority import any_approved, in_force
 from ralph_wrap.errors import GitError, GitTooOldError, RalphError
 from ralph_wrap.git import Git, git_environment, is_ignored, list_refs, parse_version, run_git
 from ralph_wrap.state.project import WORKTREES, registries
@@ -152,26 +153,27 @@ def ignore_rule(project: Project, repository: Repository, rule: IgnoreLocation) 
 
 
 def commands(settings: Settings, project: Project) -> DoctorCheck:
-    """Check whether the user has approved the commands of the configuration."""
+    """Check whether the user has approved what the project decides."""
     name, why = (
         "trust",
-        "an agent can write the configuration: its commands run only with the user's approval",
+        "an agent can write the configuration: what it decides counts only with the user's approval",
     )
-    wanted = settings.commands
-    if not wanted:
-        return fine(name, "the configuration has no commands", why)
+    wanted = settings.stated
+    if not wanted and not any_approved(project.environ):
+        return fine(name, "the project decides nothing but limits", why)
     keys = ", ".join(wanted)
-    if not settings.runs_commands:
-        return fine(name, f"{keys}: run only if an option asks for it", why)
+    depends = in_force(settings)
+    if wanted and not any(map(depends, wanted)):
+        return fine(name, f"{keys}: only count if an option asks for it", why)
     if reason := trust.implied(project.environ):
         return fine(name, f"{keys}: approved by {reason}", why)
     try:
-        approved = trust.is_approved(project.root, wanted, project.environ)
+        missing = trust.unapproved(project.root, wanted, project.environ)
     except RalphError as error:
         return failed(name, error.message, why, error.hint)
-    if approved:
-        return fine(name, f"{keys}: approved", why)
-    return failed(name, f"{keys}: configured, but not approved", why, "ralph-wrap trust")
+    if keys := ", ".join(filter(depends, missing)):
+        return failed(name, f"{keys}: not approved", why, "ralph-wrap trust")
+    return fine(name, f"{', '.join(wanted) or 'nothing but limits'}: approved", why)
 
 
 def agents(environ: Mapping[str, str]) -> Iterator[DoctorCheck]:

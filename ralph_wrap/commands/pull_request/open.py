@@ -85,7 +85,7 @@ def open_pull_request(project: Project, name: str, log: Log) -> OpenedPullReques
 
     """
     git = project.git
-    settings = config.of_project(project.root)
+    settings = config.of_project(project.root, project.environ, "main", "push")
     branch = branches.named(branches.read(project), name)
     main = branches.main_branch(project, settings.main)
     _require_finished(branch)

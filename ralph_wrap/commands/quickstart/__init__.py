@@ -18,6 +18,7 @@ from ralph_wrap.system import files, privileges
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Container
     from pathlib import Path
 
     from ralph_wrap.state.project import Project
@@ -62,7 +63,7 @@ def check_name(project: Project, agent: str) -> None:
         UsageError: the agent is neither known nor in the configuration.
 
     """
-    names = sorted({*agents.NAMES, *dict(config.of_project(project.root).agents)})
+    names = sorted({*agents.NAMES, *dict(config.of_project(project.root, project.environ).agents)})
     if agent not in names:
         raise UsageError(f"unknown agent {agent!r}", f"known agents: {', '.join(names)}")
 
@@ -89,9 +90,8 @@ def write(project: Project, agent: str) -> FirstFiles:
     directory.mkdir(exist_ok=True)
     contents = _contents(agent)
     written = tuple(path for path, text in contents.items() if _is_new(project.root / path, text))
-    if config.CONFIG in written:
-        _approve(project)
-    current = config.of_project(project.root)
+    _approve(project, written)
+    current = config.of_project(project.root, project.environ)
     return FirstFiles(
         written,
         tuple(path for path in contents if path not in written),
@@ -108,10 +108,20 @@ def _is_new(path: Path, content: str) -> bool:
     return True
 
 
-def _approve(project: Project) -> None:
-    commands = config.of_project(project.root).commands
-    if commands and not trust.implied(project.environ):
-        trust.approve(project.root, commands, privileges.ensure_home(project.environ))
+def _approve(project: Project, written: Container[Path]) -> None:
+    """Approve what the new files decide, and nothing of a file that was there."""
+    stated = config.of_project(project.root, project.environ).stated
+    if trust.implied(project.environ):
+        return
+    missing = trust.unapproved(project.root, stated, project.environ)
+    ours = {
+        key: value
+        for key, value in stated.items()
+        if key not in missing
+        or (config.PROMPT if key == os.fspath(config.PROMPT) else config.CONFIG) in written
+    }
+    if ours.keys() & missing.keys():
+        trust.approve(project.root, ours, privileges.ensure_home(project.environ))
 
 
 __all__ = ["SCHEMA", "FirstFiles", "check_name", "missing", "write"]

@@ -1,4 +1,4 @@
-"""Ask the user whether the commands of a project's configuration may run."""
+"""Ask the user whether what a project decides may count."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.signals import suspend
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from ralph_wrap.config import Settings
@@ -29,12 +29,19 @@ if TYPE_CHECKING:
 _ANSWER = 1024  # bytes; a terminal returns one line per read
 
 
-def require(project: Project, settings: Settings, signals: SignalHandlers | None, log: Log) -> None:
-    """Check that the user has approved the commands of a session; if not, ask on the terminal.
+def require(
+    project: Project,
+    settings: Settings,
+    depends: Callable[[str], bool],
+    signals: SignalHandlers | None,
+    log: Log,
+) -> None:
+    """Check that the user has approved what a command obeys of its project; if not, ask on the terminal.
 
     Arguments:
         project: the project.
-        settings: of the session. The user approves the text in them; it is not read again.
+        settings: of the command. The user approves the text in them; it is not read again.
+        depends: tells whether the command depends on a key.
         signals: entered handlers.
         log: records the approval.
 
@@ -43,27 +50,25 @@ def require(project: Project, settings: Settings, signals: SignalHandlers | None
         RalphError: the approval cannot be written.
 
     """
-    commands = settings.commands
-    approval = trust.implied(project.environ)
-    if approval is None and trust.is_approved(project.root, commands, project.environ):
-        approval = "ralph-wrap trust"
-    if approval is None:
+    stated = settings.stated
+    approval = trust.implied(project.environ) or "ralph-wrap trust"
+    try:
+        trust.require(project.root, stated, project.environ, depends)
+    except UntrustedError:
         if not can_ask():
-            raise UntrustedError(
-                f".ralph/config.toml has commands that you have not approved: {', '.join(commands)}",
-                f"to see and approve them: ralph-wrap trust -C {shlex.quote(os.fspath(project.root))}",
-            )
-        ask(project, commands_of(project, commands), signals)
+            raise
+        ask(project, decided_by(project, stated), signals)
         approval = "answer"
-    log.event("commands.approved", by=approval, sha256=trust.digest(commands))
+    if any(map(depends, stated)):
+        log.event("commands.approved", by=approval, sha256=trust.digest(stated))
 
 
 class Approvable(NamedTuple):
     """What the user approves at once.
 
     Attributes:
-        commands: by key.
-        source: the file that has them.
+        commands: the values, by key.
+        source: the file or the directory that has them.
         root: the directory that names them in the approval.
         purpose: :data:`trust.COMMANDS` or :data:`trust.REPOSITORY`.
 
@@ -75,9 +80,9 @@ class Approvable(NamedTuple):
     purpose: str
 
 
-def commands_of(project: Project, commands: Mapping[str, Any]) -> Approvable:
-    """Return the commands of a project's configuration as something to approve."""
-    return Approvable(commands, project.root / ".ralph/config.toml", project.root, trust.COMMANDS)
+def decided_by(project: Project, stated: Mapping[str, Any]) -> Approvable:
+    """Return what a project decides as something to approve."""
+    return Approvable(stated, project.root, project.root, trust.COMMANDS)
 
 
 def lines_of_repository(project: Project) -> Approvable | None:
@@ -104,11 +109,11 @@ def warn_of_programs(project: Project, log: Log) -> None:
 
 
 def approve(project: Project, wanted: Approvable, signals: SignalHandlers | None) -> None:
-    """Approve commands: on a terminal after the user's answer, elsewhere by the call alone.
+    """Approve values: on a terminal after the user's answer, elsewhere by the call alone.
 
     Arguments:
         project: the project.
-        wanted: the commands.
+        wanted: the values.
         signals: entered handlers.
 
     Raises:
@@ -121,7 +126,7 @@ def approve(project: Project, wanted: Approvable, signals: SignalHandlers | None
         return
     if session := project.environ.get("RALPH_SESSION_ID"):
         raise UntrustedError(
-            f"commands cannot be approved inside session {session}, without a terminal",
+            f"settings cannot be approved inside session {session}, without a terminal",
             f"run this outside the session: ralph-wrap trust -C {shlex.quote(os.fspath(project.root))}",
         )
     _approve(project, wanted)
@@ -140,7 +145,7 @@ def can_ask() -> bool:
 
 
 def ask(project: Project, wanted: Approvable, signals: SignalHandlers | None) -> None:
-    """Show commands on the terminal and approve them if the answer is yes.
+    """Show values on the terminal, and approve them if the answer is yes.
 
     Raises:
         UntrustedError: the answer is no.
@@ -148,11 +153,12 @@ def ask(project: Project, wanted: Approvable, signals: SignalHandlers | None) ->
 
     """
     rows = [
-        f"ralph-wrap: commands of {one_line(os.fspath(wanted.source))}",
+        f"ralph-wrap: settings of {one_line(os.fspath(wanted.source))}",
         *shown(wanted.commands),
+        *removed(trust.unapproved(wanted.root, wanted.commands, project.environ, wanted.purpose)),
     ]
-    if not confirm(rows, "approve these commands for all sessions of this project?", signals):
-        raise UntrustedError("the commands were not approved", "nothing was run; ralph-wrap trust asks again")
+    if not confirm(rows, "approve these settings for all sessions of this project?", signals):
+        raise UntrustedError("the settings were not approved", "nothing was run; ralph-wrap trust asks again")
     _approve(project, wanted)
 
 
@@ -168,8 +174,15 @@ def read_answer(rows: Sequence[str], question: str, signals: SignalHandlers | No
     return _answer(signals)
 
 
+def removed(missing: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a line for each key that the user has approved and that is gone."""
+    return (
+        f"  {one_line(key)}: removed since your approval" for key, value in missing.items() if value is None
+    )
+
+
 def shown(commands: Mapping[str, Any]) -> Iterator[str]:
-    """Yield commands as lines without terminal controls; an indent marks them as quoted text."""
+    """Yield values as lines without terminal controls; an indent marks them as quoted text."""
     for key, value in commands.items():
         first_line, *other_lines = (value if isinstance(value, str) else json.dumps(value)).split("\n")
         if not other_lines:

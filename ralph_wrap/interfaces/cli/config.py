@@ -55,7 +55,7 @@ def _value(setting: EffectiveSetting) -> str:
 
 
 def _source(setting: EffectiveSetting) -> str:
-    verdict = {True: ", approved", False: ", not approved: it does not run", None: ""}[setting.approved]
+    verdict = {True: ", approved", False: ", not approved", None: ""}[setting.approved]
     return _printable(setting.place or setting.source) + verdict
 
 

@@ -70,7 +70,8 @@ def drop(
         environ = become_owner(directory, log)
         warn_of_tampering(directory, environ, log)
         project = open_project(directory, environ, log)
-        for name in use_case.expire(project, of_project(project.root).keep_dropped, time.time()):
+        keep = of_project(project.root, environ, "keep_dropped").keep_dropped
+        for name in use_case.expire(project, keep, time.time()):
             log.event("branch.expired", f"{name}, which was dropped earlier, can no longer be restored")
         rows, failures = use_case.drop(project, wanted, time.time())
         _show(rows, failures, json=json)

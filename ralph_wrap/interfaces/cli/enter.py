@@ -34,6 +34,7 @@ def enter(
     """Make a worktree for the session, and enter it until "exit". Prints JSON."""
     from ralph_wrap.commands.worktree import enter as use_case  # noqa: PLC0415
     from ralph_wrap.config import load  # noqa: PLC0415
+    from ralph_wrap.config.trust import require  # noqa: PLC0415
     from ralph_wrap.state.project import find_project  # noqa: PLC0415 -- not for --help
 
     with boundary("worktree", json=True):
@@ -41,6 +42,7 @@ def enter(
         environ = become_owner(directory, log)
         project = find_project(directory, environ)
         settings = load(directory, project.root, Path.cwd(), {}, environ, ())
+        require(project.root, settings.stated, environ, lambda key: key in {"ignore", "copy"})
         entered = use_case.enter(
             project,
             name,

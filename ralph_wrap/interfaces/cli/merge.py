@@ -60,13 +60,12 @@ def merge(
         environ = become_owner(directory, log)
         warn_of_tampering(directory, environ, log, refuse=not despite_tampering)
         project = open_project(directory, environ, log)
-        settings = of_project(project.root)
+        settings = of_project(project.root, environ)
+        require(project, settings, lambda key: key in {"check", "main"}, signals, log)
         wanted = _wanted(project, ids)
         target = merge.target_of(project, into, settings.main)
         main = _main(project, settings.main) if into else target.name
         warn_of_programs(project, log)
-        if settings.check:
-            require(project, settings, signals, log)
         landed = merge.land(
             project,
             wanted,

@@ -141,4 +141,4 @@ def _configured() -> Iterator[str]:
 
     with suppress(RalphError, OSError):  # completion shows no errors
         root = find_project(Path(), os.environ).root
-        yield from dict(of_project(root).agents)
+        yield from dict(of_project(root, os.environ).agents)

@@ -128,7 +128,7 @@ def _choose(
     from ralph_wrap.commands.resume import resumable  # noqa: PLC0415 -- not for --help
     from ralph_wrap.config import of_project  # noqa: PLC0415
 
-    main = of_project(project.root).main
+    main = of_project(project.root, project.environ, "main").main
     chosen = []
     for name in names:
         try:

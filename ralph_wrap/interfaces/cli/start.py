@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ralph_wrap import config
 from ralph_wrap.agents import with_agent
 from ralph_wrap.config import Isolation, LogFormat, OnOrphans, Settings
+from ralph_wrap.config.authority import any_approved, in_force
 from ralph_wrap.errors import RalphError, StoppedError
 from ralph_wrap.interfaces.cli.boundary import become_owner, boundary
 from ralph_wrap.state.project import find_project, has_ownerless, has_trash
@@ -134,10 +135,10 @@ def start(
             log.event(_CHOSEN, format=settings.log_format.value)
         else:
             log.as_json = settings.log_format is LogFormat.JSON
-        if settings.runs_commands:
-            from ralph_wrap.interfaces.cli.approval_prompt import require  # noqa: PLC0415 -- few projects have any
+        if settings.stated or any_approved(environ):
+            from ralph_wrap.interfaces.cli.approval_prompt import require  # noqa: PLC0415 -- not every project
 
-            require(project, settings, signals, log)
+            require(project, settings, in_force(settings), signals, log)
         _sweep(project, settings, signals, log)
         _warn(project, settings, flags, environ, log)
         from ralph_wrap.session.session import Session  # noqa: PLC0415 -- see _load_session

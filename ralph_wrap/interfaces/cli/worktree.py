@@ -77,6 +77,7 @@ def create(
     from ralph_wrap.commands.worktree.branch_name import slug  # noqa: PLC0415 -- loads slugify
     from ralph_wrap.commands.worktree.create import create as use_case  # noqa: PLC0415
     from ralph_wrap.config import load  # noqa: PLC0415
+    from ralph_wrap.config.trust import require  # noqa: PLC0415
     from ralph_wrap.state.project import find_project  # noqa: PLC0415 -- not for --help
     from ralph_wrap.system.signals import SignalHandlers  # noqa: PLC0415
 
@@ -86,6 +87,7 @@ def create(
         environ = become_owner(directory, log)
         project = find_project(directory, environ)
         settings = load(directory, project.root, project.root, {}, environ, ())
+        require(project.root, settings.stated, environ, lambda key: key in {"ignore", "copy"})
         created = use_case(
             project,
             words,

@@ -19,6 +19,7 @@ from ralph_wrap.commands.worktree.enter import (
 )
 from ralph_wrap.commands.worktree.status import status
 from ralph_wrap.config import load
+from ralph_wrap.config.trust import require
 from ralph_wrap.errors import RalphError, UsageError
 from ralph_wrap.state.project import find_project
 from ralph_wrap.system.log import Commands, lines_of, on_stderr
@@ -141,6 +142,7 @@ def _checked(tool: McpTool, arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 def _enter(caller: ToolCaller, project: Project, *, name: str, tmux: bool) -> dict[str, Any]:
     settings = load(caller.directory, project.root, caller.cwd, {}, caller.environ, ())
+    require(project.root, settings.stated, caller.environ, lambda key: key in {"ignore", "copy"})
     return enter(
         project,
         name,

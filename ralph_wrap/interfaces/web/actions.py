@@ -22,8 +22,8 @@ from ralph_wrap import branches
 from ralph_wrap.commands import drop as dropping
 from ralph_wrap.commands import merge as merging
 from ralph_wrap.commands import stop as stopping
-from ralph_wrap.config import of_project, trust
-from ralph_wrap.errors import RalphError, UntrustedError, UsageError
+from ralph_wrap.config import of_project
+from ralph_wrap.errors import RalphError, UsageError
 from ralph_wrap.interfaces.web.escaping import quoted
 from ralph_wrap.interfaces.web.flash import FlashMessage, RetryForm
 from ralph_wrap.state.audit.look import audit
@@ -98,18 +98,12 @@ def _landed(
     project = context.project
     if findings := audit(project).findings:
         raise tampered(findings)
-    settings = of_project(project.root)
+    settings = of_project(project.root, project.environ, "check", "main")
     all_branches = branches.read(project)
     wanted = list(
         {branch.name: branch for branch in (branches.named(all_branches, name) for name in names)}.values()
     )
     target = merging.target_of(project, None, settings.main)
-    if settings.check and not (
-        trust.implied(project.environ) or trust.is_approved(project.root, settings.commands, project.environ)
-    ):
-        raise UntrustedError(
-            "the check in .ralph/config.toml is not approved", "to see and approve it: ralph-wrap trust"
-        )
     return _landing_note(
         merging.land(
             project,
@@ -152,7 +146,8 @@ async def drop(context: PageContext, form: Form, log: Log) -> FlashMessage:
 
 def _dropped(context: PageContext, wanted: dropping.DropSelection) -> FlashMessage:
     rows, failures = dropping.drop(context.project, wanted, time.time())
-    keep = of_project(context.project.root).keep_dropped
+    project = context.project
+    keep = of_project(project.root, project.environ, "keep_dropped").keep_dropped
     dropping.expire(context.project, keep, time.time())
     dropped = [row for row in rows if row.dropped]
     lines = [f"{row.branch} dropped{_with(row.saved, row.branch)}" for row in dropped]

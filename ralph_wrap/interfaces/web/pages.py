@@ -285,7 +285,9 @@ def _branch(context: PageContext, query: Mapping[str, str]) -> tuple[Branch, Mai
 def main_of(context: PageContext) -> MainBranch | None:
     """Return the main branch, ``None`` if there is none."""
     try:
-        return branches.main_branch(context.project, of_project(context.project.root).main or None)
+        return branches.main_branch(
+            context.project, of_project(context.project.root, context.project.environ, "main").main or None
+        )
     except NotFoundError:
         return None
 

@@ -135,13 +135,16 @@ def test_a_configuration_that_cannot_be_read(repo: Repo, host: Path) -> None:
 def test_commands_that_nobody_has_approved(repo: Repo, host: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a terminal no session starts; approved, implied, or never run, they are in nobody's way."""
     name = "trust"
-    assert told(examine(repo.path, os.environ, host), name) == ("ok", "the configuration has no commands")
+    assert told(examine(repo.path, os.environ, host), name) == (
+        "ok",
+        "the project decides nothing but limits",
+    )
     repo.write(".ralph/config.toml", 'setup = "npm ci"\n')
     found = examine(repo.path, os.environ, host)
-    assert told(found, name) == ("FAIL", "setup: configured, but not approved")
+    assert told(found, name) == ("FAIL", "setup: not approved")
     assert (failing(found), checked(found, name).fix) == ([name], "ralph-wrap trust")
-    repo.write(".ralph/config.toml", 'setup = "npm ci"\nisolation = "off"\n')
-    assert told(examine(repo.path, os.environ, host), name)[0] == "ok"
+    unused = with_environ(RALPH_WRAP_ISOLATION="off")
+    assert told(examine(repo.path, unused, host), name)[0] == "ok"
     repo.write(".ralph/config.toml", 'setup = "npm ci"\n')
     implied = examine(repo.path, with_environ(RALPH_TRUST="1"), host)
     assert told(implied, name) == ("ok", "setup: approved by RALPH_TRUST=1")

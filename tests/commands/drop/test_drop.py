@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from tests.support.repo import Repo
 from tests.commands.drop.dropping import NOW, drop_some, dropped_and_error, refs, restore_one
 
+pytestmark = pytest.mark.usefixtures("trusted")
+
 DAY = 86400.0
 
 

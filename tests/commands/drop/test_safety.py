@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from tests.support.repo import Repo
 from tests.commands.drop.dropping import drop_some, dropped_and_error, refs, restore_one
 
+pytestmark = pytest.mark.usefixtures("trusted")
+
 # What would be lost
 
 

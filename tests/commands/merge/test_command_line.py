@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ralph_wrap import config
+from ralph_wrap.config.authority import in_force
 from ralph_wrap.system.log import FORMAT_VARIABLE
 from tests.commands.merge.project import merge
 from tests.support.merging import AAAA, branch, state
@@ -92,7 +93,7 @@ def test_a_check_that_nobody_approved_is_not_run(repo: Repo, tmp_path: Path) -> 
     repo.write(".ralph/config.toml", f'check = "touch {tmp_path}/ran"\n')
     before = state(repo)
     status, told = merge(repo, "aaaa")
-    assert (status, "commands that you have not approved: check" in told["error"]["message"]) == (125, True)
+    assert (status, "settings that you have not approved: check" in told["error"]["message"]) == (125, True)
     assert (state(repo), (tmp_path / "ran").exists()) == (before, False)
     assert command("trust", cwd=repo.path).status == 0
     assert merge(repo, "aaaa")[0] == 0
@@ -102,6 +103,5 @@ def test_a_check_that_nobody_approved_is_not_run(repo: Repo, tmp_path: Path) -> 
 def test_a_session_does_not_ask_for_a_check_that_it_does_not_run() -> None:
     """Only one that lands does."""
     settings = config.Settings(project=Path(), command=("x",), check="make test")
-    assert settings.commands == {"check": "make test"}
-    assert not settings.runs_commands
-    assert settings._replace(merge_on_complete="main").runs_commands
+    assert not in_force(settings)("check")
+    assert in_force(settings._replace(merge_on_complete="main"))("check")

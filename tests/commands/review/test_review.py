@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 from tests.commands.review.reviewing import TEXT, changed, look_at, rows_of, unmerged
 
+pytestmark = pytest.mark.usefixtures("trusted")
+
 # One row
 
 

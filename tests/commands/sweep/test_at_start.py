@@ -12,6 +12,8 @@ from tests.support.repo import Repo
 from tests.support.sessions import Session, command, run
 from tests.support.wait import eventually
 
+pytestmark = pytest.mark.usefixtures("trusted")
+
 # At the start of the next session
 
 

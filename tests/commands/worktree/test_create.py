@@ -17,6 +17,8 @@ from tests.support.sessions import PROGRAM, Result, command
 from tests.support.trees import on_disk, owners
 from tests.support.wait import CAP
 
+pytestmark = pytest.mark.usefixtures("trusted")
+
 TASK = "fix auth"
 
 BRANCH = "quick-build-fix-auth"

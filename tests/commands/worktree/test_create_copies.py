@@ -13,6 +13,8 @@ from tests.support.git_shim import shim_git
 from tests.support.repo import Repo
 from tests.support.sessions import command
 
+pytestmark = pytest.mark.usefixtures("trusted")
+
 CREATE = ("create", "Try it")
 ENTER = ("enter", "try", "--session", "s")
 

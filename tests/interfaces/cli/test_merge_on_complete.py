@@ -29,9 +29,10 @@ KEPT = f"{WORK}; echo '{PROMISE}'"
 
 
 def configure(repo: Repo, **keys: Any) -> None:
-    """Write the configuration, and have git ignore ``.ralph``."""
+    """Write the configuration, approve it, and have git ignore ``.ralph``."""
     rows = {"merge_on_complete": "main", **keys}
     repo.write(".ralph/config.toml", "".join(f"{key} = {json.dumps(value)}\n" for key, value in rows.items()))
+    assert command("trust", cwd=repo.path).status == 0
     if not (repo.path / ".gitignore").exists():
         repo.write(".gitignore", ".ralph/\n")
         repo.commit("ignore")
@@ -191,8 +192,10 @@ def test_the_plain_root_has_no_branch_to_land(repo: Repo) -> None:
 def test_a_check_was_approved_before_the_session_began(repo: Repo, tmp_path: Path) -> None:
     """What its agent makes of the configuration meanwhile does not count."""
     configure(repo, check=f"test -e done && touch {tmp_path}/checked")
+    assert command("trust", "--revoke", cwd=repo.path).status == 0
     refused = session(repo, KEPT)
-    assert (refused.status, "commands that you have not approved: check" in refused.stderr) == (125, True)
+    expected = "settings that you have not approved: merge_on_complete, check"
+    assert (refused.status, expected in refused.stderr) == (125, True)
     changing = f"echo 'check = \"touch {tmp_path}/other\"' >{repo.path}/.ralph/config.toml"
     result = session(repo, f"{changing}; {KEPT}", RALPH_TRUST="1")
     assert [event["status"] for event in result.events if event["event"] == "check.ended"] == [0]

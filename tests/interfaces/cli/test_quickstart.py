@@ -108,7 +108,7 @@ def test_each_example_of_the_configuration_is_valid(repo: Repo, agents: dict[str
     }
     jsonschema.validate(values, json.loads((path.parent / named[0]).read_text()))
     path.write_text(used)
-    assert config.of_project(repo.path).setup == values["setup"]
+    assert config.of_project(repo.path, {}).setup == values["setup"]
 
 
 @pytest.mark.parametrize("words", [(), ("--yes",), ("--agent", "claude")], ids=" ".join)

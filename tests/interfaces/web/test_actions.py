@@ -74,7 +74,7 @@ def test_a_check_that_nobody_has_approved_is_not_run(
     mark = repo.path.parent / "ran"
     repo.write(".ralph/config.toml", f'check = "touch {mark}"\n')
     note = site.note(site.post("merge", ("name", "ralph/aaaa")))
-    assert note.startswith("failed | the check in .ralph/config.toml is not approved | ")
+    assert note.startswith("failed | the project has settings that you have not approved: check | ")
     assert (mark.exists(), (repo.path / "new.txt").exists()) == (False, False)
     monkeypatch.setenv("RALPH_TRUST", "1")
     trusting = pages(repo.path)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from tests.interfaces.web.serving import Pages
     from tests.support.repo import Repo
 
+pytestmark = pytest.mark.usefixtures("trusted")
+
 
 def _row(number: int, **known: object) -> ReviewRow:
     told: dict[str, object] = {

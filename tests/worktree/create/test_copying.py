@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.support.repo import Repo
 from tests.worktree.create.copied import configure, copied, files_in, left_out
 
-pytestmark = pytest.mark.usefixtures("ended")
+pytestmark = pytest.mark.usefixtures("ended", "trusted")
 
 
 SH = ("-n", "1", "--", "sh", "-c")

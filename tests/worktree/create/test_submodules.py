@@ -25,7 +25,7 @@ from tests.support.wait import eventually
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-pytestmark = pytest.mark.usefixtures("ended")
+pytestmark = pytest.mark.usefixtures("ended", "trusted")
 
 
 SH = ("-n", "1", "--", "sh", "-c")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 from tests.worktree.leaks.sessions import leaks, session
 
-pytestmark = pytest.mark.usefixtures("ended")
+pytestmark = pytest.mark.usefixtures("ended", "trusted")
 
 
 OUT = 'cd "$RALPH_PROJECT" && '

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from tests.support.repo import Repo
 from tests.worktree.pool.filling import configure, fill, run, settle, warm
 
+pytestmark = pytest.mark.usefixtures("trusted")
+
 # -- nothing of the session before --
 
 

@@ -19,6 +19,8 @@ from tests.worktree.pool.filling import configure, fill, run, settle, warm
 if TYPE_CHECKING:
     from tests.support.repo import Repo
 
+pytestmark = pytest.mark.usefixtures("trusted")
+
 
 SESSION = "20260101T000000Z-abcd"
 

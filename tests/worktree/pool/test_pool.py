@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from tests.support.repo import Repo
 from tests.worktree.pool.filling import configure, fill, run, settle, warm
 
+pytestmark = pytest.mark.usefixtures("trusted")
+
 
 def test_a_session_starts_in_a_warm_worktree(project: Repo) -> None:
     """The very directory, under the session's name, as a worktree that was made for it would be."""
