@@ -6,6 +6,7 @@ the project, with a configuration of ours and without refs. Its object directory
 
 - Name commits by their ids: there are no refs here.
 - The user's global and system configuration counts, and so do the tracked ``.gitattributes`` of the checkout.
+- Of the configuration of the repository, only those lines count that the user has approved.
 - What git writes goes into the object directory of the repository.
 - HEAD is unborn, and there is no index. Set :attr:`Git.index_file` to work on one.
 
@@ -27,6 +28,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ralph_wrap.git.safe.entries import format_config
 from ralph_wrap.git.scratch import scratch_directory
 from ralph_wrap.system import files
 
@@ -55,7 +57,7 @@ def shadow_repository(git: Git, repository: Repository) -> Iterator[Git]:
     """
     with contextlib.ExitStack() as stack:
         directory = _private_directory(stack, git, repository)
-        _fill(directory, repository)
+        _fill(directory, git, repository)
         yield git._replace(
             git_dir=directory,
             common_dir=None,
@@ -76,7 +78,7 @@ def _private_directory(stack: contextlib.ExitStack, git: Git, repository: Reposi
     return stack.enter_context(scratch_directory((outside or places)[-1], _NAME))
 
 
-def _fill(directory: Path, repository: Repository) -> None:
+def _fill(directory: Path, git: Git, repository: Repository) -> None:
     """Write by hand what makes a directory a git directory: ``git init`` takes ten times as long."""
     is_sha256 = repository.head is not None and len(repository.head) == _SHA256
     for name in ("objects", "refs"):
@@ -85,7 +87,9 @@ def _fill(directory: Path, repository: Repository) -> None:
         f"[core]\n\trepositoryFormatVersion = {int(is_sha256)}\n\tbare = false\n"
         f"\tfileMode = {str(repository.file_mode).lower()}\n\tsymlinks = {str(repository.symlinks).lower()}\n"
     )
-    _write(directory / "config", (config + _EXTENSION * is_sha256).encode())
+    approved = git.safe.approved_of(repository.common_dir) if git.safe else ()
+    # Ours comes last and wins.
+    _write(directory / "config", format_config(approved) + (config + _EXTENSION * is_sha256).encode())
     _write(directory / "HEAD", b"ref: refs/heads/none\n")
     with contextlib.suppress(FileNotFoundError):
         # It can take parents away from commits, and so make a history shorter. It cannot give them others.

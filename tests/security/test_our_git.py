@@ -21,7 +21,9 @@ from ralph_wrap.git import Git, command, git_environment, pointer, repository
 from ralph_wrap.git import merge as merging
 from ralph_wrap.interfaces.cli.diff import diff as show
 from ralph_wrap.state import project
+from tests.config.approvals import answered
 from tests.interfaces.web.serving import pages
+from tests.support import sessions
 from tests.support.histories import grow, record
 from tests.support.repo import Repo
 from tests.support.sessions import PROGRAM, run
@@ -317,6 +319,30 @@ def test_only_a_commit_says_which_parents_it_has(
         assert not merging.is_ancestor(objects, repo.head, tip)
     _switch_off(monkeypatch)
     assert merging.is_ancestor(Git(repo.path, git_environment(os.environ)), repo.head, tip)
+
+
+def test_no_signer_of_the_agent_runs(attacked: Repo, program: str, ran: Path) -> None:
+    """Row 5: a merge makes a commit, and the repository says that each commit is signed, and by what."""
+    attacked.write("file.txt", "one\n")
+    attacked.commit("no conflict any more")
+    attacked.git("config", "commit.gpgSign", "true")
+    attacked.git("config", "gpg.program", program)
+    arguments = ("merge", "a3f2", "--no-ff", "--despite-tampering")
+    sessions.command(*arguments, cwd=attacked.path)  # the user's own gpg is asked, and may have no key
+    assert not ran.exists()
+    sessions.command(*arguments, cwd=attacked.path, env={"RALPH_TRUST": "1"})  # the defence is off
+    assert ran.exists()
+
+
+def test_a_program_that_the_user_has_approved_runs(attacked: Repo, program: str, ran: Path) -> None:
+    """The repository names a text conversion. It works once ``ralph-wrap trust`` has approved it."""
+    attacked.write(".gitattributes", "file.txt diff=mine\n")
+    attacked.git("config", "diff.mine.textconv", program)
+    _diff(attacked)
+    assert not ran.exists()
+    answered(attacked.path)
+    _diff(attacked)
+    assert ran.exists()
 
 
 def test_the_programs_of_the_user_still_run(

@@ -78,6 +78,10 @@ class SafeCommonDirs:
                 raise GitError("config", 128, f"fatal: {error.filename}: {error.strerror}") from error
         return self._made[common_dir]
 
+    def approved_of(self, common_dir: Path) -> Collection[ConfigEntry]:
+        """Return the entries of a repository's configuration that the user has approved."""
+        return self._approved.get(common_dir, ())
+
     def config_of(self, git_dir: Path, common_dir: Path) -> Sequence[str]:
         """Return arguments for the harmless keys that a worktree has for itself (git-sparse-checkout(1))."""
         if not self._has_own_config.get(common_dir):
@@ -95,7 +99,7 @@ class SafeCommonDirs:
         ]
 
     def _make(self, common_dir: Path) -> Path:
-        approved = self._approved.get(common_dir, ())
+        approved = self.approved_of(common_dir)
         entries = configuration(common_dir)
         kept = [entry for entry in entries if is_harmless(entry) or entry in approved]
         extension = next((value for key, value in reversed(kept) if key == _EXTENSION), "false")
