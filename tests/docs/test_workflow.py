@@ -78,7 +78,8 @@ def _steps() -> dict[str, dict[str, Any]]:
 
 @pytest.mark.parametrize("commits", [True, False])
 def test_the_steps_open_a_pull_request(repo: Repo, hub: GitHub, tmp_path: Path, *, commits: bool) -> None:
-    """For the commits of the session; saved work is pushed, and opens none."""
+    """For the commits of the session; saved work opens none. Without a typed task it reads `PROMPT.md`."""
+    repo.write("PROMPT.md", "Write notes.\n")
     there = Repo(hub.root / "o/r.git")
     there.path.mkdir(parents=True)
     there.git("init", "-q", "--bare")
@@ -92,7 +93,7 @@ def test_the_steps_open_a_pull_request(repo: Repo, hub: GitHub, tmp_path: Path, 
     environ = {
         **os.environ,
         "PATH": f"{programs}:{os.environ['PATH']}",
-        "PROMPT": "Write the task down.",
+        "PROMPT": "Write the task down." if commits else "",
         "ITERATIONS": "3",
     }
     install, *steps = _steps().values()
@@ -101,7 +102,7 @@ def test_the_steps_open_a_pull_request(repo: Repo, hub: GitHub, tmp_path: Path, 
         done = subprocess.run(
             ("bash", "-e", "-c", step["run"]),
             cwd=repo.path,
-            env=environ,
+            env={**step.get("env", {}), **environ},
             capture_output=True,
             text=True,
             check=False,
