@@ -8,9 +8,11 @@ is in the event log before the first byte is in ``output.log``. Without this eve
 from __future__ import annotations
 
 import errno
+import os
 from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.agents.output import FORMATS, OutputReader
+from ralph_wrap.agents.output.colours import ColoursOnly
 from ralph_wrap.agents.output.transcript import TranscriptFormatter
 from ralph_wrap.errors import RalphError
 from ralph_wrap.state import inventory
@@ -67,7 +69,8 @@ def logs(
     try:
         _refuse_links(session.directory)
         with GrowingFile(path) as log, DirectoryWatch(session.directory, events=CAME | MODIFIED) as watch:
-            copy = _LogCopy(log, descriptor, None if events or raw else _TerminalView(session.directory))
+            shown = None if events or raw else _TerminalView(session.directory)
+            copy = _LogCopy(log, descriptor, shown, ColoursOnly() if _is_seen(descriptor, raw=raw) else None)
             copy.all()
             if follow:
                 _follow(session, copy, watch, events=events)
@@ -77,6 +80,10 @@ def logs(
         raise
     except OSError as error:
         raise RalphError(f"cannot print {path}: {error.strerror}") from error
+
+
+def _is_seen(descriptor: int, *, raw: bool) -> bool:
+    return os.isatty(descriptor) and not raw
 
 
 class _TerminalView:
@@ -136,15 +143,19 @@ class _LogCopy:
     Arguments:
         descriptor: the descriptor to write to.
         shown: turns the output into its readable form; ``None`` copies it unchanged.
+        colours: protects the terminal of the user; ``None`` if it is no terminal.
 
     Attributes:
         released: the copied part has the last event of a session.
 
     """
 
-    def __init__(self, log: GrowingFile, descriptor: int, shown: _TerminalView | None) -> None:
+    def __init__(
+        self, log: GrowingFile, descriptor: int, shown: _TerminalView | None, colours: ColoursOnly | None
+    ) -> None:
         self._log = log
         self._shown = shown
+        self._colours = colours
         self.descriptor = descriptor
         self._tail = b""
         self.released = False
@@ -152,7 +163,7 @@ class _LogCopy:
     def all(self) -> None:
         """Copy everything that is in the log by now."""
         while piece := self._log.read():
-            write_all(self.descriptor, self._shown.feed(piece) if self._shown else piece)
+            self._write(self._shown.feed(piece) if self._shown else piece)
             window = self._tail + piece
             self.released = self.released or _RELEASED in window
             self._tail = window[1 - len(_RELEASED) :]
@@ -160,7 +171,12 @@ class _LogCopy:
     def finish(self) -> None:
         """Copy the last line, even if it has no newline yet."""
         if self._shown:
-            write_all(self.descriptor, self._shown.finish())
+            self._write(self._shown.finish())
+        if self._colours:
+            write_all(self.descriptor, self._colours.finish())
+
+    def _write(self, piece: bytes) -> None:
+        write_all(self.descriptor, self._colours.feed(piece) if self._colours else piece)
 
 
 def _refuse_links(directory: Path) -> None:
