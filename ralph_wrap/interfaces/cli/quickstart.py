@@ -68,6 +68,8 @@ def quickstart(
         failing = [check for check in checks if not check.ok]
         typer.echo("\n".join(["", *(doctor.shown(check, colour=False) for check in failing)]))
         typer.echo(f"ralph-wrap doctor: {doctor.counted(checks)}")
+        if problem is not None:
+            typer.echo("\nFirst correct what FAIL names: the line fix shows how.")
         typer.echo("\n".join(["", *_next(first, name, found, located_at=location(project))]))
         if problem is not None:
             raise SystemExit(problem.exit_code)

@@ -8,7 +8,6 @@ import re
 import shlex
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import jsonschema
 import pytest
@@ -17,12 +16,10 @@ from ralph_wrap import config
 from ralph_wrap.commands.quickstart import templates
 from ralph_wrap.loop.promise import PromiseFinder
 from tests.support.agent_script import PROMISE, result_line
+from tests.support.repo import Repo
 from tests.support.sessions import PROGRAM, Result, command, run
 from tests.support.terminal import CTRL_C, Terminal
 from tests.support.trees import on_disk
-
-if TYPE_CHECKING:
-    from tests.support.repo import Repo
 
 FILES = ["PROMPT.md", ".ralph/config.toml", ".ralph/config.schema.json"]
 ASKED = "The agent for this project [claude]: "
@@ -109,6 +106,19 @@ def test_each_example_of_the_configuration_is_valid(repo: Repo, agents: dict[str
     jsonschema.validate(values, json.loads((path.parent / named[0]).read_text()))
     path.write_text(used)
     assert config.of_project(repo.path, {}).setup == values["setup"]
+
+
+def test_a_check_that_fails_comes_before_the_loop(repo: Repo, agents: dict[str, str]) -> None:
+    """Without a commit no session would be isolated; the files are written all the same."""
+    empty = Repo(repo.path.parent / "empty")
+    empty.path.mkdir()
+    empty.git("init", "--quiet")
+    done = quickstart(empty, "--agent", "claude", "--yes", env=agents)
+    shown = done.stdout.decode()
+    assert done.status == 1
+    assert "FAIL  commit:" in shown
+    assert shown.index("fix: git commit") < shown.index("First correct") < shown.index("  ralph-wrap run")
+    assert (empty.path / "PROMPT.md").exists()
 
 
 @pytest.mark.parametrize("words", [(), ("--yes",), ("--agent", "claude")], ids=" ".join)
