@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -14,10 +15,11 @@ from ralph_wrap.errors import NotFoundError, UsageError
 from ralph_wrap.state import project
 from tests.support.histories import grow, record
 from tests.support.sessions import PROGRAM, command, run
-from tests.support.terminal import Terminal
+from tests.support.terminal import CTRL_C, Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from tests.support.repo import Repo
 
@@ -184,6 +186,22 @@ def test_the_users_pager_has_the_terminal(repo: Repo, script: Callable[[str], st
     with Terminal(PROGRAM, "diff", "a3f2", cwd=repo.path, env={"GIT_PAGER": pager}) as terminal:
         assert terminal.finish() == 0
         assert terminal.words == "on a terminal\n1\n"
+
+
+def test_ctrl_c_is_for_the_pager(repo: Repo, tmp_path: Path, script: Callable[[str], str]) -> None:
+    """We wait until it and git have ended, and nothing is left of the private directory."""
+    grow(repo, "ralph/a3f2", "main", {"new": "fresh\n"})
+    runtime = tmp_path / "runtime"
+    runtime.mkdir()
+    pager = script("trap 'echo; echo heard; exit' INT; cat; echo shown; while :; do sleep 0.05; done")
+    env = {"GIT_PAGER": pager, "XDG_RUNTIME_DIR": str(runtime)}
+    with Terminal(PROGRAM, "diff", "a3f2", cwd=repo.path, env=env) as terminal:
+        terminal.wait_for("shown")
+        assert len([*runtime.iterdir()]) == 1
+        terminal.type(CTRL_C)
+        terminal.wait_for("heard")
+        assert terminal.finish() == 128 + signal.SIGINT
+    assert [*runtime.iterdir()] == []
 
 
 def test_a_branch_that_is_not_there_has_its_own_status(repo: Repo) -> None:
