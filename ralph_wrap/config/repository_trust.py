@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ralph_wrap.errors import UntrustedError
 from ralph_wrap.git import decode
 from ralph_wrap.git.safe.common_dir import SafeCommonDirs, configuration, is_harmless
 from ralph_wrap.git.safe.config_keys import pattern_of
 from ralph_wrap.system import deferred, files
+from ralph_wrap.system.log import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from ralph_wrap.git import Repository
     from ralph_wrap.git.safe.entries import ConfigEntry
 
+_ADDRESSES = ("url.*.", "core.sshcommand", "core.gitproxy", "http.", "protocol.", "credential.")
 # The other keys that run a program or lead git elsewhere have no effect on a command of ours.
 _USED = frozenset(
     {
@@ -54,6 +57,7 @@ _USED = frozenset(
         "remote.*.pushurl",
         "remote.*.receivepack",
         "remote.*.url",
+        "remote.*.vcs",
         "url.*.insteadof",
         "url.*.pushinsteadof",
     }
@@ -99,6 +103,26 @@ def safe_common_dirs(repository: Repository, environ: Mapping[str, str]) -> Safe
     if entries and is_approved(repository, entries, environ):
         return SafeCommonDirs(environ, repository.common_dir, approved=entries)
     return SafeCommonDirs(environ, repository.common_dir, off=entries)
+
+
+def require_direct(safe: SafeCommonDirs | None, remote: str) -> None:
+    """Check that the repository's configuration does not lead a push elsewhere without the user's approval.
+
+    Raises:
+        UntrustedError: it does. Without these keys the push may go to an address that the user does not mean.
+
+    """
+    keys = [
+        entry.key
+        for entry in (safe.off if safe else ())
+        if entry.key.startswith(f"remote.{remote}.") or pattern_of(entry.key).startswith(_ADDRESSES)
+    ]
+    if keys:
+        raise UntrustedError(
+            f"a push to {remote} obeys {', '.join(dict.fromkeys(map(one_line, keys)))} of .git/config,"
+            " which you have not approved",
+            "to see and approve: ralph-wrap trust",
+        )
 
 
 def consequences(entries: Sequence[ConfigEntry], checkout: Path, common_dir: Path) -> list[str]:

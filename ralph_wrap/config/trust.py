@@ -34,6 +34,8 @@ COMMANDS = APPROVALS
 """The purpose of an approval of what the project decides."""
 REPOSITORY = "trust-git"
 """The purpose of an approval of what a repository's configuration makes git run."""
+PUSH = "trust-push"
+"""The purpose of an approval of the address to which branches are pushed for pull requests."""
 
 _MAY_GO = {OWNER, os.fspath(PROMPT)}
 _FORMAT = DocumentFormat(version=1, largest=1 << 16, indent=1)
@@ -71,7 +73,7 @@ def unapproved(
     Arguments:
         root: the project root, resolved.
         stated: what the project decides, by key.
-        purpose: :data:`COMMANDS` or :data:`REPOSITORY`.
+        purpose: :data:`COMMANDS`, :data:`REPOSITORY` or :data:`PUSH`.
 
     Returns:
         The values; ``None`` for a key that the user has approved and that is gone.

@@ -157,6 +157,11 @@ def immune_environment(git: Git, command: str = "") -> dict[str, str]:
     return {**git.env, **_IMMUNE, **({} if command in _NEEDS_PROTOCOLS else _NO_PROTOCOL), **named}
 
 
+def environment_for_others(git: Git) -> dict[str, str]:
+    """Return the environment for a program that runs git itself."""
+    return immune_environment(_with_safe_common_dir(git, ""))
+
+
 def immune_config(git: Git) -> tuple[str, ...]:
     """Return the pairs of ``-c`` and ``key=value`` that no repository can change."""
     is_replaced = git.objects is not None or (git.safe is not None and git.git_dir is not None)

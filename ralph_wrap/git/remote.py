@@ -38,6 +38,22 @@ def list_remotes(git: Git) -> list[str]:
     return decode_lines(run_git(git, "remote").stdout)
 
 
+def push_addresses(git: Git, remote: str) -> list[str]:
+    """Return the addresses to which git pushes for a remote.
+
+    Raises:
+        GitError: there is no such remote.
+
+    """
+    listed = run_git(git, "remote", "get-url", "--push", "--all", "--", remote)
+    return decode_lines(listed.stdout)
+
+
+def without_secrets(address: str) -> str:
+    """Return an address without user names and passwords."""
+    return re.sub(r"(://)[^/\s@]*@", r"\1", address)
+
+
 def start_push(git: Git, remote: str, commit: str, ref: str, *, replaced: str | None) -> RunningCommand:
     """Start ``git push`` of a commit to a branch of a remote.
 
@@ -107,4 +123,4 @@ def push_error(completed: CompletedCommand) -> str:
     lines = [line.strip() for line in decode(completed.stderr).splitlines() if line.strip()]
     number = next((number for number, line in enumerate(lines) if line.startswith(("fatal: ", "error: "))), 0)
     reason = lines[max(0, number - 1) : number + 1]  # the line before may be the error message of ssh
-    return re.sub(r"(://)[^/\s@]*@", r"\1", "; ".join(reason)) or f"git failed ({completed.status})"
+    return without_secrets("; ".join(reason)) or f"git failed ({completed.status})"

@@ -100,6 +100,12 @@ def locate_repository(git: Git, meanwhile: Callable[[], object] = lambda: None) 
         answer = run_git(git, "rev-parse", *arguments)  # the repository has no commit yet
     top, common, prefix, head = decode(answer.stdout).split(f"{separator}\n")
     root, common_dir = Path(top[:-1]).resolve(), (git.cwd / common[:-1]).resolve()
+    if not (root / ".git").exists():
+        shared = shlex.quote(str(common_dir / "config"))
+        raise TamperedError(
+            f"core.worktree of {common_dir} leads to {root}, which is not the checkout of this repository",
+            f"git config --file {shared} --unset-all core.worktree",
+        )
     if (own := pointer.common_dir_by_place(root)) != common_dir:
         raise TamperedError(
             f"{root}/.git says that its repository is {common_dir}, which is not the one at its place: {own}",

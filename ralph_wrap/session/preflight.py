@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap.agents import is_relative, look_up
 from ralph_wrap.config import IgnoreLocation, Isolation, SandboxMode, SubmoduleMode
+from ralph_wrap.config.repository_trust import require_direct
 from ralph_wrap.errors import UntrustedError, UsageError
 from ralph_wrap.git import (
     decode,
@@ -158,9 +159,12 @@ def _check_remotes(settings: Settings, project: Project) -> None:
     """Check the remotes that the session pushes to."""
     wanted = {"push": settings.push, "remote": settings.remote}
     for key, remote in wanted.items():
-        if remote is not None and remote not in (names := list_remotes(project.git)):
+        if remote is None:
+            continue
+        if remote not in (names := list_remotes(project.git)):
             hint = f"there is {', '.join(names)}" if names else "there is none: git remote add"
             raise UsageError(f"{key}: {remote!r} is not the name of a remote", hint)
+        require_direct(project.git.safe, remote)
     if None not in wanted.values():
         raise UsageError(
             "push and remote cannot be used together", "remove push: remote pushes the branch, too"

@@ -70,7 +70,9 @@ def on_github(hub: GitHub, name: str) -> Repo:
 def opened(repo: Repo, log: Log, name: str = "a3f2", **env: str) -> OpenedPullRequest:
     """Open one, as the command line does."""
     environ = {**os.environ, **env}
-    return pull_request.open_pull_request(project.find_project(repo.path, environ), name, log)
+    return pull_request.open_pull_request(
+        project.find_project(repo.path, environ), name, log, lambda _remote, _address: None
+    )
 
 
 def pushed(there: Repo) -> dict[str, str]:
@@ -343,9 +345,9 @@ def test_commits_of_the_main_branch_that_are_not_there_are_told(
 
 def test_the_answer_is_the_address(repo: Repo, there: Repo, hub: GitHub) -> None:
     """On standard output, alone, and with what it is about as JSON."""
-    ended = command("review", "--pr", "ralph/a3f2", cwd=repo.path)
+    ended = command("review", "--pr", "ralph/a3f2", cwd=repo.path, env={"RALPH_TRUST": "1"})
     assert (ended.status, ended.stdout.decode()) == (0, f"{ADDRESS}\n"), ended.stderr
-    ended = command("review", "--pr", "a3f2", "--json", cwd=repo.path)
+    ended = command("review", "--pr", "a3f2", "--json", cwd=repo.path, env={"RALPH_TRUST": "1"})
     assert (ended.status, json.loads(ended.stdout)) == (
         0,
         {

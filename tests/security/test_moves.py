@@ -9,13 +9,13 @@ import pytest
 
 from tests.config.approvals import answered
 from tests.support.merging import branch
+from tests.support.repo import Repo
 from tests.support.sessions import command, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from tests.support.repo import Repo
     from tests.support.sessions import Result
 
 OFF = {"RALPH_TRUST": "1"}
@@ -79,6 +79,74 @@ def test_the_configuration_of_one_worktree_runs_nothing(repo: Repo, proof: Path)
     repo.path.joinpath("file.txt").touch()
     repo.git("add", "--renormalize", ".")
     assert proof.exists()  # plain git obeys it
+
+
+@pytest.fixture
+def hub(repo: Repo, tmp_path: Path) -> Repo:
+    """Return the repository that the project's remote is; branch aaaa has a commit."""
+    path = tmp_path / "hub.git"
+    path.mkdir()
+    made = Repo(path)
+    made.git("init", "-q", "--bare")
+    repo.git("remote", "add", "origin", path)
+    repo.write(".ralph/config.toml", 'push = "origin"\n')
+    branch(repo, "aaaa", {"new.txt": "new\n"})
+    return made
+
+
+REDIRECTIONS = {
+    "core.sshCommand": "{evil}",
+    "remote.origin.pushurl": "{other}",
+    "remote.origin.receivepack": "{evil}",
+    "remote.origin.url": "ext::{evil}",
+    "remote.origin.vcs": "evil",
+    "url.{other}.insteadOf": "{hub}",
+}
+
+
+@pytest.mark.parametrize("key", REDIRECTIONS)
+def test_no_push_goes_where_the_repository_leads_it(
+    repo: Repo, hub: Repo, tmp_path: Path, script: Callable[[str], str], key: str
+) -> None:
+    """Row 6: neither a pull request nor a session pushes, and the message names the key."""
+    other, made = tmp_path / "other.git", tmp_path / "executed"
+    repo.git("clone", "-q", "--bare", hub.path, other)
+    words = {"evil": script(f"touch {made}"), "other": other, "hub": hub.path}
+    repo.git("config", key.format(**words), REDIRECTIONS[key].format(**words))
+    for ended in (
+        command("review", "--pr", "aaaa", "--despite-tampering", cwd=repo.path),
+        command("run", "-n", "1", "--", "true", cwd=repo.path),
+    ):
+        assert (ended.status, "which you have not approved" in ended.stderr) == (125, True), ended.stderr
+    assert not made.exists()
+    assert Repo(other).branches() == []
+
+
+def test_a_push_asks_for_its_address(repo: Repo, hub: Repo) -> None:
+    """An agent may have changed it; without a terminal nothing is sent."""
+    ended = command("review", "--pr", "aaaa", cwd=repo.path)
+    assert (ended.status, f"you have not approved a push to {hub.path}" in ended.stderr) == (125, True)
+    assert hub.branches() == []
+
+
+def test_plain_git_pushes_where_the_repository_leads_it(repo: Repo, hub: Repo, tmp_path: Path) -> None:
+    """The attack of a pushurl, without the defence."""
+    other = tmp_path / "other.git"
+    repo.git("clone", "-q", "--bare", hub.path, other)
+    repo.git("config", "remote.origin.pushurl", other)
+    commit = ("git", "commit", "-q", "--allow-empty", "-m", "work")
+    ended = run(repo.path, "-n", "1", "--", *commit, env=OFF)
+    assert (len(Repo(other).branches()), hub.branches()) == (1, []), ended.stderr
+
+
+def test_a_work_tree_elsewhere_gets_nothing(repo: Repo, home: Path) -> None:
+    """Row 21: core.worktree leads to HOME; plain git believes it, and ralph-wrap writes nothing there."""
+    repo.git("config", "core.worktree", home)
+    assert repo.git("rev-parse", "--show-toplevel") == str(home)
+    before = sorted(path for path in home.rglob("*") if "state" not in path.parts)
+    ended = command("run", "-n", "1", "--", "true", cwd=repo.path)
+    assert (ended.status, "core.worktree of " in ended.stderr) == (9, True), ended.stderr
+    assert sorted(path for path in home.rglob("*") if "state" not in path.parts) == before
 
 
 def test_an_approval_counts_for_exactly_these_lines(repo: Repo, proof: Path) -> None:

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.errors import RalphError, UsageError
-from ralph_wrap.git import decode, environment_with_config, git_environment
+from ralph_wrap.git import decode, environment_with_config
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.process import RunningCommand
 
@@ -136,7 +136,7 @@ def _run(
 
 
 def _environment(environ: Mapping[str, str]) -> dict[str, str]:
-    env = {name: value for name, value in git_environment(environ).items() if name not in _TERMINAL_ONLY}
+    env = {name: value for name, value in environ.items() if name not in _TERMINAL_ONLY}
     # gh runs git, and an agent can write git's configuration of the repository.
     for key, value in {"core.fsmonitor": "false", "core.hooksPath": "/dev/null"}.items():
         env = environment_with_config(env, key, value)

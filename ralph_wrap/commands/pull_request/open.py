@@ -15,16 +15,18 @@ from ralph_wrap import branches, config
 from ralph_wrap.branches import HEADS
 from ralph_wrap.branches.compare import compare
 from ralph_wrap.commands.pull_request import github
+from ralph_wrap.config.repository_trust import require_direct
 from ralph_wrap.errors import ConflictError, RalphError, UsageError
 from ralph_wrap.git import (
     commits_without,
     count_commits,
-    decode_lines,
+    environment_for_others,
     list_refs,
     list_remotes,
+    push_addresses,
     push_error,
-    run_git,
     start_push,
+    without_secrets,
 )
 from ralph_wrap.state.project import objects_of, repository_of
 from ralph_wrap.system.log import Commands, one_line
@@ -32,7 +34,7 @@ from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import and_more
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from ralph_wrap.branches import Branch, MainBranch
     from ralph_wrap.git import CommitSummary, Git
@@ -70,21 +72,27 @@ class OpenedPullRequest(NamedTuple):
     created: bool
 
 
-def open_pull_request(project: Project, name: str, log: Log) -> OpenedPullRequest:
+def open_pull_request(
+    project: Project, name: str, log: Log, approve: Callable[[str, str], object]
+) -> OpenedPullRequest:
     """Push a branch and open a pull request for it, or return the one that is already open.
 
     Arguments:
         name: id or name of the branch.
+        approve: called with remote and address before anything is sent there; an error ends the attempt.
 
     Raises:
         UsageError: gh is not installed, or several remotes are possible.
+        UntrustedError: the configuration of the repository redirects the push.
         NotFoundError: the branch does not exist, or there is no main branch.
         ConflictError: its session is not finished, it has no unmerged commits, or the remote's branch has
             other commits.
         RalphError: git or gh failed: the message has their output.
 
     """
-    git = project.git
+    repository = repository_of(project)
+    git = repository.checkout(project.git)
+    environ = environment_for_others(git)
     settings = config.of_project(project.root, project.environ, "main", "push")
     branch = branches.named(branches.read(project), name)
     main = branches.main_branch(project, settings.main)
@@ -92,19 +100,23 @@ def open_pull_request(project: Project, name: str, log: Log) -> OpenedPullReques
     _require_unmerged(project, branch, main)
     remotes = list_remotes(git)
     remote = _remote(settings.push, remotes)
+    require_direct(project.git.safe, remote)
+    addresses = push_addresses(git, remote)
+    for address in addresses:
+        approve(remote, without_secrets(address))
     base = _name_on_remote(main, remotes)
     with objects_of(project) as objects:
         commits = commits_without(objects, [branch.tip], main.tip)[::-1]
     _warn_of_others(git, branch, main, f"{remote}/{base}", len(commits), log)
     try:
         log.progress("gh: looking for the repository")
-        home = github.repository(project.checkout, project.environ)
+        home = github.repository(project.checkout, environ)
         log.progress(f"push: {branch.name} to {remote}")
         _push(git, remote, branch)
         log.event("branch.pushed", f"pushed {branch.name} to {remote}", branch=branch.name, commit=branch.tip)
         log.progress(f"gh: pull request in {home.url}")
-        owner = _owner(git, remote) or home.owner.lower()
-        pulls = github.open_pulls(project.checkout, project.environ, home, branch.name, base)
+        owner = _owner(addresses[0]) or home.owner.lower()
+        pulls = github.open_pulls(project.checkout, environ, home, branch.name, base)
         url = next((pull.url for pull in pulls if pull.head_owner.lower() == owner), None)
         opened = OpenedPullRequest(branch.id, branch.name, base, url or "", remote, created=url is None)
         if url:
@@ -113,7 +125,7 @@ def open_pull_request(project: Project, name: str, log: Log) -> OpenedPullReques
         title, body = title_of(branch, commits), body_of(branch, commits)
         return opened._replace(
             url=github.create_pull(
-                project.checkout, project.environ, home, head=head, base=base, title=title, body=body
+                project.checkout, environ, home, head=head, base=base, title=title, body=body
             )
         )
     finally:
@@ -193,9 +205,8 @@ def _warn_of_others(
         )
 
 
-def _owner(git: Git, remote: str) -> str | None:
+def _owner(address: str) -> str | None:
     """Return the owner of a remote's repository from its address; ``None`` if the address has none."""
-    address = decode_lines(run_git(git, "remote", "get-url", "--push", "--", remote).stdout)[0]
     match = _ON_GITHUB.fullmatch(address)
     return match[1].lower() if match else None
 

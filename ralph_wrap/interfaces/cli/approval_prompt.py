@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from ralph_wrap.config import trust
 from ralph_wrap.config.repository_trust import consequences, entries_to_approve, lines_of, trust_root
 from ralph_wrap.errors import UntrustedError
+from ralph_wrap.state.project import repository_of
 from ralph_wrap.system import privileges
-from ralph_wrap.system.log import one_line
+from ralph_wrap.system.log import Commands, one_line
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.signals import suspend
 
@@ -134,6 +135,31 @@ def approve(project: Project, wanted: Approvable, signals: SignalHandlers | None
 
 def _approve(project: Project, wanted: Approvable) -> None:
     trust.approve(wanted.root, wanted.commands, privileges.ensure_home(project.environ), wanted.purpose)
+
+
+def require_push(project: Project, remote: str, address: str, log: Log) -> None:
+    """Check that the user has approved a push to an address; if not, show it and ask on the terminal.
+
+    Raises:
+        UntrustedError: the user has not approved it, and does not now.
+        RalphError: the approval cannot be written.
+
+    """
+    repository = repository_of(project)
+    source = repository.common_dir / "config"
+    wanted = Approvable({f"push to {remote}": address}, source, trust_root(repository), trust.PUSH)
+    approval = trust.implied(project.environ)
+    if approval is None and trust.is_approved(wanted.root, wanted.commands, project.environ, wanted.purpose):
+        approval = "earlier answer"
+    if approval is None:
+        if not can_ask():
+            raise UntrustedError(
+                f"you have not approved a push to {one_line(address)}, the address of {one_line(remote)}",
+                Commands.of("type the command on a terminal, which asks you", "in a script: RALPH_TRUST=1"),
+            )
+        ask(project, wanted, None)
+        approval = "answer"
+    log.event("push.approved", f"{remote} is {one_line(address)}", by=approval)
 
 
 def can_ask() -> bool:

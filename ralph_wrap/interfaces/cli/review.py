@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from datetime import UTC, datetime
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -74,6 +75,7 @@ def review(
     """
     from ralph_wrap.commands import review as use_case  # noqa: PLC0415
     from ralph_wrap.commands.pull_request import open as pull_request  # noqa: PLC0415
+    from ralph_wrap.interfaces.cli.approval_prompt import require_push  # noqa: PLC0415 -- not for --help
 
     with boundary("review", json=json, project=directory):
         log = on_stderr(os.environ)
@@ -85,7 +87,8 @@ def review(
         use_case.ordered(use_case.limited([], only), sort)  # report a mistake before the work begins
         project = open_project(directory, environ, log)
         if pr is not None:
-            _show_pull_request(pull_request.open_pull_request(project, pr, log), json=json)
+            approve = partial(require_push, project, log=log)
+            _show_pull_request(pull_request.open_pull_request(project, pr, log, approve), json=json)
             return
         reviewed = use_case.look(project)
         for note in reviewed.notes:

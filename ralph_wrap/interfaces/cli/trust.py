@@ -34,6 +34,7 @@ def trust(
     """
     from ralph_wrap.config import of_project  # noqa: PLC0415
     from ralph_wrap.config import trust as approvals  # noqa: PLC0415
+    from ralph_wrap.config.repository_trust import trust_root  # noqa: PLC0415
     from ralph_wrap.interfaces.cli.approval_prompt import (  # noqa: PLC0415
         approve,
         decided_by,
@@ -52,9 +53,10 @@ def trust(
         missing = approvals.unapproved(project.root, wanted.commands, environ)
         asked = [found for found in (wanted if wanted.commands or missing else None, repository) if found]
         if revoke:
-            for found in (wanted, repository):
-                if found:
-                    approvals.revoke(found.root, environ, found.purpose)
+            approvals.revoke(project.root, environ)
+            if project.repository:
+                for purpose in (approvals.REPOSITORY, approvals.PUSH):
+                    approvals.revoke(trust_root(project.repository), environ, purpose)
         elif not show:
             for found in asked:
                 approve(project, found, signals)
