@@ -16,7 +16,7 @@ from ralph_wrap.errors import NotARepositoryError, RalphError, RefusedError
 from ralph_wrap.git import git_environment, pointer, run_git
 from ralph_wrap.git.command import Git
 from ralph_wrap.git.config_file import parse
-from ralph_wrap.state.audit.finding import EFFECTS, Finding, FindingKind
+from ralph_wrap.state.audit.finding import EFFECTS, KEYS, Finding, FindingKind
 from ralph_wrap.state.audit.look import Audit, audit
 from ralph_wrap.state.project import find_project_without_git
 from ralph_wrap.system import deferred, files
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 ASIDE = "ralph-wrap-aside"
 """The directory in the git directory for what an undo takes away."""
 
-_KEYS = {FindingKind.KEY_RUNS, FindingKind.KEY_REDIRECTS, FindingKind.CHANGED_ADDRESS}
 _MOVED = {  # what can go without anything in its place
     FindingKind.HOOK,
     FindingKind.ATTRIBUTES,
@@ -166,7 +165,7 @@ class _Undo(NamedTuple):
         if not path.is_relative_to(self.common):
             raise _by_hand(finding, "it is outside the git directory")
         earlier = self.contents.get(finding.place)
-        if finding.kind in _KEYS:
+        if finding.kind in KEYS:
             return self._put_keys_back(finding, path, earlier or b"")
         if finding.kind is FindingKind.COMMON_DIR and path.parent.parent.name == "worktrees":
             earlier = b"../..\n"  # what git writes in each registration

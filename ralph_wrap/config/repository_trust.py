@@ -71,7 +71,11 @@ def entries_to_approve(repository: Repository) -> list[ConfigEntry]:
         GitError: the configuration cannot be read.
 
     """
-    entries = configuration(repository.common_dir)
+    return _obeyed(repository.common_dir)
+
+
+def _obeyed(common_dir: Path) -> list[ConfigEntry]:
+    entries = configuration(common_dir)
     return [entry for entry in entries if pattern_of(entry.key) in _USED and not is_harmless(entry)]
 
 
@@ -91,9 +95,27 @@ def is_approved(repository: Repository, entries: list[ConfigEntry], environ: Map
     return trust.is_approved(trust_root(repository), lines_of(entries), environ, trust.REPOSITORY)
 
 
+def approved_keys(common_dir: Path, environ: Mapping[str, str]) -> frozenset[str]:
+    """Return the keys whose lines the user has approved exactly as they are; ``RALPH_TRUST`` does not count.
+
+    Raises:
+        RalphError: the configuration cannot be read, or the directory of approvals is inside the project.
+
+    """
+    entries = _obeyed(common_dir)
+    trust = deferred.trust
+    approved = entries and trust.is_approved(
+        _root_of(common_dir), lines_of(entries), environ, trust.REPOSITORY
+    )
+    return frozenset(entry.key for entry in entries) if approved else frozenset()
+
+
 def trust_root(repository: Repository) -> Path:
     """Return the directory that names a repository in its approval: the main checkout, if it has one."""
-    common_dir = repository.common_dir
+    return _root_of(repository.common_dir)
+
+
+def _root_of(common_dir: Path) -> Path:
     return common_dir.parent if common_dir.name == ".git" else common_dir
 
 

@@ -117,6 +117,17 @@ def test_what_is_accepted_is_no_longer_said(repo: Repo) -> None:
     assert _open(repo) == [".git/config: core.pager"]
 
 
+def test_what_trust_approves_is_accepted(repo: Repo) -> None:
+    """One answer is enough for a key that our git obeys; another value needs another one."""
+    assert _open(repo) == []
+    repo.git("config", "filter.mine.clean", "cat")
+    assert _open(repo) == [".git/config: filter.mine.clean"]
+    assert command("trust", cwd=repo.path).status == 0
+    assert _open(repo) == []
+    repo.git("config", "filter.mine.clean", "cat; evil")
+    assert _open(repo) == [".git/config: filter.mine.clean"]
+
+
 def test_an_agent_cannot_accept(repo: Repo) -> None:
     """Inside a session only a terminal counts."""
     assert _open(repo) == []

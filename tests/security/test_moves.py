@@ -90,6 +90,7 @@ def hub(repo: Repo, tmp_path: Path) -> Repo:
     made.git("init", "-q", "--bare")
     repo.git("remote", "add", "origin", path)
     repo.write(".ralph/config.toml", 'push = "origin"\n')
+    assert command("trust", cwd=repo.path).status == 0
     branch(repo, "aaaa", {"new.txt": "new\n"})
     return made
 

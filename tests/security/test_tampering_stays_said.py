@@ -101,6 +101,7 @@ def test_the_user_can_go_on(tampered: Repo) -> None:
 def test_a_session_does_not_land_its_branch(repo: Repo) -> None:
     """merge_on_complete refuses as merge does: the agent kept its promise and tampered."""
     repo.write(".ralph/config.toml", 'merge_on_complete = "main"\n')
+    assert command("trust", cwd=repo.path).status == 0
     before = repo.head
     agent = f"git commit -q --allow-empty -m work; {_tamper(repo)}; echo '{PROMISE}'"
     ended = run(repo.path, "-n", "1", "--", "sh", "-c", agent)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ralph_wrap.interfaces.cli.approval_prompt import Approvable
+    from ralph_wrap.state.project import Project
 
 
 def trust(
@@ -34,7 +35,6 @@ def trust(
     """
     from ralph_wrap.config import of_project  # noqa: PLC0415
     from ralph_wrap.config import trust as approvals  # noqa: PLC0415
-    from ralph_wrap.config.repository_trust import trust_root  # noqa: PLC0415
     from ralph_wrap.interfaces.cli.approval_prompt import (  # noqa: PLC0415
         approve,
         decided_by,
@@ -53,10 +53,7 @@ def trust(
         missing = approvals.unapproved(project.root, wanted.commands, environ)
         asked = [found for found in (wanted if wanted.commands or missing else None, repository) if found]
         if revoke:
-            approvals.revoke(project.root, environ)
-            if project.repository:
-                for purpose in (approvals.REPOSITORY, approvals.PUSH):
-                    approvals.revoke(trust_root(project.repository), environ, purpose)
+            _revoke(project, environ)
         elif not show:
             for found in asked:
                 approve(project, found, signals)
@@ -73,6 +70,17 @@ def trust(
             answer("trust", {**data, **verdicts, "implied": implied})
             return
         typer.echo("\n".join(_rows(asked, approved, implied, environ) or ["nothing to approve"]))
+
+
+def _revoke(project: Project, environ: Mapping[str, str]) -> None:
+    """Delete the approvals of the project and of its repository."""
+    from ralph_wrap.config import trust as approvals  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.config.repository_trust import trust_root  # noqa: PLC0415
+
+    approvals.revoke(project.root, environ)
+    if project.repository:
+        for purpose in (approvals.REPOSITORY, approvals.PUSH):
+            approvals.revoke(trust_root(project.repository), environ, purpose)
 
 
 def _rows(

@@ -38,6 +38,9 @@ class FindingKind(Enum):
     COMMIT_GRAPH = "commit-graph"
 
 
+KEYS = frozenset({FindingKind.KEY_RUNS, FindingKind.KEY_REDIRECTS, FindingKind.CHANGED_ADDRESS})
+"""The kinds whose name is a key of a configuration."""
+
 EFFECTS: Mapping[FindingKind, str] = {
     FindingKind.KEY_RUNS: "git runs a program that this key names",
     FindingKind.KEY_REDIRECTS: "this key leads git to other files, addresses or repositories",

@@ -12,9 +12,11 @@ import os
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from ralph_wrap.config.repository_trust import approved_keys
 from ralph_wrap.errors import RalphError
+from ralph_wrap.git import pointer
 from ralph_wrap.git.config_file import parse
-from ralph_wrap.state.audit.finding import Finding, FindingKind, digest_of
+from ralph_wrap.state.audit.finding import KEYS, Finding, FindingKind, digest_of
 from ralph_wrap.state.audit.memory import NOTHING, AuditMemory, recall, remember
 from ralph_wrap.state.audit.scan import Scan, scan
 from ralph_wrap.state.project import registries
@@ -63,9 +65,9 @@ def audit(project: Project, session: str = "") -> Audit:
     if memory is None and not _agents_have_worked(project):
         memory = AuditMemory({finding.digest: finding.title for finding in found.findings}, {}, {})
     before = memory or NOTHING
-    open_findings = [finding for finding in found.findings if finding.digest not in before.accepted]
-    open_findings += _changed_addresses(root, before, found)
-    open_findings = [finding for finding in open_findings if finding.digest not in before.accepted]
+    candidates = [*found.findings, *_changed_addresses(root, before, found)]
+    open_findings = [finding for finding in candidates if finding.digest not in before.accepted]
+    open_findings = _without_approved(project, open_findings)
     now = datetime.now(UTC)
     words = _words(before, session, now)
     since = {finding.digest: before.since.get(finding.digest, words) for finding in open_findings}
@@ -75,8 +77,25 @@ def audit(project: Project, session: str = "") -> Audit:
     if _differs(memory, after, now):
         with contextlib.suppress(OSError, RalphError):  # a read-only home: the next audit says the same
             remember(root, environ, after)
-    accepted = tuple(finding for finding in found.findings if finding.digest in before.accepted)
+    refused = {finding.digest for finding in open_findings}
+    accepted = tuple(finding for finding in found.findings if finding.digest not in refused)
     return Audit(tuple(open_findings), accepted, since, before)
+
+
+def _without_approved(project: Project, findings: list[Finding]) -> list[Finding]:
+    """Return findings without the keys that the user has approved by ``ralph-wrap trust``."""
+    common_dir = pointer.common_dir_by_place(project.root)
+    config = f"{common_dir}/config"
+    if not any(finding.kind in KEYS and finding.path == config for finding in findings):
+        return findings
+    keys: frozenset[str] = frozenset()
+    with contextlib.suppress(RalphError):
+        keys = approved_keys(common_dir, project.environ)
+    return [
+        finding
+        for finding in findings
+        if finding.path != config or finding.kind not in KEYS or finding.name not in keys
+    ]
 
 
 def accept(project: Project, findings: tuple[Finding, ...]) -> None:
