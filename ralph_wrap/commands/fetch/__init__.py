@@ -28,7 +28,7 @@ def fetch(project: Project, remote: str, log: Log) -> list[FetchedSession]:
         remote: its name.
 
     Raises:
-        UsageError: there is no such remote.
+        NotFoundError: there is no such remote.
         RalphError: the remote does not answer.
 
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from ralph_wrap.errors import ConflictError, NotFoundError, RalphError, UsageError
+from ralph_wrap.errors import ConflictError, NotFoundError, RalphError
 from ralph_wrap.git import (
     is_branch_name,
     list_refs,
@@ -44,16 +44,16 @@ class RemoteSessions:
         before: refs of the remote, as the fetch before has brought them.
 
     Raises:
-        UsageError: there is no such remote.
+        NotFoundError: there is no such remote.
 
     """
 
     def __init__(self, project: Project, remote: str, log: Log) -> None:
         repository = repository_of(project)
         if remote not in (names := list_remotes(project.git)):
-            raise UsageError(
-                f"{remote!r} is not the name of a remote",
-                f"there is {', '.join(names)}" if names else "there is none: git remote add",
+            raise NotFoundError(
+                f"there is no remote {remote!r}",
+                f"the remotes are: {', '.join(names)}" if names else "to add one: git remote add origin ADDRESS",
             )
         self._project = project
         self.name = remote
