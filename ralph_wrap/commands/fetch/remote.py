@@ -51,10 +51,8 @@ class RemoteSessions:
     def __init__(self, project: Project, remote: str, log: Log) -> None:
         repository = repository_of(project)
         if remote not in (names := list_remotes(project.git)):
-            raise NotFoundError(
-                f"there is no remote {remote!r}",
-                f"the remotes are: {', '.join(names)}" if names else "to add one: git remote add origin ADDRESS",
-            )
+            listed = f"the remotes are: {', '.join(names)}"
+            raise NotFoundError(f"there is no remote {remote!r}", listed if names else "git remote add")
         self._project = project
         self.name = remote
         self._log = log
