@@ -174,7 +174,8 @@ def test_nothing_of_ours_is_loaded_while_an_agent_works(tmp_path: Path, isolatio
     code = (
         "import sys; from pathlib import Path; from ralph_wrap import Session, Settings\n"
         "from ralph_wrap.config import Isolation\n"
-        f"settings = Settings(Path({os.fspath(project)!r}), {work}, max_iterations=2, commit_each=True)\n"
+        f"settings = Settings(Path({os.fspath(project)!r}), {work}, max_iterations=2)\n"
+        f"settings = settings._replace(commit_each={isolation is not Isolation.CLONE})\n"
         f"with Session(settings._replace(isolation=Isolation({isolation.value!r}))) as session:\n"
         "    before = {*sys.modules}\n"
         "    session.run()\n"
@@ -187,6 +188,7 @@ def test_nothing_of_ours_is_loaded_while_an_agent_works(tmp_path: Path, isolatio
 
 
 OTHER_USES = {
+    "create.clone",
     "create.transaction",
     "fingerprints",
     "leaks.monitor",
