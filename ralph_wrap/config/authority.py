@@ -29,6 +29,9 @@ PROMPT = Path("PROMPT.md")
 APPROVALS = "trust"
 """The directory in which :mod:`ralph_wrap.config.trust` keeps what the user has approved."""
 
+IMPLIES = "RALPH_TRUST"
+"""The variable with which the user approves everything; its value is 1."""
+
 OWNER = "owner"
 """The key of the owner of the configuration file, if that is another user."""
 

@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.config import own_file
-from ralph_wrap.config.authority import APPROVALS, OWNER, PROMPT, any_approved
+from ralph_wrap.config.authority import APPROVALS, IMPLIES, OWNER, PROMPT, any_approved
 from ralph_wrap.errors import RalphError, UntrustedError
 from ralph_wrap.system import container, files
 from ralph_wrap.system.document import DocumentFormat
@@ -43,8 +43,8 @@ _FORMAT = DocumentFormat(version=1, largest=1 << 16, indent=1)
 
 def implied(environ: Mapping[str, str]) -> str | None:
     """Return why nothing needs an approval in this process; ``None`` if it does."""
-    if environ.get("RALPH_TRUST") == "1":
-        return "RALPH_TRUST=1"
+    if environ.get(IMPLIES) == "1":
+        return f"{IMPLIES}=1"
     return "PID 1 is ralph-wrap init" if container.is_of_init() else None
 
 

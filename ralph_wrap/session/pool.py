@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from ralph_wrap.config.authority import IMPLIES
 from ralph_wrap.git import list_refs
 from ralph_wrap.state.project import POOL
 from ralph_wrap.system import deferred, process
@@ -109,6 +110,8 @@ class SessionPool(NamedTuple):
             # -P: Python must not import modules from the project.
             words = (sys.executable, "-P", "-m", "ralph_wrap", "pool", "--fill")
             environ = {
-                name: value for name, value in self.project.environ.items() if not name.startswith("RALPH_")
+                name: value
+                for name, value in self.project.environ.items()
+                if not name.startswith("RALPH_") or name == IMPLIES
             }
             process.detach(words, cwd=self.project.root, env={**environ, process.OWN_COMMAND: "1"})

@@ -141,7 +141,8 @@ def test_a_fifo_as_prompt_file_does_not_lose_a_signal(repo: Repo, tmp_path: Path
     os.mkfifo(fifo)
     writing = os.open(fifo, os.O_RDWR)  # the file is opened once to see that it can be
     try:
-        with Session(repo.path, "-n", "1", "-f", fifo, "--", "sleep", "1000") as session:
+        path = f"/proc/{os.getpid()}/fd/{writing}"  # a FIFO with a name of its own is no prompt file
+        with Session(repo.path, "-n", "1", "-f", path, "--", "sleep", "1000") as session:
             session.wait_for("iteration.started")
             session.process.terminate()
             os.write(writing, b"prompt\n")

@@ -195,13 +195,13 @@ def test_an_agent_of_the_configuration_runs_only_with_approval(
     arguments = ("-a", "mine", "-p", "x", "-n", "1")
     refused = run(repo.path, *arguments)
     assert (refused.status, ran.exists()) == (125, False)
-    assert "commands that you have not approved: agents.mine" in refused.stderr
+    assert "settings that you have not approved: agents.mine" in refused.stderr
     assert command("trust", cwd=repo.path).status == 0
     assert run(repo.path, *arguments).status == 0
     assert ran.exists()
     ran.unlink()
     repo.write(".ralph/config.toml", table + 'env = { PATH = "/elsewhere" }\n')
-    assert "commands that you have not approved: agents.mine" in run(repo.path, *arguments).stderr
+    assert "settings that you have not approved: agents.mine" in run(repo.path, *arguments).stderr
     assert not ran.exists()
 
 

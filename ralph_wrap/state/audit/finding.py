@@ -8,6 +8,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ralph_wrap.git import without_secrets
 from ralph_wrap.system import deferred
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import plain
@@ -83,8 +84,13 @@ class Finding(NamedTuple):
 
     @property
     def title(self) -> str:
-        """Its place and name in one line, without control characters."""
-        return plain(f"{self.place}: {self.name}" if self.name else self.place)
+        """Its place and name in one line, without control characters and passwords."""
+        return plain(f"{self.place}: {self.shown_name}" if self.name else self.place)
+
+    @property
+    def shown_name(self) -> str:
+        """Its name without the password that an address in a key can have."""
+        return without_secrets(self.name)
 
     @property
     def line(self) -> str:

@@ -19,6 +19,7 @@ from ralph_wrap.state.audit.configuration import look_at_configuration
 from ralph_wrap.state.audit.finding import Finding, FindingKind
 from ralph_wrap.state.audit.git_directory import look_at_git_directory, look_at_hooks, look_at_todo
 from ralph_wrap.state.audit.reader import Reader
+from ralph_wrap.state.project import RUN
 from ralph_wrap.system import files
 from ralph_wrap.system.named_tuple import NamedTuple
 
@@ -124,6 +125,8 @@ def _checkout_of(reader: Reader, registration: Path, root: Path) -> Path | None:
         return ours
     if "/.ralph/" in os.fspath(named) and not named.is_relative_to(root):
         return None  # a copy of a project still has the registrations of the original's sessions
+    if named.is_relative_to(root / RUN):
+        return None  # no user works there, and ralph-wrap looks at the owner before it uses one
     return named.parent
 
 

@@ -149,7 +149,7 @@ class _SubmoduleCheckout:
         top = git.cwd / path
         if not (top / ".git").is_file():
             return False
-        _become_like(_inside(git, top, directory), own)
+        _become_like(_inside(git, top, directory), directory, own)
         return True
 
     def _done(self, top: Path, repository: Path, model: Path | None, above: str) -> None:
@@ -197,7 +197,7 @@ def _inside(git: Git, top: Path, repository: Path) -> Git:
     return git._replace(cwd=top, git_dir=repository, common_dir=repository, work_tree=top)
 
 
-def _become_like(git: Git, own: Path) -> None:
+def _become_like(git: Git, repository: Path, own: Path) -> None:
     """Give a clone of the main checkout's repository the same remote URL and remote branches."""
     with contextlib.suppress(GitError):
         branches = "+refs/remotes/origin/*:refs/remotes/origin/*"
@@ -205,7 +205,8 @@ def _become_like(git: Git, own: Path) -> None:
         arguments = ("config", "--file", own / "config", "--get", "remote.origin.url")
         url = run_git(git, *arguments, accept=(0, 1)).stdout
         if url:
-            run_git(git, "config", "remote.origin.url", decode(url).removesuffix("\n"))
+            address = decode(url).removesuffix("\n")
+            run_git(git, "config", "--file", repository / "config", "remote.origin.url", address)
 
 
 def _configured(git: Git, *source: str) -> dict[str, str]:
