@@ -216,6 +216,8 @@ class _RefMoves:
 
         """
         current, header = self._current, self._header
+        if self._last is None:
+            self._refuse_other_session()
         for ref, oid in sorted(header.refs.items()):
             if current.get(ref) == oid:
                 continue
@@ -234,6 +236,15 @@ class _RefMoves:
             change_refs(self._git, changes, f"ralph-wrap: taken in from {self._path.stem}", int(time.time()))
         return TakenIn(self._path.stem, self._path, tuple(change.ref for change in changes), self._problem)
 
+    def _refuse_other_session(self) -> None:
+        """Raise an error if a session that is no clone has refs of this agent id."""
+        if self._branch in self._current:
+            name = self._branch.removeprefix("refs/heads/")
+            raise ConflictError(
+                f"{self._path} is not taken in: there is another branch {name}",
+                f"to free the name: git branch -m {name} NAME",
+            )
+
     def _change(self, ref: str, after: str | None) -> None:
         self._changes[ref] = RefChange(ref, self._current.get(ref), after)
 
@@ -244,16 +255,23 @@ class _RefMoves:
     def _take_snapshot(self, ref: str, oid: str) -> None:
         if "/commit-" in ref:
             self._keep(oid)
-        else:  # a later session with the same agent id counts its iterations on
+        else:
+            if (before := self._current.get(ref)) is not None:
+                self._keep(before, without=ref)  # the bundle may be of another session, or forged
             self._change(ref, oid)
 
-    def _keep(self, oid: str) -> None:
-        """Give a commit a snapshot, unless it has one."""
+    def _keep(self, oid: str, without: str = "") -> None:
+        """Give a commit a snapshot, unless it has one.
+
+        Arguments:
+            without: a ref that is about to move, so it does not count.
+
+        """
         after = {change.ref: change.after for change in self._changes.values()}
         refs = {
             ref: tip for ref, tip in {**self._current, **after}.items() if ref.startswith(self._snapshots)
         }
-        if oid in refs.values():
+        if any(tip == oid for ref, tip in refs.items() if ref != without):
             return
         numbers = [ref.removeprefix(f"{self._snapshots}commit-") for ref in refs]
         number = 1 + max((int(number) for number in numbers if number.isdecimal()), default=0)
@@ -261,11 +279,6 @@ class _RefMoves:
 
     def _move(self, ref: str, before: str, oid: str) -> None:
         name = ref.removeprefix("refs/heads/")
-        if ref == self._branch and self._last is None:
-            raise ConflictError(
-                f"{self._path} is not taken in: there is another branch {name}",
-                f"to free the name: git branch -m {name} NAME",
-            )
         if holder := worktree_holding(self._git, ref):
             raise ConflictError(
                 f"{self._path} is not taken in: {name} is checked out in {holder}",

@@ -162,7 +162,7 @@ class _Undo(NamedTuple):
             raise _by_hand(finding, "this machine has not seen the project without it")
         if finding.kind is FindingKind.REPLACE:
             return self._drop_ref(finding)
-        if not path.is_relative_to(self.common):
+        if not path.is_relative_to(self.common) or not _is_plainly_below(path, self.common):
             raise _by_hand(finding, "it is outside the git directory")
         earlier = self.contents.get(finding.place)
         if finding.kind in KEYS:
@@ -182,6 +182,8 @@ class _Undo(NamedTuple):
         return UndoneFinding(finding.title, "put back", os.fspath(aside))
 
     def _aside(self, path: Path) -> Path:
+        if not _is_plainly_below(self.directory, self.common):
+            raise RefusedError(f"{self.directory.parent} is a symlink")
         aside = self.directory / path.relative_to(self.common)
         aside.parent.mkdir(parents=True, exist_ok=True)
         return aside
@@ -214,6 +216,11 @@ class _Undo(NamedTuple):
         files.replace(aside, f"{oid}\n".encode())
         run_git(git, "update-ref", "-d", finding.name, oid)
         return UndoneFinding(finding.title, "taken away", os.fspath(aside))
+
+
+def _is_plainly_below(path: Path, directory: Path) -> bool:
+    """Return whether no directory between the two is a symlink, which an agent can point anywhere."""
+    return path.parent.resolve() == directory.resolve() / path.parent.relative_to(directory)
 
 
 def _by_hand(finding: Finding, reason: str) -> RefusedError:

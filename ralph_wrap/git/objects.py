@@ -129,7 +129,9 @@ def commits_only_on(git: Git, branch: str, tip: str) -> list[CommitSummary]:
         tip: commit of the branch.
 
     """
-    others = (f"--exclude={branch}", "--branches", "--tags", "--remotes", "--glob=refs/ralph/*")
+    # The next intake of a clone moves its ref.
+    ours = ("--exclude=refs/ralph/clones/*", "--glob=refs/ralph/*")
+    others = (f"--exclude={branch}", "--branches", "--tags", "--remotes", *ours)
     return _listed(run_git(git, "rev-list", "--format=%s", tip, "--not", *others).stdout)
 
 

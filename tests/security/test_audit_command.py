@@ -71,6 +71,29 @@ def test_an_undo_puts_a_changed_hook_back(repo: Repo) -> None:
     assert (hook.read_text(), bool(hook.stat().st_mode & stat.S_IXUSR)) == ("#!/bin/sh\n", True)
 
 
+def test_an_undo_follows_no_symlink(repo: Repo, tmp_path: Path) -> None:
+    """An agent can point the directory of the hooks at the user's programs, which stay where they are."""
+    assert _open(repo) == []
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "tool").write_text("#!/bin/sh\n")
+    (programs / "tool").chmod(0o755)
+    (repo.path / ".git/hooks").rename(repo.path / ".git/other")
+    (repo.path / ".git/hooks").symlink_to(programs)
+    command("audit", "--undo", cwd=repo.path)
+    assert (programs / "tool").exists()
+
+
+def test_an_undo_keeps_nothing_behind_a_symlink(repo: Repo, tmp_path: Path) -> None:
+    """The agent's version stays in the git directory, so an undo writes nowhere else."""
+    assert _open(repo) == []
+    repo.git("config", "core.pager", "evil")
+    (tmp_path / "elsewhere").mkdir()
+    (repo.path / ".git/ralph-wrap-aside").symlink_to(tmp_path / "elsewhere")
+    command("audit", "--undo", cwd=repo.path)
+    assert [*(tmp_path / "elsewhere").iterdir()] == []
+
+
 UNDONE = [
     *("smudge filter", "push address", "include", "key of the worktree", "hook", "attributes", "grafts"),
     *(

@@ -97,6 +97,28 @@ def test_a_branch_of_another_session_is_not_moved(repo: Repo, sender: Repo) -> N
     assert repo.git("rev-parse", f"ralph/{ID}") == repo.head
 
 
+def test_two_bundles_do_not_move_a_branch_of_another_session(repo: Repo, sender: Repo) -> None:
+    """The first one brings no branch, so it would only make the id look like that of a clone."""
+    repo.git("branch", f"ralph/{ID}")
+    sender.git("update-ref", f"refs/ralph/snapshots/{ID}/1", "HEAD")
+    delivered(repo, sender, f"refs/ralph/snapshots/{ID}/1")
+    assert f"there is another branch ralph/{ID}" in review(repo).stderr
+    delivered(repo, sender, f"ralph/{ID}")
+    review(repo)
+    assert repo.git("rev-parse", f"ralph/{ID}") == repo.head
+
+
+def test_a_snapshot_that_a_bundle_replaces_is_kept(repo: Repo, sender: Repo) -> None:
+    """It may be the only ref of uncommitted work."""
+    mine = repo.git("commit-tree", "-p", "main", "-m", "mine", "main^{tree}")
+    repo.git("update-ref", f"refs/ralph/snapshots/{ID}/1", mine)
+    sender.git("update-ref", f"refs/ralph/snapshots/{ID}/1", "HEAD")
+    delivered(repo, sender, f"refs/ralph/snapshots/{ID}/1")
+    review(repo)
+    assert repo.git("rev-parse", f"refs/ralph/snapshots/{ID}/1") == sender.head
+    assert repo.git("rev-parse", f"refs/ralph/snapshots/{ID}/commit-1") == mine
+
+
 def test_what_the_user_has_done_to_a_branch_stays(repo: Repo, sender: Repo) -> None:
     """A branch that was moved here since is not moved again: the work comes in beside it."""
     delivered(repo, sender, f"ralph/{ID}")

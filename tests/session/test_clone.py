@@ -180,3 +180,28 @@ def test_what_a_clone_borrows_is_kept(repo: Repo) -> None:
         assert repo.git("cat-file", "-t", base) == "commit"
         session.send(signal.SIGTERM)
         assert session.finish().report["kept"] is None
+
+
+def test_what_an_agent_pushed_to_a_repository_of_its_own_is_kept(repo: Repo, tmp_path: Path) -> None:
+    """That repository may be gone, and with the clone the remote branch that named the commit."""
+    backup, seen = tmp_path / "backup", tmp_path / "seen"
+    work = (
+        f"git init -q --bare {backup}; git remote add backup {backup}; git switch -qc feature;"
+        f"echo x > x; git add x; git commit -qm x; git rev-parse HEAD > {seen};"
+        f"git push -q backup feature; git switch -q -; git branch -qD feature; rm -r {backup}"
+    )
+    result = clone_session(repo, work)
+    assert result.status == 0, result.stderr
+    assert repo.git("for-each-ref", "--contains", seen.read_text().strip())
+
+
+def test_what_an_agent_fetched_from_a_remote_gets_no_snapshot(repo: Repo, tmp_path: Path) -> None:
+    """The remote of the project has it, and it is no work of the agent."""
+    repo.git("clone", "-q", "--bare", repo.path, tmp_path / "origin")
+    repo.git("remote", "add", "origin", tmp_path / "origin")
+    new = repo.git("commit-tree", "-p", "main", "-m", "new", "main^{tree}")
+    repo.git("push", "-q", "origin", f"{new}:refs/heads/new")
+    repo.git("update-ref", "-d", "refs/remotes/origin/new")
+    result = clone_session(repo, "git fetch -q origin")
+    assert result.status == 0, result.stderr
+    assert refs(repo, "refs/ralph/snapshots") == []

@@ -206,6 +206,7 @@ def test_a_remote_that_stays_down_is_named_at_the_end(repo: Repo, remote: Repo) 
     hook = remote.path / "hooks" / "pre-receive"
     hook.write_text("#!/bin/sh\necho the quota is used up >&2\nexit 1\n")
     hook.chmod(0o755)
+    repo.write(".ralph/config.toml", QUICK)
     with Session(repo.path, *MIRRORED, "-n", "1", *SH, "echo x > x") as session:
         session.wait_for("mirror.failed", 2)  # at the start, and after the iteration
         session.send(signal.SIGINT)
@@ -273,3 +274,33 @@ def test_saved_work_is_put_back_once(repo: Repo, remote: Repo, other: Repo) -> N
     assert repo.branches() == ["main", f"ralph/{agent_id}"]
     assert repo.git("for-each-ref", "--contains", saved, "refs/ralph/snapshots/")
     assert repo.show(f"ralph/{agent_id}:x") == b"x\n"
+
+
+def test_taking_over_leaves_the_snapshots_on_the_remote(repo: Repo, remote: Repo, other: Repo) -> None:
+    """The machine that goes on may die before its first push; the remote then has the only copy."""
+    repo.write(".ralph/config.toml", QUICK)
+    pid = repo.path.parent / "agent.pid"
+    agent_id = killed(repo, f"echo work > work; echo $$ > {pid}; exec sleep 600", until="work")
+    seen = other.path.parent / "seen"
+    look = f"git -C {remote.path} for-each-ref refs/ralph/snapshots/{agent_id} > {seen}"
+    other.write(".ralph/config.toml", '[agents.shell]\ncommand = ["sh", "-c", "eval \\"$LOOK\\""]\n')
+    second = command(
+        *("resume", agent_id, *MIRRORED, "--take-over", "-n", "1", "--agent", "shell", "-p", "go on"),
+        cwd=other.path,
+        env=TRUST | {"LOOK": look},
+    )
+    assert second.status == 0, second.stderr
+    assert seen.read_text()
+
+
+def test_a_fetch_keeps_what_a_rewritten_branch_had(repo: Repo, remote: Repo, other: Repo) -> None:
+    """The remote may have the new commits only, so the old one gets a snapshot here."""
+    first = run(repo.path, *MIRRORED, "-n", "1", *SH, "echo a > a; git add a; git commit -qm a")
+    agent_id = first.report["id"]
+    command("fetch", cwd=other.path)
+    old = other.git("rev-parse", f"ralph/{agent_id}")
+    new = remote.git("commit-tree", "-p", "main", "-m", "rewritten", "main^{tree}")
+    remote.git("update-ref", f"refs/heads/ralph/{agent_id}", new)
+    command("fetch", cwd=other.path)
+    assert other.git("rev-parse", f"ralph/{agent_id}") == new
+    assert other.git("rev-parse", f"refs/ralph/snapshots/{agent_id}/commit-1") == old

@@ -45,6 +45,24 @@ def test_saved_work_leaves_only_if_a_snapshot_has_it() -> None:
     ]
 
 
+def test_a_claim_deletes_no_snapshot() -> None:
+    """The remote may have the only copy of what another machine has pushed."""
+    seen = view(one="s1", kept="c")
+    assert seen.changes({}, "claim1") == [RemoteChange(CLAIM, "claim0", "claim1")]
+    seen.acknowledge()
+    wanted = seen.wanted({f"{SNAPSHOT}commit-2": "c"}, None)
+    assert RemoteChange(f"{SNAPSHOT}1", "s1", None) not in seen.changes(wanted, "claim2")
+
+
+def test_a_session_deletes_the_snapshots_that_it_has_pushed() -> None:
+    """Even if the snapshot has moved here since."""
+    seen = view()
+    seen.changes(seen.wanted({f"{SNAPSHOT}1": "s1"}, f"{SNAPSHOT}1"), "claim1")
+    seen.acknowledge()
+    wanted = seen.wanted({f"{SNAPSHOT}1": "s2"}, None)
+    assert RemoteChange(f"{SNAPSHOT}1", "s1", None) in seen.changes(wanted, "claim2")
+
+
 @pytest.mark.parametrize(
     ("claim", "standing", "held"),
     [

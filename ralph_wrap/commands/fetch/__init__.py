@@ -1,8 +1,8 @@
 """Bring the sessions of a remote into this repository: their branches, saved work, snapshots and records.
 
 A fetched branch replaces a local one only if it contains it, or if the local one is what the fetch before has
-brought. Everything else stays as it is, and the answer says so. Saved work that the session has put back
-elsewhere becomes a snapshot here, too. No other branch is deleted.
+brought. What it replaces becomes a snapshot. Everything else stays as it is, and the answer says so. Saved
+work that the session has put back elsewhere becomes a snapshot here, too. No other branch is deleted.
 """
 
 from __future__ import annotations

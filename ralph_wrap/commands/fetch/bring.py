@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import count_commits, is_branch_name, list_refs, list_worktrees
+from ralph_wrap.git.merge import is_ancestor
 from ralph_wrap.git.transaction import RefChange, change_refs
 from ralph_wrap.state import inventory, remote_claim, session_start
 from ralph_wrap.state.ids import started
@@ -119,12 +120,18 @@ class Bringing:
             if problem := self._obstacle(ref, ours, theirs):
                 return entry._replace(action="left", note=problem)
             changes.append(RefChange(ref, ours, theirs))
-        self._keep(claim.id, [change.before for change in changes if change.ref == wip and change.before])
+        self._keep(
+            claim.id, [change.before for change in changes if change.before and self._replaces(change)]
+        )
         if changes:
             change_refs(self._git, changes, f"ralph-wrap: fetched from {self._remote.name}", int(time.time()))
         self._record(claim, has_saved=wip in self._refs.remote)
         is_new = any(change.before is None for change in changes)
         return entry._replace(action="new" if is_new else "moved" if changes else "unchanged")
+
+    def _replaces(self, change: RefChange) -> bool:
+        """Return whether a ref will not contain any more what it names now."""
+        return change.after is None or not is_ancestor(self._git, str(change.before), change.after)
 
     def _obstacle(self, ref: str, ours: str | None, theirs: str | None) -> str:
         """Return why a ref of ours cannot move; empty if it can."""
@@ -142,7 +149,7 @@ class Bringing:
         )
 
     def _keep(self, agent_id: str, replaced: Sequence[str]) -> None:
-        """Give a snapshot to the snapshots of the remote, and to saved work that is replaced here."""
+        """Give a snapshot to the snapshots of the remote, and to each commit that is replaced here."""
         prefix = f"refs/ralph/snapshots/{agent_id}/"
         theirs = {oid for ref, oid in self._refs.remote.items() if ref.startswith(prefix)}
         if wanted := {*replaced, *theirs}:

@@ -53,6 +53,8 @@ class RemoteView:
         self._refs = self._own(refs)
         self._wanted: Mapping[str, str] = {}
         self._diverted: set[str] = set()
+        self._here: frozenset[str] = frozenset()  # commits that have a ref in this repository
+        self._pushed: set[str] = set()  # refs that this session has pushed
         self._attempt: tuple[str | None, dict[str, str | None]] | None = None
 
     @property
@@ -73,6 +75,7 @@ class RemoteView:
             snapshot: the ref of the newest snapshot; ``None`` if nothing is uncommitted.
 
         """
+        self._here = frozenset(local.values())
         commits = f"{SNAPSHOTS}{self.agent_id}/commit-"  # work that is on no branch
         return {
             ref: oid
@@ -94,7 +97,7 @@ class RemoteView:
         self._wanted = wanted
         after: dict[str, str | None] = {self._there(ref): oid for ref, oid in wanted.items()}
         for ref in self._refs.keys() - after.keys():
-            if ref.startswith(f"{SNAPSHOTS}{self.agent_id}/") and not self.is_lost:
+            if ref.startswith(f"{SNAPSHOTS}{self.agent_id}/") and self._may_go(ref):
                 after[ref] = None  # an older snapshot
         if self._refs.get(self._wip) in wanted.values() and self._wip not in wanted:
             after[self._there(self._wip)] = None  # a session has put it back, and a snapshot has it
@@ -117,6 +120,7 @@ class RemoteView:
                 self._refs.pop(ref, None)
             else:
                 self._refs[ref] = oid
+                self._pushed.add(ref)
         return after if claim is None else after | {self.claim_ref: claim}
 
     def compare(self, found: Mapping[str, str]) -> Standing:
@@ -154,6 +158,14 @@ class RemoteView:
     def _own(self, refs: Mapping[str, str]) -> dict[str, str]:
         ours = (f"{SNAPSHOTS}{self.agent_id}/", self._rescue)
         return {ref: oid for ref, oid in refs.items() if ref in self._branches or ref.startswith(ours)}
+
+    def _may_go(self, ref: str) -> bool:
+        """Return whether a snapshot on the remote is no longer needed there.
+
+        The remote may have the only copy of what another machine has pushed. A claim brings no work yet, so
+        with it every snapshot stays.
+        """
+        return not self.is_lost and (ref in self._pushed or self._refs[ref] in self._here)
 
     def _there(self, ref: str) -> str:
         """Return where a local ref goes on the remote."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from typing import TYPE_CHECKING
 
 from ralph_wrap.branches.intake import BASES
@@ -162,7 +163,11 @@ def _make_mirror(
     mirror.parent.mkdir(parents=True, exist_ok=True)
     mirror.mkdir()
     undo.callback(deferred.shutil.rmtree, mirror, ignore_errors=True)
-    own = [(key, value) for key, value in config if key.startswith(("core.", "extensions.", "user."))]
+    own = [
+        (key, value)
+        for key, value in config
+        if key.startswith(("core.", "extensions.", "user.")) or re.fullmatch(r"remote\..*\.url", key)
+    ]
     objects = repository.common_dir / "objects"
     make_repository(mirror, config=own, refs=refs, borrows=objects, shallow=_shallow(repository))
     registration.mkdir(parents=True)

@@ -22,7 +22,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ralph_wrap.git import decode, decode_lines, existing_commits, list_refs, run_git
+from ralph_wrap.git import decode, decode_lines, existing_commits, list_refs, list_remotes, run_git
 from ralph_wrap.git.oid import is_oid
 from ralph_wrap.system import files
 from ralph_wrap.system.named_tuple import NamedTuple
@@ -219,8 +219,8 @@ def _is_copied(target: Path, status: os.stat_result) -> bool:
 def _copy_refs(tree: LinkedWorktree, git: Git, entries: dict[str, os.stat_result]) -> None:
     """Move the refs of the mirror to where those of the clone are.
 
-    Only these are mirrored: the session's branch, the branch at HEAD, and remote branches, whose commits
-    are no work of the agent. A save finds every other commit in the registration.
+    Only these are mirrored: the session's branch, the branch at HEAD, and the branches of the project's
+    remotes, which have these commits. A save finds every other commit in the registration.
     """
     found = _refs(tree.registration, entries)
     head = decode(files.read(tree.registration / "HEAD", 4096)).strip().removeprefix("ref: ")
@@ -231,6 +231,14 @@ def _copy_refs(tree: LinkedWorktree, git: Git, entries: dict[str, os.stat_result
     }
     before = list_refs(git, *_MIRRORED)
     changed = {ref: oid for ref, oid in wanted.items() if before.get(ref) != oid}
+    if any(ref.startswith("refs/remotes/") for ref in changed):
+        # The agent can push to a repository of its own, which goes with the clone.
+        known = tuple(f"refs/remotes/{name}/" for name in list_remotes(git))
+        changed = {
+            ref: oid
+            for ref, oid in changed.items()
+            if not ref.startswith("refs/remotes/") or ref.startswith(known)
+        }
     if changed:
         present = {*existing_commits(git, {*changed.values()})}
         missing = [ref for ref in changed if changed[ref] not in present and ref.startswith("refs/heads/")]

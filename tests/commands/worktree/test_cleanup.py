@@ -170,6 +170,13 @@ def test_commits_that_something_else_holds_are_not_lost(repo: Repo, holder: str)
     assert _clean(repo, tree.path, DELETE)["branchDeleted"] is True
 
 
+def test_the_ref_of_a_clone_holds_no_commits(repo: Repo) -> None:
+    """The next bundle of the clone moves it, and the commits would have no ref."""
+    tree = _make(repo)
+    repo.git("update-ref", "refs/ralph/clones/3f9a", tree.commit("work"))
+    assert _refused(repo, tree.path, DELETE)[0] == 5
+
+
 def test_force_deletes_the_branch_with_its_commits(repo: Repo) -> None:
     """Both were asked for."""
     tree = _make(repo)
