@@ -92,7 +92,7 @@ FILES = {
     f"{RUN}/sessions/<session>/start.json": "What `resume` needs to start it again.",
     f"{RUN}/sessions/<session>/stop": "A request of `ralph-wrap stop`.",
     f"{RUN}/bundles/<session>.bundle": "The work of a clone, until the repository has it.",
-    f"{RUN}/mirrors/<session>/": "The repository in which ralph-wrap saves what a clone holds.",
+    f"{RUN}/replicas/<session>/": "The repository in which ralph-wrap saves what a clone holds.",
     f"{RUN}/limits/": "Until when the usage limit of an account holds.",
     f"{RUN}/landing/": "Temporary worktrees while branches are merged.",
     f"{POOL}/": "Warm worktrees, with `pool = N`.",

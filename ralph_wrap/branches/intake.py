@@ -102,7 +102,7 @@ def keep_bases(project: Project) -> None:
         for record in home.unfinished():
             if isinstance(record, SessionRecord) and record.base and is_oid(record.base):
                 # A ref of the id may belong to another session: an agent can write such a record.
-                unused = home.mirrors.is_dir() and not _refs_of(project.git, record.id)
+                unused = home.replicas.is_dir() and not _refs_of(project.git, record.id)
                 if unused and existing_commits(project.git, [record.base]):
                     create_ref(project.git, BASES + record.id, record.base, "ralph-wrap: a clone borrows it")
 

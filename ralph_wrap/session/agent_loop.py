@@ -13,7 +13,7 @@ from ralph_wrap.system import deferred
 from ralph_wrap.system.output_relay import OutputRelay
 from ralph_wrap.system.process import ProcessGroup
 from ralph_wrap.worktree import fingerprints
-from ralph_wrap.worktree.create.mirror import refresh
+from ralph_wrap.worktree.create.replica import refresh
 
 if TYPE_CHECKING:
     import contextlib

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ralph_wrap.errors import GitError
 from ralph_wrap.session.remote.push import BranchPush
 from ralph_wrap.worktree import fingerprints
-from ralph_wrap.worktree.create.mirror import refresh
+from ralph_wrap.worktree.create.replica import refresh
 from ralph_wrap.worktree.save.checkpoint import commit_all, sees_all, snapshot
 
 if TYPE_CHECKING:

@@ -2,13 +2,13 @@
 
 The order at the end, so that one complete copy of the work exists at each moment:
 
-1. ``worktree.remove.finish`` saves the work in the mirror, verifies it, and removes the clone.
+1. ``worktree.remove.finish`` saves the work in the replica, verifies it, and removes the clone.
 2. The bundle is written, and synced to the disk.
 3. If the repository can be written, it takes the bundle in, as ``branches.intake`` does for a user later.
    Else git unpacks the bundle in a directory apart, and checks every object.
-4. Only then the mirror goes.
+4. Only then the replica goes.
 
-A session that is killed between two steps has left the mirror, the bundle, or both. A sweep goes on from
+A session that is killed between two steps has left the replica, the bundle, or both. A sweep goes on from
 there.
 """
 
@@ -24,10 +24,10 @@ from ralph_wrap.errors import GitError, RalphError
 from ralph_wrap.git import count_commits, list_refs
 from ralph_wrap.git.bundle import unpack, write_bundle
 from ralph_wrap.git.transaction import RefChange, change_refs
-from ralph_wrap.state.project import CLONES, RUN, mirrored, repository_of
+from ralph_wrap.state.project import CLONES, RUN, repository_of, with_replica
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.system.named_tuple import NamedTuple
-from ralph_wrap.worktree.create.clone import NEW_SUFFIX, rebuild_mirror
+from ralph_wrap.worktree.create.clone import NEW_SUFFIX, rebuild_replica
 from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.ownership import SessionMark, WorktreeOwner, is_clone_of, session_lock
 from ralph_wrap.worktree.remove import leaving_places
@@ -43,18 +43,18 @@ if TYPE_CHECKING:
     from ralph_wrap.system.log import Log
 
 _REBUILT = ".rebuilt"
-"""The suffix of a mirror that a sweep has made."""
+"""The suffix of a replica that a sweep has made."""
 
 
 class CloneEnd(NamedTuple):
-    """Brings the work of one clone out of its mirror.
+    """Brings the work of one clone out of its replica.
 
     Attributes:
         project: the project, with git in its repository.
         home: the registry of the session.
         record: of the session.
         log: where each step is logged.
-        mirror: the mirror of the clone.
+        replica: the replica of the clone.
 
     """
 
@@ -62,7 +62,7 @@ class CloneEnd(NamedTuple):
     home: Registry
     record: SessionRecord
     log: Log
-    mirror: Path
+    replica: Path
 
     @property
     def bundle(self) -> Path:
@@ -79,7 +79,7 @@ class CloneEnd(NamedTuple):
 
     def commits(self) -> int | None:
         """Return the number of commits on the branch of the clone."""
-        git = mirrored(self.project, self.mirror).git
+        git = with_replica(self.project, self.replica).git
         base = list_refs(git, BASES + self.record.id)
         return (
             count_commits(git, base[BASES + self.record.id], f"refs/heads/{self.record.branch}")
@@ -95,23 +95,23 @@ class CloneEnd(NamedTuple):
             OSError: a file cannot be written; the earlier bundle stays.
 
         """
-        if not (self.mirror / "worktrees").is_dir():  # we were killed while we made it: there is no clone
+        if not (self.replica / "worktrees").is_dir():  # we were killed while we made it: there is no clone
             return False
-        git, agent_id = mirrored(self.project, self.mirror).git, self.record.id
+        git, agent_id = with_replica(self.project, self.replica).git, self.record.id
         base = list_refs(git, BASES + agent_id)[BASES + agent_id]
         refs = self._refs()
         if not refs:  # its branch had no work, and was dropped
             self.bundle.unlink(missing_ok=True)
             return False
         self.home.bundles.mkdir(exist_ok=True)
-        with scratch_in(self.mirror) as scratch:
+        with scratch_in(self.replica) as scratch:
             write_bundle(git, self.bundle, base, refs, scratch)
         self.log.event("work.bundled", path=os.fspath(self.bundle), refs=sorted(refs))
         return True
 
     def _refs(self) -> dict[str, str]:
         """Return the refs that go out; commits of other branches of the clone get snapshots first."""
-        git, agent_id = mirrored(self.project, self.mirror).git, self.record.id
+        git, agent_id = with_replica(self.project, self.replica).git, self.record.id
         branch, snapshots = f"refs/heads/ralph/{agent_id}", f"refs/ralph/snapshots/{agent_id}/"
         own = (branch, f"{branch}-wip", snapshots)
         others = {ref: oid for ref, oid in list_refs(git, "refs/heads/").items() if ref not in own}
@@ -124,7 +124,7 @@ class CloneEnd(NamedTuple):
         """Write the bundle, and take it in if possible; a problem is logged, and the bundle stays.
 
         Raises:
-            RalphError: the bundle is not complete; the mirror must stay.
+            RalphError: the bundle is not complete; the replica must stay.
             OSError: a file cannot be written; the same.
 
         """
@@ -154,7 +154,7 @@ class CloneEnd(NamedTuple):
             OSError: a file cannot be written.
 
         """
-        with scratch_in(self.mirror) as scratch:
+        with scratch_in(self.replica) as scratch:
             try:
                 unpack(
                     self.project.git, repository_of(self.project).common_dir / "objects", self.bundle, scratch
@@ -162,16 +162,16 @@ class CloneEnd(NamedTuple):
             except ValueError as error:
                 raise GitError("bundle", 0, f"error: {error}") from None
 
-    def remove_mirror(self) -> None:
-        """Remove the mirror; its work is in the repository, or in a verified bundle.
+    def remove_replica(self) -> None:
+        """Remove the replica; its work is in the repository, or in a verified bundle.
 
         Raises:
             OSError: it cannot be moved away.
 
         """
-        gone = self.mirror.with_name(f"{self.mirror.name}.gone")
-        if self.mirror.exists():
-            self.mirror.rename(gone)
+        gone = self.replica.with_name(f"{self.replica.name}.gone")
+        if self.replica.exists():
+            self.replica.rename(gone)
         shutil.rmtree(gone, ignore_errors=True)
 
     def keep_base(self) -> None:
@@ -179,7 +179,7 @@ class CloneEnd(NamedTuple):
         if not self.is_writable:
             return
         ref = BASES + self.record.id
-        git = mirrored(self.project, self.mirror).git
+        git = with_replica(self.project, self.replica).git
         base = list_refs(git, ref)[ref]
         before = list_refs(self.project.git, ref).get(ref)
         if before != base:
@@ -192,13 +192,13 @@ class CloneEnd(NamedTuple):
 
 
 class DeadClone(NamedTuple):
-    """The clone of a dead session, and the mirror that a sweep makes for it.
+    """The clone of a dead session, and the replica that a sweep makes for it.
 
     Attributes:
-        end: brings the work out of the new mirror.
+        end: brings the work out of the new replica.
         home: the registry of the session.
         path: where the clone is, if it still exists.
-        old: the mirror that the session made. In a container its agent can write there.
+        old: the replica that the session made. In a container its agent can write there.
 
     """
 
@@ -210,21 +210,21 @@ class DeadClone(NamedTuple):
     @classmethod
     def of(cls, project: Project, home: Registry, record: SessionRecord, log: Log) -> DeadClone | None:
         """Return the clone of a session, ``None`` if the session had a worktree."""
-        old = home.mirrors / record.session
+        old = home.replicas / record.session
         name = f"{record.session}{_REBUILT}"
-        places = (old, home.mirrors / name, Registry(project.root / RUN).mirrors / name)
+        places = (old, home.replicas / name, Registry(project.root / RUN).replicas / name)
         found = any(path.is_dir() and not path.is_symlink() for path in places)
         if not found or project.repository is None or record.base is None:
             return None
         safe = _safe_home(project, home)
-        new = safe.mirrors / name
+        new = safe.replicas / name
         end = CloneEnd(project, safe, record, log, new)
         return cls(end, home, project.root / CLONES / record.worktree_name, old)
 
     @property
-    def mirror(self) -> Path:
-        """The new mirror."""
-        return self.end.mirror
+    def replica(self) -> Path:
+        """The new replica."""
+        return self.end.replica
 
     @property
     def _mark(self) -> SessionMark:
@@ -235,29 +235,29 @@ class DeadClone(NamedTuple):
         return leaving_places(self.path, self.home.trash / self.end.record.session)
 
     def rebuild(self) -> None:
-        """Make the new mirror, unless an earlier sweep has made it; bring the clone back to its path.
+        """Make the new replica, unless an earlier sweep has made it; bring the clone back to its path.
 
         Raises:
-            RalphError: git refuses what the old mirror holds.
+            RalphError: git refuses what the old replica holds.
             OSError: a file is not a plain file, or cannot be read.
 
         """
         unmade = self.path.with_name(self.path.name + NEW_SUFFIX)
         if unmade.is_dir() and not unmade.is_symlink():  # no agent has worked in it
             shutil.rmtree(unmade)
-        latest = self.mirror if self.mirror.is_dir() else self.old
+        latest = self.replica if self.replica.is_dir() else self.old
         if (latest / "worktrees" / self.path.name).is_dir() and not os.path.lexists(self.path):
             for place in self._leaving:
                 if is_clone_of(place / ".git", self._mark):  # its removal was not complete
                     place.rename(self.path)
-        if self.mirror.is_dir():
+        if self.replica.is_dir():
             return
         project, record = self.end.project, self.end.record
-        self.mirror.parent.mkdir(exist_ok=True)
+        self.replica.parent.mkdir(exist_ok=True)
         tree = LinkedWorktree(
             path=self.path,
-            registration=self.mirror / "worktrees" / self.path.name,
-            common_dir=self.mirror,
+            registration=self.replica / "worktrees" / self.path.name,
+            common_dir=self.replica,
             branch=self._mark.branch,
             base=str(record.base),
             branch_created=False,
@@ -265,24 +265,24 @@ class DeadClone(NamedTuple):
             owner=WorktreeOwner(session_lock(record.session), self._mark),
             clone=True,
         )
-        rebuild_mirror(project.git, repository_of(project), tree, self.old, record.id)
+        rebuild_replica(project.git, repository_of(project), tree, self.old, record.id)
 
     def discard(self) -> None:
-        """Delete what a killed removal has left of the clone: its mirror has all work."""
+        """Delete what a killed removal has left of the clone: its replica has all work."""
         aside = self.home.trash / self.end.record.session
         for leftover in (aside, *self._leaving):
             if leftover.is_dir():
                 discard_clone(leftover, aside, self._mark)
 
-    def remove_mirrors(self) -> None:
-        """Remove both mirrors; their work is in the repository, or in a verified bundle.
+    def remove_replicas(self) -> None:
+        """Remove both replicas; their work is in the repository, or in a verified bundle.
 
         Raises:
             OSError: one cannot be moved away.
 
         """
-        self.end._replace(mirror=self.old).remove_mirror()
-        self.end.remove_mirror()
+        self.end._replace(replica=self.old).remove_replica()
+        self.end.remove_replica()
 
 
 def _safe_home(project: Project, home: Registry) -> Registry:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap.config import Isolation
 from ralph_wrap.session.pool import SessionPool
-from ralph_wrap.state.project import CLONES, WORKTREES, mirrored
+from ralph_wrap.state.project import CLONES, WORKTREES, with_replica
 from ralph_wrap.system import deferred
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.layout import EVERYTHING
@@ -56,16 +56,16 @@ class SessionContext(NamedTuple):
     home: Registry | None = None
 
     @property
-    def mirror(self) -> Path | None:
-        """The mirror of its clone; ``None`` if it gets a worktree."""
+    def replica(self) -> Path | None:
+        """The replica of its clone; ``None`` if it gets a worktree."""
         if self.settings.isolation is not Isolation.CLONE or self.home is None:
             return None
-        return self.home.mirrors / self.record.session
+        return self.home.replicas / self.record.session
 
     @property
     def keeping(self) -> Project:
-        """The project, with git in the repository that keeps the session's work: the mirror of a clone."""
-        return self.project if self.mirror is None else mirrored(self.project, self.mirror)
+        """The project, with git in the repository that keeps the session's work: the replica of a clone."""
+        return self.project if self.replica is None else with_replica(self.project, self.replica)
 
     @property
     def end(self) -> WorktreeEnd:
@@ -77,20 +77,20 @@ class SessionContext(NamedTuple):
     @property
     def clone_end(self) -> CloneEnd | None:
         """How the work of the session's clone comes out; ``None`` if it has none."""
-        if self.mirror is None or self.home is None:
+        if self.replica is None or self.home is None:
             return None
-        return deferred.clone_end.CloneEnd(self.project, self.home, self.record, self.log, self.mirror)
+        return deferred.clone_end.CloneEnd(self.project, self.home, self.record, self.log, self.replica)
 
     @property
     def pool(self) -> SessionPool:
         """The pool of warm worktrees, as the session uses it."""
-        settings = self.settings if self.mirror is None else self.settings._replace(pool=0)
+        settings = self.settings if self.replica is None else self.settings._replace(pool=0)
         return SessionPool(settings, self.project, self.layout, self.record.session)
 
     @property
     def path(self) -> Path:
         """Where the worktree of the session is, if it gets one."""
-        place = WORKTREES if self.mirror is None else CLONES
+        place = WORKTREES if self.replica is None else CLONES
         return self.project.root / place / self.record.worktree_name
 
     @property

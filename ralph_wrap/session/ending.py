@@ -49,7 +49,7 @@ class SessionState:
         listener: reads the agent's output.
         report: the report, once it is written.
         commits: the number of commits on the branch of a clone, which may not be in the repository.
-        stuck: the work of a clone is still in its mirror; the next sweep brings it out.
+        stuck: the work of a clone is still in its replica; the next sweep brings it out.
         guard: looks at the repository.
 
     """
@@ -120,10 +120,10 @@ class SessionEnd:
             context.end.drop_branch(tree, outcome)
 
     def bring_out(self, clone: CloneEnd) -> None:
-        """Bring the work out of the mirror of a clone, and remove the mirror if the clone is gone.
+        """Bring the work out of the replica of a clone, and remove the replica if the clone is gone.
 
         Raises:
-            RalphError: the work cannot be brought out; the mirror stays, and the next sweep tries again.
+            RalphError: the work cannot be brought out; the replica stays, and the next sweep tries again.
             OSError: the same.
 
         """
@@ -133,7 +133,7 @@ class SessionEnd:
         clone.bring_out()
         self._state.stuck = False
         if outcome is not None and not outcome.kept and not outcome.later:
-            clone.remove_mirror()
+            clone.remove_replica()
 
     def write_report(self, context: SessionContext | None) -> None:
         """Write the report, and log what made the session fail.

@@ -15,7 +15,7 @@ from ralph_wrap.state.project import CLONES, RUN, repository_of
 from ralph_wrap.system import deferred, files
 from ralph_wrap.system.text import near
 from ralph_wrap.worktree.create.clone import create_clone
-from ralph_wrap.worktree.create.mirror import refresh
+from ralph_wrap.worktree.create.replica import refresh
 from ralph_wrap.worktree.leaks.monitor import LeakMonitor
 from ralph_wrap.worktree.ownership import SessionMark, WorktreeOwner, session_lock
 
@@ -75,14 +75,14 @@ def _open(context: SessionContext) -> Workspace:
 
 
 def _make(context: SessionContext, base: str, meanwhile: Callable[[], object]) -> LinkedWorktree:
-    session, mirror, end = context.record.session, context.mirror, context.clone_end
-    assert mirror is not None
+    session, replica, end = context.record.session, context.replica, context.clone_end
+    assert replica is not None
     assert end is not None
     tree = create_clone(
         context.project.git,
         repository_of(context.project),
         path=context.path,
-        mirror=mirror,
+        replica=replica,
         branch=context.branch,
         base=base,
         agent_id=context.record.id,

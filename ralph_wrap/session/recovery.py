@@ -17,7 +17,7 @@ from ralph_wrap.session.exit_report import with_outcome
 from ralph_wrap.session.preflight import committer
 from ralph_wrap.session.worktree_end import WorktreeEnd, WorktreePolicy
 from ralph_wrap.state import report
-from ralph_wrap.state.project import WORKTREES, mirrored
+from ralph_wrap.state.project import WORKTREES, with_replica
 from ralph_wrap.state.session_start import START
 from ralph_wrap.system import files
 from ralph_wrap.system.process import OWN_COMMAND
@@ -52,7 +52,7 @@ class SessionRecovery:
         self._commits: int | None = None
         own = {**committer(project), OWN_COMMAND: record.session}
         if self._clone is not None:
-            self._project = project = mirrored(project, self._clone.mirror)
+            self._project = project = with_replica(project, self._clone.replica)
         git = project.git
         project = project._replace(git=git._replace(env={**git.env, **own}))
         self._end = WorktreeEnd(project, record, log, WorktreePolicy.of_record(record))
@@ -89,10 +89,10 @@ class SessionRecovery:
         return tree
 
     def bring_out(self, outcome: WorktreeOutcome | None) -> None:
-        """Bring the work of a clone out of its mirror; the mirror goes with the clone.
+        """Bring the work of a clone out of its replica; the replica goes with the clone.
 
         Raises:
-            RalphError: the work cannot be brought out; the mirror stays.
+            RalphError: the work cannot be brought out; the replica stays.
             OSError: the same.
 
         """
@@ -102,7 +102,7 @@ class SessionRecovery:
             self._commits = self._clone.end.commits()
         self._clone.end.bring_out()
         if outcome is None or not outcome.kept:
-            self._clone.remove_mirrors()
+            self._clone.remove_replicas()
 
     def leave(
         self, tree: LinkedWorktree, survivors: tuple[int, ...] = (), *, for_good: bool = False

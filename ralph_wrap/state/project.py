@@ -141,10 +141,10 @@ def _is_checkout_of(directory: Path, common_dir: Path) -> bool:
     return common_dir in {git_dir, git_dir.parent.parent}
 
 
-def mirrored(project: Project, mirror: Path) -> Project:
-    """Return a project with the mirror of a clone for its repository."""
-    git = project.git._replace(cwd=mirror, git_dir=mirror)
-    return project._replace(repository=repository_of(project)._replace(common_dir=mirror), git=git)
+def with_replica(project: Project, replica: Path) -> Project:
+    """Return a project with the replica of a clone for its repository."""
+    git = project.git._replace(cwd=replica, git_dir=replica)
+    return project._replace(repository=repository_of(project)._replace(common_dir=replica), git=git)
 
 
 def repository_of(project: Project) -> Repository:
@@ -294,7 +294,7 @@ def _registry_of_clones(project: Project) -> Iterator[Registry]:
     """Yield the registry in the directory of the clones, for sessions that can write only there."""
     clones = project.root / CLONES
     registry = Registry(clones / RUN.name)
-    names = (*_PARTS, registry.mirrors.name, registry.bundles.name)
+    names = (*_PARTS, registry.replicas.name, registry.bundles.name)
     directories = (clones.parent, clones, registry.directory, *(registry.directory / name for name in names))
     if clones.is_dir() and not any(directory.is_symlink() for directory in directories):
         yield registry

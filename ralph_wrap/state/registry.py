@@ -52,9 +52,9 @@ class Registry(NamedTuple):
         return self.directory / "trash"
 
     @property
-    def mirrors(self) -> Path:
-        """Directory of the mirrors of clones (see ``worktree.create.mirror``), by session id."""
-        return self.directory / "mirrors"
+    def replicas(self) -> Path:
+        """Directory of the replicas of clones (see ``worktree.create.replica``), by session id."""
+        return self.directory / "replicas"
 
     @property
     def bundles(self) -> Path:
@@ -88,7 +88,7 @@ class Registry(NamedTuple):
             OSError: the directories cannot be read. If one lock cannot be removed, the others still are.
 
         """
-        for path in self.mirrors.glob("*.gone"):  # the removal of a mirror was interrupted
+        for path in self.replicas.glob("*.gone"):  # the removal of a replica was interrupted
             deferred.shutil.rmtree(path, ignore_errors=True)
         for path in [*self.containers.glob("*.lock"), *self._locks()]:
             with contextlib.suppress(OSError):

@@ -23,7 +23,7 @@ LINKS = "ralph-wrap-links"
 
 
 class LinkedWorktree(NamedTuple):
-    """A worktree that ralph-wrap made, or a clone, seen from its mirror.
+    """A worktree that ralph-wrap made, or a clone, seen from its replica.
 
     Attributes:
         path: its directory, resolved.
@@ -36,7 +36,7 @@ class LinkedWorktree(NamedTuple):
         warm: it comes from the pool.
         owner: the lock and the mark that its registration must have for a removal; ``None``: never remove it.
         stays: the reason why it is not removed even then.
-        clone: it is a clone, and the repository is its mirror (see ``worktree.create.mirror``).
+        clone: it is a clone, and the repository is its replica (see ``worktree.create.replica``).
 
     """
 

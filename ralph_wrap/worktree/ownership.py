@@ -39,7 +39,7 @@ ANCHOR = "ralph-wrap-anchor"
 """In a registration: a hard link to the ``.git`` file of its worktree."""
 
 CLONE = "ralph-wrap-clone"
-"""In a registration: its worktree is a clone, and the repository is the mirror of the clone."""
+"""In a registration: its worktree is a clone, and the repository is the replica of the clone."""
 
 _FORMAT = DocumentFormat(version=1)
 _LONGEST_LOCK = 4096  # bytes of a reason

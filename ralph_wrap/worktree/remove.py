@@ -31,7 +31,7 @@ from ralph_wrap.git import delete_ref, list_refs, pointer, run_git_again, worktr
 from ralph_wrap.system import files, process_table
 from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.named_tuple import NamedTuple
-from ralph_wrap.worktree.create.mirror import refresh
+from ralph_wrap.worktree.create.replica import refresh
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.ownership import (
     MARK,

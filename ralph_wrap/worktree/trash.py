@@ -97,7 +97,7 @@ def discard(directory: Path, aside: Path, is_ours: Callable[[Callable[[str], str
 
 
 def discard_clone(directory: Path, aside: Path, mark: SessionMark) -> None:
-    """Delete a clone whose work its mirror holds, as :func:`discard` does; the mark names its session."""
+    """Delete a clone whose work its replica holds, as :func:`discard` does; the mark names its session."""
     discard(directory, aside, lambda read: read(f".git/{MARK}") == mark_text(mark))
 
 

@@ -35,7 +35,7 @@ def remains(world: World) -> dict[str, object]:
     root = world.repo.path / ".ralph"
     found = {
         "clones": sorted(path.name for path in root.glob("clones/*") if path.name != ".gitignore"),
-        "mirrors": sorted(path.name for path in root.glob("run/mirrors/*")),
+        "replicas": sorted(path.name for path in root.glob("run/replicas/*")),
         "bundles": sorted(path.name for path in root.glob("run/bundles/*")),
     }
     return world.remains() | {name: there for name, there in found.items() if there}
@@ -46,7 +46,7 @@ def remains(world: World) -> dict[str, object]:
 def test_a_session_in_a_clone_killed_at_any_point_loses_nothing(
     tmp_path: Path, home: Path, program: ForkServer, kind: str
 ) -> None:
-    """What it had done is in the repository as at its own end; clone, mirror and bundle are gone."""
+    """What it had done is in the repository as at its own end; clone, replica and bundle are gone."""
     fresh = World.make(tmp_path / "fresh", home, program, kind)
     ended = fresh.copy(tmp_path / "ended")
     assert run(ended).status == 0

@@ -1,4 +1,4 @@
-"""What a hostile agent leaves in its clone, its bundle and its mirror: nothing runs, nothing else comes in.
+"""What a hostile agent leaves in its clone, its bundle and its replica: nothing runs, nothing else comes in.
 
 Each attack has a counterpart that shows that it works where the defence is missing.
 """
@@ -229,15 +229,15 @@ def dead(repo: Repo, work: str) -> Path:
         return repo.path / ".ralph" / "clones" / session.directory.name
 
 
-def test_no_program_of_a_clone_or_its_mirror_runs(repo: Repo) -> None:
+def test_no_program_of_a_clone_or_its_replica_runs(repo: Repo) -> None:
     """The agent has put commands wherever git looks for them; a sweep saves its work and runs none."""
     clone = dead(repo, "echo new > new; git add new; git commit -qm new; echo b > b")
     ran = repo.path.parent / "ran"
     program = repo.path.parent / "program"
     program.write_text(f"#!/bin/sh\ntouch {ran}\nexec cat\n")
     program.chmod(0o755)
-    mirror = repo.path / ".ralph" / "run" / "mirrors" / clone.name
-    for git_dir in (clone / ".git", mirror):
+    replica = repo.path / ".ralph" / "run" / "replicas" / clone.name
+    for git_dir in (clone / ".git", replica):
         with (git_dir / "config").open("a") as config:
             config.write(f"[core]\n\tfsmonitor = {program}\n\thooksPath = {git_dir}/hooks\n")
             config.write(f'[filter "x"]\n\tclean = {program}\n\tsmudge = {program}\n')
@@ -269,8 +269,8 @@ def test_alternates_to_another_repository_are_not_followed(repo: Repo, tmp_path:
     secret.write("secret", "secret\n")
     commit = secret.commit("secret")
     clone = dead(repo, "echo new > new")
-    mirror = repo.path / ".ralph" / "run" / "mirrors" / clone.name
-    for git_dir in (clone / ".git", mirror):
+    replica = repo.path / ".ralph" / "run" / "replicas" / clone.name
+    for git_dir in (clone / ".git", replica):
         with (git_dir / "objects" / "info" / "alternates").open("a") as alternates:
             alternates.write(f"{secret.path}/.git/objects\n")
     branch = clone / ".git" / "refs" / "heads" / "ralph" / clone.name[-4:]
@@ -333,7 +333,7 @@ def test_a_session_works_in_a_read_only_project(repo: Repo, mount: Path) -> None
 
 @needs_mounts
 def test_a_session_killed_in_a_read_only_project_is_swept_on_the_host(repo: Repo, mount: Path) -> None:
-    """The mirror that the agent could write is only read: the sweep makes one where it could not."""
+    """The replica that the agent could write is only read: the sweep makes one where it could not."""
     state = mount / ".ralph" / "clones" / "run"
     line = ("--delay", "1h", "--isolation", "clone", "--", "sh", "-ec", "echo a > a")
     with Session(mount, *line, state=state) as session:
@@ -342,7 +342,7 @@ def test_a_session_killed_in_a_read_only_project_is_swept_on_the_host(repo: Repo
         session.process.wait()
         name = session.directory.name
     subprocess.run(("mount", "-o", "remount,bind,rw", mount), check=True)
-    (state / "mirrors" / name / "config").write_text("[broken\n")
+    (state / "replicas" / name / "config").write_text("[broken\n")
     assert command("sweep", cwd=repo.path).status == 0
     assert repo.show(f"ralph/{name[-4:]}-wip:a") == b"a\n"
-    assert [*(state / "mirrors").iterdir(), *(mount / ".ralph" / "run" / "mirrors").iterdir()] == []
+    assert [*(state / "replicas").iterdir(), *(mount / ".ralph" / "run" / "replicas").iterdir()] == []

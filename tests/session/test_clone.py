@@ -26,7 +26,7 @@ def clone_session(repo: Repo, work: str, *options: str) -> Result:
 
 def left_over(repo: Repo) -> list[str]:
     """Return what sessions in clones have left on the disk, without their own directories."""
-    names = [".ralph/clones", ".ralph/run/mirrors", ".ralph/run/bundles", ".ralph/run/agents"]
+    names = [".ralph/clones", ".ralph/run/replicas", ".ralph/run/bundles", ".ralph/run/agents"]
     return [
         path.relative_to(repo.path).as_posix()
         for name in names
@@ -152,7 +152,7 @@ def test_without_a_clone_there_is_no_session(repo: Repo) -> None:
 
 
 def test_repositories_in_a_clone_keep_it(repo: Repo) -> None:
-    """What a mirror does not hold, a submodule or a worktree of the clone, is not removed."""
+    """What a replica does not hold, a submodule or a worktree of the clone, is not removed."""
     work = "git worktree add -q ../beside; echo x > ../beside/x"
     result = clone_session(repo, work)
     session = result.report["session"]

@@ -94,7 +94,7 @@ def reach_of(context: SessionContext, workspace: Workspace, backend: SandboxBack
 def _of_worktree(tree: LinkedWorktree) -> tuple[list[Path], list[Path]]:
     """Return what the agent writes with git in a worktree, and what stays as it is.
 
-    A clone has a repository of its own, so the agent writes nothing of the project's. Its mirror is ours.
+    A clone has a repository of its own, so the agent writes nothing of the project's. Its replica is ours.
     """
     if tree.clone:
         return [tree.path], [tree.path / ".git" / "objects" / "info"]

@@ -5,10 +5,10 @@ agent can write to its clone, and writes nothing to the real repository, which m
 
 The steps, each undone if a later one fails:
 
-1. Make the mirror (see ``mirror``), with the session's mark in its registration.
+1. Make the replica (see ``replica``), with the session's mark in its registration.
 2. Make the clone under another name, with the same mark, then rename it. So a directory at the path of a
    clone is never one without a mark.
-3. Check the files out, and refresh the mirror.
+3. Check the files out, and refresh the replica.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ralph_wrap.errors import GitError, IsolationError
 from ralph_wrap.git import decode, file_system_config, list_refs, pointer, run_git
 from ralph_wrap.git.by_hand import make_repository
 from ralph_wrap.system import deferred, files
-from ralph_wrap.worktree.create.mirror import copy_mirror, refresh
+from ralph_wrap.worktree.create.replica import copy_replica, refresh
 from ralph_wrap.worktree.create.transaction import check_out_new
 from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.ownership import CLONE, write_mark
@@ -50,7 +50,7 @@ def create_clone(
     repository: Repository,
     *,
     path: Path,
-    mirror: Path,
+    replica: Path,
     branch: str,
     base: str,
     agent_id: str,
@@ -59,13 +59,13 @@ def create_clone(
     progress: Callable[[str], None],
     meanwhile: Callable[[], object],
 ) -> LinkedWorktree:
-    """Make a clone with every file checked out, and its mirror.
+    """Make a clone with every file checked out, and its replica.
 
     Arguments:
         git: git at the project root.
         repository: the project's repository.
         path: the directory of the clone; it must not exist.
-        mirror: the directory of the mirror; it must not exist.
+        replica: the directory of the replica; it must not exist.
         branch: the branch to check out: the project's, if it exists there, else created at *base*.
         base: commit id.
         agent_id: names the refs of the session.
@@ -87,8 +87,8 @@ def create_clone(
             start = tip or base
             tree = LinkedWorktree(
                 path=path,
-                registration=mirror / "worktrees" / path.name,
-                common_dir=mirror,
+                registration=replica / "worktrees" / path.name,
+                common_dir=replica,
                 branch=branch,
                 base=start,
                 branch_created=tip is None,
@@ -97,13 +97,13 @@ def create_clone(
                 clone=True,
             )
             refs = {**earlier, f"refs/heads/{branch}": start}
-            _make_mirror(tree, repository, config, {**refs, f"{BASES}{agent_id}": start}, undo)
+            _make_replica(tree, repository, config, {**refs, f"{BASES}{agent_id}": start}, undo)
             _make_clone(tree, repository, config, refs, undo)
             own = path / ".git"
             clone_git = tree._replace(registration=own, common_dir=own).git(git)
             check_out_new(clone_git, cancel, progress, meanwhile)
-            refresh(tree, git._replace(cwd=mirror, git_dir=mirror))
-            files.fsync(own, path, path.parent, tree.registration, mirror)
+            refresh(tree, git._replace(cwd=replica, git_dir=replica))
+            files.fsync(own, path, path.parent, tree.registration, replica)
             undo.pop_all()
     except (GitError, OSError) as error:
         reason = error.message if isinstance(error, GitError) else f"{error.strerror}: {error.filename}"
@@ -114,23 +114,23 @@ def create_clone(
     return tree
 
 
-def rebuild_mirror(git: Git, repository: Repository, tree: LinkedWorktree, old: Path, agent_id: str) -> None:
-    """Make a new mirror for the clone of a dead session, from the objects and refs of its own mirror.
+def rebuild_replica(git: Git, repository: Repository, tree: LinkedWorktree, old: Path, agent_id: str) -> None:
+    """Make a new replica for the clone of a dead session, from the objects and refs of its own replica.
 
-    In a container, an agent can write to the mirror of its session. So only plain files of it are read, as
-    those of the clone are. The new mirror has our configuration, and is where the agent cannot write.
+    In a container, an agent can write to the replica of its session. So only plain files of it are read, as
+    those of the clone are. The new replica has our configuration, and is where the agent cannot write.
 
     Arguments:
         git: git at the project root.
         repository: the project's repository.
-        tree: the clone with the new mirror. If the clone is nowhere, the mirror gets no registration.
-        old: the session's own mirror.
+        tree: the clone with the new replica. If the clone is nowhere, the replica gets no registration.
+        old: the session's own replica.
         agent_id: names the refs of the session.
 
     Raises:
         IsolationError: a repository that cannot be cloned any more.
         GitError: git refuses a ref.
-        OSError: a file of the old mirror is not a plain file, or cannot be copied.
+        OSError: a file of the old replica is not a plain file, or cannot be copied.
 
     """
     new, final = tree.common_dir.with_name(tree.common_dir.name + NEW_SUFFIX), tree.common_dir
@@ -138,9 +138,9 @@ def rebuild_mirror(git: Git, repository: Repository, tree: LinkedWorktree, old: 
         deferred.shutil.rmtree(new)
     tree = tree._replace(common_dir=new, registration=new / "worktrees" / tree.registration.name)
     with contextlib.ExitStack() as undo:
-        _make_mirror(tree, repository, _config(git, repository), {f"{BASES}{agent_id}": tree.base}, undo)
+        _make_replica(tree, repository, _config(git, repository), {f"{BASES}{agent_id}": tree.base}, undo)
         new_git = git._replace(cwd=new, git_dir=new)
-        copy_mirror(old, new, new_git, agent_id)
+        copy_replica(old, new, new_git, agent_id)
         if tree.path.is_dir():
             refresh(tree, new_git)
         else:
@@ -152,24 +152,24 @@ def rebuild_mirror(git: Git, repository: Repository, tree: LinkedWorktree, old: 
         undo.pop_all()
 
 
-def _make_mirror(
+def _make_replica(
     tree: LinkedWorktree,
     repository: Repository,
     config: list[tuple[str, str]],
     refs: Mapping[str, str],
     undo: contextlib.ExitStack,
 ) -> None:
-    mirror, registration = tree.common_dir, tree.registration
-    mirror.parent.mkdir(parents=True, exist_ok=True)
-    mirror.mkdir()
-    undo.callback(deferred.shutil.rmtree, mirror, ignore_errors=True)
+    replica, registration = tree.common_dir, tree.registration
+    replica.parent.mkdir(parents=True, exist_ok=True)
+    replica.mkdir()
+    undo.callback(deferred.shutil.rmtree, replica, ignore_errors=True)
     own = [
         (key, value)
         for key, value in config
         if key.startswith(("core.", "extensions.", "user.")) or re.fullmatch(r"remote\..*\.url", key)
     ]
     objects = repository.common_dir / "objects"
-    make_repository(mirror, config=own, refs=refs, borrows=objects, shallow=_shallow(repository))
+    make_repository(replica, config=own, refs=refs, borrows=objects, shallow=_shallow(repository))
     registration.mkdir(parents=True)
     assert tree.owner is not None
     assert tree.owner.mark is not None

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from ralph_wrap.git import decode, merge
-from ralph_wrap.worktree.create.mirror import problems_of
+from ralph_wrap.worktree.create.replica import problems_of
 
 if TYPE_CHECKING:
     from pathlib import Path

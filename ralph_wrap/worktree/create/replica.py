@@ -1,14 +1,14 @@
-"""The mirror of a clone: a repository of ours, in which we save what an agent does in its clone.
+"""The replica of a clone: a repository of ours, in which we save what an agent does in its clone.
 
 An agent owns its clone: it can write a program into the configuration, or a FIFO in the place of HEAD. So git
-of ours never runs in a clone. :func:`refresh` reads the clone's files, and copies these to the mirror:
+of ours never runs in a clone. :func:`refresh` reads the clone's files, and copies these to the replica:
 
 - objects, which have their hash for a name, so that git notices a changed one;
 - the branches, as far as a save needs them;
-- HEAD, index, reflogs and the files of an unfinished operation, to the *registration* in the mirror.
+- HEAD, index, reflogs and the files of an unfinished operation, to the *registration* in the replica.
 
-It copies no configuration, no hook, no attributes and no ``alternates``: the mirror has its own. With the
-registration in its place, the mirror looks like the repository of a linked worktree at the clone's path. So
+It copies no configuration, no hook, no attributes and no ``alternates``: the replica has its own. With the
+registration in its place, the replica looks like the repository of a linked worktree at the clone's path. So
 the same code saves and removes clones and worktrees.
 """
 
@@ -42,7 +42,7 @@ _NOT_COPIED = {
 _OBJECT = re.compile(r"[0-9a-f]{2}/[0-9a-f]+|pack/pack-[0-9a-f]+\.(pack|idx)")
 _LARGEST = 1 << 30  # bytes of a file that is no object
 _MOST = 200_000  # files that are no objects
-_MIRRORED = ("refs/heads/", "refs/remotes/")
+_COPIED_REFS = ("refs/heads/", "refs/remotes/")
 
 
 class _Entry(NamedTuple):
@@ -51,15 +51,15 @@ class _Entry(NamedTuple):
 
 
 def refresh(tree: LinkedWorktree, git: Git) -> None:
-    """Copy what a clone holds to its mirror; a linked worktree has none, and nothing happens.
+    """Copy what a clone holds to its replica; a linked worktree has none, and nothing happens.
 
     Arguments:
         tree: the clone.
-        git: git in the mirror.
+        git: git in the replica.
 
     Raises:
         OSError: a file of the clone is not a plain file, or cannot be copied.
-        GitError: the mirror does not accept a branch.
+        GitError: the replica does not accept a branch.
 
     """
     if not tree.clone:
@@ -73,13 +73,13 @@ def refresh(tree: LinkedWorktree, git: Git) -> None:
     _copy_refs(tree, git, entries)
 
 
-def copy_mirror(old: Path, new: Path, git: Git, agent_id: str) -> None:
-    """Copy objects and refs of a session's mirror to a new one; an agent may have changed the first.
+def copy_replica(old: Path, new: Path, git: Git, agent_id: str) -> None:
+    """Copy objects and refs of a session's replica to a new one; an agent may have changed the first.
 
     Arguments:
-        old: the mirror of a dead session.
-        new: the new mirror, without branches.
-        git: git in the new mirror.
+        old: the replica of a dead session.
+        new: the new replica, without branches.
+        git: git in the new replica.
         agent_id: names the refs of the session.
 
     Raises:
@@ -99,7 +99,7 @@ def copy_mirror(old: Path, new: Path, git: Git, agent_id: str) -> None:
 
 
 def problems_of(tree: LinkedWorktree) -> list[str]:
-    """Return one line for each thing in a clone that a mirror does not hold."""
+    """Return one line for each thing in a clone that a replica does not hold."""
     places = {"modules": "repositories of submodules", "worktrees": "worktrees of the clone"}
     return [
         f"{what} are in {tree.path / '.git' / name}, which is not saved"
@@ -143,7 +143,7 @@ def _plain_files(source: Path) -> Iterator[_Entry]:
 
 
 def _copy_objects(source: Path, target: Path) -> None:
-    """Copy the objects that the mirror lacks; an object never changes, so its name is enough."""
+    """Copy the objects that the replica lacks; an object never changes, so its name is enough."""
     for directory in ("pack", *sorted(_fan_out(source))):
         try:
             names = sorted((path.name for path in (source / directory).iterdir()), reverse=True)
@@ -217,9 +217,9 @@ def _is_copied(target: Path, status: os.stat_result) -> bool:
 
 
 def _copy_refs(tree: LinkedWorktree, git: Git, entries: dict[str, os.stat_result]) -> None:
-    """Move the refs of the mirror to where those of the clone are.
+    """Move the refs of the replica to where those of the clone are.
 
-    Only these are mirrored: the session's branch, the branch at HEAD, and the branches of the project's
+    Only these are copied: the session's branch, the branch at HEAD, and the branches of the project's
     remotes, which have these commits. A save finds every other commit in the registration.
     """
     found = _refs(tree.registration, entries)
@@ -229,7 +229,7 @@ def _copy_refs(tree: LinkedWorktree, git: Git, entries: dict[str, os.stat_result
         for ref, oid in found.items()
         if ref in {f"refs/heads/{tree.branch}", head} or ref.startswith("refs/remotes/")
     }
-    before = list_refs(git, *_MIRRORED)
+    before = list_refs(git, *_COPIED_REFS)
     changed = {ref: oid for ref, oid in wanted.items() if before.get(ref) != oid}
     if any(ref.startswith("refs/remotes/") for ref in changed):
         # The agent can push to a repository of its own, which goes with the clone.
@@ -253,7 +253,7 @@ def _update(git: Git, refs: dict[str, str]) -> None:
 
 
 def _refs(
-    registration: Path, entries: dict[str, os.stat_result], prefixes: tuple[str, ...] = _MIRRORED
+    registration: Path, entries: dict[str, os.stat_result], prefixes: tuple[str, ...] = _COPIED_REFS
 ) -> dict[str, str]:
     """Return the refs in the files of a git directory; a symbolic ref names no commit of its own."""
     found = {}
