@@ -1,0 +1,239 @@
+"""A file of tasks, each for a session of its own: a Markdown list with boxes, or JSON lines.
+
+In Markdown, a task is an item of a list with a box, and what is indented below it is its detail::
+
+    - [ ] Check the password
+      An empty one is refused, too.
+    - [x] Add a link to the help
+
+Everything else is prose. An item with a box in the detail of a task is a part of the detail. In JSON
+lines, each line is an object::
+
+    {"title": "Check the password", "detail": "An empty one is refused, too.", "done": false}
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from ralph_wrap.config import prompt_file
+from ralph_wrap.errors import UsageError
+from ralph_wrap.system import deferred
+from ralph_wrap.system.document import from_json
+from ralph_wrap.system.named_tuple import NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+PLACE = "{task}"
+"""Stands for the task in the template of its prompt."""
+
+_MARKDOWN_SHAPE = "write a task as: - [ ] title"
+_JSON_SHAPE = 'the shape is {"title": "…", "detail": "…", "done": false}'
+_FIELDS = {"title": str, "detail": str, "done": bool}
+_WORDS = {str: "a text", bool: "true or false"}
+
+_TAB = 4  # columns (CommonMark)
+_DIGITS = 12  # of a key
+_ITEM = r"( *)(?:[-*+]|\d{1,9}[.)])"
+_TASK = re.compile(_ITEM + r" +\[([ xX])\](?: +(.*))?")
+_NO_TASK = re.compile(_ITEM + r" *\[[ xX]?\](?![(\[:])")
+_BLOCK = re.compile(r" {0,3}(?:#{1,6}(?: |$)|[-*+] |\d{1,9}[.)] |>|```|~~~|<|(?:[-*_] *){3,}$)")
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")  # what JSON can name, but no argument can hold
+_FENCE = re.compile(r" *(`{3,}|~{3,})")
+
+
+class Task(NamedTuple):
+    """A task of a file.
+
+    Attributes:
+        key: names the task as long as its text stays the same, wherever it stands, and whether it is done.
+        title: its first line.
+        detail: its other lines; empty if there are none.
+        line: number of its first line in the file.
+        is_done: the file says that it is done already.
+
+    """
+
+    key: str
+    title: str
+    detail: str
+    line: int
+    is_done: bool
+
+    @property
+    def text(self) -> str:
+        """The whole task."""
+        return f"{self.title}\n\n{self.detail}" if self.detail else self.title
+
+
+def read_tasks(path: Path) -> list[Task]:
+    """Return the tasks of a file, in its order.
+
+    Raises:
+        UsageError: the file cannot be read, has a line that cannot be a task, or has no task.
+
+    """
+    try:
+        content = prompt_file.read(path)
+    except OSError as error:
+        raise UsageError(
+            f"task file {path} cannot be read: {error.strerror}", "name a file that exists"
+        ) from None
+    return parse_tasks(content, str(path))
+
+
+def parse_tasks(content: bytes, name: str) -> list[Task]:
+    """Return the tasks in the content of a file.
+
+    Arguments:
+        content: of the file.
+        name: of the file, for messages.
+
+    Raises:
+        UsageError: as for :func:`read_tasks`.
+
+    """
+    lines = [_decoded(line, f"{name}:{number}") for number, line in enumerate(content.split(b"\n"), 1)]
+    lines[0] = lines[0].removeprefix("\N{ZERO WIDTH NO-BREAK SPACE}")  # some editors begin a file with it
+    first = next((line for line in lines if line.strip()), "")
+    is_json = first.startswith("{")
+    tasks = _with_keys(_json_tasks(lines, name) if is_json else _markdown_tasks(lines, name), name)
+    if not tasks:
+        raise UsageError(f"task file {name} has no task", _MARKDOWN_SHAPE)
+    return tasks
+
+
+def with_task(template: str, task: Task) -> str:
+    """Return the prompt for a task.
+
+    Raises:
+        UsageError: the template has no place for a task: each session would get the same prompt.
+
+    """
+    if PLACE not in template:
+        raise UsageError(
+            f"the prompt has no {PLACE}, so no session would learn its task", f"add {PLACE} to it"
+        )
+    return template.replace(PLACE, task.text)
+
+
+def _decoded(line: bytes, position: str) -> str:
+    try:
+        return line.removesuffix(b"\r").decode()
+    except UnicodeDecodeError:
+        raise UsageError(f"{position}: this line is not UTF-8", "save the file as UTF-8") from None
+
+
+def _with_keys(tasks: Iterable[Task], name: str) -> list[Task]:
+    """Give each task its key: a hash of its text, and a number from the second task with the same text on."""
+    seen: Counter[str] = Counter()
+    keyed = []
+    for task in tasks:
+        if _NO_TEXT.search(task.text):
+            raise UsageError(
+                f"{name}:{task.line}: the task has a character that no program can be given",
+                "remove the zero byte or the half of a surrogate pair",
+            )
+        text = json.dumps([task.title, task.detail]).encode()
+        digest = deferred.hashlib.sha256(text).hexdigest()[:_DIGITS]
+        seen[digest] += 1
+        keyed.append(task._replace(key=digest if seen[digest] == 1 else f"{digest}-{seen[digest]}"))
+    return keyed
+
+
+def _json_tasks(lines: list[str], name: str) -> Iterator[Task]:
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        position = f"{name}:{number}"
+        try:
+            fields = from_json(line.encode())
+        except ValueError as error:
+            raise UsageError(f"{position}: no valid JSON: {error}", _JSON_SHAPE) from None
+        _check(fields, position)
+        title, _, rest = fields["title"].strip().partition("\n")
+        detail = "\n".join(text for text in (rest.strip("\n"), fields.get("detail", "").strip("\n")) if text)
+        yield Task("", title.rstrip(), detail.rstrip(), number, fields.get("done", False))
+
+
+def _check(fields: Any, position: str) -> None:
+    if not isinstance(fields, dict):
+        raise UsageError(f"{position}: an object is expected", _JSON_SHAPE)
+    for key, value in fields.items():
+        if key not in _FIELDS:
+            raise UsageError(f"{position}: {key}: unknown key", f"known: {', '.join(_FIELDS)}")
+        if not isinstance(value, _FIELDS[key]):
+            raise UsageError(f"{position}: {key}: {_WORDS[_FIELDS[key]]} is expected", _JSON_SHAPE)
+    if not fields.get("title", "").strip():
+        raise UsageError(f"{position}: the task has no title", _JSON_SHAPE)
+
+
+def _markdown_tasks(lines: list[str], name: str) -> Iterator[Task]:
+    number = 0
+    while number < len(lines):
+        line = lines[number].expandtabs(_TAB)
+        if end := _end_of_aside(lines, number):
+            number = end
+        elif found := _TASK.fullmatch(line.rstrip()):
+            number += 1
+            title = (found[3] or "").strip()
+            if not title:
+                raise UsageError(f"{name}:{number}: the task has no title", _MARKDOWN_SHAPE)
+            end = _end_of_detail(lines, number, len(found[1]))
+            yield Task("", title, _detail(lines[number:end]), number, found[2] != " ")
+            number = end
+        elif _NO_TASK.match(line):
+            raise UsageError(f"{name}:{number + 1}: this is no task", _MARKDOWN_SHAPE)
+        else:
+            number += 1
+
+
+def _end_of_aside(lines: list[str], start: int) -> int:
+    """Return the index after a block of code or a comment; 0 if none begins at a line.
+
+    Without an end it goes on to the end of the file (CommonMark).
+    """
+    if lines[start].lstrip().startswith("<!--"):
+        return next((end + 1 for end in range(start, len(lines)) if "-->" in lines[end]), len(lines))
+    if fence := _FENCE.match(lines[start].expandtabs(_TAB)):
+        closing = re.compile(rf" *{fence[1][0]}{{{len(fence[1])},}} *")
+        ends = (end for end in range(start + 1, len(lines)) if closing.fullmatch(lines[end]))
+        return next(ends, len(lines) - 1) + 1
+    return 0
+
+
+def _end_of_detail(lines: list[str], start: int, indent: int) -> int:
+    """Return the index after the lines that belong to a task.
+
+    Arguments:
+        lines: of the file.
+        start: index of the line after its title.
+        indent: columns before its list mark. What has more of them belongs to the task. So does the next line
+            of the same paragraph, which needs no indentation (CommonMark).
+
+    """
+    end = start
+    in_paragraph = True
+    for number in range(start, len(lines)):
+        line = lines[number].expandtabs(_TAB)
+        if not line.strip():
+            in_paragraph = False
+        elif len(line) - len(line.lstrip()) > indent or (in_paragraph and not _BLOCK.match(line)):
+            in_paragraph = not _BLOCK.match(line)
+            end = number + 1
+        else:
+            break
+    return end
+
+
+def _detail(lines: list[str]) -> str:
+    """Return lines without the indentation that all of them have."""
+    expanded = [line.expandtabs(_TAB).rstrip() for line in lines]
+    indented = [len(line) - len(line.lstrip()) for line in expanded if line.startswith(" ")]
+    common = min(indented, default=0)
+    return "\n".join(line[common:] if line.startswith(" ") else line for line in expanded).strip("\n")
