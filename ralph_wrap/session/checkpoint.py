@@ -11,6 +11,7 @@ from ralph_wrap.session.remote.push import BranchPush
 from ralph_wrap.worktree import fingerprints
 from ralph_wrap.worktree.create.replica import refresh
 from ralph_wrap.worktree.save.checkpoint import commit_all, sees_all, snapshot
+from ralph_wrap.worktree.save.clone_commit import commit_in_clone
 
 if TYPE_CHECKING:
     from ralph_wrap.session.clone_end import CloneEnd
@@ -148,7 +149,8 @@ class Checkpoint:
     def _commit(self, tree: LinkedWorktree, number: int) -> bool:
         message = f"Iteration {number}\n\nCommitted at its end, in session {self._record.session}.\n"
         try:
-            return commit_all(tree, self._git, message)
+            commit = commit_in_clone if tree.clone else commit_all
+            return commit(tree, self._git, message)
         except (GitError, OSError) as error:
             self._log.warning("iteration.not_committed", f"iteration {number} is not committed: {error}")
         return False

@@ -143,7 +143,6 @@ def _check_clone(settings: Settings) -> None:
         "branch": named,
         "push": settings.push,
         "remote": settings.remote,
-        "commit_each": settings.commit_each,
         "submodules": settings.submodules is SubmoduleMode.INIT,
         "sparse": settings.sparse,
         "link": settings.link,

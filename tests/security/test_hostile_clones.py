@@ -5,6 +5,7 @@ Each attack has a counterpart that shows that it works where the defence is miss
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ralph_wrap.git import bundle
+from ralph_wrap.worktree.save import clone_commit
 from tests.support.mounts import mounted, needs_mounts, read_only
 from tests.support.repo import make_repo
 from tests.support.sessions import Result, Session, command
@@ -346,3 +348,18 @@ def test_a_session_killed_in_a_read_only_project_is_swept_on_the_host(repo: Repo
     assert command("sweep", cwd=repo.path).status == 0
     assert repo.show(f"ralph/{name[-4:]}-wip:a") == b"a\n"
     assert [*(state / "replicas").iterdir(), *(mount / ".ralph" / "run" / "replicas").iterdir()] == []
+
+
+@pytest.mark.parametrize("defended", [True, False])
+def test_a_commit_of_ours_follows_no_symlink(
+    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, defended: bool
+) -> None:
+    """The agent leads the directory of its branch, where ``commit_each`` writes, to a place of the user."""
+    if not defended:
+        monkeypatch.setattr(clone_commit, "_DIRECTORY", os.O_RDONLY | os.O_DIRECTORY)
+    inner, victim = repo.path / ".git", tmp_path / "victim"
+    victim.mkdir()
+    (inner / "refs" / "heads" / "ralph").symlink_to(victim)
+    with contextlib.suppress(OSError), clone_commit.locked(inner, "refs/heads/ralph/beef") as files:
+        files.replace("refs/heads/ralph/beef", b"of ours")
+    assert [path.name for path in victim.iterdir()] == ([] if defended else ["beef"])

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tests.support.repo import Repo
 
 CLONE = ("--isolation", "clone")
+TRUST = {"RALPH_TRUST": "1"}
 
 
 def clone_session(repo: Repo, work: str, *options: str) -> Result:
@@ -205,3 +206,25 @@ def test_what_an_agent_fetched_from_a_remote_gets_no_snapshot(repo: Repo, tmp_pa
     result = clone_session(repo, "git fetch -q origin")
     assert result.status == 0, result.stderr
     assert refs(repo, "refs/ralph/snapshots") == []
+
+
+def test_commit_each_commits_in_the_clone(repo: Repo) -> None:
+    """The next iteration of the agent finds the commit on its branch, and git is content with the clone."""
+    repo.write(".ralph/config.toml", "commit_each = true\n")
+    work = (
+        'echo "$RALPH_ITERATION" > file-$RALPH_ITERATION; git status --porcelain; git log -1 --format=%s;'
+        "git fsck --strict; for ref in HEAD $RALPH_BRANCH; do git reflog -1 --format=%H $ref; done;"
+        "git rev-parse HEAD"
+    )
+    result = run(repo.path, "-n", "2", *CLONE, "--", "sh", "-ec", work, env=TRUST)
+    assert result.status == 0, result.stderr
+    printed = result.stdout.decode().split("\n")
+    assert printed[3:5] == ["?? file-2", "Iteration 1"], result.stderr
+    assert len({*printed[5:8]}) == 1, "the reflogs have the commit"
+    agent_id = result.report["session"][-4:]
+    assert repo.git("log", "--format=%s", f"main..ralph/{agent_id}").split("\n") == [
+        "Iteration 2",
+        "Iteration 1",
+    ]
+    assert refs(repo, "refs/ralph/snapshots") == []
+    assert left_over(repo) == []
