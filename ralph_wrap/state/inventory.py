@@ -21,7 +21,7 @@ from ralph_wrap.system.liveness import Liveness
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from ralph_wrap.state.project import Project
     from ralph_wrap.system.liveness import ProcessIdentity
@@ -262,13 +262,16 @@ def classify(
     ]
 
 
-def sessions(project: Project, now: datetime, *, finished: bool) -> list[SessionEntry]:
+def sessions(
+    project: Project, now: datetime, *, finished: bool, also: Collection[str] = ()
+) -> list[SessionEntry]:
     """Return every session of a project that is not finished, or has kept its worktree, oldest first.
 
     Arguments:
         project: the project.
         now: for the ages.
         finished: all finished ones, too.
+        also: ids of sessions that run on other machines; their records here look finished.
 
     """
     entries = []
@@ -285,7 +288,10 @@ def sessions(project: Project, now: datetime, *, finished: bool) -> list[Session
                 if entry.verdict == Verdict.LIVE.value and isinstance(found, SessionRecord):
                     owners[found.session] = found.owner
         kept = [home.with_worktrees(project.root / place, taken) for place in (WORKTREES, CLONES)]
-        ended = home.finished() if finished else [record for records in kept for record in records]
+        running = [read_record(path) for name in also for path in home.finished_paths(name)]
+        ended = (
+            home.finished() if finished else [record for records in (*kept, running) for record in records]
+        )
         entries += [_with_end(_entry(found, None, project, now), home) for found in ended]
     return sorted(_with_usage(entries, owners), key=lambda entry: (entry.session or "", entry.id))
 

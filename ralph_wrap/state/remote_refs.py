@@ -8,16 +8,51 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from ralph_wrap.state.ids import is_agent_id
 
-_REMOTES = "refs/ralph-remotes/"
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+REMOTES = "refs/ralph-remotes/"
+"""The prefix of what was fetched from all remotes."""
+
 _EVERY = ("refs/heads/ralph/*", "refs/ralph/claims/*", "refs/ralph/snapshots/*", "refs/ralph/rescue/*")
+
+
+_BELOW_AN_ID = ("refs/ralph/claims/", "refs/ralph/snapshots/", "refs/ralph/rescue/")
+_HEADS = "refs/heads/ralph/"
+
+
+def owner_of(ref: str) -> str | None:
+    """Return the agent id of the session that a ref of a remote belongs to; ``None`` for any other ref.
+
+    Arguments:
+        ref: its full name on the remote.
+
+    """
+    agent_id = ref.removeprefix(_HEADS).removesuffix("-wip") if ref.startswith(_HEADS) else ""
+    for prefix in _BELOW_AN_ID:
+        if ref.startswith(prefix):
+            agent_id = ref.removeprefix(prefix).partition("/")[0]
+    return agent_id if is_agent_id(agent_id) else None
+
+
+def holders(refs: Iterable[str], agent_id: str) -> list[str]:
+    """Return the remotes that have refs of a session, as far as they were fetched.
+
+    Arguments:
+        refs: full names of refs here.
+        agent_id: of the session.
+
+    """
+    places = [ref.removeprefix(REMOTES) for ref in refs if ref.startswith(REMOTES)]
+    marks = (f"/heads/ralph/{agent_id}", f"/heads/ralph/{agent_id}-wip", f"/ralph/claims/{agent_id}")
+    return sorted({place.removesuffix(mark) for place in places for mark in marks if place.endswith(mark)})
 
 
 def tracking(remote: str, ref: str) -> str:
     """Return where a ref of a remote is here."""
-    return f"{_REMOTES}{remote}/{ref.removeprefix('refs/')}"
+    return f"{REMOTES}{remote}/{ref.removeprefix('refs/')}"
 
 
 def refspecs(remote: str, agent_id: str, branch: str) -> tuple[str, ...]:
@@ -49,10 +84,10 @@ def fetched(refs: Mapping[str, str], remote: str) -> dict[str, str]:
         remote: name of the remote.
 
     """
-    prefix = f"{_REMOTES}{remote}/"
+    prefix = f"{REMOTES}{remote}/"
     return {f"refs/{ref.removeprefix(prefix)}": oid for ref, oid in refs.items() if ref.startswith(prefix)}
 
 
 def everything(remote: str) -> str:
     """Return the prefix of all refs of a remote's sessions here."""
-    return f"{_REMOTES}{remote}/"
+    return f"{REMOTES}{remote}/"

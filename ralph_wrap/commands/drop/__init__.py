@@ -18,10 +18,13 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap import branches
 from ralph_wrap.commands.drop.refs import RestoredBranch, delete, dropped, expire, restore
+from ralph_wrap.commands.drop.remote import RemoteCopies
 from ralph_wrap.commands.drop.safety import DropSafety, DropSelection
 from ralph_wrap.errors import RalphError, RefusedError, UsageError
+from ralph_wrap.git import list_refs
 from ralph_wrap.git.transaction import ref_origins
 from ralph_wrap.state.project import objects_of, repository_of
+from ralph_wrap.state.remote_refs import REMOTES, holders
 from ralph_wrap.system.log import Commands
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.lock import repository_lock
@@ -46,6 +49,7 @@ class DroppedBranch(NamedTuple):
         lost: the work that no other branch has; without ``--force`` the reason why the branch stays.
         kept: the reason why it stays.
         title: what people call its session; empty if that is not known.
+        remotes: with a remote, its name once it has deleted the session; otherwise those that still have it.
 
     """
 
@@ -57,13 +61,17 @@ class DroppedBranch(NamedTuple):
     lost: tuple[str, ...] = ()
     kept: str | None = None
     title: str = ""
+    remotes: tuple[str, ...] = ()
 
 
-def drop(project: Project, wanted: DropSelection, now: float) -> tuple[list[DroppedBranch], list[RalphError]]:
+def drop(
+    project: Project, wanted: DropSelection, now: float, remote: str | None = None
+) -> tuple[list[DroppedBranch], list[RalphError]]:
     """Delete branches and their saved work.
 
     Arguments:
         now: seconds since 1970.
+        remote: also delete what the sessions have on this remote, whose refs were fetched.
 
     Returns:
         The result of each branch, and an error for each branch that stays.
@@ -80,14 +88,68 @@ def drop(project: Project, wanted: DropSelection, now: float) -> tuple[list[Drop
         raise UsageError(
             "no branch is selected", Commands.of("ralph-wrap drop ID…", "ralph-wrap drop --merged")
         )
+    copies = RemoteCopies(project, remote) if remote else None
+    only_there = _only_there(project, wanted, copies) if copies else []
+    wanted = wanted._replace(names=tuple(name for name in wanted.names if name not in only_there))
     with objects_of(project) as objects:
-        return _drop(project, objects, wanted, now)
+        chosen = [] if only_there and not wanted.names else _chosen(project, wanted)
+        rows, failures = _drop(project, objects, chosen, wanted, now, copies)
+    if copies is None:
+        return _with_holders(project, rows), failures
+    return _drop_there(copies, only_there, rows, failures, force=wanted.force)
+
+
+def _only_there(project: Project, wanted: DropSelection, copies: RemoteCopies) -> list[str]:
+    """Return the agent ids among the names that have refs on the remote, and no branch here."""
+    here = {branch.label for branch in branches.read(project)} if wanted.names else set()
+    return [name for name in wanted.names if name in copies and name not in here]
+
+
+def _drop_there(
+    copies: RemoteCopies,
+    only_there: Sequence[str],
+    rows: Sequence[DroppedBranch],
+    failures: list[RalphError],
+    *,
+    force: bool,
+) -> tuple[list[DroppedBranch], list[RalphError]]:
+    """Delete the refs of the remote, after the branches here are dropped."""
+    obstacles = {agent_id: copies.obstacle(agent_id, None, force=force) for agent_id in only_there}
+    dropped = [row.id for row in rows if row.dropped and row.id]
+    free = [agent_id for agent_id, error in obstacles.items() if error is None]
+    errors = obstacles | copies.delete([*dropped, *free])
+    shown = [
+        row._replace(remotes=(copies.name,)) if row.id in errors and errors[row.id] is None else row
+        for row in rows
+    ]
+    for agent_id in only_there:
+        error = errors[agent_id]
+        kept = error.message if error else None
+        gone = () if error else (copies.name,)
+        shown.append(
+            DroppedBranch(agent_id, f"ralph/{agent_id}", "", None, error is None, kept=kept, remotes=gone)
+        )
+    return shown, [*failures, *filter(None, errors.values())]
+
+
+def _with_holders(project: Project, rows: Sequence[DroppedBranch]) -> list[DroppedBranch]:
+    """Add the remotes that still have a dropped session."""
+    if not any(row.dropped and row.id for row in rows):
+        return [*rows]
+    refs = list_refs(project.git, REMOTES)
+    return [
+        row._replace(remotes=tuple(holders(refs, row.id))) if row.dropped and row.id else row for row in rows
+    ]
 
 
 def _drop(
-    project: Project, objects: Git, wanted: DropSelection, now: float
+    project: Project,
+    objects: Git,
+    chosen: Sequence[Branch],
+    wanted: DropSelection,
+    now: float,
+    copies: RemoteCopies | None,
 ) -> tuple[list[DroppedBranch], list[RalphError]]:
-    chosen = _chosen(project, wanted)
     safety = DropSafety(project, objects, chosen, now)
     rows: list[DroppedBranch] = []
     failures: list[RalphError] = []
@@ -107,6 +169,8 @@ def _drop(
                     f"to drop it: ralph-wrap drop --force {branch.label}",
                 ),
             )
+        if error is None and copies is not None and branch.id is not None and branch.id in copies:
+            error = copies.obstacle(branch.id, branch, force=wanted.force)
         if error is None:
             to_delete.append((branch, lost))
         else:

@@ -15,17 +15,20 @@ from ralph_wrap.errors import ConflictError
 from ralph_wrap.state import remote_claim
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from ralph_wrap.state.project import Project
     from ralph_wrap.system.log import Log
 
 __all__ = ["FetchedSession", "fetch", "take_over"]
 
 
-def fetch(project: Project, remote: str, log: Log) -> list[FetchedSession]:
+def fetch(project: Project, remote: str, log: Log, *, again: Collection[str] = ()) -> list[FetchedSession]:
     """Bring every session of a remote into this repository.
 
     Arguments:
         remote: its name.
+        again: ids, branches or titles of sessions to bring even if they were dropped here.
 
     Raises:
         NotFoundError: there is no such remote.
@@ -34,7 +37,7 @@ def fetch(project: Project, remote: str, log: Log) -> list[FetchedSession]:
     """
     sessions = RemoteSessions(project, remote, log)
     ids = sessions.fetch()
-    return Bringing(project, sessions).bring(ids)
+    return Bringing(project, sessions, again).bring(ids)
 
 
 def take_over(project: Project, remote: str, name: str, log: Log, *, at_once: bool) -> tuple[str, str]:

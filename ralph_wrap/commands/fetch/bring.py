@@ -21,7 +21,7 @@ from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.save.commits import make_snapshots
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from ralph_wrap.commands.fetch.remote import RemoteSessions
     from ralph_wrap.state.project import Project
@@ -61,11 +61,13 @@ class Bringing:
     Arguments:
         project: the project.
         remote: the sessions.
+        again: ids, branches or titles of sessions to bring even if they were dropped here.
 
     """
 
-    def __init__(self, project: Project, remote: RemoteSessions) -> None:
+    def __init__(self, project: Project, remote: RemoteSessions, again: Collection[str] = ()) -> None:
         self._project = project
+        self._again = again
         self._remote = remote
         self._git = remote.git
         self._refs = _Refs(
@@ -111,9 +113,10 @@ class Bringing:
             return entry._replace(action="left", note="its branch has a name that git refuses")
         wip = f"{HEADS}ralph/{claim.id}-wip"
         changes: list[RefChange] = []
+        again = not {claim.id, claim.session, claim.branch, claim.title}.isdisjoint(self._again)
         for ref in dict.fromkeys((HEADS + claim.branch, wip)):
             theirs, ours = self._refs.remote.get(ref), self._refs.local.get(ref)
-            if theirs == ours or (ours is None and self._refs.before.get(ref) == theirs):
+            if theirs == ours or (ours is None and self._refs.before.get(ref) == theirs and not again):
                 continue  # or it was dropped here after the fetch before
             if theirs is None and (ref != wip or ours != self._refs.before.get(ref)):
                 continue  # it never was there

@@ -83,6 +83,7 @@ _SELDOM_USED = (
     "ralph_wrap.branches.intake",
     "ralph_wrap.session.session",
     "ralph_wrap.commands.sweep",
+    "ralph_wrap.commands.fetch",
     "ralph_wrap.state.audit.look",
     "ralph_wrap.state.audit.warnings",
 )

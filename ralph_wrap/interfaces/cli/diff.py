@@ -11,7 +11,8 @@ import typer
 from ralph_wrap.errors import RalphError
 from ralph_wrap.interfaces.cli import completion
 from ralph_wrap.interfaces.cli.boundary import become_owner, boundary, open_project
-from ralph_wrap.interfaces.cli.options import ID, Directory
+from ralph_wrap.interfaces.cli.fetch import fetch_first
+from ralph_wrap.interfaces.cli.options import ID, Directory, FetchedFrom
 from ralph_wrap.interfaces.cli.tampering import warn_of_tampering
 from ralph_wrap.system.log import on_stderr
 
@@ -38,6 +39,7 @@ def diff(
     iteration: Annotated[
         int | None, typer.Option(metavar="N", help="Only this iteration, as its session recorded it.")
     ] = None,
+    remote: FetchedFrom = None,
 ) -> None:
     """Show the changes of a branch since it began, or the difference between two branches.
 
@@ -54,6 +56,7 @@ def diff(
         environ = become_owner(directory, log)
         warn_of_tampering(directory, environ, log)
         project = open_project(directory, environ, log)
+        fetch_first(project, remote, log)
         with objects_of(project) as objects:
             sides = use_case.sides(project, objects, branch, other, saved=saved, iteration=iteration)
             for name in sides.lacking:

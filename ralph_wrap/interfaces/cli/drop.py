@@ -20,6 +20,7 @@ from ralph_wrap.interfaces.cli.boundary import (
     refuse,
     remark,
 )
+from ralph_wrap.interfaces.cli.fetch import fetch_first
 from ralph_wrap.interfaces.cli.options import IDS, Directory
 from ralph_wrap.interfaces.cli.tampering import warn_of_tampering
 from ralph_wrap.system.log import on_stderr, one_line
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from ralph_wrap.commands.drop import DroppedBranch
     from ralph_wrap.errors import RalphError
+    from ralph_wrap.system.log import Log
 
 _SHOWN = 12  # digits of an object id
 
@@ -55,6 +57,12 @@ def drop(
         bool,
         typer.Option("--force", help="Drop a branch even if work would be lost; restore can bring it back."),
     ] = False,
+    remote: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Fetch from this remote first, and delete there what the sessions have."
+        ),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Delete merged branches with their saved work; restore brings them back for 30 days.
@@ -73,8 +81,22 @@ def drop(
         keep = of_project(project.root, environ, "keep_dropped").keep_dropped
         for name in use_case.expire(project, keep, time.time()):
             log.event("branch.expired", f"{name}, which was dropped earlier, can no longer be restored")
-        rows, failures = use_case.drop(project, wanted, time.time())
+        fetch_first(project, remote, log, again=wanted.names)
+        rows, failures = use_case.drop(project, wanted, time.time(), remote)
+        if remote is None:
+            _warn_of_copies(rows, log, force=force)
         _show(rows, failures, json=json)
+
+
+def _warn_of_copies(rows: Sequence[DroppedBranch], log: Log, *, force: bool) -> None:
+    """Say which remotes still have dropped sessions; the next fetch of another machine would bring them."""
+    for name in sorted({name for row in rows for name in row.remotes}):
+        ids = " ".join(str(row.id) for row in rows if name in row.remotes)
+        log.event(
+            "remote.copies",
+            f"{name} still has {ids}",
+            hint=f"to delete that, too: ralph-wrap drop {ids} --remote {name}{' --force' * force}",
+        )
 
 
 def _show(rows: Sequence[DroppedBranch], failures: Sequence[RalphError], *, json: bool) -> None:
@@ -99,6 +121,8 @@ def _show(rows: Sequence[DroppedBranch], failures: Sequence[RalphError], *, json
 def _line(row: DroppedBranch) -> str:
     if not row.dropped:
         return ""
+    if not row.tip:
+        return one_line(f"{row.branch}  deleted on {' '.join(row.remotes)}")
     saved = f"  with {row.saved}" if row.saved and row.saved != row.branch else ""
     return one_line(f"{row.branch}  dropped at {row.tip[:_SHOWN]}{saved}")
 

@@ -13,7 +13,11 @@ from ralph_wrap.interfaces.cli.options import Directory
 from ralph_wrap.system.log import on_stderr
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from ralph_wrap.commands.fetch import FetchedSession
+    from ralph_wrap.state.project import Project
+    from ralph_wrap.system.log import Log
 
 
 def fetch(
@@ -44,6 +48,27 @@ def fetch(
             typer.echo("  ".join(word for word in _words(entry) if word))
         if not found:
             remark(f"{name} has no sessions; a session goes there with: ralph-wrap run --remote {name}")
+
+
+def fetch_first(
+    project: Project, remote: str | None, log: Log, *, again: Collection[str] = ()
+) -> list[FetchedSession]:
+    """Bring the sessions of the remote that the user has typed, and warn of each that was left.
+
+    Arguments:
+        remote: its name; ``None`` if the user has typed none.
+        again: what the user names: these sessions come even if they were dropped here.
+
+    """
+    from ralph_wrap.commands.fetch import fetch as bring  # noqa: PLC0415 -- not for --help
+
+    if remote is None:
+        return []
+    found = bring(project, remote, log, again=again)
+    for entry in found:
+        if entry.action == "left":
+            log.warning("session.left", f"session {entry.id} of {remote} was left: {entry.note}")
+    return found
 
 
 def _words(entry: FetchedSession) -> list[str]:

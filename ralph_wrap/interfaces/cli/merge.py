@@ -11,7 +11,8 @@ import typer
 from ralph_wrap.errors import RalphError, UsageError
 from ralph_wrap.interfaces.cli import completion
 from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, complain, open_project, refuse
-from ralph_wrap.interfaces.cli.options import IDS, Directory
+from ralph_wrap.interfaces.cli.fetch import fetch_first
+from ralph_wrap.interfaces.cli.options import IDS, Directory, FetchedFrom
 from ralph_wrap.interfaces.cli.tampering import DespiteTampering, warn_of_tampering
 from ralph_wrap.system.log import on_stderr, one_line
 
@@ -41,6 +42,7 @@ def merge(
         bool,
         typer.Option("--best-order", help="Merge the branches with the fewest conflicts first."),
     ] = False,
+    remote: FetchedFrom = None,
     despite_tampering: DespiteTampering = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -60,6 +62,7 @@ def merge(
         environ = become_owner(directory, log)
         warn_of_tampering(directory, environ, log, refuse=not despite_tampering)
         project = open_project(directory, environ, log)
+        fetch_first(project, remote, log)
         settings = of_project(project.root, environ)
         require(project, settings, lambda key: key in {"check", "main"}, signals, log)
         wanted = _wanted(project, ids)

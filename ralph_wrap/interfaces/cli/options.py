@@ -50,6 +50,12 @@ Directory = Annotated[
 ]
 """The type of ``project``, which nearly every command has."""
 
+FetchedFrom = Annotated[
+    str | None,
+    typer.Option("--remote", metavar="NAME", help="First fetch the sessions of this remote, as fetch does."),
+]
+"""The type of ``remote`` of commands that look at sessions of other machines."""
+
 
 def with_options(function: Callable[..., None], without: tuple[str, ...] = ()) -> Callable[..., None]:
     """Give a function, which takes ``**typed``, a parameter for each option that can be typed.

@@ -13,7 +13,8 @@ import typer
 
 from ralph_wrap.interfaces.cli import table as tables
 from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, open_project
-from ralph_wrap.interfaces.cli.options import Directory
+from ralph_wrap.interfaces.cli.fetch import fetch_first
+from ralph_wrap.interfaces.cli.options import Directory, FetchedFrom
 from ralph_wrap.state.wording import state_of
 from ralph_wrap.system.log import on_stderr
 
@@ -36,9 +37,12 @@ def ps(
     project: Directory = Path(),
     every: Annotated[bool, typer.Option("--all", help="List finished sessions, too.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Repeat the list until Ctrl-C.")] = False,
+    remote: FetchedFrom = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List the sessions of a project that run, and those that have kept their worktree.
+
+    With --remote, it also lists those that run on other machines.
 
     AHEAD counts the commits on the branch since the session began.
 
@@ -47,13 +51,19 @@ def ps(
     that processes share once. Both are unknown for a session of another container or user.
     """
     from ralph_wrap.state import inventory  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.state.remote_claim import RUNNING  # noqa: PLC0415
 
     with boundary("ps", json=json, project=project):
         log = on_stderr(os.environ)
         environ = become_owner(project, log, *_LATER)
+        fetched = fetch_first(open_project(project, environ, log), remote, log) if remote else []
+        elsewhere = [entry.session for entry in fetched if entry.state == RUNNING]
 
         def read() -> list[SessionEntry]:
-            return inventory.sessions(open_project(project, environ, log), datetime.now(UTC), finished=every)
+            now = datetime.now(UTC)
+            return inventory.sessions(
+                open_project(project, environ, log), now, finished=every, also=elsewhere
+            )
 
         if watch:
             _watch(read, json=json, ended=every)

@@ -16,7 +16,8 @@ from ralph_wrap.errors import UsageError
 from ralph_wrap.interfaces.cli import completion
 from ralph_wrap.interfaces.cli import table as tables
 from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, open_project, remark
-from ralph_wrap.interfaces.cli.options import Directory
+from ralph_wrap.interfaces.cli.fetch import fetch_first
+from ralph_wrap.interfaces.cli.options import Directory, FetchedFrom
 from ralph_wrap.interfaces.cli.tampering import DespiteTampering, warn_of_tampering
 from ralph_wrap.state.wording import state_of
 from ralph_wrap.system.log import on_stderr, one_line
@@ -66,6 +67,7 @@ def review(
             rich_help_panel="Output",
         ),
     ] = None,
+    remote: FetchedFrom = None,
     despite_tampering: DespiteTampering = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.", rich_help_panel="Output")] = False,
 ) -> None:
@@ -86,6 +88,7 @@ def review(
         warn_of_tampering(directory, environ, log, refuse=pr is not None and not despite_tampering)
         use_case.ordered(use_case.limited([], only), sort)  # report a mistake before the work begins
         project = open_project(directory, environ, log)
+        fetch_first(project, remote, log)
         if pr is not None:
             approve = partial(require_push, project, log=log)
             _show_pull_request(pull_request.open_pull_request(project, pr, log, approve), json=json)

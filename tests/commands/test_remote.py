@@ -1,0 +1,146 @@
+"""The commands that first fetch from a remote, and the deletion of a session there.
+
+Two clones of one bare repository are the machines.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support.repo import Repo
+from tests.support.sessions import Session, command, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MIRRORED = ("--remote", "origin")
+COMMIT = "echo a > a; git add a; git commit -qm a"
+
+
+@pytest.fixture
+def remote(repo: Repo, tmp_path: Path) -> Repo:
+    """Return the bare repository that is the origin of the project."""
+    path = tmp_path / "remote.git"
+    repo.write(".gitignore", ".ralph/\n")
+    repo.commit("a project")
+    repo.git("clone", "-q", "--bare", str(repo.path), str(path))
+    repo.git("remote", "add", "origin", str(path))
+    return Repo(path)
+
+
+@pytest.fixture
+def other(remote: Repo, tmp_path: Path) -> Repo:
+    """Return a clone: the project on another machine."""
+    remote.git("clone", "-q", str(remote.path), str(tmp_path / "other"))
+    return Repo(tmp_path / "other")
+
+
+def session_in(repo: Repo, script: str = COMMIT + "; echo loose > loose") -> str:
+    """Run a session that leaves a commit, and normally saved work; return its agent id."""
+    ended = run(repo.path, *MIRRORED, "-n", "1", "--", "sh", "-c", script)
+    assert ended.status == 0, ended.stderr
+    return str(ended.report["id"])
+
+
+def refs(remote: Repo) -> list[str]:
+    """Return the refs of the remote that belong to sessions."""
+    return remote.git("for-each-ref", "--format=%(refname)", "refs/heads/ralph", "refs/ralph").splitlines()
+
+
+def asked(other: Repo, *words: str) -> Any:
+    """Return what a command answers as JSON."""
+    answered = command(*words, *MIRRORED, "--json", cwd=other.path)
+    assert answered.status == 0, answered.stderr
+    return json.loads(answered.stdout)["data"]
+
+
+def test_commands_fetch_first(repo: Repo, other: Repo) -> None:
+    """Without a fetch before, review lists the branch, diff shows it, and merge lands it."""
+    first = session_in(repo)
+    assert [row["id"] for row in asked(other, "review")] == [first]
+    second = session_in(repo)
+    shown = command("diff", second, *MIRRORED, cwd=other.path)
+    assert b"+++ b/a" in shown.stdout, shown.stderr
+    third = session_in(repo)
+    [landed] = asked(other, "merge", third)
+    assert landed["outcome"] == "landed"
+    assert (other.path / "a").read_text() == "a\n"
+
+
+def test_ps_lists_what_runs_elsewhere(repo: Repo, other: Repo) -> None:
+    """A session that runs on another machine is listed with --remote, and not among those that run here."""
+    session_in(repo)
+    with Session(repo.path, *MIRRORED, "--", "sh", "-c", "exec sleep 1000") as session:
+        agent_id = session.directory.name.rpartition("-")[2]
+        session.wait_for("agent.started")
+        entries = asked(other, "ps")
+    assert [(entry["id"], entry["ended_by"]) for entry in entries] == [(agent_id, "elsewhere")]
+    assert json.loads(command("ps", "--json", cwd=other.path).stdout)["data"] == []
+
+
+def test_drop_says_what_the_remote_still_has(repo: Repo, remote: Repo) -> None:
+    """The command that it prints deletes that, although the branch here is gone; restore brings all back."""
+    agent_id = session_in(repo)
+    before = refs(remote)
+    dropped = command("drop", agent_id, "--force", cwd=repo.path)
+    assert refs(remote) == before
+    [hint] = [event["hint"] for event in map(json.loads, dropped.stderr.splitlines()) if "hint" in event]
+    words = hint.partition("ralph-wrap ")[2].split()
+    there = command(*words, cwd=repo.path)
+    assert (there.status, refs(remote)) == (0, []), there.stderr
+    assert command("restore", agent_id, cwd=repo.path).status == 0
+    assert repo.show(f"ralph/{agent_id}:a") == b"a\n"
+    assert repo.show(f"ralph/{agent_id}-wip:loose") == b"loose\n"
+
+
+def test_drop_on_the_remote_loses_nothing(repo: Repo, remote: Repo, other: Repo) -> None:
+    """It needs --force as a drop here does; snapshots and rescued work of the remote then stay here."""
+    agent_id = session_in(repo, COMMIT)
+    rescued = repo.git("commit-tree", "main^{tree}", "-p", "main", "-m", "rescued")
+    rescue = f"refs/ralph/rescue/{agent_id}/20260714T093005Z-{agent_id}/heads/ralph/{agent_id}"
+    repo.git("push", "-q", "origin", f"{rescued}:{rescue}")
+    before = refs(remote)
+    refused = command("drop", agent_id, *MIRRORED, cwd=other.path)
+    assert (refused.status, "would be lost" in refused.stderr) == (5, True), refused.stderr
+    assert refs(remote) == before
+    other.git("merge", "-q", f"ralph/{agent_id}")
+    rescue_alone = command("drop", agent_id, *MIRRORED, cwd=other.path)
+    assert (rescue_alone.status, rescue in rescue_alone.stderr) == (5, True), rescue_alone.stderr
+    assert refs(remote) == before
+    forced = command("drop", agent_id, *MIRRORED, "--force", cwd=other.path)
+    assert (forced.status, refs(remote)) == (0, []), forced.stderr
+    assert command("fetch", cwd=other.path).status == 0
+    assert other.git("for-each-ref", "--contains", rescued, "refs/ralph/snapshots/")
+
+
+def test_drop_leaves_what_has_moved(repo: Repo, remote: Repo) -> None:
+    """A push that comes between fetch and deletion wins, and all refs of the session stay."""
+    agent_id = session_in(repo)
+    tip = remote.git("rev-parse", f"ralph/{agent_id}")
+    newer = remote.git("commit-tree", "main^{tree}", "-p", tip, "-m", "newer")
+    hook = remote.path / "hooks" / "pre-receive"
+    hook.write_text(
+        f"#!/bin/sh\nenv -u GIT_QUARANTINE_PATH git update-ref refs/heads/ralph/{agent_id} {newer}\n"
+    )
+    hook.chmod(0o755)
+    before = refs(remote)
+    left = command("drop", agent_id, *MIRRORED, "--force", cwd=repo.path)
+    assert left.status != 0
+    assert f"origin still has session {agent_id}" in left.stderr
+    assert refs(remote) == before
+    assert remote.git("rev-parse", f"ralph/{agent_id}") == newer
+
+
+def test_drop_leaves_a_session_that_runs(repo: Repo, remote: Repo, other: Repo) -> None:
+    """Even with --force; then nothing is dropped here, either."""
+    repo.write(".ralph/config.toml", 'remote_beat = "200ms"\n')
+    with Session(repo.path, *MIRRORED, "--", "sh", "-c", "exec sleep 1000") as session:
+        agent_id = session.directory.name.rpartition("-")[2]
+        session.wait_for("mirror.pushed")
+        refused = command("drop", agent_id, *MIRRORED, "--force", cwd=other.path)
+        assert (refused.status, "runs on" in refused.stderr) == (6, True), refused.stderr
+        assert f"refs/ralph/claims/{agent_id}" in refs(remote)
+    assert other.branches() == ["main", f"ralph/{agent_id}"]
