@@ -57,8 +57,29 @@ class RalphError(Exception):
         self.hint = hint
 
 
+class LockedError(TimeoutError):
+    """Another process held a lock all the time.
+
+    Arguments:
+        sentence: which process holds which lock.
+        hint: what the user can do.
+        path: the locked file or directory.
+
+    """
+
+    def __init__(self, sentence: str, hint: str, path: os.PathLike[str]) -> None:
+        super().__init__(errno.ETIMEDOUT, sentence, os.fspath(path))
+        self.sentence = sentence
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
 def explained(error: OSError) -> RalphError:
     """Return an error of the operating system as a reason in one line, with what the user can do."""
+    if isinstance(error, LockedError):
+        return ConflictError(error.sentence, error.hint)
     reason = error.strerror or str(error)
     if error.filename is not None:
         reason += f": {os.fsdecode(error.filename)}"
@@ -140,15 +161,16 @@ class GitError(RalphError):
         command: the git sub-command, for the message.
         status: its exit status; negative for a signal.
         stderr: its output on standard error.
+        hint: what the user can do, if the caller knows more than git.
 
     """
 
-    def __init__(self, command: str, status: int, stderr: str) -> None:
+    def __init__(self, command: str, status: int, stderr: str, hint: str = "") -> None:
         self.status = status
         self.stderr = stderr
         lines = [line for line in stderr.splitlines() if line.strip()]
         reason = next((line for line in lines if line.startswith(("fatal:", "error:"))), "".join(lines[-1:]))
-        hint = _IN_A_PARTIAL_CLONE if any(words in stderr for words in _LACKING) else ""
+        hint = hint or (_IN_A_PARTIAL_CLONE if any(words in stderr for words in _LACKING) else "")
         super().__init__(f"git {command} failed ({status}): {reason or 'no message'}", hint)
 
 

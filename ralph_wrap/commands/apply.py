@@ -12,7 +12,7 @@ import os
 import shutil
 from typing import TYPE_CHECKING
 
-from ralph_wrap.errors import ConflictError, GitError, NotFoundError, RalphError
+from ralph_wrap.errors import ConflictError, GitError, LockedError, NotFoundError, RalphError, explained
 from ralph_wrap.git import (
     commit_and_parents,
     commit_tree,
@@ -114,6 +114,8 @@ def apply(
             with temporary.opened(git, repository, home, head, whole=False) as opened:
                 changes = _changes(opened, branch, head, top)
                 written, unchanged = _write(checkout, opened, head, changes[0], changes[1])
+    except LockedError as error:
+        raise explained(error) from error
     except OSError as error:
         raise RalphError(f"{error}; {branch.saved_name} is unchanged", "is the disk full?") from error
     return AppliedChanges(

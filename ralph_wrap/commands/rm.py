@@ -11,7 +11,7 @@ from ralph_wrap.session.recovery import SessionRecovery
 from ralph_wrap.state import inventory
 from ralph_wrap.state.advice import advice_for
 from ralph_wrap.state.inventory import Verdict
-from ralph_wrap.system import files
+from ralph_wrap.system import deferred, files
 from ralph_wrap.system.log import Commands, lines_of
 from ralph_wrap.system.named_tuple import NamedTuple
 
@@ -111,7 +111,10 @@ def remove(project: Project, name: str, log: Log) -> RemovedSession:
     record = session.record
     lock = files.try_lock(session.directory)
     if lock is None:
-        raise RalphError(f"another process removes the worktree of session {session.name} at this moment")
+        held = deferred.lock_holder.held_lock(session.directory)
+        raise RalphError(
+            f"another process removes the worktree of session {session.name}: {held.sentence}", held.hint
+        )
     log = log.beside()
     try:
         log.attach(session.directory / "events.jsonl", agent_id=record.id, session_id=record.session)

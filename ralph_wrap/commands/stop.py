@@ -13,6 +13,7 @@ from ralph_wrap.errors import NotFoundError, RalphError
 from ralph_wrap.state import inventory, stop_request
 from ralph_wrap.state.advice import advice_for
 from ralph_wrap.state.inventory import Verdict
+from ralph_wrap.system import liveness, process_table
 from ralph_wrap.system.inotify import LEFT, DirectoryWatch
 from ralph_wrap.system.named_tuple import NamedTuple
 
@@ -145,6 +146,7 @@ def _wait(
     failures: list[RalphError],
 ) -> None:
     """Wait until every session that was asked has ended, and record its outcome."""
+    named: set[str] = set()
     while True:
         for name, session in sessions.items():
             if outcomes[name]:
@@ -156,9 +158,29 @@ def _wait(
                 outcomes[name] = _orphan(current, log)
             elif current.verdict is Verdict.UNKNOWN:
                 outcomes[name] = _unknown(current, failures)
+            elif name not in named and _is_stopped(current):
+                named.add(name)
+                _name_stopped(current, log)
         if all(outcomes.values()):
             return
         watch.wait(_LOOK)
+
+
+def _is_stopped(session: FoundSession) -> bool:
+    owner = session.record.owner if session.record else None
+    return owner is not None and liveness.is_running(owner) and process_table.is_stopped(owner.pid)
+
+
+def _name_stopped(session: FoundSession, log: Log) -> None:
+    assert session.record is not None
+    pid = session.record.pid
+    log.warning(
+        "session.stands_still",
+        f"session {session.name} does not answer: its process {pid} is stopped (SIGSTOP or Ctrl-Z)",
+        f"to let it go on: kill -CONT {pid}",
+        session=session.name,
+        pid=pid,
+    )
 
 
 def _orphan(session: FoundSession, log: Log) -> str:

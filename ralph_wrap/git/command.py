@@ -7,12 +7,13 @@ configuration and files say (gitrepository-layout(5), git-config(1)).
 from __future__ import annotations
 
 import os
+import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError
-from ralph_wrap.system import process
+from ralph_wrap.system import deferred, process
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
@@ -253,8 +254,16 @@ def finish_git(
         running.end()
         raise GitError(command, -9, f"error: no end after {patience:.0f} s") from None
     if completed.status not in accept:
-        raise GitError(command, completed.status, decode(completed.stderr))
+        stderr = decode(completed.stderr)
+        raise GitError(command, completed.status, stderr, _lock_hint(stderr))
     return completed
+
+
+def _lock_hint(stderr: str) -> str:
+    """Return what the user can do about a lock file of git, which another git made, or an agent."""
+    found = re.search(r"[Uu]nable to create '(.*)\.lock': File exists", stderr)
+    found = found or re.search(r"could not lock config file (.*): File exists", stderr)
+    return deferred.lock_holder.file_hint(Path(f"{found[1]}.lock")) if found else ""
 
 
 def run_git(

@@ -11,7 +11,7 @@ from ralph_wrap.errors import PlainRootBusyError
 from ralph_wrap.session.workspace import Workspace
 from ralph_wrap.state.project import registries
 from ralph_wrap.state.registry import SessionRecord
-from ralph_wrap.system import files
+from ralph_wrap.system import deferred, files
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,13 +39,18 @@ def enter_plain_root(context: SessionContext, fallback: str | None) -> Workspace
         )
         return Workspace(root, fallback=fallback)
     if lock is None:
-        message = f"{_session_in(root, context)} works in {root} already"
+        session = _session_in(root, context)
+        message = f"{session} works in {root} already" if session else _holder_of(root)
         if context.settings.isolation is not Isolation.OFF:
             raise PlainRootBusyError(
                 message, "wait for it, or share the directory on purpose with --isolation off"
             )
         context.log.warning("plain_root.shared", message, "--isolation off was given, so both work in it")
     return Workspace(root, lock=lock, fallback=fallback)
+
+
+def _holder_of(root: Path) -> str:
+    return f"another session works in {root} already: {deferred.lock_holder.held_lock(root).sentence}"
 
 
 def _session_in(root: Path, context: SessionContext) -> str:
@@ -59,4 +64,4 @@ def _session_in(root: Path, context: SessionContext) -> str:
                     and registry.is_locked(record.id)
                 ):
                     return f"session {record.session}"
-    return "another session"
+    return ""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ralph_wrap.errors import ConflictError, NoIdLeftError, RalphError
 from ralph_wrap.state import ids
 from ralph_wrap.state.record import SessionRecord, read_record
-from ralph_wrap.system import files
+from ralph_wrap.system import deferred, files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -66,7 +66,8 @@ class SessionClaim:
                 f"the agent's lock cannot be created: {error.strerror}", "is the disk full?"
             ) from error
         if lock is None:
-            raise RalphError(f"another process holds {self.directory / _AGENT_LOCK}")
+            held = deferred.lock_holder.held_lock(self.directory / _AGENT_LOCK)
+            raise RalphError(held.sentence, held.hint)
         return lock
 
     def has_agents(self) -> bool:

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from ralph_wrap.session.sandbox import start as start
     from ralph_wrap.state import landings as landings
     from ralph_wrap.state.audit import guard as guard
+    from ralph_wrap.system.files import lock_holder as lock_holder
     from ralph_wrap.worktree import restore as restore
     from ralph_wrap.worktree.create import report_copies as report_copies
     from ralph_wrap.worktree.create import submodules as submodules
@@ -77,6 +78,7 @@ _FOR_WORKTREES = {
     "ctypes": "ctypes",  # inotify, prctl, syncfs: after git has begun to check out
     "shutil": "shutil",
     "landings": "ralph_wrap.state.landings",
+    "lock_holder": "ralph_wrap.system.files.lock_holder",
     "report_copies": "ralph_wrap.worktree.create.report_copies",
     "submodules": "ralph_wrap.worktree.create.submodules",
     "compare": "ralph_wrap.worktree.leaks.compare",

@@ -17,6 +17,7 @@ import os
 import select
 import stat
 import sys
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
@@ -39,6 +40,9 @@ FORMAT_VARIABLE = "RALPH_WRAP_LOG_FORMAT"
 """The variable of the option --log-format, which counts for each command."""
 
 _CHUNK = 4096  # bytes that fit into a pipe that poll() says has room (pipe(7): PIPE_BUF)
+
+
+_current: ContextVar[Log | None] = ContextVar("_current", default=None)
 
 
 class _Chain:
@@ -257,6 +261,16 @@ class Log:
         with contextlib.suppress(OSError):
             while line and poll.poll(_BLOCKED_READER):
                 line = line[os.write(self._descriptor, line[:_CHUNK]) :]
+
+
+def use(log: Log) -> None:
+    """Make a log the one of :func:`current`."""
+    _current.set(log)
+
+
+def current() -> Log:
+    """Return the log for what happens far below a command, such as a wait for a lock."""
+    return _current.get() or on_stderr(os.environ)
 
 
 def traceback_of(error: BaseException) -> list[str]:

@@ -102,6 +102,22 @@ def is_program(pid: int) -> bool:
     return _ask(pid, lambda process: process.status() != "zombie", otherwise=False)
 
 
+def is_stopped(pid: int) -> bool:
+    """Return whether SIGSTOP, Ctrl-Z or a debugger has stopped a process."""
+    try:
+        return _stat(pid)[:1] in ([b"T"], [b"t"])
+    except OSError:
+        return False
+
+
+def processor_ticks(pid: int) -> int:
+    """Return the processor time of a process and of the children it waited for; 0 if it has ended."""
+    try:
+        return sum(map(int, _stat(pid)[11:15]))
+    except OSError:
+        return 0
+
+
 def start_time(pid: int) -> float | None:
     """Return when a process was started; ``None`` if there is none, or a zombie.
 

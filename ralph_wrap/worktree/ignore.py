@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ralph_wrap.config import IgnoreLocation
-from ralph_wrap.errors import GitError, IsolationError
+from ralph_wrap.errors import GitError, IsolationError, LockedError, explained
 from ralph_wrap.git import is_ignored
 from ralph_wrap.system import files
 from ralph_wrap.worktree.lock import repository_lock
@@ -70,6 +70,8 @@ def ensure_ignored(git: Git, repository: Repository, rule: IgnoreLocation) -> Pa
                 if files.replace(path, appended(content), unless_changed_since=before):
                     return path
             return None
+    except LockedError as error:
+        raise explained(error) from error
     except OSError as error:
         raise IsolationError(
             f"the rule {RULE} cannot be added to {path}: {error.strerror}",

@@ -19,9 +19,9 @@ import select
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ralph_wrap.errors import GitError, RalphError, StoppedError
+from ralph_wrap.errors import GitError, LockedError, RalphError, StoppedError, explained
 from ralph_wrap.git import file_system_config, pointer, run_git
-from ralph_wrap.system import files, process_table
+from ralph_wrap.system import deferred, files, process_table
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.layout import SPARSE, cone
 from ralph_wrap.worktree.lock import repository_lock
@@ -86,11 +86,14 @@ def turn(
         home.prepare()
         lock = files.try_lock(path)
         if lock is None:
-            log.event("merge.waiting", "another merge is at work in this repository: waiting for its end")
+            held = deferred.lock_holder.held_lock(path)
+            message = f"another merge is at work in this repository: {held.sentence}"
+            if not wait:
+                raise StoppedError(f"{message}; nothing has moved", held.hint)
+            log.warning("merge.waiting", f"{message}; waiting for its end", held.hint, **held.facts)
         while lock is None:
-            if cancel.requested or not wait:
-                cause = "a signal came while " if cancel.requested else ""
-                raise StoppedError(f"{cause}another merge is at work; nothing has moved")
+            if cancel.requested:
+                raise StoppedError("a signal came while another merge is at work; nothing has moved")
             select.poll().poll(_TICK)
             lock = files.try_lock(path)
     except OSError as error:
@@ -233,6 +236,8 @@ def _is_ours(registration: Path, directory: Path) -> bool:
 
 
 def _unusable(path: Path, error: OSError) -> RalphError:
+    if isinstance(error, LockedError):
+        return explained(error)
     return RalphError(
         f"{error.filename or path} cannot be used: {error.strerror or error}; nothing has moved",
         "it must be writable, on a disk that is not full",

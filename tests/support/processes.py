@@ -59,3 +59,8 @@ def status_of(pid: int, field: str) -> int:
     """Return a number from ``/proc/<pid>/status`` (``proc(5)``), such as ``VmRSS`` in kB."""
     rows = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(row.split()[1]) for row in rows if row.startswith(f"{field}:"))
+
+
+def state_of(pid: int) -> str:
+    """Return the state of a process, such as ``T`` for a stopped one (``proc(5)``: stat, field 3)."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

@@ -58,7 +58,7 @@ def delete(git: Git, wanted: Iterable[Branch], now: float) -> dict[str, RalphErr
         except GitError as error:
             del changes[branch.name]
             problems[branch.name] = ConflictError(
-                f"{branch.name} cannot be dropped: {error.message}", "try again"
+                f"{branch.name} cannot be dropped: {error.message}", error.hint or "try again"
             )
     try:
         change_refs(
@@ -72,7 +72,9 @@ def delete(git: Git, wanted: Iterable[Branch], now: float) -> dict[str, RalphErr
             try:
                 change_refs(git, branch_changes, _REASON, int(now))
             except GitError as error:
-                problems[name] = ConflictError(f"{name} cannot be dropped: {error.message}", "try again")
+                problems[name] = ConflictError(
+                    f"{name} cannot be dropped: {error.message}", error.hint or "try again"
+                )
     return problems
 
 
@@ -215,7 +217,9 @@ def restore(project: Project, name: str, now: float) -> RestoredBranch:
     try:
         change_refs(git, changes, "ralph-wrap: restored", int(now))
     except GitError as error:
-        raise ConflictError(f"cannot restore {branch.name}: {error.message}", "try again") from None
+        raise ConflictError(
+            f"cannot restore {branch.name}: {error.message}", error.hint or "try again"
+        ) from None
     return RestoredBranch(
         id=branch.id,
         branch=None if branch.only_saved else branch.name,

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import shlex
 import shutil
 import tempfile
 from pathlib import Path
@@ -37,7 +36,7 @@ from ralph_wrap.git import existing_commits, list_refs, move_ref
 from ralph_wrap.git import merge as merging
 from ralph_wrap.git.oid import is_oid
 from ralph_wrap.state import landings
-from ralph_wrap.system import files
+from ralph_wrap.system import deferred, files
 from ralph_wrap.system.document import DocumentFormat
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.model import TEMPORARY
@@ -165,8 +164,8 @@ def _locked(index: Path, prepared: Path) -> Iterator[Path]:
                 file.write(prepared.read_bytes())
     except FileExistsError:
         raise ConflictError(
-            f"git works in {index.parent} at this moment",
-            f"if no git is running: rm {shlex.quote(str(lock))}",
+            f"git works in {index.parent} at this moment: {lock} exists",
+            deferred.lock_holder.file_hint(lock),
         ) from None
     try:
         yield lock

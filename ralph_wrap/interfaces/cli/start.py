@@ -19,7 +19,7 @@ from ralph_wrap.interfaces.cli.boundary import become_owner, boundary
 from ralph_wrap.state.project import find_project, has_ownerless, has_trash
 from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.files import anonymous_file, write_all
-from ralph_wrap.system.log import Commands, on_stderr
+from ralph_wrap.system.log import Commands, on_stderr, use
 from ralph_wrap.system.signals import SignalHandlers
 
 if TYPE_CHECKING:
@@ -125,6 +125,7 @@ def start(
         also=(*_BEGUN, _CHOSEN) if detached else (),
         log_format="json" if detached else flags.get("log_format"),
     )
+    use(log)
 
     with boundary("run", json=False, log=log):
         environ = become_owner(directory, log)

@@ -26,7 +26,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ralph_wrap.errors import BranchBusyError, GitError, IsolationError, StoppedError
+from ralph_wrap.errors import BranchBusyError, GitError, IsolationError, LockedError, StoppedError, explained
 from ralph_wrap.git import (
     create_ref,
     delete_ref,
@@ -105,6 +105,7 @@ def create(
     Raises:
         IsolationError: it cannot be made; nothing is left of the attempt.
         BranchBusyError: the branch is checked out in another worktree.
+        ConflictError: another process held the lock of the repository all the time.
         StoppedError: a signal came; nothing is left of the attempt.
 
     """
@@ -141,12 +142,17 @@ def _all_or_nothing(
         with contextlib.ExitStack() as undo:
             try:
                 yield undo
+            except LockedError:  # no reason to work in the project root: another process may want just that
+                raise
             except (GitError, OSError) as error:
                 # The hint comes before the undo, which makes room on a full disk.
                 raise IsolationError(
-                    f"no worktree could be made: {_reason(error)}", _hint(git, repository, branch)
+                    f"no worktree could be made: {_reason(error)}",
+                    (isinstance(error, GitError) and error.hint) or _hint(git, repository, branch),
                 ) from error
             undo.pop_all()
+    except LockedError as error:
+        raise explained(error) from error
     except (GitError, OSError) as error:
         raise IsolationError(
             f"a half-made worktree could not be undone: {_reason(error)}",
