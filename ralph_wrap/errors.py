@@ -13,6 +13,7 @@
     |-- GitTooOldError           8  git_too_old
     |-- TamperedError            9  tampered      the repository has what the user has not accepted
     |-- GitError               125  failed        a git command of ralph-wrap failed
+    |   |-- BlockingFileError  125  failed        git would wait for a FIFO or a device
     |-- IsolationError         125  failed        no worktree is possible: a reason to fall back
     |-- PlainRootBusyError     125  failed        another session works in the plain project root
     |-- BranchBusyError        125  failed        another worktree has the requested branch checked out
@@ -29,6 +30,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 from typing import ClassVar
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
@@ -172,6 +174,22 @@ class GitError(RalphError):
         reason = next((line for line in lines if line.startswith(("fatal:", "error:"))), "".join(lines[-1:]))
         hint = hint or (_IN_A_PARTIAL_CLONE if any(words in stderr for words in _LACKING) else "")
         super().__init__(f"git {command} failed ({status}): {reason or 'no message'}", hint)
+
+
+class BlockingFileError(GitError):
+    """A FIFO or a device is where git expects a file, and git would wait for it without end.
+
+    Arguments:
+        command: the git sub-command, for the message.
+        path: of the FIFO or device.
+
+    """
+
+    def __init__(self, command: str, path: str) -> None:
+        message = f"{path} is a FIFO or a device and not a file, so git {command} would hang"
+        RalphError.__init__(self, message, f"if another program put it there: rm {shlex.quote(path)}")
+        self.status = 128
+        self.stderr = message
 
 
 class IsolationError(RalphError):

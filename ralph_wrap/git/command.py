@@ -12,7 +12,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ralph_wrap.errors import GitError
+from ralph_wrap.errors import BlockingFileError, GitError
+from ralph_wrap.git.safe import blocking_files
 from ralph_wrap.system import deferred, process
 from ralph_wrap.system.named_tuple import NamedTuple
 
@@ -90,8 +91,11 @@ _PAUSES = (0.02, 0.1)  # seconds between attempts
 PATIENCE = 600.0
 """Seconds until a git command counts as stuck: a filter hangs, or the file system does not answer."""
 
+FIRST_SEARCH = 1.0
+"""Seconds until a search for a file that git waits for; each next search comes after twice the time."""
+
 _QUICK = {"check-ref-format", "config", "rev-parse", "symbolic-ref", "var", "version"}
-_QUICK_PATIENCE = 10.0  # seconds for a command that reads a few small files; one of them may be a FIFO
+_QUICK_PATIENCE = 10.0  # seconds for a command that reads a few small files
 
 
 class Git(NamedTuple):
@@ -207,9 +211,13 @@ def start_git(
         with_terminal: git keeps our controlling terminal.
 
     Raises:
+        BlockingFileError: git would wait for a FIFO or a device.
         OSError: git is not installed.
 
     """
+    places = _places_of(git)
+    if places is not None and (path := blocking_files.blocking_file(places)):
+        raise BlockingFileError(os.fspath(arguments[0]), path)
     git = _with_safe_common_dir(git, arguments[0])
     env = {
         **immune_environment(git, os.fspath(arguments[0])),
@@ -226,6 +234,17 @@ def start_git(
         stdin=stdin,
         with_terminal=with_terminal,
         inherited=() if git.lock is None else (git.lock,),
+        examine=lambda: None if places is None else blocking_files.search(places),
+    )
+
+
+def _places_of(git: Git) -> blocking_files.GitPlaces | None:
+    if git.git_dir is None:
+        return blocking_files.places_of(git.cwd)
+    common_dir = git.common_dir or git.git_dir
+    objects = git.objects or common_dir / "objects"
+    return blocking_files.GitPlaces(
+        git.git_dir, common_dir, objects, git.work_tree, has_own_index=git.index_file is None
     )
 
 
@@ -248,11 +267,7 @@ def finish_git(
     """
     if patience is None:
         patience = _QUICK_PATIENCE if command in _QUICK else PATIENCE
-    try:
-        completed = running.wait(patience)
-    except TimeoutError:
-        running.end()
-        raise GitError(command, -9, f"error: no end after {patience:.0f} s") from None
+    completed = _wait(running, command, patience)
     if completed.status not in accept:
         stderr = decode(completed.stderr)
         raise GitError(command, completed.status, stderr, _lock_hint(stderr))
@@ -264,6 +279,38 @@ def _lock_hint(stderr: str) -> str:
     found = re.search(r"[Uu]nable to create '(.*)\.lock': File exists", stderr)
     found = found or re.search(r"could not lock config file (.*): File exists", stderr)
     return deferred.lock_holder.file_hint(Path(f"{found[1]}.lock")) if found else ""
+
+
+def _wait(running: process.RunningCommand, command: str, patience: float) -> process.CompletedCommand:
+    """Wait for a command, and search from time to time for a file that it may wait for.
+
+    Raises:
+        GitError: it did not end in time, or waits for a FIFO or a device.
+
+    """
+    waited, pause = 0.0, min(FIRST_SEARCH, patience)
+    while True:
+        try:
+            return running.wait(pause)
+        except TimeoutError:
+            require_unblocked(running, command)
+            waited += pause
+            if waited >= patience:
+                running.end()
+                raise GitError(command, -9, f"error: no end after {patience:.0f} s") from None
+            pause = min(pause * 2, patience - waited)
+
+
+def require_unblocked(running: process.RunningCommand, command: str) -> None:
+    """End a command that waits for a FIFO or a device.
+
+    Raises:
+        BlockingFileError: it does.
+
+    """
+    if path := running.examine():
+        running.end()
+        raise BlockingFileError(command, path)
 
 
 def run_git(
@@ -298,6 +345,8 @@ def run_git_again(
     for pause in _PAUSES:
         try:
             return run_git(git, *arguments, config=config)
+        except BlockingFileError:
+            raise
         except GitError:
             time.sleep(pause)
     return run_git(git, *arguments, config=config)

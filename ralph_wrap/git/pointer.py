@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ralph_wrap.git.command import decode
 from ralph_wrap.system import files
 
 BACK = "gitdir"
@@ -57,7 +56,7 @@ def read(directory: Path, belongs: Path | None = None) -> Path:
         OSError: there is no such file.
 
     """
-    return git_dir_in(decode(files.read(directory / ".git", LONGEST)), belongs or directory)
+    return git_dir_in(os.fsdecode(files.read(directory / ".git", LONGEST)), belongs or directory)
 
 
 def git_dir_of(checkout: Path) -> Path:
@@ -83,7 +82,7 @@ def file_named_by(registration: Path) -> Path:
         OSError: it does not say.
 
     """
-    return Path(decode(files.read(registration / BACK, LONGEST)).removesuffix("\n"))
+    return Path(os.fsdecode(files.read(registration / BACK, LONGEST)).removesuffix("\n"))
 
 
 def is_below_some_mount(content: bytes, directory: Path, parts: int) -> bool:
@@ -105,7 +104,7 @@ def common_dir_of(registration: Path) -> Path:
         OSError: it does not say.
 
     """
-    return real(registration / decode(files.read(registration / "commondir")).removesuffix("\n"))
+    return real(registration / os.fsdecode(files.read(registration / "commondir")).removesuffix("\n"))
 
 
 def common_dir_by_place(checkout: Path) -> Path:

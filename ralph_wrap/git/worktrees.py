@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ralph_wrap.errors import GitError
+from ralph_wrap.errors import BlockingFileError, GitError
 from ralph_wrap.git.command import Git, decode, run_git, run_git_again
 from ralph_wrap.system.named_tuple import NamedTuple
 
@@ -50,6 +50,8 @@ def list_worktrees(git: Git) -> list[WorktreeInfo]:
     """
     try:
         return parse_porcelain(run_git(git, *_COMMAND, "-z").stdout, b"\0")
+    except BlockingFileError:
+        raise
     except GitError as error:
         if error.status == _NO_SUCH_OPTION:
             return parse_porcelain(run_git_again(git, *_COMMAND).stdout, b"\n")

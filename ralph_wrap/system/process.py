@@ -109,6 +109,7 @@ class RunningCommand:
             asks a question there, as ssh(1) does. Without a terminal it gets all signals. It may leave a
             server or a shared connection running, and we must not end these.
         inherited: descriptors that it gets besides its standard streams.
+        examine: returns the path of a file for which it may wait without end, ``None`` if there is none.
 
     Raises:
         OSError: the command could not be executed.
@@ -124,8 +125,10 @@ class RunningCommand:
         stdin: bytes | None = None,
         with_terminal: bool = True,
         inherited: Sequence[int] = (),
+        examine: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._stdin = stdin
+        self.examine = examine
         self._completed: CompletedCommand | None = None
         self._errors = files.anonymous_file()  # a file, not a pipe: we can read it while the command runs
         try:

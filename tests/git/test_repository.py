@@ -79,12 +79,14 @@ def test_a_bare_repository_has_nothing_to_work_in(repo: Repo) -> None:
     )
 
 
-def test_a_git_that_does_not_answer_is_an_error(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A FIFO is in the place of the configuration, and git waits for a writer for ever."""
+def test_a_git_that_does_not_answer_is_an_error(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The user's own configuration is a FIFO, and git waits for a writer for ever."""
     monkeypatch.setattr(command, "_QUICK_PATIENCE", 0.5)
-    config = repo.path / ".git" / "config"
-    config.unlink()
+    config = tmp_path / "config-of-the-user"
     os.mkfifo(config)
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
     kind, message, _ = refusal(repo.path)
     assert (kind, "failed (-9): error: no end after" in message) == (GitError, True)
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,7 @@ from ralph_wrap.git import (
     start_git,
     worktree_holding,
 )
+from ralph_wrap.git.command import FIRST_SEARCH, require_unblocked
 from ralph_wrap.system import deferred, files
 from ralph_wrap.worktree.layout import EVERYTHING, SPARSE, WorktreeLayout, is_sparse, link, prepare
 from ralph_wrap.worktree.lock import repository_lock
@@ -287,8 +289,12 @@ def _run(
     config = (*_PARALLEL_CHECKOUT, *(SPARSE if git.git_dir and is_sparse(git.git_dir) else ()))
     with start_git(git, *command, config=config) as running:
         meanwhile()
-        shown = ""
+        shown, due, pause = "", time.monotonic() + FIRST_SEARCH, FIRST_SEARCH
         while not running.ended(_STOP_LATENCY):
+            if time.monotonic() >= due:
+                require_unblocked(running, " ".join(command[:2]))
+                pause *= 2
+                due = time.monotonic() + pause
             if cancel.requested:
                 raise StoppedError("a signal came during the checkout")
             if (now := running.latest()) != shown:

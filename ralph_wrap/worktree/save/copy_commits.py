@@ -143,7 +143,7 @@ def _recorded(repository: Path) -> set[str]:
 
 def _shallow(git_dir: Path) -> set[bytes]:
     try:
-        return {*(git_dir / "shallow").read_bytes().split()}
+        return {*files.read(git_dir / "shallow", 1 << 30).split()}
     except FileNotFoundError:
         return set()
 

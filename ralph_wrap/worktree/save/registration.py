@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from ralph_wrap.git import decode, merge
+from ralph_wrap.system import files
 from ralph_wrap.worktree.create.replica import problems_of
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def unsaved_bookkeeping(worktree: LinkedWorktree) -> list[str]:
     if (worktree.registration / "rebase-apply" / "applying").exists():
         found.append("git am is in progress: its patches cannot be saved")
     try:
-        alternates = (worktree.common_dir / "objects" / "info" / "alternates").read_bytes()
+        alternates = files.read(worktree.common_dir / "objects" / "info" / "alternates")
     except FileNotFoundError:
         return found
     borrowed = [

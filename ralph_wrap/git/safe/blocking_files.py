@@ -1,0 +1,117 @@
+"""Find a FIFO or a device where git expects a file: git would wait in ``open(2)`` without end.
+
+Before each command, a few ``stat(2)`` look at the files that almost every command opens. While a command runs
+longer than usual, a walk looks at the others: refs, objects, registrations, and the rules in the checkout.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ralph_wrap.git import pointer
+from ralph_wrap.system.named_tuple import NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_OF_A_GIT_DIR = ("HEAD", "commondir", "config.worktree", "info/sparse-checkout")
+_OF_A_REPOSITORY = ("config", "packed-refs", "shallow", "info/attributes", "info/exclude")
+_OF_OBJECTS = ("info/alternates", "pack/multi-pack-index")
+_RULES = (".gitattributes", ".gitignore", ".gitmodules")  # in each directory of a checkout
+_NEVER_OPENED = frozenset({"hooks", "lfs"})  # directories
+_LONGEST_WALK = 3.0  # seconds
+
+
+class GitPlaces(NamedTuple):
+    """The directories in which a git command opens files.
+
+    Attributes:
+        git_dir: the repository, or the registration of the worktree.
+        common_dir: the directory that all worktrees share.
+        objects: the object directory.
+        work_tree: the checkout; ``None`` without one.
+        has_own_index: git reads the index in *git_dir*.
+
+    """
+
+    git_dir: Path
+    common_dir: Path
+    objects: Path
+    work_tree: Path | None
+    has_own_index: bool
+
+
+def places_of(directory: Path) -> GitPlaces | None:
+    """Return the places of git in a directory where it searches for the repository; ``None`` without one."""
+    for top in (directory, *directory.parents):
+        if os.path.lexists(top / ".git"):
+            common_dir = pointer.common_dir_by_place(top)
+            return GitPlaces(pointer.git_dir_of(top), common_dir, common_dir / "objects", top, True)
+    return None
+
+
+def blocking_file(places: GitPlaces) -> str | None:
+    """Return a FIFO or a device in the place of a file that almost every command opens."""
+    own = (*_OF_A_GIT_DIR, "index") if places.has_own_index else _OF_A_GIT_DIR
+    wanted = [(places.git_dir, own), (places.common_dir, _OF_A_REPOSITORY), (places.objects, _OF_OBJECTS)]
+    for directory, names in wanted:
+        prefix = f"{directory}/"
+        for name in names:
+            if _blocks(prefix + name):
+                return prefix + name
+    return None
+
+
+def search(places: GitPlaces) -> str | None:
+    """Return a FIFO or a device in the place of any file that git may open; give up after a while."""
+    deadline = time.monotonic() + _LONGEST_WALK
+    for path in _candidates(places):
+        if _blocks(path):
+            return path
+        if time.monotonic() > deadline:
+            return None
+    return None
+
+
+def _candidates(places: GitPlaces) -> Iterator[str]:
+    for directory in dict.fromkeys((places.git_dir, places.common_dir, places.objects)):
+        yield from _odd_below(os.fspath(directory), is_git_dir=True)
+    if places.work_tree is not None:
+        yield from _odd_below(os.fspath(places.work_tree), is_git_dir=False)
+
+
+def _odd_below(directory: str, *, is_git_dir: bool) -> Iterator[str]:
+    """Yield what is neither a plain file nor a directory; a directory itself, so that a caller sees the time.
+
+    Arguments:
+        is_git_dir: git may open every file. In a checkout it opens only rules and nested repositories.
+
+    """
+    yield directory
+    try:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    if entry.name not in _NEVER_OPENED or not is_git_dir:
+                        yield from _odd_below(entry.path, is_git_dir=is_git_dir or entry.name == ".git")
+                elif not entry.is_file(follow_symlinks=False) and (is_git_dir or entry.name in _RULES):
+                    yield entry.path
+    except OSError:
+        return
+
+
+def _blocks(path: str) -> bool:
+    try:
+        found = os.stat(path)  # noqa: PTH116 -- half the time of Path.stat, before each git command
+    except (OSError, ValueError):
+        return False
+    # A container or a sandbox masks a file by /dev/null, which nothing waits for.
+    is_device = stat.S_ISCHR(found.st_mode) or stat.S_ISBLK(found.st_mode)
+    return stat.S_ISFIFO(found.st_mode) or (is_device and found.st_rdev != _NULL)
+
+
+_NULL = os.makedev(1, 3)

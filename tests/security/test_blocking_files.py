@@ -1,0 +1,106 @@
+"""Row 24 of the attacks: a FIFO or a device in the place of a file that git opens."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ralph_wrap.errors import BlockingFileError, GitError
+from ralph_wrap.git import Git, command, git_environment, list_refs, list_worktrees, locate_repository
+from ralph_wrap.git.safe import blocking_files
+from tests.support.merging import branch
+from tests.support.sessions import command as ralph_wrap
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.support.repo import Repo
+
+OPENED_BY_ALL = (
+    *("HEAD", "config", "packed-refs", "index", "shallow", "commondir"),
+    *("info/attributes", "info/exclude", "objects/info/alternates", "objects/pack/multi-pack-index"),
+)
+FOUND_BY_A_SEARCH = ("refs/heads/agent", "refs/remotes/origin/main", "worktrees/one/HEAD")
+
+
+def _replace(path: Path, make: Callable[[Path], object] = os.mkfifo) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    make(path)
+    return path
+
+
+@pytest.mark.parametrize("name", OPENED_BY_ALL)
+def test_each_command_names_the_file_before_git_starts(repo: Repo, name: str) -> None:
+    """A look that starts no process finds it; with its directory unknown, too."""
+    git = Git(repo.path, git_environment(os.environ))
+    known = locate_repository(git).checkout(git)
+    path = _replace(repo.path / ".git" / name)
+    for asked in (git, known):
+        with pytest.raises(BlockingFileError) as caught:
+            list_refs(asked)
+        assert (str(path) in caught.value.message, caught.value.hint.endswith(f"rm {path}")) == (True, True)
+
+
+@pytest.mark.parametrize("name", FOUND_BY_A_SEARCH)
+def test_a_command_that_hangs_is_ended_and_the_file_is_named(repo: Repo, name: str) -> None:
+    """Git waits for the FIFO; the search, which comes after two seconds, finds it."""
+    repo.git("worktree", "add", "-q", repo.path.parent / "one")
+    path = _replace(repo.path / ".git" / name)
+    git = Git(repo.path, git_environment(os.environ))
+    with pytest.raises(BlockingFileError, match=str(path)):
+        list_worktrees(git) if name.startswith("worktrees") else list_refs(git)
+
+
+@pytest.mark.parametrize("name", ["packed-refs", "refs/heads/agent"])
+def test_without_the_look_git_hangs(repo: Repo, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """The defence is off: git ends only by the limit."""
+    _replace(repo.path / ".git" / name)
+    monkeypatch.setattr(blocking_files, "blocking_file", lambda _: None)
+    monkeypatch.setattr(blocking_files, "search", lambda _: None)
+    monkeypatch.setattr(command, "PATIENCE", 3.0)
+    with pytest.raises(GitError, match="no end after 3 s"):
+        list_refs(Git(repo.path, git_environment(os.environ)))
+
+
+def test_a_device_blocks_and_the_null_device_does_not(tmp_path: Path) -> None:
+    """A sandbox masks files by ``/dev/null``; a terminal would wait for its user."""
+    places = blocking_files.GitPlaces(tmp_path, tmp_path, tmp_path, None, has_own_index=True)
+    path = tmp_path / "packed-refs"
+    path.symlink_to("/dev/null")
+    assert blocking_files.blocking_file(places) is blocking_files.search(places) is None
+    _replace(path, lambda path: path.symlink_to("/dev/zero"))
+    assert stat.S_ISCHR(path.stat().st_mode)
+    assert blocking_files.blocking_file(places) == blocking_files.search(places) == str(path)
+
+
+def test_hooks_and_files_of_the_project_may_be_fifos(repo: Repo) -> None:
+    """Git opens neither; it opens the rules in each directory, and what is below a nested ``.git``."""
+    _replace(repo.path / ".git/hooks/pre-commit")
+    _replace(repo.path / "pipe")
+    places = blocking_files.places_of(repo.path)
+    assert places is not None
+    assert blocking_files.search(places) is None
+    for name in ("below/.gitignore", "nested/.git/HEAD"):
+        path = _replace(repo.path / name)
+        assert blocking_files.search(places) == str(path)
+        shutil.rmtree(path.parent)
+
+
+COMMANDS = ("run -n 1 -- true", "review", "diff aaaa", "merge aaaa", "drop aaaa")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["packed-refs", "refs/heads/ralph/bbbb"])
+@pytest.mark.parametrize("words", COMMANDS)
+def test_each_command_names_the_file(repo: Repo, words: str, name: str) -> None:
+    """The file is named as it has to be typed to take it away."""
+    branch(repo, "aaaa", {"new.txt": "new\n"})
+    path = _replace(repo.path / ".git" / name)
+    ended = ralph_wrap(*words.split(), cwd=repo.path)
+    assert (ended.status, f"rm {path}" in ended.stderr) == (125, True), ended.stderr
