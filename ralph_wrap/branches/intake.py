@@ -6,6 +6,7 @@ An agent can write to the directory of the bundles, so a bundle is data of an un
 - git checks every object in a directory apart from the repository. Nothing enters the repository before that.
 - It may hold only the refs of one agent id: its branch, its saved work and its snapshots. One other ref, and
   nothing of the bundle is taken in.
+- It may hold a branch that the user named only if no agent of a container can have written its record.
 - A branch moves only if it came from the clone, and only the clone has moved it since. Otherwise the work
   becomes a snapshot beside it. No commit loses its last ref.
 
@@ -31,8 +32,9 @@ from ralph_wrap.git.scratch import scratch_directory
 from ralph_wrap.git.shadow import shadow_repository
 from ralph_wrap.git.transaction import RefChange, change_refs
 from ralph_wrap.state.ids import agent_id_of, is_session_id
-from ralph_wrap.state.project import registries, repository_of
-from ralph_wrap.state.record import SessionRecord
+from ralph_wrap.state.project import RUN, registries, repository_of
+from ralph_wrap.state.record import SessionRecord, read_record
+from ralph_wrap.state.registry import Registry
 from ralph_wrap.system import files
 from ralph_wrap.system.named_tuple import NamedTuple
 
@@ -43,7 +45,6 @@ if TYPE_CHECKING:
     from ralph_wrap.git import Git
     from ralph_wrap.git.bundle import BundleHeader
     from ralph_wrap.state.project import Project
-    from ralph_wrap.state.registry import Registry
 
 BASES = "refs/ralph/clones/"
 """Refs, by agent id, to the commits that were last taken in from clones, or from which they started."""
@@ -102,7 +103,8 @@ def keep_bases(project: Project) -> None:
         for record in home.unfinished():
             if isinstance(record, SessionRecord) and record.base and is_oid(record.base):
                 # A ref of the id may belong to another session: an agent can write such a record.
-                unused = home.replicas.is_dir() and not _refs_of(project.git, record.id)
+                own = _SessionRefs(record.id, f"refs/heads/ralph/{record.id}")
+                unused = home.replicas.is_dir() and not own.read(project.git)
                 if unused and existing_commits(project.git, [record.base]):
                     create_ref(project.git, BASES + record.id, record.base, "ralph-wrap: a clone borrows it")
 
@@ -120,6 +122,22 @@ def bundles_in(home: Registry) -> list[Path]:
     ]
 
 
+def names_branches(project: Project, home: Registry) -> bool:
+    """Return whether a record may name a branch of the user: no agent in a container can have written it."""
+    return home.directory == project.root / RUN
+
+
+def _branch_of(project: Project, path: Path, agent_id: str) -> str:
+    """Return the full name of the branch that a bundle may hold."""
+    home = Registry(project.root / RUN)
+    places = (home.record_path(agent_id), home.sessions / path.stem / "record.json")
+    for place in places if path.parent == home.bundles else ():
+        record = read_record(place)
+        if isinstance(record, SessionRecord) and record.session == path.stem and record.branch:
+            return f"refs/heads/{record.branch}"
+    return f"refs/heads/ralph/{agent_id}"
+
+
 def take_one(project: Project, path: Path) -> TakenIn | None:
     """Take in one bundle; return ``None`` if it has nothing new.
 
@@ -131,20 +149,21 @@ def take_one(project: Project, path: Path) -> TakenIn | None:
     """
     agent_id = str(agent_id_of(path.stem))
     git, repository = project.git, repository_of(project)
+    own = _SessionRefs(agent_id, _branch_of(project, path, agent_id))
     try:
         header = read_header(path)
-        _check_names(header, agent_id)
-        if _is_known(header, _refs_of(git, agent_id), agent_id):
+        own.check_names(header)
+        if _is_known(header, own.read(git), own):
             return None
         objects = repository.common_dir / "objects"
         with scratch_directory(objects, _QUARANTINE) as quarantine:
             with shadow_repository(git, repository) as shadow:
                 header = unpack(shadow, objects, path, quarantine)
-                _check_names(header, agent_id)
+                own.check_names(header)
                 _check_tips(with_object_directory(shadow, quarantine, objects), header)
             with files.locked_directory(repository.common_dir, _TIMEOUT) as lock:
                 migrate(quarantine, objects)
-                return _RefMoves(git._replace(lock=lock), header, agent_id, path).run()
+                return _RefMoves(git._replace(lock=lock), header, own, path).run()
     except ValueError as error:
         raise RefusedError(f"{path} is not taken in: {error}", _to_look(path)) from None
     except GitError as error:
@@ -157,13 +176,44 @@ def _to_look(path: Path) -> str:
     )
 
 
-def _check_names(header: BundleHeader, agent_id: str) -> None:
-    branch = f"refs/heads/ralph/{agent_id}"
-    snapshots = f"refs/ralph/snapshots/{agent_id}/"
-    for ref in header.refs:
-        number = ref.removeprefix(snapshots)
-        if ref not in {branch, f"{branch}-wip"} and not (ref != number and _SNAPSHOT.fullmatch(number)):
-            raise ValueError(f"it holds {ref!r}, which is no ref of agent {agent_id}")
+class _SessionRefs(NamedTuple):
+    """The refs of one session: no other ref comes in.
+
+    Attributes:
+        agent_id: its agent id.
+        branch: full name of its branch.
+
+    """
+
+    agent_id: str
+    branch: str
+
+    @property
+    def wip(self) -> str:
+        """The branch of its saved work."""
+        return f"refs/heads/ralph/{self.agent_id}-wip"
+
+    @property
+    def snapshots(self) -> str:
+        """What the names of its snapshots begin with."""
+        return f"refs/ralph/snapshots/{self.agent_id}/"
+
+    @property
+    def base(self) -> str:
+        """The ref to what was last taken in."""
+        return BASES + self.agent_id
+
+    def read(self, git: Git) -> dict[str, str]:
+        """Return those that exist, and the branches that the user has dropped."""
+        dropped = f"refs/ralph/dropped/{self.agent_id}"
+        return list_refs(git, self.branch, self.wip, dropped, f"{dropped}-wip", self.snapshots, self.base)
+
+    def check_names(self, header: BundleHeader) -> None:
+        """Raise ``ValueError`` if a bundle holds another ref."""
+        for ref in header.refs:
+            number = ref.removeprefix(self.snapshots)
+            if ref not in {self.branch, self.wip} and not (ref != number and _SNAPSHOT.fullmatch(number)):
+                raise ValueError(f"it holds {ref!r}, which is no ref of agent {self.agent_id}")
 
 
 def _check_tips(git: Git, header: BundleHeader) -> None:
@@ -172,16 +222,9 @@ def _check_tips(git: Git, header: BundleHeader) -> None:
         raise ValueError("a ref in it names no commit")
 
 
-def _refs_of(git: Git, agent_id: str) -> dict[str, str]:
-    branch = f"refs/heads/ralph/{agent_id}"
-    dropped = f"refs/ralph/dropped/{agent_id}"
-    snapshots = f"refs/ralph/snapshots/{agent_id}/"
-    return list_refs(git, branch, f"{branch}-wip", dropped, f"{dropped}-wip", snapshots, BASES + agent_id)
-
-
-def _is_known(header: BundleHeader, current: Mapping[str, str], agent_id: str) -> bool:
-    tip = header.refs.get(f"refs/heads/ralph/{agent_id}", header.base)
-    return current.get(BASES + agent_id) == tip and {*header.refs.values()} <= {*current.values()}
+def _is_known(header: BundleHeader, current: Mapping[str, str], own: _SessionRefs) -> bool:
+    tip = header.refs.get(own.branch, header.base)
+    return current.get(own.base) == tip and {*header.refs.values()} <= {*current.values()}
 
 
 class _RefMoves:
@@ -190,19 +233,17 @@ class _RefMoves:
     Arguments:
         git: git in the repository, with its lock.
         header: of the bundle.
-        agent_id: the one whose refs it holds.
+        own: the refs that it may hold.
         path: of the bundle.
 
     """
 
-    def __init__(self, git: Git, header: BundleHeader, agent_id: str, path: Path) -> None:
+    def __init__(self, git: Git, header: BundleHeader, own: _SessionRefs, path: Path) -> None:
         self._git = git
         self._header = header
         self._path = path
-        self._current = _refs_of(git, agent_id)
-        self._branch = f"refs/heads/ralph/{agent_id}"
-        self._snapshots = f"refs/ralph/snapshots/{agent_id}/"
-        self._base = BASES + agent_id
+        self._current = own.read(git)
+        self._branch, self._wip, self._snapshots, self._base = own.branch, own.wip, own.snapshots, own.base
         self._last = self._current.get(self._base)
         self._changes: dict[str, RefChange] = {}
         self._problem: RalphError | None = None
@@ -227,7 +268,7 @@ class _RefMoves:
                 self._move(ref, current[ref], oid)
             elif not self._was_removed(ref, oid):
                 self._change(ref, oid)
-        wip = f"{self._branch}-wip"
+        wip = self._wip
         if wip in current and wip not in header.refs and current[wip] in header.refs.values():
             self._change(wip, None)  # its work went on in the clone, which keeps it as a snapshot
         self._change(self._base, header.refs.get(self._branch, header.base))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ralph_wrap import branches
 from ralph_wrap.branches import HEADS, WIP
 from ralph_wrap.branches.compare import compare
+from ralph_wrap.branches.intake import names_branches
 from ralph_wrap.errors import ConflictError, NotFoundError, RalphError, RefusedError
 from ralph_wrap.git import list_refs, read_commit, worktree_holding
 from ralph_wrap.state import inventory, report, session_start
@@ -78,6 +79,11 @@ def resumable(
     found = inventory.find(project, name)
     record = _begun(found.home, _ended(found))
     _require_remote(record, remote)
+    if record.branch not in {None, f"ralph/{record.id}"} and not names_branches(project, found.home):
+        raise RefusedError(
+            f"session {record.session} names branch {record.branch}, and an agent may have written that",
+            f"to merge its work: ralph-wrap merge {record.id}",
+        )
     directory = found.home.sessions / record.session
     started = session_start.read(directory, project)
     if record.branch is None:

@@ -19,12 +19,12 @@ import shutil
 import time
 from typing import TYPE_CHECKING
 
-from ralph_wrap.branches.intake import BASES, SUFFIX, forget, take_one
+from ralph_wrap.branches.intake import BASES, SUFFIX, forget, names_branches, take_one
 from ralph_wrap.errors import GitError, RalphError
 from ralph_wrap.git import count_commits, list_refs
 from ralph_wrap.git.bundle import unpack, write_bundle
 from ralph_wrap.git.transaction import RefChange, change_refs
-from ralph_wrap.state.project import CLONES, RUN, repository_of, with_replica
+from ralph_wrap.state.project import CLONES, RUN, is_writable, repository_of, with_replica
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.create.clone import NEW_SUFFIX, rebuild_replica
@@ -55,6 +55,7 @@ class CloneEnd(NamedTuple):
         record: of the session.
         log: where each step is logged.
         replica: the replica of the clone.
+        branch: short name of the branch that comes out of it.
 
     """
 
@@ -63,6 +64,7 @@ class CloneEnd(NamedTuple):
     record: SessionRecord
     log: Log
     replica: Path
+    branch: str
 
     @property
     def bundle(self) -> Path:
@@ -72,20 +74,13 @@ class CloneEnd(NamedTuple):
     @property
     def is_writable(self) -> bool:
         """Whether this process may write to the repository; in a container it is often read-only."""
-        common_dir = repository_of(self.project).common_dir
-        return all(
-            os.access(path, os.W_OK) for path in (common_dir, common_dir / "objects", common_dir / "refs")
-        )
+        return is_writable(repository_of(self.project))
 
     def commits(self) -> int | None:
         """Return the number of commits on the branch of the clone."""
         git = with_replica(self.project, self.replica).git
         base = list_refs(git, BASES + self.record.id)
-        return (
-            count_commits(git, base[BASES + self.record.id], f"refs/heads/{self.record.branch}")
-            if base
-            else None
-        )
+        return count_commits(git, base[BASES + self.record.id], f"refs/heads/{self.branch}") if base else None
 
     def write(self) -> bool:
         """Write the bundle, and return whether there is anything in it.
@@ -112,8 +107,11 @@ class CloneEnd(NamedTuple):
     def _refs(self) -> dict[str, str]:
         """Return the refs that go out; commits of other branches of the clone get snapshots first."""
         git, agent_id = with_replica(self.project, self.replica).git, self.record.id
-        branch, snapshots = f"refs/heads/ralph/{agent_id}", f"refs/ralph/snapshots/{agent_id}/"
-        own = (branch, f"{branch}-wip", snapshots)
+        own = (
+            f"refs/heads/{self.branch}",
+            f"refs/heads/ralph/{agent_id}-wip",
+            f"refs/ralph/snapshots/{agent_id}/",
+        )
         others = {ref: oid for ref, oid in list_refs(git, "refs/heads/").items() if ref not in own}
         for ref, oid in others.items():
             if unreachable(git, [oid], without=ref):
@@ -218,7 +216,8 @@ class DeadClone(NamedTuple):
             return None
         safe = _safe_home(project, home)
         new = safe.replicas / name
-        end = CloneEnd(project, safe, record, log, new)
+        named = record.branch if record.branch and names_branches(project, home) else f"ralph/{record.id}"
+        end = CloneEnd(project, safe, record, log, new, named)
         return cls(end, home, project.root / CLONES / record.worktree_name, old)
 
     @property

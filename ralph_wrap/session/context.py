@@ -79,7 +79,9 @@ class SessionContext(NamedTuple):
         """How the work of the session's clone comes out; ``None`` if it has none."""
         if self.replica is None or self.home is None:
             return None
-        return deferred.clone_end.CloneEnd(self.project, self.home, self.record, self.log, self.replica)
+        return deferred.clone_end.CloneEnd(
+            self.project, self.home, self.record, self.log, self.replica, self.branch
+        )
 
     @property
     def pool(self) -> SessionPool:

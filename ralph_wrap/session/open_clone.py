@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import errno
 import os
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from ralph_wrap.errors import ConflictError, GitError, IsolationError, RalphError
+from ralph_wrap.branches.intake import names_branches
+from ralph_wrap.errors import BranchBusyError, ConflictError, GitError, IsolationError, RalphError
+from ralph_wrap.git import list_refs, worktree_holding
 from ralph_wrap.session.workspace import Workspace
 from ralph_wrap.state.project import CLONES, RUN, repository_of
+from ralph_wrap.state.record import SessionRecord
 from ralph_wrap.system import deferred, files
 from ralph_wrap.system.text import near
 from ralph_wrap.worktree.create.clone import create_clone
@@ -46,6 +50,8 @@ def open_clone(context: SessionContext) -> Workspace:
 def _open(context: SessionContext) -> Workspace:
     project, repository = context.project, repository_of(context.project)
     base = _prepare(context)
+    if context.continues_branch:
+        _require_free_branch(context)
     leak_monitor = LeakMonitor(
         project.git,
         root=project.root,
@@ -122,6 +128,36 @@ def _prepare(context: SessionContext) -> str:
             f"it must be a directory that can be written: {clones}",
         ) from error
     return context.base
+
+
+def _require_free_branch(context: SessionContext) -> None:
+    """Check that a branch that the user named may come out of the clone.
+
+    Raises:
+        BranchBusyError: it is checked out, or another clone works on it.
+        IsolationError: a record here may not name it, or another branch is in its way.
+
+    """
+    project, branch, own = context.project, context.branch, f"ralph/{context.record.id}"
+    home = context.home
+    if branch != own and not (home and names_branches(project, home)):
+        raise IsolationError(f"branch {branch} needs {project.root / RUN}, which cannot be written")
+    others = [
+        record.workspace
+        for record in (home.unfinished() if home else ())
+        if isinstance(record, SessionRecord)
+        and record.branch == branch
+        and record.session != context.record.session
+    ]
+    if holder := worktree_holding(project.git, f"refs/heads/{branch}") or next(iter(others), None):
+        raise BranchBusyError(
+            f"branch {branch} is checked out in {holder}", "name another branch, or end what works on it"
+        )
+    parents = [parent.as_posix() for parent in PurePosixPath(branch).parents if parent.name]
+    if found := list_refs(project.git, *(f"refs/heads/{name}" for name in (*parents, f"{branch}/"))):
+        name = min(found).removeprefix("refs/heads/")
+        if name in parents or name.startswith(f"{branch}/"):
+            raise IsolationError(f"branch {name} is in the way of {branch}", f"git branch -m {name} NAME")
 
 
 def _restore(context: SessionContext, tree: LinkedWorktree) -> str | None:

@@ -21,7 +21,7 @@ from ralph_wrap.git import (
     run_git,
 )
 from ralph_wrap.state.ids import agent_ids_in
-from ralph_wrap.state.project import CLONES, WORKTREES
+from ralph_wrap.state.project import CLONES, WORKTREES, is_writable
 from ralph_wrap.system import deferred, privileges
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.process import OWN_COMMAND
@@ -110,7 +110,7 @@ def _look(settings: Settings, project: Project) -> Preflight:
     else:
         hidden = is_hidden(project.git, meanwhile=lambda: look_up(settings.command, project.environ))
     base = project.repository.head
-    _check_clone(settings)
+    _check_clone(settings, project.repository)
     if settings.branch is not None and not is_branch_name(project.git, settings.branch):
         raise UsageError(
             f"{settings.branch!r} cannot be the name of a branch", "see git help check-ref-format"
@@ -129,7 +129,7 @@ def _look(settings: Settings, project: Project) -> Preflight:
     return Preflight(base, committer(project), layout, hidden)
 
 
-def _check_clone(settings: Settings) -> None:
+def _check_clone(settings: Settings, repository: Repository) -> None:
     """Refuse what works only in a worktree, if the session gets a clone.
 
     Raises:
@@ -138,9 +138,7 @@ def _check_clone(settings: Settings) -> None:
     """
     if settings.isolation is not Isolation.CLONE:
         return
-    named = settings.branch is not None and settings.branch != f"ralph/{settings.resumes.rpartition('-')[2]}"
     wanted = {
-        "branch": named,
         "push": settings.push,
         "remote": settings.remote,
         "submodules": settings.submodules is SubmoduleMode.INIT,
@@ -151,6 +149,12 @@ def _check_clone(settings: Settings) -> None:
     if given := [name for name, value in wanted.items() if value]:
         raise UsageError(
             f"{', '.join(given)}: not possible in a clone", "--isolation require, for a worktree"
+        )
+    named = settings.branch is not None and settings.branch != f"ralph/{settings.resumes.rpartition('-')[2]}"
+    if named and not is_writable(repository):
+        raise UsageError(
+            "branch: not possible in a clone while the repository is read-only",
+            "leave it out; then, on the host: ralph-wrap merge",
         )
 
 

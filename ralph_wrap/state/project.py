@@ -161,6 +161,12 @@ def repository_of(project: Project) -> Repository:
     return project.repository
 
 
+def is_writable(repository: Repository) -> bool:
+    """Return whether this process may write to a repository; in a container it is often read-only."""
+    directory = repository.common_dir
+    return all(os.access(path, os.W_OK) for path in (directory, directory / "objects", directory / "refs"))
+
+
 @contextlib.contextmanager
 def objects_of(project: Project) -> Iterator[Git]:
     """Yield git on the objects of a project: it believes nothing else that an agent may have written there.

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ralph_wrap.git import bundle
+from ralph_wrap.state.record import SessionRecord
 from ralph_wrap.worktree.save import clone_commit
 from tests.support.mounts import mounted, needs_mounts, read_only
 from tests.support.repo import make_repo
@@ -363,3 +364,22 @@ def test_a_commit_of_ours_follows_no_symlink(
     with contextlib.suppress(OSError), clone_commit.locked(inner, "refs/heads/ralph/beef") as files:
         files.replace("refs/heads/ralph/beef", b"of ours")
     assert [path.name for path in victim.iterdir()] == ([] if defended else ["beef"])
+
+
+@pytest.mark.parametrize("home", ["clones/run", "run"])
+def test_an_agent_moves_no_branch_of_the_user(repo: Repo, sender: Repo, home: str) -> None:
+    """A bundle and a record that an agent can write name such a branch; ours in ``.ralph/run`` may do so."""
+    repo.git("branch", "theirs")
+    repo.git("update-ref", f"refs/ralph/clones/{ID}", "theirs")
+    sender.git("branch", "--quiet", "theirs")
+    state = repo.path / ".ralph" / home
+    for name in ("bundles", f"sessions/{SESSION}"):
+        (state / name).mkdir(parents=True)
+    sender.git("bundle", "create", "--quiet", state / "bundles" / f"{SESSION}.bundle", "theirs", "^main")
+    record = SessionRecord(
+        id=ID, session=SESSION, pid=1, start_time=1.0, boot_id="", pid_namespace="", host="", branch="theirs"
+    )
+    (state / "sessions" / SESSION / "record.json").write_bytes(record.to_json())
+    assert review(repo).status == 0
+    moved = repo.git("rev-parse", "theirs") == sender.git("rev-parse", "theirs")
+    assert moved == (home == "run")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 CLONE = ("--isolation", "clone")
 TRUST = {"RALPH_TRUST": "1"}
+COMMIT = "echo a > a; git add a; git commit -qm a"
 
 
 def clone_session(repo: Repo, work: str, *options: str) -> Result:
@@ -132,7 +133,7 @@ def test_a_session_in_a_clone_goes_on(repo: Repo) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [("--branch", "mine"), ("--sparse", "src"), ("--base", "fresh")],
+    [("--sparse", "src"), ("--base", "fresh")],
 )
 def test_what_a_clone_cannot_do(repo: Repo, options: Sequence[str]) -> None:
     """An option that works only in a worktree is an error before anything is made."""
@@ -227,4 +228,65 @@ def test_commit_each_commits_in_the_clone(repo: Repo) -> None:
         "Iteration 1",
     ]
     assert refs(repo, "refs/ralph/snapshots") == []
+    assert left_over(repo) == []
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_named_branch_comes_out_of_a_clone(repo: Repo, exists: bool) -> None:
+    """The branch of the user gets the commits, and no other branch is made but that of the saved work."""
+    if exists:
+        repo.git("branch", "feature/x")
+    result = clone_session(
+        repo, "date +%N > a; git add a; git commit -qm a; date +%N > b", "--branch", "feature/x"
+    )
+    assert result.status == 0, result.stderr
+    agent_id = result.report["session"][-4:]
+    assert refs(repo, "refs/heads") == [
+        "refs/heads/feature/x",
+        "refs/heads/main",
+        f"refs/heads/ralph/{agent_id}-wip",
+    ]
+    assert (result.report["branch"], result.report["commits"]) == ("feature/x", 1)
+    again = command("resume", agent_id, cwd=repo.path)
+    assert again.status == 0, again.stderr
+    assert repo.git("rev-list", "--count", "main..feature/x") == "2"
+    assert left_over(repo) == []
+
+
+def test_a_named_branch_of_a_killed_session_is_swept(repo: Repo) -> None:
+    """A host command takes its first iteration in, and the sweep what came later."""
+    repo.git("branch", "feature")
+    session = killed(repo, COMMIT, "--branch", "feature")
+    assert command("review", cwd=repo.path).status == 0
+    assert repo.show("feature:a") == b"a\n"
+    (repo.path / ".ralph" / "clones" / session / "later").write_text("later\n")
+    assert command("sweep", cwd=repo.path).status == 0
+    assert repo.show(f"ralph/{session[-4:]}-wip:later") == b"later\n"
+    assert f"refs/heads/ralph/{session[-4:]}" not in refs(repo)
+    assert left_over(repo) == []
+
+
+def test_a_named_branch_that_moved_meanwhile_keeps_both(repo: Repo) -> None:
+    """The commit of the user stays on the branch, and that of the agent is a snapshot beside it."""
+    repo.git("branch", "feature")
+    git = f"git -C {repo.path}"
+    move = f"{git} branch -f feature $({git} commit-tree -p main -m mine main^{{tree}})"
+    result = clone_session(repo, f"{COMMIT}; {move}", "--branch", "feature")
+    assert result.status == 0, result.stderr
+    assert repo.git("log", "-1", "--format=%s", "feature") == "mine"
+    (kept,) = refs(repo, "refs/ralph/snapshots")
+    assert repo.show(f"{kept}:a") == b"a\n"
+
+
+def test_a_named_branch_has_one_worktree_or_clone(repo: Repo) -> None:
+    """One that is checked out is refused, and so is one that another clone works on."""
+    busy = clone_session(repo, "touch ran", "--branch", "main")
+    assert "branch main is checked out in" in busy.stderr
+    with Session(repo.path, "--delay", "1h", *CLONE, "--branch", "mine", "--", "true") as session:
+        session.wait_for("work.bundled")
+        second = clone_session(repo, "touch ran", "--branch", "mine")
+        session.send(signal.SIGTERM)
+        session.finish()
+    assert "branch mine is checked out in" in second.stderr
+    assert {busy.status, second.status} == {125}
     assert left_over(repo) == []
