@@ -83,18 +83,13 @@ def locate_repository(git: Git, meanwhile: Callable[[], object] = lambda: None) 
     # A path may contain a newline. rev-parse prints an unknown option as it is, so this one separates paths.
     separator = "--ralph-wrap-separator"
     arguments = ("--show-toplevel", separator, "--git-common-dir", separator, "--show-prefix", separator)
-    with (
-        start_git(git, "version") as version,
-        start_git(git, "rev-parse", *arguments, "HEAD^{commit}") as answering,
-        start_git(git, "config", "-z", "--get-regexp", _KEYS) as configured,
-    ):
+    with start_git(_traced(git), "rev-parse", *arguments, "HEAD^{commit}") as answering:
         meanwhile()
-        git_version = parse_version(finish_git(version, "version").stdout)
-        if git_version < OLDEST:
-            number = ".".join(map(str, git_version))
-            raise GitTooOldError(f"git {number} is older than 2.15", "install git 2.15 or newer")
         answer = finish_git(answering, "rev-parse", accept=range(256))
-        config = _parse_config(finish_git(configured, "config", accept=range(256)).stdout)
+    git_version, config = _parse_trace(answer.stderr) or _ask_version_and_config(git)
+    if git_version < OLDEST:
+        number = ".".join(map(str, git_version))
+        raise GitTooOldError(f"git {number} is older than 2.15", "install git 2.15 or newer")
     if answer.status != 0:
         _require_checkout(git)
         answer = run_git(git, "rev-parse", *arguments)  # the repository has no commit yet
@@ -125,7 +120,40 @@ def locate_repository(git: Git, meanwhile: Callable[[], object] = lambda: None) 
 
 _NO = {"false", "no", "off", "0", ""}  # git-config(1): boolean
 _COMMITTER = ("user.name", "user.email")
-_KEYS = r"^(core\.(filemode|symlinks)|user\.(name|email))$"
+_KEYS = ("core.filemode", "core.symlinks", *_COMMITTER)
+_TRACE = {"GIT_TRACE2": "2", "GIT_TRACE2_BRIEF": "1", "GIT_TRACE2_CONFIG_PARAMS": ",".join(_KEYS)}
+
+
+def _traced(git: Git) -> Git:
+    """Return git that prints its version and our keys on stderr (api-trace2), so that one process tells all.
+
+    The user may trace git, too: then the trace goes where the user wants it.
+    """
+    return git if _TRACE.keys() & git.env.keys() else git._replace(env={**git.env, **_TRACE})
+
+
+def _parse_trace(stderr: bytes) -> tuple[tuple[int, ...], dict[str, str]] | None:
+    """Return version and keys; ``None`` without a trace: git before 2.22, or the user's choice."""
+    version, config = None, {}
+    for line in decode(stderr).split("\n"):
+        kind, _, rest = line.partition(" ")
+        if kind == "version" and version is None:
+            version = parse_version(f"git {line}".encode("utf-8", "surrogateescape"))
+        elif kind == "def_param":
+            # New versions name the scope. A key without a value is true, and old ones print "(null)".
+            key, separator, value = rest[rest.startswith("scope:") and rest.find(" ") + 1 :].partition("=")
+            config[key] = value if separator and value != "(null)" else "true"
+    return None if version is None else (version, config)
+
+
+def _ask_version_and_config(git: Git) -> tuple[tuple[int, ...], dict[str, str]]:
+    keys = "|".join(map(re.escape, _KEYS))
+    with (
+        start_git(git, "version") as version,
+        start_git(git, "config", "-z", "--get-regexp", f"^({keys})$") as configured,
+    ):
+        numbers = parse_version(finish_git(version, "version").stdout)
+        return numbers, _parse_config(finish_git(configured, "config", accept=range(256)).stdout)
 
 
 def _parse_config(output: bytes) -> dict[str, str]:

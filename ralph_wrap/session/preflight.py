@@ -108,7 +108,11 @@ def _look(settings: Settings, project: Project) -> Preflight:
     ):
         look_up(settings.command, project.environ)
     else:
-        hidden = is_hidden(project.git, meanwhile=lambda: look_up(settings.command, project.environ))
+        hidden = is_hidden(
+            project.git,
+            project.repository,
+            meanwhile=lambda: look_up(settings.command, project.environ),
+        )
     base = project.repository.head
     _check_clone(settings, project.repository)
     if settings.branch is not None and not is_branch_name(project.git, settings.branch):

@@ -20,18 +20,48 @@ if TYPE_CHECKING:
 
 RULE = ".ralph/worktrees/"
 _PROBE = f"{RULE}probe"
+_PLAIN_RULES = {b".ralph", b".ralph/", b"/.ralph", b"/.ralph/"}
+_PLAIN_RULES_BELOW = {b".ralph/worktrees", b".ralph/worktrees/", b"/.ralph/worktrees", b"/.ralph/worktrees/"}
+_LARGEST = 1 << 20  # bytes of an ignore file that is read to spare a git process
 
 
-def is_hidden(git: Git, meanwhile: Callable[[], object]) -> bool:
+def is_hidden(git: Git, repository: Repository, meanwhile: Callable[[], object]) -> bool:
     """Return whether git ignores the worktrees already; false if git fails.
 
     Arguments:
         git: git at the project root.
+        repository: the project's repository.
         meanwhile: called while git runs.
 
     """
+    if _has_plain_rule(repository):
+        meanwhile()
+        return True
     with contextlib.suppress(GitError):  # ensure_ignored runs the same command, and reports the error
         return is_ignored(git, _PROBE, meanwhile)
+    return False
+
+
+def _has_plain_rule(repository: Repository) -> bool:
+    """Return whether a line certainly ignores the worktrees: then no git process needs to say so.
+
+    The first file with a matching line decides, and in it the last such line (gitignore(5)). A file in a
+    lower directory comes before both, but git does not look below a directory that it ignores.
+    """
+    inner = repository.root / ".ralph" / ".gitignore"
+    rules = _PLAIN_RULES if os.path.lexists(inner) else _PLAIN_RULES | _PLAIN_RULES_BELOW
+    for path in (repository.root / ".gitignore", repository.common_dir / "info" / "exclude"):
+        try:
+            content = files.read(path, _LARGEST)
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return False
+        lines = {line.removesuffix(b"\r") for line in content.split(b"\n")}
+        if len(content) == _LARGEST or any(line.startswith(b"!") for line in lines):
+            return False
+        if lines & rules:
+            return True
     return False
 
 

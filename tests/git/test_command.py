@@ -12,7 +12,7 @@ from ralph_wrap import git
 from ralph_wrap.errors import GitTooOldError
 from ralph_wrap.git import Git
 from tests.git.repositories import git_in, refusal
-from tests.support.git_shim import shim_git
+from tests.support.git_shim import old_git
 from tests.support.repo import Repo
 
 KEPT = [
@@ -106,16 +106,12 @@ def test_a_version_is_read(output: bytes, version: tuple[int, ...]) -> None:
     assert git.parse_version(output) == version
 
 
-def _shimmed(version: str, directory: Path) -> str:
-    return shim_git(directory, f'*" version "*) echo git version {version}; exit ;;')
-
-
 @pytest.mark.parametrize("version", ["2.14.6", "1.9.1"])
 def test_git_before_2_15_is_too_old(
     repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
 ) -> None:
     """Told as such, not by whatever fails first."""
-    monkeypatch.setenv("PATH", _shimmed(version, tmp_path / "bin"))
+    monkeypatch.setenv("PATH", old_git(tmp_path / "bin", version))
     assert refusal(repo.path) == (
         GitTooOldError,
         f"git {version} is older than 2.15",
@@ -125,7 +121,7 @@ def test_git_before_2_15_is_too_old(
 
 def test_git_2_15_is_not_too_old(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest that does."""
-    monkeypatch.setenv("PATH", _shimmed("2.15.0", tmp_path / "bin"))
+    monkeypatch.setenv("PATH", old_git(tmp_path / "bin", "2.15.0"))
     assert git.locate_repository(git_in(repo.path)).git_version == (2, 15, 0)
 
 

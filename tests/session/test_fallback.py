@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.git_shim import path_without_git, shim_git
+from tests.support.git_shim import old_git, path_without_git
 from tests.support.mounts import mounted, needs_mounts, read_only
 from tests.support.repo import Repo, make_repo
 from tests.support.sessions import Result, Session, run
@@ -56,7 +56,7 @@ def test_no_git(repo: Repo, tmp_path: Path, script: Callable[[str], str]) -> Non
 
 def test_old_git(repo: Repo, tmp_path: Path, script: Callable[[str], str]) -> None:
     """Git before 2.15 is not tried."""
-    path = shim_git(tmp_path / "shim", '*" version "*) echo git version 2.14.6; exit ;;')
+    path = old_git(tmp_path / "shim", "2.14.6")
     result = run(repo.path, "-n", "1", "--", script("pwd"), env={"PATH": path})
     assert "git 2.14.6 is older than 2.15" in _fell_back(result, repo.path)["message"]
     _no_trace(repo)

@@ -25,6 +25,14 @@ def shim_git(directory: Path, cases: str) -> str:
     return f"{directory}{os.pathsep}{os.environ['PATH']}"
 
 
+def old_git(directory: Path, version: str) -> str:
+    """Make a git that says that it has another version, and return the PATH that finds it first.
+
+    Only ``git version`` tells it: git before 2.22 prints no trace (api-trace2).
+    """
+    return shim_git(directory, f'*" version "*) echo git version {version}; exit ;;\n*) unset GIT_TRACE2 ;;')
+
+
 def path_without_git(directory: Path) -> str:
     """Make a directory with links to the few programs that agents need, and return a PATH without git."""
     directory.mkdir()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ralph_wrap.commands.doctor import examine
-from tests.support.git_shim import path_without_git, shim_git
+from tests.support.git_shim import old_git, path_without_git
 from tests.support.repo import Repo, make_repo
 from tests.support.sessions import command
 
@@ -58,7 +58,7 @@ def test_no_git(repo: Repo, host: Path, tmp_path: Path) -> None:
 
 def test_git_that_is_too_old(repo: Repo, tmp_path: Path) -> None:
     """It has an exit status of its own."""
-    path = shim_git(tmp_path / "shim", '*" version "*) echo git version 2.14.6; exit ;;')
+    path = old_git(tmp_path / "shim", "2.14.6")
     result = command("doctor", "--json", cwd=repo.path, env={"PATH": path})
     envelope = json.loads(result.stdout)
     assert (envelope["error"]["code"], result.status) == ("git_too_old", 8)
@@ -72,7 +72,7 @@ def test_git_that_cannot_switch_hooks_off(
     repo: Repo, host: Path, tmp_path: Path, version: str, verdict: str
 ) -> None:
     """Worth a note, no failure."""
-    path = shim_git(tmp_path / "shim", f'*" version "*) echo git version {version}; exit ;;')
+    path = old_git(tmp_path / "shim", version)
     check = checked(examine(repo.path, with_environ(PATH=path), host), "git")
     assert (check.verdict, check.found.startswith(version), "hooks" in check.found) == (
         verdict,

@@ -54,7 +54,7 @@ def test_a_record_copied_without_its_lock_is_not_touched(repo: Repo) -> None:
 def test_a_session_that_is_just_starting_is_not_touched(repo: Repo, tmp_path: Path) -> None:
     """At no moment of its start: it goes on as if nobody had looked."""
     # Not while it holds the repository's lock: a sweep waits for that.
-    for number, moment in enumerate(("for-each-ref", "check-ignore", "read-tree --reset")):
+    for number, moment in enumerate(("for-each-ref", "read-tree --reset")):
         with (
             Gate(tmp_path / f"gate-{number}", moment) as gate,
             Session(repo.path, "-n", "1", "--", "sh", "-c", "echo new > new", env=gate.env) as session,

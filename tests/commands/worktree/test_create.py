@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands.worktree.answers import create, data, envelope_of
-from tests.support.git_shim import shim_git
+from tests.support.git_shim import old_git, shim_git
 from tests.support.repo import Repo, make_repo
 from tests.support.sessions import PROGRAM, Result, command
 from tests.support.trees import on_disk, owners
@@ -266,7 +266,7 @@ def test_a_bare_repository(tmp_path: Path) -> None:
 
 def test_git_before_2_15(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Says which one is needed."""
-    monkeypatch.setenv("PATH", shim_git(tmp_path / "shim", '*" version"*) echo git version 2.14.6; exit ;;'))
+    monkeypatch.setenv("PATH", old_git(tmp_path / "shim", "2.14.6"))
     assert command("worktree", "create", TASK, cwd=repo.path).status == 8
 
 

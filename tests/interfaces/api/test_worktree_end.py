@@ -20,7 +20,7 @@ from ralph_wrap.errors import (
     NotFoundError,
 )
 from tests.interfaces.api.project import names_in, place, trees_of, untracked
-from tests.support.git_shim import shim_git
+from tests.support.git_shim import old_git, shim_git
 from tests.support.repo import Repo, make_repo
 
 
@@ -82,7 +82,7 @@ def test_a_failed_attempt_leaves_nothing(
 
 def test_git_that_is_too_old(project: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is named by its version."""
-    monkeypatch.setenv("PATH", shim_git(tmp_path / "shim", '*" version "*) echo git version 2.14.0; exit ;;'))
+    monkeypatch.setenv("PATH", old_git(tmp_path / "shim", "2.14.0"))
     with pytest.raises(GitTooOldError), Worktree("topic", project=project.path):
         pass
 
