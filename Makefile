@@ -1,5 +1,5 @@
 # Every target makes the virtual environment that it needs.
-.PHONY: test check lint docs docs-check package demo picture bench
+.PHONY: test test-fleet check lint docs docs-check package demo picture bench
 .DEFAULT_GOAL := test
 
 BIN := .venv/bin
@@ -7,11 +7,15 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 test: lint
-	$(BIN)/pytest --numprocesses=3
+	$(BIN)/pytest --numprocesses=3 -m 'not fleet'
+
+# The tests on a real Kubernetes, one cluster for all of them. EVERY_POINT=1 takes each fault twenty times.
+test-fleet: .venv/installed
+	$(BIN)/pytest -m fleet tests/kubernetes
 
 # What a person runs while working: neither containers, browsers and real agents, nor the crash matrices.
 check: lint
-	$(BIN)/pytest --numprocesses=3 -m 'not slow and not crash'
+	$(BIN)/pytest --numprocesses=3 -m 'not slow and not crash and not fleet'
 
 lint: .venv/installed
 	$(BIN)/ruff check .

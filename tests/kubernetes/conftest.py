@@ -1,0 +1,68 @@
+"""One cluster and one git server for the run; a remote for each test."""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.container import image as ralph_image
+from tests.kubernetes import images, needs
+from tests.kubernetes.cluster import Cluster
+from tests.kubernetes.remote import GitServer, Remote
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what only ``make test-fleet`` runs, before ``-m`` selects."""
+    for item in items:
+        if item.path.parent == HERE:
+            item.add_marker(pytest.mark.fleet)
+            item.add_marker(pytest.mark.timeout(900))
+
+
+def _require(missing: str) -> None:
+    """Skip the tests for what is missing, or let them fail with REQUIRE_FLEET=1."""
+    if missing and os.environ.get("REQUIRE_FLEET") == "1":
+        pytest.fail(missing, pytrace=False)
+    if missing:
+        pytest.skip(missing)
+
+
+@pytest.fixture(scope="session")
+def image_files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Return the images as files, which a Docker engine builds."""
+    _require(needs.missing())
+    try:
+        engine = ralph_image.connect()
+    except ralph_image.NoEngineError as error:
+        _require(str(error))
+        raise
+    with closing(engine):
+        return images.write(engine, tmp_path_factory.mktemp("images"))
+
+
+@pytest.fixture(scope="session")
+def cluster(image_files: list[Path]) -> Iterator[Cluster]:
+    """Yield a cluster of two nodes that have the images."""
+    with Cluster(image_files) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def git_server(cluster: Cluster) -> GitServer:
+    """Return the git server that the pods reach."""
+    return GitServer(cluster.hub)
+
+
+@pytest.fixture
+def remote(git_server: GitServer, request: pytest.FixtureRequest) -> Remote:
+    """Return an empty repository on the git server, with a name from that of the test."""
+    return Remote(git_server.root, request.node.name.translate(str.maketrans("[]", "--")))
