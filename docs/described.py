@@ -114,6 +114,7 @@ REFS = {
     f"{BASES}<id>": "What was last taken in from a clone, or the commit that the clone starts from.",
     "refs/ralph-remotes/<remote>/": "What the last fetch or push has seen of the sessions on a remote.",
     "refs/ralph/claims/<id>": "On a remote: the claim of a session, a JSON object.",
+    "refs/ralph/fleet/<run>/": "On a remote: a run of a fleet, its indexes, and what its workers printed.",
     "refs/ralph/rescue/<id>/<session>/": "On a remote: work of a session that lost its claim.",
 }
 """The refs in the repository of the project."""

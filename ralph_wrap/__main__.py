@@ -27,7 +27,7 @@ def main() -> "NoReturn":
             _be_init()
         from ralph_wrap.system.signals import SignalHandlers  # noqa: PLC0415 -- init has its own, and stays small
 
-        if sys.argv[1:2] == ["run"]:
+        if sys.argv[1:2] == ["run"] or sys.argv[1:3] == ["fleet", "work"]:
             # A signal that comes during the slow imports must end the session like any later signal.
             with SignalHandlers() as signals:
                 _run(signals)

@@ -15,6 +15,7 @@ from tests.support.package_modules import PACKAGE, Module, modules, names_of, te
 
 FOLDERS = (
     "interfaces",
+    "fleet",
     "commands",
     "session",
     "loop",
@@ -119,7 +120,7 @@ LONGEST_CLASS = 200
 LONGEST_FUNCTION = 40
 """Lines of the body of a function."""
 
-MOST_AT_THE_TOP = 14
+MOST_AT_THE_TOP = 16
 """Entries of the package; ``py.typed``, which only marks it as typed, is none."""
 
 MOST_ENTRIES = 20

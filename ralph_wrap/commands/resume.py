@@ -60,7 +60,13 @@ class ResumableSession(NamedTuple):
 
 
 def resumable(
-    project: Project, name: str, main: str, *, again: bool, remote: str | None = None
+    project: Project,
+    name: str,
+    main: str,
+    *,
+    again: bool,
+    remote: str | None = None,
+    otherwise: str | None = None,
 ) -> ResumableSession:
     """Return a session that the user named, if a new one can go on from it.
 
@@ -69,6 +75,7 @@ def resumable(
         main: ``main`` in the configuration.
         again: go on even if the main branch has its work.
         remote: the remote on which the session is claimed first; ``None`` for none.
+        otherwise: the commit to begin from if the session has left no work; ``None``: that is an error.
 
     Raises:
         NotFoundError: there is no such session, or its branch is gone.
@@ -90,7 +97,7 @@ def resumable(
         return ResumableSession(directory, record, None, has_branch=False, started=started)
     ref, wip = HEADS + record.branch, f"{HEADS}ralph/{record.id}{WIP}"
     tips = list_refs(project.git, ref, wip)
-    if not tips:
+    if not tips and otherwise is None:
         raise NotFoundError(
             f"branch {record.branch} is gone, and session {record.session} has no saved work",
             f"if it was dropped: ralph-wrap restore {record.id}",
@@ -113,7 +120,8 @@ def resumable(
             f"{', but not its saved work' if wip in tips else ''}",
             f"to go on all the same: ralph-wrap resume {record.id} --again",
         )
-    base = tips.get(ref) or _parent(project, tips[wip]) or record.base or tips[wip]
+    saved = tips.get(wip)
+    base = tips.get(ref) or (saved and _parent(project, saved)) or record.base or saved or otherwise
     return ResumableSession(directory, record, base, has_branch=ref in tips, started=started)
 
 

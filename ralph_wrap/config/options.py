@@ -87,6 +87,9 @@ class WorktreeSettings(Table, group="worktree"):
         resumes: id of the session that this one goes on from; empty if it begins anew.
         worktree_name: name of the worktree's directory; empty for the session id.
         takes_over: object id of the claim on the remote that the session takes over; ``*`` for any.
+        agent_id: agent id of a new session; empty for a free one.
+        patience: seconds for the last push to the remote; a second signal always ends it.
+        patience_at_term: seconds for it if a SIGTERM ends the session: docker stop kills after 10 by default.
 
     """
 
@@ -179,6 +182,9 @@ class WorktreeSettings(Table, group="worktree"):
     resumes: str = ""
     worktree_name: str = ""
     takes_over: str = ""
+    agent_id: str = ""
+    patience: float = 30.0
+    patience_at_term: float = 5.0
 
 
 class OutputSettings(Table, group="output"):

@@ -265,6 +265,17 @@ def read_blobs(git: Git, oids: Collection[str]) -> dict[str, bytes]:
     return found
 
 
+def make_tree(git: Git, files: Mapping[str, str]) -> str:
+    """Store a tree of blobs and return its id.
+
+    Arguments:
+        files: object id of each blob, by name.
+
+    """
+    rows = "".join(f"100644 blob {oid}\t{name}\0" for name, oid in sorted(files.items()))
+    return decode_lines(run_git(git, "mktree", "-z", config=DURABLE, stdin=rows.encode()).stdout)[0]
+
+
 def commit_tree(git: Git, tree: str, parents: Sequence[str], message: str) -> str:
     """Store a commit and return its id."""
     arguments = [argument for parent in parents for argument in ("-p", parent)]

@@ -203,8 +203,8 @@ class Session:
 
         def claim(registry: Registry) -> SessionClaim:
             now, owner = datetime.now(UTC), liveness.myself()
-            if earlier := self._settings.resumes:
-                return claim_again(registry, earlier.rpartition("-")[2], owner, now, complete)
+            if wanted := self._settings.resumes.rpartition("-")[2] or self._settings.agent_id:
+                return claim_again(registry, wanted, owner, now, complete)
             return claim_id(registry, owner, taken_in(project, self._settings.remote), now, complete)
 
         return register_session(project, claim)

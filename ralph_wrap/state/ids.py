@@ -1,16 +1,19 @@
 """The ids of agents and of sessions: their form, and their meaning.
 
-An agent id (``3f9a``) names an agent among those of a project. A session id (``20260714T093005Z-3f9a``) is
+An agent id (``3f9a``) names an agent among those of a project. In a fleet it has eight digits, because a
+thousand sessions of one remote would draw the same four. A session id (``20260714T093005Z-3f9a``) is
 the second in which the session began, and the id of its agent. PID 1 has a copy of both forms: it imports
 nothing from here.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from datetime import UTC, datetime
 
-_AGENT = "[0-9a-f]{4}"
+_AGENT = "(?:[0-9a-f]{4}){1,2}"
+_WIDE = 8  # digits
 _AGENT_ID = re.compile(_AGENT)
 _SESSION_ID = re.compile(f"[0-9]{{8}}T[0-9]{{6}}Z-({_AGENT})")  # \d would take the digits of any script
 _IN_A_REF = re.compile(f"/({_AGENT})(?=[-/\n])".encode())
@@ -19,6 +22,16 @@ _IN_A_REF = re.compile(f"/({_AGENT})(?=[-/\n])".encode())
 def is_agent_id(text: str) -> bool:
     """Return whether a text has the form of an agent id."""
     return _AGENT_ID.fullmatch(text) is not None
+
+
+def is_wide_agent_id(text: str) -> bool:
+    """Return whether a text has the form of an agent id in a fleet."""
+    return is_agent_id(text) and len(text) == _WIDE
+
+
+def wide_agent_id() -> str:
+    """Return an agent id for a fleet, drawn at random."""
+    return os.urandom(_WIDE // 2).hex()
 
 
 def is_session_id(text: str) -> bool:

@@ -14,6 +14,7 @@ from ralph_wrap.interfaces.cli.diff import diff
 from ralph_wrap.interfaces.cli.doctor import doctor
 from ralph_wrap.interfaces.cli.drop import drop, restore
 from ralph_wrap.interfaces.cli.fetch import fetch
+from ralph_wrap.interfaces.cli.fleet import fleet
 from ralph_wrap.interfaces.cli.init import init
 from ralph_wrap.interfaces.cli.logs import logs
 from ralph_wrap.interfaces.cli.mcp import mcp
@@ -76,6 +77,7 @@ app.command(rich_help_panel="Review")(restore)
 app.command(rich_help_panel="Review")(apply)
 app.command(rich_help_panel="Review")(web)
 app.command(rich_help_panel="Review")(audit)
+app.add_typer(fleet, name="fleet", rich_help_panel="Loops")
 app.add_typer(config, name="config", rich_help_panel="Loops")
 app.add_typer(worktree, name="worktree", rich_help_panel="Worktrees")
 app.command(rich_help_panel="Worktrees")(pool)

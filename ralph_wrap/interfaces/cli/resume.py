@@ -155,7 +155,7 @@ def _start(
     from ralph_wrap.system.signals import SignalHandlers  # noqa: PLC0415
 
     def change(settings: Settings) -> Settings:
-        return _going_on(settings, session, message)._replace(takes_over=claim)
+        return going_on(settings, session, message)._replace(takes_over=claim)
 
     with boundary("resume", json=False, log=log):
         directory, options, command = _started(session, project, typed)
@@ -201,7 +201,7 @@ def _started(
     return (place if place.is_dir() else project.root), options | given, command
 
 
-def _going_on(settings: Settings, session: ResumableSession, message: str) -> Settings:
+def going_on(settings: Settings, session: ResumableSession, message: str) -> Settings:
     """Return the settings of a session that goes on from another one."""
     from ralph_wrap.config import Isolation  # noqa: PLC0415 -- not for --help
     from ralph_wrap.loop.conversation import last_conversation  # noqa: PLC0415

@@ -24,8 +24,8 @@ _MINI_INITS = {"docker-init", "podman-init", "catatonit", "dumb-init", "tini", "
 _INITIAL_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO, <linux/proc_ns.h>: the host's namespace
 _KERNEL_THREAD = 0x00200000  # PF_KTHREAD, <linux/sched.h>; the flags are field 9 of stat
 
-_RECORD = re.compile(r"[0-9a-f]{4}\.json")
-_SESSION = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{4}")
+_RECORD = re.compile(r"(?:[0-9a-f]{4}){1,2}\.json")
+_SESSION = re.compile(r"\d{8}T\d{6}Z-(?:[0-9a-f]{4}){1,2}")
 _LARGEST_RECORD = 1 << 16  # bytes; a real one has less than 1,000
 _RECORDS_TIME = 0.5  # seconds for all records: a project full of large ones must not delay our signals
 

@@ -93,6 +93,7 @@ def begin(
         remote,
         claim,
         view,
+        patience=(settings.patience, settings.patience_at_term),
         fence=lambda: stop_request.ask(own.directory, StopMode.SOON),
         cost=cost,
         log=context.log,

@@ -38,14 +38,12 @@ if TYPE_CHECKING:
     from ralph_wrap.system.log import Log
     from ralph_wrap.system.process import RunningCommand
 
-PATIENCE = 30.0
-"""Seconds for the last push at the end of a session."""
-
-_PATIENCE_OF_CONTAINERS = 5.0  # seconds; docker stop kills after 10 by default
+_PATIENCE_FOR_WITHDRAWAL = 5.0  # seconds
 _GLANCE = 0.01  # seconds; with 0 Popen.communicate never notices the end of a command
 _LOOK = 0.2  # seconds between two looks at a running command
 _WHILE_RUNNING = 1.0  # seconds between two looks while the agent works
 _LONGEST_WAIT = 600.0  # seconds between two attempts
+_LONGEST_PAUSE = 15.0  # seconds between two attempts at the end
 
 
 class Mirror:
@@ -56,6 +54,7 @@ class Mirror:
         remote: name of the remote.
         claim: the claim that the remote has, or is to have.
         view: what the remote has.
+        patience: seconds for the last push at the end, and those after a SIGTERM.
         fence: ends the agent; called once, if another machine has taken the session over.
         cost: returns the cost that the agent has reported, in US dollars; ``None`` if it reported none.
 
@@ -72,6 +71,7 @@ class Mirror:
         claim: RemoteClaim,
         view: RemoteView,
         *,
+        patience: tuple[float, float],
         fence: Callable[[], object],
         cost: Callable[[], float | None],
         log: Log,
@@ -81,6 +81,7 @@ class Mirror:
         self._claim = claim
         self._view = view
         self.spare: Callable[..., None] = lambda *_: None
+        self._patience, self._patience_at_term = patience
         self._fence = fence
         self._cost = cost
         self._log = log
@@ -126,7 +127,7 @@ class Mirror:
         state = remote_claim.DONE if ended_by == "promise" else remote_claim.STOPPED
         self._claim = self._claim._replace(state=state, iteration=iteration, ended_by=ended_by)
         self._snapshot = None  # the work is saved on a branch now
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + self._patience
         pause = _LOOK
         try:
             self._await(deadline, cancel)
@@ -137,8 +138,8 @@ class Mirror:
                 if self._failures == 0 and not self._view.in_doubt:
                     return
                 if self._failures > failures:
-                    self._sleep(min(pause, deadline - time.monotonic()), cancel)
-                    pause *= 2
+                    _sleep(min(pause, deadline - time.monotonic()), cancel)
+                    pause = min(pause * 2, _LONGEST_PAUSE)
         finally:
             self._log.progress("")
             self._give_up()
@@ -153,7 +154,7 @@ class Mirror:
             return
         change = RemoteChange(self._view.claim_ref, self._view.held, None)
         with start_atomic_push(self._git, self._remote, [change]) as running:
-            running.ended(_PATIENCE_OF_CONTAINERS)
+            running.ended(_PATIENCE_FOR_WITHDRAWAL)
 
     def _attempt(self) -> None:
         """Start the next command: a push, or after a failed push a look at what the remote has."""
@@ -231,13 +232,8 @@ class Mirror:
         while not self._has_ended(_LOOK) and not self._is_over(deadline, cancel):
             self._log.progress(f"push: {self._claim.branch} to {self._remote}")
 
-    def _sleep(self, seconds: float, cancel: CancelToken) -> None:
-        end = time.monotonic() + seconds
-        while time.monotonic() < end and not self._is_over(end, cancel):
-            time.sleep(_LOOK)
-
     def _is_over(self, deadline: float, cancel: CancelToken) -> bool:
-        less = PATIENCE - _PATIENCE_OF_CONTAINERS if cancel.terms else 0.0
+        less = max(0.0, self._patience - self._patience_at_term) if cancel.terms else 0.0
         return cancel.hurried or time.monotonic() >= deadline - less
 
     def _give_up(self) -> None:
@@ -248,3 +244,9 @@ class Mirror:
             self.spare()
             self._failures += 1
             self._reason = self._reason or "there was no time for it"
+
+
+def _sleep(seconds: float, cancel: CancelToken) -> None:
+    end, terms = time.monotonic() + seconds, cancel.terms
+    while time.monotonic() < end and cancel.terms == terms and not cancel.hurried:
+        time.sleep(_LOOK)

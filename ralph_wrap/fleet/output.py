@@ -1,0 +1,56 @@
+"""What the sessions of an index have printed, as a commit: the logs of pods vanish with them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from ralph_wrap.fleet.child import LARGEST_OUTPUT
+from ralph_wrap.git import commit_tree, store_blob
+from ralph_wrap.git.objects import make_tree
+
+if TYPE_CHECKING:
+    from ralph_wrap.git import Git
+    from ralph_wrap.state.report import SessionReport
+
+LOG, REPORT = "output.log", "report.json"
+"""The names of the files in the commit."""
+
+
+class SessionOutput:
+    """The output of a worker so far.
+
+    Attributes:
+        before: the commit of the worker before; ``None`` if there was none.
+        report: of the last session; ``None`` if it wrote none.
+        has_news: there is output that the remote does not have.
+
+    """
+
+    def __init__(self) -> None:
+        self.before: str | None = None
+        self.report: SessionReport | None = None
+        self.has_news = False
+        self._content = bytearray()
+
+    def keep(self, chunk: bytes) -> None:
+        """Add what a session has printed; of a lot of output the end stays."""
+        self.has_news = True
+        self._content += chunk
+        if len(self._content) > 2 * LARGEST_OUTPUT:
+            del self._content[:-LARGEST_OUTPUT]
+
+    def commit(self, git: Git, before: str | None, index: int) -> str:
+        """Store it as a commit, and return the commit's id.
+
+        Arguments:
+            before: the commit that the remote has.
+            index: for the message.
+
+        """
+        files = {LOG: store_blob(git, bytes(self._content[-LARGEST_OUTPUT:]))}
+        if self.report is not None:
+            content = json.dumps(self.report._asdict(), indent=1).encode() + b"\n"
+            files[REPORT] = store_blob(git, content)
+        tree = make_tree(git, files)
+        return commit_tree(git, tree, [before] if before else [], f"ralph-wrap: output of index {index}\n")

@@ -1,0 +1,115 @@
+"""The remote that the workers of a run meet at: read refs, fetch them, move them by compare-and-swap."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from ralph_wrap.errors import RalphError
+from ralph_wrap.git import (
+    RemoteChange,
+    decode_lines,
+    push_error,
+    read_blobs,
+    start_atomic_push,
+    start_fetch,
+    start_remote_listing,
+)
+from ralph_wrap.state.remote_refs import tracking
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from ralph_wrap.git import Git
+    from ralph_wrap.system.process import CompletedCommand, RunningCommand
+
+_LOOK = 0.1  # seconds between two looks at a running command
+_PATIENCE = 120.0  # seconds for one command; then the remote counts as unreachable
+
+
+class UnreachableError(RalphError):
+    """The remote does not answer; a later attempt may succeed."""
+
+
+class InterruptedWorkError(RalphError):
+    """The worker has no time left for the remote."""
+
+
+class FleetRemote:
+    """One remote of a repository.
+
+    Arguments:
+        git: at the repository.
+        name: of the remote.
+        is_over: whether no time is left for the remote.
+
+    """
+
+    def __init__(self, git: Git, name: str, is_over: Callable[[], bool] = lambda: False) -> None:
+        self.git = git
+        self.name = name
+        self._is_over = is_over
+
+    def listed(self, *patterns: str) -> dict[str, str]:
+        """Return the object ids of the refs that match a pattern, by ref.
+
+        Raises:
+            UnreachableError: the remote does not answer.
+            InterruptedWorkError: no time is left.
+
+        """
+        with start_remote_listing(self.git, self.name, *patterns) as running:
+            completed = self._completed(running)
+        if completed.status != 0:
+            raise self._unreachable(completed)
+        rows = (row.split("\t", 1) for row in decode_lines(completed.stdout))
+        return {ref: oid for oid, ref in rows}
+
+    def fetch(self, refs: Iterable[str]) -> None:
+        """Fetch refs that exist on the remote; errors are those of :meth:`listed`."""
+        if not (specs := [f"+{ref}:{tracking(self.name, ref)}" for ref in refs]):
+            return
+        with start_fetch(self.git, self.name, specs) as running:
+            completed = self._completed(running)
+        if completed.status != 0:
+            raise self._unreachable(completed)
+
+    def blobs(self, refs: Mapping[str, str]) -> dict[str, bytes]:
+        """Fetch refs that name blobs, and return their contents by ref; errors as for :meth:`listed`."""
+        self.fetch(refs)
+        contents = read_blobs(self.git, {*refs.values()})
+        return {ref: contents[oid] for ref, oid in refs.items() if oid in contents}
+
+    def change(self, changes: Sequence[RemoteChange]) -> bool:
+        """Change refs, all of them or none; return whether the remote has them now.
+
+        The answer to a push can be lost. So after a failure the remote is asked what it has. The objects of
+        locks are unique, so no other worker can have pushed them.
+
+        Raises:
+            UnreachableError: the remote does not answer, or refuses for another reason than a lease.
+            InterruptedWorkError: no time is left.
+
+        """
+        with start_atomic_push(self.git, self.name, changes) as running:
+            completed = self._completed(running)
+        if completed.status == 0:
+            return True
+        found = self.listed(*(change.ref for change in changes))
+        if all(found.get(change.ref) == change.after for change in changes):
+            return True
+        if all(found.get(change.ref) == change.before for change in changes):
+            raise self._unreachable(completed)
+        return False
+
+    def _completed(self, running: RunningCommand) -> CompletedCommand:
+        deadline = time.monotonic() + _PATIENCE
+        while not running.ended(_LOOK):
+            if self._is_over():
+                raise InterruptedWorkError(f"there was no time to ask {self.name}")
+            if time.monotonic() > deadline:
+                raise UnreachableError(f"{self.name} did not answer for {_PATIENCE:.0f} s")
+        return running.wait()
+
+    def _unreachable(self, completed: CompletedCommand) -> UnreachableError:
+        return UnreachableError(f"{self.name} does not answer: {push_error(completed)}")

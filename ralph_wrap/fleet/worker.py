@@ -1,0 +1,257 @@
+"""The worker of one index: environment in, refs out.
+
+It clones the remote into an empty directory, claims its index, runs the session of the index or resumes it,
+and then marks the index. Everything that it does can happen twice, in two workers at once, or stop at any
+point: the index and the claim of the session move only by compare-and-swap.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ralph_wrap.errors import ConflictError
+from ralph_wrap.fleet.child import EndedSession, ForkedSession
+from ralph_wrap.fleet.clone import open_clone
+from ralph_wrap.fleet.grace import GracePeriod
+from ralph_wrap.fleet.index import CLAIMED, DONE, STOPPED, IndexState, decode_index
+from ralph_wrap.fleet.output import SessionOutput
+from ralph_wrap.fleet.refs import index_ref, output_ref, stop_ref
+from ralph_wrap.fleet.remote import FleetRemote, InterruptedWorkError, UnreachableError
+from ralph_wrap.fleet.sessions import claim_of, free_id
+from ralph_wrap.fleet.stop_watch import StopWatch
+from ralph_wrap.git import RemoteChange, store_blob
+from ralph_wrap.state import remote_claim
+from ralph_wrap.system.named_tuple import NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from ralph_wrap.fleet.clone import WorkClone
+    from ralph_wrap.fleet.order import WorkOrder
+    from ralph_wrap.state.remote_claim import RemoteClaim
+    from ralph_wrap.system.log import Log
+    from ralph_wrap.system.signals import SignalHandlers
+
+_T = TypeVar("_T")
+
+FINISHED = {"promise", "max-iterations", "max-stalls", "max-time", "max-cost", "max-tokens"}
+"""The ends of a session after which its index is done; all other ends are failures."""
+
+_FAILED = 1
+_CRASHES = 3  # sessions of one worker that a signal may kill, such as the kernel without memory
+_LONGEST_WAIT = 30.0  # seconds between two attempts to reach the remote
+_PAUSE = 10.0  # seconds until a worker looks again whether the session of its index is free
+_LOOK = 0.1
+
+
+class Attempt(NamedTuple):
+    """One start of a session.
+
+    Attributes:
+        project: the clone.
+        agent_id: of the session.
+        options: of ``ralph-wrap run``, as texts by name.
+        command: the agent's command; empty if an option names the agent.
+        base: the commit that the run is based on.
+        claim: object id of the claim on the session; empty if no worker has run it before.
+        is_here: the last session ran in this clone.
+        grace: seconds that its last push may take after a signal.
+
+    """
+
+    project: Path
+    agent_id: str
+    options: Mapping[str, str | None]
+    command: tuple[str, ...]
+    base: str
+    claim: str
+    is_here: bool
+    grace: float
+
+
+class Worker:
+    """The worker of one index.
+
+    Arguments:
+        order: what the engine asks for.
+        environ: the environment of git.
+        signals: entered handlers.
+        run_session: runs a session in a child process, and returns its exit status.
+
+    """
+
+    def __init__(
+        self,
+        order: WorkOrder,
+        environ: Mapping[str, str],
+        signals: SignalHandlers,
+        log: Log,
+        run_session: Callable[[Attempt], int],
+    ) -> None:
+        self._order = order
+        self._environ = environ
+        self._signals = signals
+        self._log = log
+        self._run_session = run_session
+        self._grace = GracePeriod(signals.cancel, order.grace)
+        self._is_ending = False
+        self._output = SessionOutput()
+        self._crashes = 0
+        self._clone: WorkClone
+        self._remote: FleetRemote
+
+    def run(self) -> int:
+        """Work on the index, and return the exit status of the worker.
+
+        Raises:
+            RalphError: the worker cannot work.
+
+        """
+        try:
+            self._clone = open_clone(self._order, self._environ, self._has_no_time, self._patiently)
+            self._remote = self._clone.remote
+            while (status := self._step()) is None:
+                pass
+        except InterruptedWorkError:
+            return self._grace.exit_status
+        return status
+
+    def _step(self) -> int | None:
+        """Do what the state on the remote asks for; return the exit status, ``None`` for one more step."""
+        self._is_ending = False
+        state, oid = self._patiently(self._read_or_claim)
+        if state.is_final:
+            return 0
+        claim, claim_oid = self._patiently(lambda: claim_of(self._remote, state.id))
+        if outcome := self._outcome(claim):
+            return self._settle(state._replace(**outcome), oid)
+        before = self._clone.sessions(state.id)
+        ended = self._run(state, claim_oid, is_here=claim is not None and claim.session in before)
+        self._is_ending = True  # from here on there is something to push
+        self._output.report = self._clone.report(state.id)
+        return self._after(state, ended, {*self._clone.sessions(state.id)} - {*before})
+
+    def _after(self, state: IndexState, ended: EndedSession, ours: set[str]) -> int | None:
+        """Decide what follows the end of a session.
+
+        Arguments:
+            ours: session ids of this worker's last start.
+
+        """
+        claim, _ = self._patiently(lambda: claim_of(self._remote, state.id))
+        if self._outcome(claim):
+            return None  # the next step settles it
+        self._patiently(lambda: self._push_output(None))
+        if self._grace.has_begun:
+            return self._grace.exit_status
+        is_elsewhere = claim is not None and claim.session not in ours and bool(ours)
+        if is_elsewhere or (ended.is_refused and ended.status == ConflictError.exit_code):
+            self._pause(_PAUSE * random.uniform(0.5, 1.5))  # noqa: S311 -- jitter
+            return None
+        self._crashes += ended.is_crashed
+        return None if ended.is_crashed and self._crashes < _CRASHES else _FAILED
+
+    def _outcome(self, claim: RemoteClaim | None) -> dict[str, Any] | None:
+        """Return what the index becomes, if its session is at an end that no worker goes on from."""
+        asked = self._clone.stop_is_asked
+        if claim is None:
+            return {"state": STOPPED} if asked else None
+        if claim.state == remote_claim.RUNNING:
+            return None
+        is_done = claim.state == remote_claim.DONE or claim.ended_by in FINISHED
+        if not is_done and not asked:
+            return None
+        return {
+            "state": DONE if is_done else STOPPED,
+            "session": claim.session,
+            "ended_by": claim.ended_by,
+            "iterations": claim.iteration,
+        }
+
+    def _settle(self, state: IndexState, oid: str) -> int:
+        """Mark the index as done or stopped, together with the output."""
+        self._is_ending = True
+        ref = index_ref(self._order.run, self._order.number)
+        change = RemoteChange(ref, oid, store_blob(self._remote.git, state.encode()))
+        # If another worker was faster, the index is final all the same: only a final state replaces a claim.
+        self._patiently(lambda: self._push_output(change))
+        self._log.event("fleet.settled", f"index {state.number} is {state.state}: session {state.id}")
+        return 0
+
+    def _read_or_claim(self) -> tuple[IndexState, str]:
+        """Return the state of the index with its object id; claim the index if no worker has."""
+        run, index = self._order.run, self._order.number
+        ref, output = index_ref(run, index), output_ref(run, index)
+        while True:
+            found = self._remote.listed(ref, output, stop_ref(run, "*"))
+            if ref in found:
+                state = decode_index(self._remote.blobs({ref: found[ref]}).get(ref, b""), index)
+                self._clone.stop_is_asked = stop_ref(run, state.id) in found
+                self._output.before = found.get(output)
+                return state, found[ref]
+            self._stagger()
+            state = IndexState(index, free_id(self._remote), CLAIMED)
+            self._remote.change([RemoteChange(ref, None, store_blob(self._remote.git, state.encode()))])
+
+    def _stagger(self) -> None:
+        """Wait before a first start: of many agents that start at once, most are rate limited."""
+        spec = self._clone.spec
+        place = self._order.number % spec.parallel
+        self._pause(place * spec.stagger * random.uniform(0.8, 1.2))  # noqa: S311 -- jitter
+
+    def _run(self, state: IndexState, claim_oid: str, *, is_here: bool) -> EndedSession:
+        spec = self._clone.spec
+        attempt = Attempt(
+            self._clone.path,
+            state.id,
+            spec.options_of(self._order.number),
+            spec.command,
+            self._clone.base,
+            claim_oid,
+            is_here,
+            self._order.grace,
+        )
+        child = ForkedSession(lambda: self._run_session(attempt))
+        watch = StopWatch(
+            self._remote, stop_ref(self._order.run, state.id), lambda: self._clone.stop(state.id)
+        )
+        with watch:
+            return child.wait(self._signals, self._grace, self._output.keep, watch.look)
+
+    def _push_output(self, index: RemoteChange | None) -> None:
+        """Push what the sessions have printed, with a change of the index."""
+        ref = output_ref(self._order.run, self._order.number)
+        changes = [] if index is None else [index]
+        if self._output.has_news:
+            before = self._remote.listed(ref).get(ref)
+            self._remote.fetch([ref] if before else [])
+            commit = self._output.commit(self._remote.git, before, self._order.number)
+            changes.append(RemoteChange(ref, before, commit))
+        if changes and self._remote.change(changes):
+            self._output.has_news = False
+        elif index is not None and self._remote.listed(index.ref).get(index.ref) == index.before:
+            self._push_output(index)  # only the output was moved by another worker
+
+    def _patiently(self, act: Callable[[], _T]) -> _T:
+        """Do something with the remote, and try again with growing waits while it does not answer."""
+        wait = 1.0
+        while True:
+            try:
+                return act()
+            except UnreachableError as error:
+                self._log.warning("fleet.unreachable", error.message, f"the next attempt is in {wait:.0f} s")
+            self._pause(wait * random.uniform(0.5, 1.5))  # noqa: S311 -- jitter
+            wait = min(wait * 2, _LONGEST_WAIT)
+
+    def _pause(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if self._has_no_time():
+                raise InterruptedWorkError("a signal ended the worker")
+            time.sleep(min(_LOOK, seconds))
+
+    def _has_no_time(self) -> bool:
+        return self._grace.is_over if self._is_ending else self._grace.has_begun

@@ -1,0 +1,107 @@
+"""``ralph-wrap fleet``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from ralph_wrap.system.log import on_stderr
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ralph_wrap.config import Settings
+    from ralph_wrap.fleet.worker import Attempt
+
+fleet = typer.Typer(
+    help="Run many sessions at once, on Kubernetes or on other machines.", no_args_is_help=True
+)
+
+_FAILED = 1
+_REMOTE = "origin"  # in the clone of a worker
+_NO_LIMIT = 30 * 86400.0  # seconds
+
+
+@fleet.command()
+def work(context: typer.Context) -> None:
+    """Run one session of a run, as an engine starts it; the environment says which.
+
+    docs/fleet.md lists the variables and the exit statuses.
+    """
+    from ralph_wrap.config.authority import IMPLIES  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.errors import RalphError, explained  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.fleet.order import read_order, with_credential  # noqa: PLC0415
+    from ralph_wrap.fleet.worker import Worker  # noqa: PLC0415
+    from ralph_wrap.interfaces.cli.boundary import complain  # noqa: PLC0415
+
+    log = on_stderr(os.environ)
+    try:
+        order = read_order(os.environ, Path.cwd())
+        environ = with_credential(os.environ, order.credential) | {IMPLIES: "1"}
+        raise typer.Exit(
+            Worker(order, environ, context.obj, log, lambda attempt: _run(attempt, environ)).run()
+        )
+    except (OSError, RalphError) as error:
+        complain(explained(error) if isinstance(error, OSError) else error, log)
+        raise typer.Exit(_FAILED) from None
+
+
+def _run(attempt: Attempt, environ: dict[str, str]) -> int:
+    """Run the session of an attempt in this process, and return its exit status."""
+    from ralph_wrap.interfaces.cli.start import start  # noqa: PLC0415 -- the worker itself does not need it
+    from ralph_wrap.system.signals import SignalHandlers  # noqa: PLC0415
+
+    os.environ.clear()
+    os.environ.update(environ)
+    options, change = _new(attempt) if not attempt.claim else _resumed(attempt, environ)
+    with SignalHandlers() as signals:
+        return start(signals, attempt.project, {**options, "remote": _REMOTE}, attempt.command, change=change)
+
+
+def _new(attempt: Attempt) -> tuple[dict[str, str | None], Callable[[Settings], Settings]]:
+    """Return the options of a session that begins, and what else its settings need."""
+    from ralph_wrap.config import Isolation  # noqa: PLC0415 -- not for --help
+
+    def change(settings: Settings) -> Settings:
+        return settings._replace(
+            agent_id=attempt.agent_id,
+            isolation=Isolation.REQUIRE,
+            patience=_NO_LIMIT,
+            patience_at_term=attempt.grace,
+        )
+
+    return dict(attempt.options), change
+
+
+def _resumed(
+    attempt: Attempt, environ: dict[str, str]
+) -> tuple[dict[str, str | None], Callable[[Settings], Settings]]:
+    """Take over the session of an attempt, and return its options, and what else its settings need."""
+    from ralph_wrap.commands.fetch import take_over  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.commands.resume import resumable  # noqa: PLC0415
+    from ralph_wrap.commands.sweep import sweep  # noqa: PLC0415
+    from ralph_wrap.config import of_project  # noqa: PLC0415
+    from ralph_wrap.interfaces.cli.boundary import boundary  # noqa: PLC0415
+    from ralph_wrap.interfaces.cli.resume import going_on  # noqa: PLC0415
+    from ralph_wrap.state.project import find_project  # noqa: PLC0415
+
+    log = on_stderr(environ)
+    with boundary("fleet", json=False, log=log):
+        project = find_project(attempt.project, environ)
+        sweep(project, log=log)
+        claim = attempt.claim
+        if not attempt.is_here:
+            _, claim = take_over(project, _REMOTE, attempt.agent_id, log, at_once=False)
+        main = of_project(project.root, environ, "main").main
+        session = resumable(
+            project, attempt.agent_id, main, again=True, remote=_REMOTE, otherwise=attempt.base
+        )
+    options, change = _new(attempt)
+    if session.base is not None and not (options.get("base") == "fresh" and session.has_branch):
+        options["base"] = session.base
+    return options, lambda settings: going_on(change(settings), session, "")._replace(
+        takes_over=claim, agent_id=""
+    )

@@ -1,0 +1,194 @@
+"""A worker of a fleet: environment in, refs out, whatever ends it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ralph_wrap.fleet.order import with_credential
+from tests.support.wait import eventually
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.fleet.runs import FleetRun
+
+COMMIT = "echo work >> made; git add made; git commit -qm one"
+HANG = "echo loose > loose; exec sleep 1000"
+
+
+def test_an_index_is_done_once(fleet_run: FleetRun) -> None:
+    """Its work, its state and its output are on the remote; a second worker finds nothing to do."""
+    fleet_run.begin(f"echo said; {COMMIT}")
+    status, printed = fleet_run.work().ended()
+    assert (status, "said" in printed) == (0, True), printed
+    state = fleet_run.state()
+    assert (state["state"], len(state["id"]), state["ended_by"]) == ("done", 8, "max-iterations")
+    assert fleet_run.remote.show(f"ralph/{state['id']}:made") == b"work\n"
+    output = "refs/ralph/fleet/r1/output/0"
+    assert b"said" in fleet_run.remote.show(f"{output}:output.log")
+    assert json.loads(fleet_run.remote.show(f"{output}:report.json"))["id"] == state["id"]
+    before = fleet_run.refs()
+    assert fleet_run.work().ended()[0] == 0
+    assert fleet_run.refs() == before
+
+
+def test_a_terminated_index_comes_back(fleet_run: FleetRun) -> None:
+    """The worker ends with 143, all work is on the remote, and the next worker goes on with it."""
+    fleet_run.begin(f"if [ -e loose ]; then git add loose; git commit -qm two; else {HANG}; fi")
+    worker = fleet_run.work()
+    fleet_run.wait_until_mirrored("loose")
+    worker.process.send_signal(signal.SIGTERM)
+    status, printed = worker.ended()
+    assert status == 143, printed
+    first = fleet_run.state()
+    assert first["state"] == "claimed"
+    assert fleet_run.remote.show(f"ralph/{first['id']}-wip:loose") == b"loose\n"
+    status, printed = fleet_run.work().ended()
+    assert status == 0, printed
+    assert fleet_run.state()["id"] == first["id"]
+    assert fleet_run.remote.show(f"ralph/{first['id']}:loose") == b"loose\n"
+
+
+def test_a_killed_worker_is_replaced(fleet_run: FleetRun) -> None:
+    """The next one takes the session over after three silent beats; what was mirrored stays on the remote."""
+    fleet_run.begin(
+        f"if [ -e made ]; then echo two > two; git add two; git commit -qm two; else {COMMIT}; {HANG}; fi"
+    )
+    worker = fleet_run.work()
+    fleet_run.wait_until_mirrored("loose")
+    worker.kill()
+    assert fleet_run.claim()["state"] == "running"
+    status, printed = fleet_run.work().ended()
+    assert status == 0, printed
+    assert fleet_run.claim()["epoch"] == 2
+    agent_id = fleet_run.state()["id"]
+    assert fleet_run.remote.show(f"ralph/{agent_id}:two") == b"two\n"
+    assert fleet_run.holds("loose")
+
+
+def test_two_workers_of_one_index_run_one_session(fleet_run: FleetRun) -> None:
+    """One of them wins, the other one waits; the agent ran once, and both end with 0."""
+    fleet_run.begin(f"echo run >> {fleet_run.directory}/runs; {COMMIT}")
+    workers = [fleet_run.work(), fleet_run.work()]
+    ended = [worker.ended() for worker in workers]
+    assert [status for status, _ in ended] == [0, 0], ended
+    assert (fleet_run.directory / "runs").read_text() == "run\n"
+    assert len(fleet_run.refs("refs/ralph/claims/")) == 1
+
+
+def test_a_failing_agent_fails_the_index(fleet_run: FleetRun) -> None:
+    """The engine counts it, and the next worker resumes."""
+    options = {"max_failures": "1"}
+    fleet_run.begin(
+        "test -e made && exit 0; echo work > made; exit 7", options=options | {"max_iterations": "1"}
+    )
+    status, printed = fleet_run.work().ended()
+    assert (status, fleet_run.state()["state"]) == (1, "claimed"), printed
+    status, printed = fleet_run.work().ended()
+    assert (status, fleet_run.state()["state"]) == (0, "done"), printed
+
+
+def test_a_remote_that_is_away_at_the_end_costs_nothing(fleet_run: FleetRun) -> None:
+    """The worker waits for it, and only then ends with 0."""
+    away, flag = fleet_run.directory / "away.git", fleet_run.directory / "go"
+    fleet_run.begin(f"touch {flag}.ready; while ! test -e {flag}; do sleep 0.05; done; {COMMIT}")
+    worker = fleet_run.work()
+    eventually(lambda: flag.with_suffix(".ready").exists(), "the agent")
+    fleet_run.remote.path.rename(away)
+    flag.touch()
+    printed = eventually(lambda: _events(worker.workspace, "mirror.failed"), "a failed push")
+    assert printed
+    away.rename(fleet_run.remote.path)
+    status, text = worker.ended()
+    assert (status, fleet_run.state()["state"]) == (0, "done"), text
+
+
+def _events(workspace: Path, name: str) -> bool:
+    logs = workspace.glob("project/.ralph/run/sessions/*/events.jsonl")
+    return any(f'"{name}"' in log.read_text() for log in logs)
+
+
+def test_a_signal_during_the_start_ends_it(fleet_run: FleetRun) -> None:
+    """A worker that waits for its staggered start claims nothing, and asks to come back."""
+    fleet_run.begin(COMMIT, size=2, parallel=2, stagger=1000.0)
+    worker = fleet_run.work(1)
+    eventually((worker.workspace / "project/.gitignore").exists, "the checkout")
+    worker.process.send_signal(signal.SIGTERM)
+    assert worker.ended()[0] == 143
+    assert fleet_run.state(1) == {}
+
+
+def test_a_workspace_with_content_is_refused(fleet_run: FleetRun) -> None:
+    """Nothing in it changes, and nothing runs."""
+    fleet_run.begin(COMMIT)
+    theirs = fleet_run.directory / "theirs"
+    theirs.mkdir()
+    (theirs / "file").write_text("content")
+    status, printed = fleet_run.work(workspace="theirs").ended()
+    assert (status, "is not empty" in printed) == (1, True), printed
+    assert [path.name for path in theirs.iterdir()] == ["file"]
+    assert fleet_run.state() == {}
+
+
+def test_another_spec_by_the_name_of_the_run_is_not_run(fleet_run: FleetRun) -> None:
+    """The engine has pinned the commit: a user of the remote cannot choose what a pod runs."""
+    pinned = fleet_run.begin(COMMIT)
+    fleet_run.repo.git("push", "-qf", "origin", "main:refs/ralph/fleet/r1/spec")
+    status, printed = fleet_run.work().ended()
+    assert (status, "another run by this name" in printed) == (1, True), printed
+    fleet_run.repo.git("push", "-qf", "origin", f"{pinned}:refs/ralph/fleet/r1/spec")
+    assert fleet_run.work().ended()[0] == 0
+
+
+def test_a_request_to_stop_is_obeyed_before_a_start(fleet_run: FleetRun) -> None:
+    """The worker ends with 0, so that the engine does not bring the index back."""
+    fleet_run.begin(HANG)
+    worker = fleet_run.work()
+    fleet_run.wait_until_mirrored("loose")
+    worker.process.send_signal(signal.SIGTERM)
+    assert worker.ended()[0] == 143
+    agent_id = fleet_run.state()["id"]
+    fleet_run.repo.git("push", "-q", "origin", f"main:refs/ralph/fleet/r1/stop/{agent_id}")
+    assert fleet_run.work().ended()[0] == 0
+    assert fleet_run.state()["state"] == "stopped"
+
+
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        ({"RALPH_FLEET_RUN": "R/1"}, "RALPH_FLEET_RUN is no run id"),
+        ({"RALPH_FLEET_SPEC": "main"}, "RALPH_FLEET_SPEC is no object id"),
+        ({"RALPH_FLEET_INDEX": "-1"}, "RALPH_FLEET_INDEX is no number"),
+        ({"RALPH_FLEET_INDEX": "1"}, "of 1 sessions"),
+        ({"RALPH_FLEET_REMOTE": ""}, "RALPH_FLEET_REMOTE is not set"),
+    ],
+)
+def test_a_wrong_order_is_an_error(fleet_run: FleetRun, env: dict[str, str], message: str) -> None:
+    """The message names the variable."""
+    fleet_run.begin(COMMIT)
+    status, printed = fleet_run.work(env=env).ended()
+    assert (status, message in printed) == (1, True), printed
+
+
+def test_the_credential_file_is_read_and_never_written(tmp_path: Path) -> None:
+    """The helpers of the user are asked first; git's own store helper would write a mounted secret."""
+    stored, users = tmp_path / "it's stored", tmp_path / "users"
+    stored.write_text("https://ada:secret@git.example\n")
+    users.write_text("https://ada:own@other.example\n")
+    config = tmp_path / "gitconfig"
+    config.write_text(f"[credential]\n\thelper = store --file={users}\n")
+    environ = with_credential(os.environ | {"GIT_CONFIG_GLOBAL": str(config)}, stored)
+    for host, password in (("git.example", "secret"), ("other.example", "own")):
+        asked = f"protocol=https\nhost={host}\n\n".encode()
+        filled = subprocess.run(
+            ["git", "credential", "fill"], input=asked, env=environ, capture_output=True, check=True
+        )
+        assert f"password={password}\n" in filled.stdout.decode()
+        subprocess.run(["git", "credential", "approve"], input=filled.stdout, env=environ, check=True)
+    assert stored.read_text() == "https://ada:secret@git.example\n"
