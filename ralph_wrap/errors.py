@@ -165,14 +165,18 @@ class GitError(RalphError):
         stderr: its output on standard error.
         hint: what the user can do, if the caller knows more than git.
 
+    Attributes:
+        forbids_fallback: the user can mend it by a command. So no session works without a worktree for it.
+
     """
 
     def __init__(self, command: str, status: int, stderr: str, hint: str = "") -> None:
         self.status = status
         self.stderr = stderr
+        self.forbids_fallback = any(words in stderr for words in _LACKING)
         lines = [line for line in stderr.splitlines() if line.strip()]
         reason = next((line for line in lines if line.startswith(("fatal:", "error:"))), "".join(lines[-1:]))
-        hint = hint or (_IN_A_PARTIAL_CLONE if any(words in stderr for words in _LACKING) else "")
+        hint = hint or (_IN_A_PARTIAL_CLONE if self.forbids_fallback else "")
         super().__init__(f"git {command} failed ({status}): {reason or 'no message'}", hint)
 
 
@@ -190,6 +194,7 @@ class BlockingFileError(GitError):
         RalphError.__init__(self, message, f"if another program put it there: rm {shlex.quote(path)}")
         self.status = 128
         self.stderr = message
+        self.forbids_fallback = True
 
 
 class IsolationError(RalphError):

@@ -27,7 +27,15 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ralph_wrap.errors import BranchBusyError, GitError, IsolationError, LockedError, StoppedError, explained
+from ralph_wrap.errors import (
+    BranchBusyError,
+    GitError,
+    IsolationError,
+    LockedError,
+    RalphError,
+    StoppedError,
+    explained,
+)
 from ralph_wrap.git import (
     create_ref,
     delete_ref,
@@ -106,6 +114,7 @@ def create(
 
     Raises:
         IsolationError: it cannot be made; nothing is left of the attempt.
+        RalphError: an object is missing, or git would wait for a FIFO; nothing is left of the attempt.
         BranchBusyError: the branch is checked out in another worktree.
         ConflictError: another process held the lock of the repository all the time.
         StoppedError: a signal came; nothing is left of the attempt.
@@ -147,6 +156,8 @@ def _all_or_nothing(
             except LockedError:  # no reason to work in the project root: another process may want just that
                 raise
             except (GitError, OSError) as error:
+                if isinstance(error, GitError) and error.forbids_fallback:
+                    raise RalphError(f"no worktree could be made: {error.message}", error.hint) from error
                 # The hint comes before the undo, which makes room on a full disk.
                 raise IsolationError(
                     f"no worktree could be made: {_reason(error)}",
