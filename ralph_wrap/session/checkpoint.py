@@ -86,10 +86,7 @@ class Checkpoint:
             return ""
         state = self._keep(self._tree, number, state, ended=ended)
         if self._push is not None:
-            try:
-                self._push.start()
-            except (GitError, OSError) as error:
-                self._log.warning("push.failed", f"{self._tree.branch} was not pushed: {error}")
+            self._start_push(self._push)
         if self._clone is not None:
             self._bring_out(self._clone, number)
         if self._mirror is not None:
@@ -97,7 +94,7 @@ class Checkpoint:
         return state
 
     def beat(self, number: int) -> float:
-        """Mirror the session while an iteration runs, if that is due.
+        """Push the branch again, or mirror the session, while an iteration runs, if that is due.
 
         Arguments:
             number: of the iteration.
@@ -107,13 +104,22 @@ class Checkpoint:
 
         """
         mirror, tree = self._mirror, self._tree
+        if self._push is not None and time.monotonic() >= self._push.wakes:
+            self._start_push(self._push)
+        wakes = math.inf if self._push is None else self._push.wakes
         if mirror is None or tree is None:
-            return math.inf
+            return wakes
         if time.monotonic() >= mirror.wakes:
             if time.monotonic() >= mirror.due:
                 self._snapshot_if_changed(tree, number)
             mirror.go_on(number, self._snapshot_ref)
-        return mirror.wakes
+        return min(wakes, mirror.wakes)
+
+    def _start_push(self, push: BranchPush) -> None:
+        try:
+            push.start()
+        except (GitError, OSError) as error:
+            self._log.warning("push.failed", f"the branch was not pushed: {error}")
 
     def _refresh(self, tree: LinkedWorktree, number: int) -> bool:
         try:

@@ -63,7 +63,8 @@ def test_without_the_rule_a_worktree_is_only_impossible(
 @pytest.mark.parametrize("words", ["review", "diff aaaa", "merge aaaa", "drop aaaa"])
 def test_a_command_names_the_cure_and_changes_nothing(partial: Repo, words: str) -> None:
     """After the cure, each of them does its work."""
-    partial.git("commit", "-q", "--allow-empty", "-m", "main has moved, so a merge is needed")
+    moved = partial.git("commit-tree", "HEAD^{tree}", "-p", "HEAD", "-m", "a merge is needed")
+    partial.git("update-ref", "refs/heads/main", moved)
     before = partial.git("for-each-ref")
     ended = command(*words.split(), cwd=partial.path)
     assert (ended.status != 0, CURE in ended.stderr) == (True, True), ended.stderr

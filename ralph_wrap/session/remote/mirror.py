@@ -24,6 +24,7 @@ from ralph_wrap.git import (
     store_blob,
 )
 from ralph_wrap.session.remote.messages import MirrorMessages
+from ralph_wrap.session.remote.push import LONGEST_PUSH
 from ralph_wrap.session.remote.view import Standing
 from ralph_wrap.state import remote_claim
 from ralph_wrap.state.remote_refs import everything, fetched, refspecs, tracking
@@ -89,7 +90,7 @@ class Mirror:
         self._running: RunningCommand | None = None
         self._ends: Callable[[RunningCommand], None] = self._end_push
         self._snapshot: str | None = None
-        self._failures, self._reason = 0, ""
+        self._failures, self._reason, self._limit = 0, "", 0.0
         self._next_look = 0.0
         self.due = time.monotonic() + claim.beat
 
@@ -109,7 +110,7 @@ class Mirror:
         """
         self._snapshot = snapshot
         self._claim = self._claim._replace(iteration=iteration)
-        if not self._has_ended(_GLANCE):
+        if not self._has_ended(_GLANCE) and not self._is_stuck():
             self._next_look = time.monotonic() + _WHILE_RUNNING
             return
         if time.monotonic() >= self.due or (now and not self._failures):
@@ -176,6 +177,7 @@ class Mirror:
         except (GitError, OSError) as error:
             self._fail(str(error))
             return
+        self._limit = time.monotonic() + LONGEST_PUSH
         self.spare(self._running.pid)
 
     def _has_ended(self, timeout: float) -> bool:
@@ -185,27 +187,25 @@ class Mirror:
             return True
         if not running.ended(timeout):
             return False
-        self.spare()
-        self._running = None
-        with running:
-            self._ends(running)
+        self._leave(running, self._ends)
+        return True
+
+    def _is_stuck(self) -> bool:
+        """Return whether the remote has not answered for a long time; the command is ended then."""
+        if self._running is None or time.monotonic() < self._limit:
+            return False
+        self._leave(self._running, lambda running: running.end())
+        self._fail(f"no answer after {LONGEST_PUSH:.0f} s")
         return True
 
     def _end_push(self, running: RunningCommand) -> None:
         if (completed := running.wait()).status == 0:
-            self._note(self._view.acknowledge())
+            _note(self._git, self._remote, self._view.acknowledge(), self._log)
             self._failures = 0
             self._log.event("mirror.pushed", remote=self._remote, sequence=self._claim.sequence)
         else:
             self._fail(push_error(completed))
             self.due = min(self.due, time.monotonic() + _LOOK)  # the look that follows tells what this means
-
-    def _note(self, after: Mapping[str, str | None]) -> None:
-        """Note what the remote has now, for a later start that finds it unreachable."""
-        try:
-            set_refs(self._git, {tracking(self._remote, ref): oid for ref, oid in after.items()})
-        except GitError as error:
-            self._log.event("mirror.not_noted", reason=str(error))
 
     def _end_look(self, running: RunningCommand) -> None:
         if (completed := running.wait()).status != 0:
@@ -238,12 +238,23 @@ class Mirror:
 
     def _give_up(self) -> None:
         if self._running is not None:
-            with self._running as running:
-                running.end()
-            self._running = None
-            self.spare()
+            self._leave(self._running, lambda running: running.end())
             self._failures += 1
             self._reason = self._reason or "there was no time for it"
+
+    def _leave(self, running: RunningCommand, end: Callable[[RunningCommand], object]) -> None:
+        self.spare()
+        self._running = None
+        with running:
+            end(running)
+
+
+def _note(git: Git, remote: str, after: Mapping[str, str | None], log: Log) -> None:
+    """Note what the remote has now, for a later start that finds it unreachable."""
+    try:
+        set_refs(git, {tracking(remote, ref): oid for ref, oid in after.items()})
+    except GitError as error:
+        log.event("mirror.not_noted", reason=str(error))
 
 
 def _sleep(seconds: float, cancel: CancelToken) -> None:

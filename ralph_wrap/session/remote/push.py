@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,11 @@ if TYPE_CHECKING:
     from ralph_wrap.system.log import Log
     from ralph_wrap.system.process import RunningCommand
 
+LONGEST_PUSH = 600.0
+"""Seconds after which a push, or a fetch of a mirror, counts as stuck: the remote does not answer."""
+
+_FIRST_WAIT = 60.0  # seconds between a failure and the next attempt; each next wait is twice as long
+_LONGEST_WAIT = 600.0  # seconds
 _PATIENCE = 30.0  # seconds for the last push at the end of the session
 _LOOK = 0.1  # seconds between two checks for a second signal
 _GLANCE = 0.01  # seconds; with 0 Popen.communicate never notices the end of a command
@@ -57,9 +63,15 @@ class BranchPush:
         self._base = base
         self._tried = base
         self._running: RunningCommand | None = None
+        self._failures = 0
+        self.wakes = math.inf
+        """When :meth:`start` has something to do although there is no new commit (:func:`time.monotonic`)."""
 
     def start(self) -> None:
         """Push the branch, unless it is pushed already or a push is still running.
+
+        A push that is stuck is ended. After a failure the next attempt comes with a new commit, or after a
+        while.
 
         Raises:
             GitError: the branch cannot be read.
@@ -67,7 +79,12 @@ class BranchPush:
 
         """
         if self._running is not None and not self._has_ended(self._running, _GLANCE):
-            return
+            if time.monotonic() < self.wakes:
+                return
+            self._give_up(f"no end after {LONGEST_PUSH:.0f} s")
+        if self._failures and time.monotonic() >= self.wakes:
+            self._tried = self._pushed or self._base
+            self.wakes = math.inf
         ref = f"refs/heads/{self._branch}"
         tip = list_refs(self._git, ref).get(ref)
         if tip is None or tip == self._tried:
@@ -76,6 +93,7 @@ class BranchPush:
         replaced = self._pushed if self._own and rewritten else None
         self._running = start_push(self._git, self._remote, tip, ref, replaced=replaced)
         self._tried = tip
+        self.wakes = time.monotonic() + LONGEST_PUSH
         self._spare(self._running.pid)
 
     def finish(self, cancel: CancelToken) -> None:
@@ -99,12 +117,16 @@ class BranchPush:
                 self._await(deadline, cancel)
         finally:
             self._log.progress("")
-            if self._running is not None:
-                with self._running as running:
-                    running.end()
-                self._running = None
-                self._spare()
-                self._fail("there was no time for it")
+            self._give_up("there was no time for it")
+
+    def _give_up(self, reason: str) -> None:
+        """End the running push, if there is one."""
+        if self._running is not None:
+            with self._running as running:
+                running.end()
+            self._running = None
+            self._spare()
+            self._fail(reason)
 
     def _await(self, deadline: float, cancel: CancelToken) -> None:
         """Wait for the running push."""
@@ -122,12 +144,15 @@ class BranchPush:
             completed = running.wait()
         if completed.status == 0:
             self._pushed = self._tried
+            self._failures, self.wakes = 0, math.inf
             self._log.event("branch.pushed", remote=self._remote, branch=self._branch, commit=self._tried)
         else:
             self._fail(push_error(completed))
         return True
 
     def _fail(self, reason: str) -> None:
+        self.wakes = time.monotonic() + min(_FIRST_WAIT * 2 ** min(self._failures, 10), _LONGEST_WAIT)
+        self._failures += 1
         self._log.warning(
             "push.failed",
             f"{self._branch} was not pushed to {self._remote}: {reason}",
