@@ -34,6 +34,8 @@ COMMANDS = APPROVALS
 """The purpose of an approval of what the project decides."""
 REPOSITORY = "trust-git"
 """The purpose of an approval of what a repository's configuration makes git run."""
+FLEET = "trust-fleet"
+"""The purpose of an approval of where the fleets of a project run."""
 PUSH = "trust-push"
 """The purpose of an approval of the address to which branches are pushed for pull requests."""
 

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import signal
+import sys
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -27,6 +28,17 @@ RUN = "r1"
 """The id of the run."""
 
 BEAT = "remote_beat"
+
+RECORDER = """#!{python}
+import json, pathlib, sys
+directory = pathlib.Path("{directory}")
+stdin = sys.stdin.read() if "-" in sys.argv else ""
+with (directory / "calls").open("a") as log:
+    log.write(json.dumps({{"arguments": sys.argv[1:], "stdin": stdin}}) + "\\n")
+if "get" in sys.argv:
+    print((directory / "job.json").read_text())
+"""
+"""A kubectl that shows the form of its arguments; tests/kubernetes has the real one."""
 
 
 class FleetWorker:
@@ -96,6 +108,21 @@ class FleetRun:
         worker = FleetWorker(start("fleet", "work", cwd=self.directory, env=order | dict(env or {})), path)
         self._workers.append(worker)
         return worker
+
+    def kubectl(self, job: Mapping[str, Any] | None = None) -> dict[str, str]:
+        """Return an environment with a kubectl that records its calls and answers with a Job."""
+        programs = self.directory / "programs"
+        programs.mkdir(exist_ok=True)
+        (programs / "job.json").write_text(json.dumps(job) if job else "")
+        recorder = programs / "kubectl"
+        recorder.write_text(RECORDER.format(python=sys.executable, directory=programs))
+        recorder.chmod(0o755)
+        return {"PATH": f"{programs}:{os.environ['PATH']}"}
+
+    def calls(self) -> list[dict[str, Any]]:
+        """Return what kubectl was called with."""
+        log = self.directory / "programs/calls"
+        return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
 
     def refs(self, prefix: str = "refs/") -> dict[str, str]:
         """Return the refs of the remote."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from ralph_wrap.interfaces.cli.fleet_run import run
 from ralph_wrap.system.log import on_stderr
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 fleet = typer.Typer(
     help="Run many sessions at once, on Kubernetes or on other machines.", no_args_is_help=True
 )
+
+fleet.command(context_settings={"allow_interspersed_args": False})(run)
 
 _FAILED = 1
 _REMOTE = "origin"  # in the clone of a worker
