@@ -1,7 +1,7 @@
 """The runs that this user has started: a file for each, outside of every project.
 
-The remote has the spec of a run, too. But everybody who can push there could choose what a Job runs, and on
-which cluster. So a command that starts something again relies on this file alone.
+The remote has the spec of a run, too. But each user with access to the remote can replace it, and could so
+choose what a Job runs. A command that starts something again relies on this file alone.
 """
 
 from __future__ import annotations
