@@ -6,8 +6,9 @@ import math
 import time
 from typing import TYPE_CHECKING
 
-from ralph_wrap.errors import GitError
+from ralph_wrap.errors import GitError, RalphError
 from ralph_wrap.session.remote.push import BranchPush
+from ralph_wrap.state.project import repository_of
 from ralph_wrap.worktree import fingerprints
 from ralph_wrap.worktree.create.replica import refresh
 from ralph_wrap.worktree.save.checkpoint import commit_all, sees_all, snapshot
@@ -60,7 +61,9 @@ class Checkpoint:
             )
         if tree is not None and context.settings.push is not None:
             self._push = BranchPush(
-                self._git._replace(cwd=context.project.root, git_dir=tree.common_dir),
+                context.project.git._replace(
+                    cwd=context.project.root, git_dir=repository_of(context.project).common_dir
+                ),
                 context.settings.push,
                 tree.branch,
                 tree.base,
@@ -85,10 +88,10 @@ class Checkpoint:
         if self._clone is not None and not self._refresh(self._tree, number):
             return ""
         state = self._keep(self._tree, number, state, ended=ended)
-        if self._push is not None:
-            self._start_push(self._push)
         if self._clone is not None:
             self._bring_out(self._clone, number)
+        if self._push is not None:
+            self._start_push(self._push)
         if self._mirror is not None:
             self._mirror.go_on(number, self._snapshot_ref, now=True)
         return state
@@ -111,7 +114,7 @@ class Checkpoint:
             return wakes
         if time.monotonic() >= mirror.wakes:
             if time.monotonic() >= mirror.due:
-                self._snapshot_if_changed(tree, number)
+                self._snapshot_while_running(tree, number)
             mirror.go_on(number, self._snapshot_ref)
         return min(wakes, mirror.wakes)
 
@@ -120,6 +123,13 @@ class Checkpoint:
             push.start()
         except (GitError, OSError) as error:
             self._log.warning("push.failed", f"the branch was not pushed: {error}")
+
+    def _snapshot_while_running(self, tree: LinkedWorktree, number: int) -> None:
+        if self._clone is None:
+            self._snapshot_if_changed(tree, number)
+        elif self._refresh(tree, number):
+            self._snapshot_if_changed(tree, number)
+            self._bring_out(self._clone, number)
 
     def _refresh(self, tree: LinkedWorktree, number: int) -> bool:
         try:
@@ -131,8 +141,8 @@ class Checkpoint:
 
     def _bring_out(self, clone: CloneEnd, number: int) -> None:
         try:
-            clone.write()
-        except (GitError, OSError) as error:
+            clone.go_on(take_in=self._push is not None or self._mirror is not None)
+        except (RalphError, OSError) as error:
             self._log.warning("bundle.failed", f"no bundle of iteration {number}: {error}")
 
     def finish(self, cancel: CancelToken) -> None:

@@ -104,6 +104,22 @@ class CloneEnd(NamedTuple):
         self.log.event("work.bundled", path=os.fspath(self.bundle), refs=sorted(refs))
         return True
 
+    def go_on(self, *, take_in: bool) -> None:
+        """Write the bundle in the middle of a session.
+
+        Arguments:
+            take_in: take it in at once: what is pushed comes from the repository, never from the clone.
+
+        Raises:
+            RalphError: git cannot write it, or the repository does not take it in.
+            OSError: a file cannot be written; the earlier bundle stays.
+
+        """
+        if self.write() and take_in:
+            taken = take_one(self.project, self.bundle)
+            if taken is not None and taken.problem is not None:
+                raise taken.problem
+
     def _refs(self) -> dict[str, str]:
         """Return the refs that go out; commits of other branches of the clone get snapshots first."""
         git, agent_id = with_replica(self.project, self.replica).git, self.record.id

@@ -143,8 +143,6 @@ def _check_clone(settings: Settings, repository: Repository) -> None:
     if settings.isolation is not Isolation.CLONE:
         return
     wanted = {
-        "push": settings.push,
-        "remote": settings.remote,
         "submodules": settings.submodules is SubmoduleMode.INIT,
         "sparse": settings.sparse,
         "link": settings.link,
@@ -155,10 +153,11 @@ def _check_clone(settings: Settings, repository: Repository) -> None:
             f"{', '.join(given)}: not possible in a clone", "--isolation require, for a worktree"
         )
     named = settings.branch is not None and settings.branch != f"ralph/{settings.resumes.rpartition('-')[2]}"
-    if named and not is_writable(repository):
+    writing = {"branch": named, "push": settings.push, "remote": settings.remote}
+    if not is_writable(repository) and (given := [name for name, value in writing.items() if value]):
         raise UsageError(
-            "branch: not possible in a clone while the repository is read-only",
-            "leave it out; then, on the host: ralph-wrap merge",
+            f"{', '.join(given)}: not possible in a clone while the repository is read-only",
+            "leave it out; then, on the host: ralph-wrap review",
         )
 
 

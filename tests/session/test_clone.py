@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.sessions import Result, Session, command, run
+from tests.support.wait import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -289,4 +290,44 @@ def test_a_named_branch_has_one_worktree_or_clone(repo: Repo) -> None:
         session.finish()
     assert "branch mine is checked out in" in second.stderr
     assert {busy.status, second.status} == {125}
+    assert left_over(repo) == []
+
+
+@pytest.fixture
+def origin(repo: Repo, tmp_path: Path) -> Repo:
+    """Return the bare repository that is the origin of the project."""
+    repo.git("clone", "-q", "--bare", repo.path, tmp_path / "origin.git")
+    repo.git("remote", "add", "origin", tmp_path / "origin.git")
+    return type(repo)(tmp_path / "origin.git")
+
+
+def test_what_is_committed_in_a_clone_is_pushed(repo: Repo, origin: Repo) -> None:
+    """Each commit, while the loop goes on, also one that replaces another; saved work is not pushed."""
+    repo.write(".ralph/config.toml", 'push = "origin"\n')
+    amend = "; echo b > b; git add b; git commit -q --amend -m b"
+    work = f"case $RALPH_ITERATION in 1) {COMMIT};; 2) true{amend};; esac; echo x > uncommitted"
+    result = run(repo.path, "-n", "2", *CLONE, "--", "sh", "-ec", work, env=TRUST)
+    assert result.status == 0, result.stderr
+    branch = result.report["branch"]
+    assert refs(origin, "refs/heads") == ["refs/heads/main", f"refs/heads/{branch}"]
+    assert origin.git("log", "--format=%s", f"main..{branch}") == "b"
+    assert len([name for name in result.names if name == "branch.pushed"]) == 2
+
+
+def test_a_session_in_a_clone_is_kept_on_a_remote(repo: Repo, origin: Repo) -> None:
+    """In the middle of an iteration the remote gets its uncommitted work, and at the end everything."""
+    repo.write(".ralph/config.toml", 'remote_beat = "200ms"\n')
+    work = f"{COMMIT}; echo b > b; until [ -f go ]; do sleep 0.1; done"
+    options = ("-n", "1", *CLONE, "--remote", "origin")
+    with Session(repo.path, *options, "--", "sh", "-ec", work, env=TRUST) as session:
+
+        def has_it() -> bool:
+            found = refs(origin, "refs/ralph/snapshots")
+            return bool(found) and "b" in origin.git("ls-tree", "--name-only", found[0]).split()
+
+        eventually(has_it, "the uncommitted work on the remote")
+        (repo.path / ".ralph" / "clones" / session.directory.name / "go").touch()
+        report = session.finish().report
+    assert origin.show(f"ralph/{report['id']}:a") == b"a\n"
+    assert origin.show(f"ralph/{report['id']}-wip:b") == b"b\n"
     assert left_over(repo) == []
