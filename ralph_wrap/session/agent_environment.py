@@ -29,7 +29,7 @@ def agent_environment(context: SessionContext, workspace: Workspace) -> dict[str
         "RALPH_PROJECT": os.fspath(context.project.root),
         "RALPH_PORT": str(port_for(context.record.id, _live_ids(context))),
     }
-    if workspace.tree is not None:
+    if workspace.tree is not None and not workspace.tree.clone:  # a clone has a configuration of its own
         for key, value in environment_config(workspace.tree.registration):
             environ = environment_with_config(environ, key, value)
     if context.settings.hooks or repository is None:

@@ -108,7 +108,7 @@ class CloneEnd(NamedTuple):
         """Write the bundle in the middle of a session.
 
         Arguments:
-            take_in: take it in at once: what is pushed comes from the repository, never from the clone.
+            take_in: take it in at once: a push comes from the repository, never from the clone.
 
         Raises:
             RalphError: git cannot write it, or the repository does not take it in.

@@ -96,6 +96,7 @@ def _make(context: SessionContext, base: str, meanwhile: Callable[[], object]) -
         cancel=context.cancel,
         progress=context.log.progress,
         meanwhile=meanwhile,
+        layout=context.layout,
     )
     context.log.event(
         "workspace.created", path=os.fspath(tree.path), branch=tree.branch, base=tree.base, warm=False

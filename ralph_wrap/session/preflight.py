@@ -142,16 +142,8 @@ def _check_clone(settings: Settings, repository: Repository) -> None:
     """
     if settings.isolation is not Isolation.CLONE:
         return
-    wanted = {
-        "submodules": settings.submodules is SubmoduleMode.INIT,
-        "sparse": settings.sparse,
-        "link": settings.link,
-        "base fresh": settings.base == "fresh",
-    }
-    if given := [name for name, value in wanted.items() if value]:
-        raise UsageError(
-            f"{', '.join(given)}: not possible in a clone", "--isolation require, for a worktree"
-        )
+    if settings.submodules is SubmoduleMode.INIT:
+        raise UsageError("submodules: not possible in a clone", "--isolation require, for a worktree")
     named = settings.branch is not None and settings.branch != f"ralph/{settings.resumes.rpartition('-')[2]}"
     writing = {"branch": named, "push": settings.push, "remote": settings.remote}
     if not is_writable(repository) and (given := [name for name, value in writing.items() if value]):

@@ -10,6 +10,7 @@ a symlink. So the worktree gets its own exclude file, with the rules of the user
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from pathlib import Path, PurePosixPath
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
     from ralph_wrap.git import Git
 
 _PATTERNS = Path("info/sparse-checkout")
-_CONFIG = "ralph-wrap-config"
+CONFIG = "ralph-wrap-config"
+"""In a registration: the configuration that git needs for the layout."""
+
 _LARGEST = 1 << 20  # bytes of a user's exclude file
 
 
@@ -127,7 +130,21 @@ def prepare(git: Git, registration: Path, layout: WorktreeLayout) -> None:
         files.replace(registration / LINKS, os.fsencode("\n".join(layout.links)), sync=False)
     if core := core_config(registration):
         for key, value in core:
-            run_git(git, "config", "--file", registration / _CONFIG, f"core.{key}", value)
+            run_git(git, "config", "--file", registration / CONFIG, f"core.{key}", value)
+
+
+def copy_layout(old: Path, new: Path) -> None:
+    """Copy the layout in a registration to another one; no symlink is followed.
+
+    Raises:
+        OSError: a file is not a plain file, or cannot be copied.
+
+    """
+    for name in (_PATTERNS, Path(EXCLUDES), Path(LINKS)):
+        with contextlib.suppress(FileNotFoundError):
+            content = files.read(old / name, _LARGEST)
+            (new / name).parent.mkdir(exist_ok=True)
+            files.replace(new / name, content, sync=False)
 
 
 def _excluded_by_user(git: Git) -> bytes:
@@ -164,7 +181,7 @@ def environment_config(registration: Path) -> list[tuple[str, str]]:
     An agent inherits the environment, and may run git in other directories too (git-config(1): Conditional
     includes).
     """
-    path = registration / _CONFIG
+    path = registration / CONFIG
     pattern = re.sub(r"([\\*?[])", r"\\\1", os.fspath(registration))
     return [(f"includeIf.gitdir:{pattern}.path", os.fspath(path))] if path.is_file() else []
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from tests.support.repo import Repo
 
-SECONDS = {0: 60.0, 3: 20.0}
-"""How long it rages, by the size of the pool."""
+SECONDS = {("require", 0): 60.0, ("require", 3): 20.0, ("clone", 0): 30.0}
+"""How long it rages, by the isolation and the size of the pool."""
 
 SESSIONS = 32
 SEED = 20261121
@@ -52,8 +52,9 @@ ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.S
 class Storm:
     """What goes on in one repository; the choice of actions follows from the seed alone."""
 
-    def __init__(self, repo: Repo, journal: Path, agent: str) -> None:
+    def __init__(self, repo: Repo, journal: Path, agent: str, isolation: str) -> None:
         self._repo = repo
+        self._isolation = isolation
         self._random = Random(SEED)  # noqa: S311 -- the same storm each time
         self._agent = agent
         self._journal = journal
@@ -63,19 +64,19 @@ class Storm:
         self.started = 0
 
     def rage(self, seconds: float) -> None:
-        """Start sessions and let the storm loose on them, for so long, or until enough agents have worked."""
+        """Start sessions and let the storm loose on them; then wait until enough agents have worked."""
         actions = [self._end_one] * 6 + [self._sweep] * 3 + [self._kill_a_sweep]
         actions += [self._commit, self._collect_garbage, self._prune, self._fetch, self._fill]
         end = time.monotonic() + seconds
-        while time.monotonic() < end or (
-            len(self.written()) <= self.started and time.monotonic() < end + _PATIENCE
-        ):
+        while time.monotonic() < end:
             self._sessions = [one for one in self._sessions if one.poll() is None]
             self._others = [one for one in self._others if one.poll() is None]
             if len(self._sessions) < SESSIONS:
                 self._start()
             else:
                 self._random.choice(actions)()
+            time.sleep(_STEP)
+        while len(self.written()) <= self.started and time.monotonic() < end + _PATIENCE:
             time.sleep(_STEP)
 
     def written(self) -> set[str]:
@@ -95,7 +96,7 @@ class Storm:
 
     def _start(self) -> None:
         self.started += 1
-        options = ("--isolation", "require", "--max-iterations", "1", "--grace", "1s")
+        options = ("--isolation", self._isolation, "--max-iterations", "1", "--grace", "1s")
         self._sessions.append(self._launch(PROGRAM, "run", *options, "--", self._agent))
 
     def _end_one(self) -> None:
@@ -170,7 +171,7 @@ def _put_strangers(repo: Repo, theirs: Path) -> Callable[[], object]:
 
 def _kept(repo: Repo) -> set[str]:
     """Return the names of agents' files on branches and hidden refs, and of those still in a worktree."""
-    found = {path.name for path in repo.path.glob(".ralph/worktrees/*/work-*")}
+    found = {path.name for path in repo.path.glob(".ralph/*/*/work-*")}
     for ref in repo.git("for-each-ref", "--format=%(refname)", "refs/heads/ralph/", "refs/ralph/").split():
         found |= {name for name in repo.git("ls-tree", "--name-only", ref).split("\n") if name}
     return found
@@ -192,9 +193,9 @@ def _check_pool(repo: Repo, size: int) -> None:
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("size", SECONDS, ids=lambda size: f"pool of {size}")
+@pytest.mark.parametrize(("isolation", "size"), SECONDS)
 def test_nothing_is_lost_in_a_storm(
-    repo: Repo, home: Path, tmp_path: Path, script: Callable[[str], str], size: int
+    repo: Repo, home: Path, tmp_path: Path, script: Callable[[str], str], isolation: str, size: int
 ) -> None:
     """Every file that an agent had finished is there afterwards; nothing else is left of any session."""
     journal = tmp_path / "journal"
@@ -207,9 +208,9 @@ def test_nothing_is_lost_in_a_storm(
     repo.git("remote", "add", "origin", tmp_path / "origin.git")
     strangers = _put_strangers(repo, tmp_path / "theirs")
     before, as_they_were = repo.fingerprint(), strangers()
-    storm = Storm(repo, journal, script(AGENT.replace("{journal}", os.fspath(journal))))
+    storm = Storm(repo, journal, script(AGENT.replace("{journal}", os.fspath(journal))), isolation)
     try:
-        storm.rage(SECONDS[size])
+        storm.rage(SECONDS[isolation, size])
     finally:
         storm.calm()
     eventually(lambda: command("sweep", cwd=repo.path).status == 0, "a sweep that finds nothing wrong", 60)
@@ -225,7 +226,8 @@ def test_nothing_is_lost_in_a_storm(
     assert any('"warm": true' in told for told in events) == (size > 0)
     assert {report["ended_by"] for report in reports} >= {"signal", "killed"}
     assert [report["kept"] for report in reports if report["kept"]] == []
-    assert [*repo.path.glob(".ralph/run/agents/*")] == []
+    for name in ("run/agents/*", "run/replicas/*", "run/bundles/*", "clones/*"):
+        assert {path.name for path in repo.path.glob(f".ralph/{name}")} <= {".gitignore", "run"}, name
     places = {os.fspath(path.relative_to(repo.path)) for path in repo.path.glob(".ralph/worktrees/*")}
     assert places == {place for place in STRANGERS if "worktrees" in place} | {INSIDE}
     assert {*repo.worktrees()} == {os.fspath(repo.path / INSIDE), os.fspath(tmp_path / "theirs")}

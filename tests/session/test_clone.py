@@ -13,8 +13,6 @@ from tests.support.sessions import Result, Session, command, run
 from tests.support.wait import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tests.support.repo import Repo
 
 CLONE = ("--isolation", "clone")
@@ -132,13 +130,10 @@ def test_a_session_in_a_clone_goes_on(repo: Repo) -> None:
     assert left_over(repo) == []
 
 
-@pytest.mark.parametrize(
-    "options",
-    [("--sparse", "src"), ("--base", "fresh")],
-)
-def test_what_a_clone_cannot_do(repo: Repo, options: Sequence[str]) -> None:
+def test_what_a_clone_cannot_do(repo: Repo) -> None:
     """An option that works only in a worktree is an error before anything is made."""
-    result = clone_session(repo, "true", *options)
+    repo.write(".ralph/config.toml", 'submodules = "init"\n')
+    result = run(repo.path, *CLONE, "--", "true", env=TRUST)
     assert result.status == 2
     assert "not possible in a clone" in result.stderr
     assert not (repo.path / ".ralph" / "clones").exists()
@@ -331,3 +326,48 @@ def test_a_session_in_a_clone_is_kept_on_a_remote(repo: Repo, origin: Repo) -> N
     assert origin.show(f"ralph/{report['id']}:a") == b"a\n"
     assert origin.show(f"ralph/{report['id']}-wip:b") == b"b\n"
     assert left_over(repo) == []
+
+
+@pytest.mark.parametrize("kill", [False, True])
+def test_a_clone_may_hold_a_part_of_the_repository(repo: Repo, kill: bool) -> None:
+    """Files that were not checked out are not deleted, and no link is saved as work."""
+    for name in ("src/a", "src/deep/b", "other/c"):
+        repo.write(name, f"{name}\n")
+    repo.write(".gitignore", "cache/\n.ralph/\n")
+    repo.commit("more")
+    repo.write("cache/file", "shared\n")
+    look = "ls; cat cache/file; git status --porcelain"
+    work = f"{look}; echo new > src/new; git add -A; git commit -qm new; echo x >> src/a; echo y > cache/y"
+    options = ("--sparse", "src", "--link", "cache")
+    if kill:
+        session = killed(repo, work, *options)
+        assert command("sweep", cwd=repo.path).status == 0
+    else:
+        result = clone_session(repo, work, *options)
+        assert result.stdout.decode().split() == ["cache", "file.txt", "src", "shared"], result.stderr
+        session = result.report["session"]
+    branch = f"ralph/{session[-4:]}"
+    assert repo.git("diff", "--name-status", "main", branch) == "A\tsrc/new"
+    assert repo.git("diff", "--name-status", branch, f"{branch}-wip") == "M\tsrc/a"
+    assert (repo.path / "cache" / "y").is_file()
+    assert left_over(repo) == []
+
+
+def test_a_clone_may_hold_the_top_level_alone(repo: Repo) -> None:
+    """``--base fresh`` checks out no directory; a later session in the same state goes on from there."""
+    repo.write("src/a", "a\n")
+    repo.commit("more")
+    first = clone_session(repo, "ls; date +%N > new", "--base", "fresh")
+    assert first.stdout.decode().split() == ["file.txt"], first.stderr
+    again = command("resume", first.report["id"], cwd=repo.path)
+    assert again.stdout.decode().split() == ["file.txt", "new"], again.stderr
+    assert repo.git("diff", "--name-status", "main", f"ralph/{first.report['id']}-wip") == "A\tnew"
+
+
+def test_files_that_an_agent_leaves_out_of_its_clone_are_not_deleted(repo: Repo) -> None:
+    """It has made its clone sparse itself, in a configuration that a save does not read."""
+    repo.write("src/a", "a\n")
+    repo.commit("more")
+    result = clone_session(repo, "git sparse-checkout set other 2>/dev/null; echo x > new; ls")
+    assert result.stdout.decode().split() == ["file.txt", "new"], result.stderr
+    assert repo.git("diff", "--name-status", "main", f"ralph/{result.report['id']}-wip") == "A\tnew"

@@ -25,6 +25,7 @@ from ralph_wrap.git.by_hand import make_repository
 from ralph_wrap.system import deferred, files
 from ralph_wrap.worktree.create.replica import copy_replica, refresh
 from ralph_wrap.worktree.create.transaction import check_out_new
+from ralph_wrap.worktree.layout import CONFIG, EVERYTHING, copy_layout, link, prepare
 from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.ownership import CLONE, write_mark
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from ralph_wrap.git import Git, Repository
     from ralph_wrap.system.cancel import CancelToken
+    from ralph_wrap.worktree.layout import WorktreeLayout
     from ralph_wrap.worktree.ownership import WorktreeOwner
 
 NEW_SUFFIX = ".new"
@@ -58,6 +60,7 @@ def create_clone(
     cancel: CancelToken,
     progress: Callable[[str], None],
     meanwhile: Callable[[], object],
+    layout: WorktreeLayout = EVERYTHING,
 ) -> LinkedWorktree:
     """Make a clone with every file checked out, and its replica.
 
@@ -73,6 +76,7 @@ def create_clone(
         cancel: a signal interrupts the checkout.
         progress: called with the progress of a checkout that takes a second or more.
         meanwhile: called once while git checks the files out.
+        layout: the part of the repository that it holds.
 
     Raises:
         IsolationError: it cannot be made; nothing is left of the attempt.
@@ -98,10 +102,14 @@ def create_clone(
             )
             refs = {**earlier, f"refs/heads/{branch}": start}
             _make_replica(tree, repository, config, {**refs, f"{BASES}{agent_id}": start}, undo)
-            _make_clone(tree, repository, config, refs, undo)
+            needed = [("include.path", CONFIG)] if layout != EVERYTHING else []
+            _make_clone(tree, repository, [*config, *needed], refs, undo)
             own = path / ".git"
+            for registration in (own, tree.registration):
+                prepare(git, registration, layout)
             clone_git = tree._replace(registration=own, common_dir=own).git(git)
             check_out_new(clone_git, cancel, progress, meanwhile)
+            link(path, repository.root, layout.links)
             refresh(tree, git._replace(cwd=replica, git_dir=replica))
             files.fsync(own, path, path.parent, tree.registration, replica)
             undo.pop_all()
@@ -141,6 +149,7 @@ def rebuild_replica(git: Git, repository: Repository, tree: LinkedWorktree, old:
         _make_replica(tree, repository, _config(git, repository), {f"{BASES}{agent_id}": tree.base}, undo)
         new_git = git._replace(cwd=new, git_dir=new)
         copy_replica(old, new, new_git, agent_id)
+        copy_layout(old / "worktrees" / tree.registration.name, tree.registration)
         if tree.path.is_dir():
             refresh(tree, new_git)
         else:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ralph_wrap.worktree.model import LinkedWorktree
 
 # An agent could make files with these names in its clone, and a save would believe them.
-_OURS = re.compile(r"ralph-wrap-.*|commondir|gitdir|locked", re.DOTALL)
+_OURS = re.compile(r"ralph-wrap-.*|commondir|gitdir|locked|info", re.DOTALL)
 _NOT_COPIED = {
     *("objects", "modules", "lfs", "worktrees"),
     *("config", "config.worktree", "hooks", "info", "branches", "description"),

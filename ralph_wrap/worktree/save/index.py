@@ -65,7 +65,9 @@ def lift_flags(worktree: LinkedWorktree, scratch: Git, listing: IndexListing) ->
     copy_index(worktree, scratch)
     arguments = ("config", "--bool", "--get", "core.sparseCheckout")
     sparse = (
-        is_sparse(worktree.registration) or run_git(scratch, *arguments, accept=(0, 1)).stdout == b"true\n"
+        is_sparse(worktree.registration)
+        or (worktree.clone and is_sparse(worktree.path / ".git"))  # the agent did that
+        or run_git(scratch, *arguments, accept=(0, 1)).stdout == b"true\n"
     )
     lifted = {
         "--no-assume-unchanged": [entry.path for entry in entries if entry.is_assumed],
