@@ -5,7 +5,9 @@ agent that may write ``.git`` can put its own there. A shadow git directory is a
 the project, with a configuration of ours and without refs. Its object directory is that of the repository.
 
 - Name commits by their ids: there are no refs here.
-- The user's global and system configuration counts, and so do the tracked ``.gitattributes`` of the checkout.
+- The user's global and system configuration counts, as it does in the real repository
+  (:mod:`ralph_wrap.git.safe.user_config`), and so do the tracked ``.gitattributes`` of the checkout. Of
+  ``info/attributes`` the same counts as in a merge (:mod:`ralph_wrap.git.safe.attributes`).
 - Of the configuration of the repository, only those lines count that the user has approved.
 - What git writes goes into the object directory of the repository.
 - HEAD is unborn, and there is no index. Set :attr:`Git.index_file` to work on one.
@@ -28,15 +30,18 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ralph_wrap.git.safe.attributes import counting_attributes
 from ralph_wrap.git.safe.entries import format_config
+from ralph_wrap.git.safe.user_config import NO_USER_CONFIG, user_entries
 from ralph_wrap.git.scratch import scratch_directory
 from ralph_wrap.system import files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from ralph_wrap.git.command import Git
     from ralph_wrap.git.repository import Repository
+    from ralph_wrap.git.safe.entries import ConfigEntry
 
 _NAME = "ralph-wrap-shadow-"
 _SHALLOW = 64 << 20  # bytes of the list of commits at which a shallow clone ends
@@ -57,8 +62,10 @@ def shadow_repository(git: Git, repository: Repository) -> Iterator[Git]:
     """
     with contextlib.ExitStack() as stack:
         directory = _private_directory(stack, git, repository)
-        _fill(directory, git, repository)
+        entries = user_entries(repository.checkout(git))
+        _fill(directory, git, repository, entries)
         yield git._replace(
+            env={**git.env, **NO_USER_CONFIG} if entries else git.env,
             git_dir=directory,
             common_dir=None,
             work_tree=git.work_tree or git.cwd,
@@ -78,7 +85,7 @@ def _private_directory(stack: contextlib.ExitStack, git: Git, repository: Reposi
     return stack.enter_context(scratch_directory((outside or places)[-1], _NAME))
 
 
-def _fill(directory: Path, git: Git, repository: Repository) -> None:
+def _fill(directory: Path, git: Git, repository: Repository, entries: Sequence[ConfigEntry]) -> None:
     """Write by hand what makes a directory a git directory: ``git init`` takes ten times as long."""
     is_sha256 = repository.head is not None and len(repository.head) == _SHA256
     for name in ("objects", "refs"):
@@ -89,7 +96,11 @@ def _fill(directory: Path, git: Git, repository: Repository) -> None:
     )
     approved = git.safe.approved_of(repository.common_dir) if git.safe else ()
     # Ours comes last and wins.
-    _write(directory / "config", format_config(approved) + (config + _EXTENSION * is_sha256).encode())
+    content = format_config([*entries, *approved]) + (config + _EXTENSION * is_sha256).encode()
+    _write(directory / "config", content)
+    if attributes := counting_attributes(repository.common_dir, approved):
+        (directory / "info").mkdir()
+        _write(directory / "info/attributes", attributes)
     _write(directory / "HEAD", b"ref: refs/heads/none\n")
     with contextlib.suppress(FileNotFoundError):
         # It can take parents away from commits, and so make a history shorter. It cannot give them others.

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ralph_wrap.git import Git, commit_tree, git_environment, resolve_commit, tree_of
+import ralph_wrap.git.shadow
+from ralph_wrap.git import Git, commit_tree, git_environment, resolve_commit, run_git, tree_of
 from ralph_wrap.git.repository import locate_repository
 from ralph_wrap.git.shadow import shadow_repository
 from tests.support.repo import Repo
@@ -73,3 +74,36 @@ def test_a_shallow_clone_and_sha256(tmp_path: Path, repo: Repo) -> None:
         with shadow_repository(git, locate_repository(git)) as shadow:
             assert tree_of(shadow, other.head) == other.git("rev-parse", "HEAD^{tree}")
             assert resolve_commit(shadow, f"{other.head}~1") is None
+
+
+@pytest.mark.parametrize("condition", ["gitdir:{repo}/", "gitdir/i:{repo}/.git", "onbranch:main"])
+def test_an_include_with_a_condition_counts_as_in_the_repository(
+    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, condition: str
+) -> None:
+    """The user has another name below a directory; with the look at the repository off, it is not found."""
+    (tmp_path / "work").write_text("[user]\n\tname = At Work\n[credential]\n\thelper = mine\n")
+    for key in ("gitdir:/elsewhere/", condition.format(repo=repo.path)):
+        repo.git("config", "--global", f"includeIf.{key}.path", str(tmp_path / "work"))
+    repo.git("config", "--global", "user.email", "me@example.invalid")
+    repo.git("config", "user.name", "of the repository")
+    git = Git(repo.path, git_environment(os.environ))
+    for name, helpers in (("At Work\n", "mine\n"), ("", "")):
+        with shadow_repository(git, locate_repository(git)) as shadow:
+            values = [_value(shadow, key) for key in ("user.name", "credential.helper", "user.email")]
+        assert values == [name, helpers, "me@example.invalid\n"]
+        monkeypatch.setattr(ralph_wrap.git.shadow, "user_entries", lambda _: [])
+
+
+def _value(git: Git, key: str) -> str:
+    return run_git(git, "config", "--get-all", key, accept=(0, 1)).stdout.decode()
+
+
+def test_what_the_repository_includes_is_not_the_user_s(repo: Repo, tmp_path: Path) -> None:
+    """An agent lets the configuration of the repository include a file from anywhere."""
+    (tmp_path / "evil").write_text("[diff]\n\texternal = evil\n")
+    repo.git("config", "include.path", str(tmp_path / "evil"))
+    repo.git("config", "--global", f"includeIf.gitdir:{repo.path}/.path", str(tmp_path / "missing"))
+    git = Git(repo.path, git_environment(os.environ))
+    assert _value(git, "diff.external") == "evil\n"
+    with shadow_repository(git, locate_repository(git)) as shadow:
+        assert _value(shadow, "diff.external") == ""

@@ -3,7 +3,8 @@
 An agent can write the repository, and git runs programs that its configuration names: filters, merge drivers,
 signing programs. So our git works with another common directory (git(1): GIT_COMMON_DIR), outside of the
 project. Objects, refs and registrations in it are links to those of the repository. Its configuration holds
-the repository's harmless keys, and those that the user has approved. It has no hooks and no grafts.
+the repository's harmless keys, and those that the user has approved. It has no hooks and no grafts. Of
+``info/attributes`` it has what :mod:`ralph_wrap.git.safe.attributes` lets through.
 
 What an agent writes into the repository's configuration later has no effect on a git that is running.
 """
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError
+from ralph_wrap.git.safe.attributes import counting_attributes
 from ralph_wrap.git.safe.config_keys import Effect, effect_of, pattern_of
 from ralph_wrap.git.safe.entries import ConfigEntry, format_config, read_config
 from ralph_wrap.system import deferred, files, privileges
@@ -25,10 +27,7 @@ from ralph_wrap.system import deferred, files, privileges
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-_LINKS = (
-    *("objects", "refs", "packed-refs", "logs", "worktrees", "modules", "shallow"),
-    *("info/exclude", "info/attributes"),
-)
+_LINKS = ("objects", "refs", "packed-refs", "logs", "worktrees", "modules", "shallow", "info/exclude")
 _OPTIONAL_LINKS = ("lfs", "reftable")
 _LFS_STORAGE = "lfs.storage"
 _EXTENSION = "extensions.worktreeconfig"
@@ -115,6 +114,7 @@ class SafeCommonDirs:
         for name in (*_LINKS, *optional):
             _link(directory / name, common_dir / name)
         _write(directory / "config", format_config(kept))
+        _write(directory / "info/attributes", counting_attributes(common_dir, approved))
         return directory
 
     def _home(self, common_dir: Path) -> Path:
