@@ -21,8 +21,8 @@ LOOKING = [
 ]
 """The modules that only look. What moves a checkout or a worktree is not among them."""
 
-MOVING = {"branches/intake.py"}
-"""This module moves refs to commits of a private clone."""
+MOVING = {"branches/intake.py", "commands/drop/remote.py"}
+"""These modules move refs: to commits of a private clone, and on a remote."""
 
 WITHOUT_GIT = {"is_oid", "scratch_directory", "size_of", "decode", "DiffStat", "CommitGraph", "RefChange"}
 """Names of the package that start no git."""
