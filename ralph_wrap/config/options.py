@@ -90,6 +90,7 @@ class WorktreeSettings(Table, group="worktree"):
         agent_id: agent id of a new session; empty for a free one.
         patience: seconds for the last push to the remote; a second signal always ends it.
         patience_at_term: seconds for it if a SIGTERM ends the session: docker stop kills after 10 by default.
+        task: token of the task that the session does in a batch; empty if there is none.
 
     """
 
@@ -185,6 +186,7 @@ class WorktreeSettings(Table, group="worktree"):
     agent_id: str = ""
     patience: float = 30.0
     patience_at_term: float = 5.0
+    task: str = ""
 
 
 class OutputSettings(Table, group="output"):
@@ -256,6 +258,19 @@ INIT_RESUME = Option(
     sources=(ENVIRONMENT,),
 )
 """An option of ``ralph-wrap init``, as above."""
+
+BATCH_ROWS = (
+    Option(1, COUNT, "Run at most N sessions at once.", name="jobs", sources=(TYPED,), short="-j"),
+    Option(
+        0.0,
+        DOLLARS,
+        "End all sessions after they have reported this cost together; 0: no limit.",
+        name="batch_max_cost",
+        sources=(TYPED,),
+    ),
+    Option(None, DURATION, "End all sessions after this time.", name="batch_max_time", sources=(TYPED,)),
+)
+"""The options that ``ralph-wrap batch`` has beside those of ``run``."""
 
 ROWS = {row.name: row for row in (PROJECT, *Settings.options, JOB, STOP_TIMEOUT, INIT_RESUME)}
 """The whole table, by name. A job stands for several settings, and the project decides where they are."""

@@ -20,7 +20,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.config import prompt_file
-from ralph_wrap.errors import UsageError
+from ralph_wrap.errors import NotFoundError, UsageError
 from ralph_wrap.system import deferred
 from ralph_wrap.system.document import from_json
 from ralph_wrap.system.named_tuple import NamedTuple
@@ -75,11 +75,14 @@ def read_tasks(path: Path) -> list[Task]:
     """Return the tasks of a file, in its order.
 
     Raises:
+        NotFoundError: there is no such file.
         UsageError: the file cannot be read, has a line that cannot be a task, or has no task.
 
     """
     try:
         content = prompt_file.read(path)
+    except FileNotFoundError:
+        raise NotFoundError(f"there is no task file {path}", "name a file that exists") from None
     except OSError as error:
         raise UsageError(
             f"task file {path} cannot be read: {error.strerror}", "name a file that exists"
@@ -117,7 +120,8 @@ def with_task(template: str, task: Task) -> str:
     """
     if PLACE not in template:
         raise UsageError(
-            f"the prompt has no {PLACE}, so no session would learn its task", f"add {PLACE} to it"
+            f"the prompt has no {PLACE}, so no session would learn its task",
+            f"add {PLACE} to it, or type another prompt: -p TEXT",
         )
     return template.replace(PLACE, task.text)
 

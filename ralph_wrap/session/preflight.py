@@ -268,6 +268,7 @@ def planned(
         background=settings.background,
         resumes=settings.resumes or None,
         worktree=settings.worktree_name or None,
+        task=settings.task,
         workspace=os.fspath(project.checkout),
     )
     if settings.isolation is Isolation.OFF or project.repository is None or preflight.base is None:

@@ -43,6 +43,7 @@ class SessionRecord(NamedTuple):
             a conversation only in the same directory. ``None`` if the name is its own session id.
         branch_created: the session created its branch: the branch did not exist before.
         title: what people call the session; empty if it has no name and no prompt.
+        task: token of the task that it does in a batch; empty if there is none.
         extra: keys that this version does not know; they are kept unchanged.
 
     """
@@ -73,6 +74,7 @@ class SessionRecord(NamedTuple):
     worktree: str | None = None
     branch_created: bool = False
     title: str = ""
+    task: str = ""
     extra: Mapping[str, Any] = MappingProxyType({})
 
     @property
@@ -130,6 +132,7 @@ def _checked(loaded: dict[str, Any], name: str) -> SessionRecord:
     shapes: list[tuple[Any, type | tuple[type, ...]]] = [
         *((text, str) for text in (record.id, record.session, record.boot_id, record.pid_namespace)),
         *((text, str) for text in (record.host, record.agent, record.state, record.title)),
+        (record.task, str),
         *((text, optional) for text in (record.branch, record.base, record.workspace)),
         *((text, optional) for text in (record.resumes, record.restored, record.worktree)),
         *((number, int) for number in (record.pid, record.iteration, record.lock_inode)),

@@ -21,7 +21,7 @@ from ralph_wrap.system.document import DocumentFormat
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from ralph_wrap.state.project import Project
@@ -67,7 +67,7 @@ def write(start: SessionStart, directory: Path, project: Project) -> None:
         OSError: the file cannot be written.
 
     """
-    fields = start._asdict() | {"signature": _signature(start, directory, _key(project, make=True))}
+    fields = start._asdict() | {"signature": signature(start, directory, project)}
     files.replace(directory / START, _FORMAT.encode(fields), sync=False, mode=0o600)
 
 
@@ -101,8 +101,7 @@ def _checked(loaded: dict[str, Any], directory: Path, project: Project) -> Found
     if not isinstance(command, list) or not all(isinstance(text, str) for text in texts):
         raise TypeError("a field of the wrong type")
     start = SessionStart(options, tuple(command), place)
-    key = _key(project, make=False)
-    return FoundStart(start, bool(key) and loaded["signature"] == _signature(start, directory, key))
+    return FoundStart(start, is_signed(start, directory, project, loaded["signature"]))
 
 
 def relative(path: Path, project: Project) -> str:
@@ -110,11 +109,30 @@ def relative(path: Path, project: Project) -> str:
     return os.fspath(path.relative_to(project.root) if path.is_relative_to(project.root) else path)
 
 
-def _signature(start: SessionStart, directory: Path, key: bytes) -> str:
-    """Return the keyed hash of a start; it holds for one session of one project."""
+def signature(values: Iterable[Any], directory: Path, project: Project) -> str:
+    """Return the signature of what we write in a directory; it holds for this directory alone.
+
+    Arguments:
+        values: the content to sign, as JSON can hold it.
+        directory: of the file.
+
+    Returns:
+        The keyed hash; empty if there is no place for a key.
+
+    """
+    return _keyed_hash(values, directory, _key(project, make=True))
+
+
+def is_signed(values: Iterable[Any], directory: Path, project: Project, found: object) -> bool:
+    """Return whether a signature is ours; arguments are those of :func:`signature`."""
+    key = _key(project, make=False)
+    return bool(key) and found == _keyed_hash(values, directory, key)
+
+
+def _keyed_hash(values: Iterable[Any], directory: Path, key: bytes) -> str:
     if not key:
         return ""
-    signed = json.dumps([os.fspath(directory), *start], sort_keys=True).encode()
+    signed = json.dumps([os.fspath(directory), *values], sort_keys=True).encode()
     return blake2b(signed, key=key, digest_size=32).hexdigest()
 
 

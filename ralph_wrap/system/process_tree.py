@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ralph_wrap.system.cancel import Hurry
     from ralph_wrap.system.process import ProcessGroup
 
+_PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>, prctl(2)
 UNKILLABLE_AFTER = 10.0
 """Seconds after SIGKILL; a process that still runs then hangs in the kernel, or belongs to another user."""
@@ -206,6 +207,21 @@ def become_subreaper() -> None:
     """
     if sys.platform == "linux":
         deferred.ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def end_with_parent(parent: int) -> None:
+    """Get SIGTERM when our parent ends, also when it is killed (``prctl(2)``).
+
+    It does nothing elsewhere than on Linux.
+
+    Arguments:
+        parent: its process id, as we knew it before this call: it may have ended already.
+
+    """
+    if sys.platform == "linux":
+        deferred.ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+        if os.getppid() != parent:
+            os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _reap(pids: Collection[int]) -> None:

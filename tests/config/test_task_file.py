@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ralph_wrap.config.task_file import Task, parse_tasks, read_tasks, with_task
-from ralph_wrap.errors import UsageError
+from ralph_wrap.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -95,7 +95,7 @@ def test_a_line_that_is_not_utf_8_is_named() -> None:
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     """With the reason."""
-    with pytest.raises(UsageError, match="cannot be read: No such file or directory"):
+    with pytest.raises(NotFoundError, match="there is no task file"):
         read_tasks(tmp_path / "no.md")
     with pytest.raises(UsageError, match="cannot be read: Is a directory"):
         read_tasks(tmp_path)

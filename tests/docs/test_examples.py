@@ -36,6 +36,7 @@ LANGUAGES = {"sh", "console", "toml", "json", "python", "yaml", "dockerfile", "t
 SESSIONS = {
     "Three tasks at once": 3,
     "A reviewer beside a builder": 3,
+    "A batch of tasks": 2,
 }
 """Headings whose block starts more than one session."""
 
@@ -129,7 +130,7 @@ def test_an_example_runs(project: Repo, tmp_path: Path, block: Block) -> None:
         text, expected = text.replace("a3f2", session["id"]), 1
     done = _paste(project, text)
     assert done.returncode == 0, done.stdout + done.stderr
-    if re.search(r"ralph-wrap (?:run|spawn|resume)", text):
+    if re.search(r"ralph-wrap (?:run|spawn|resume|batch)", text):
         expected += SESSIONS.get(heading, 1)
     sessions = _ended(project) if expected else []
     assert len(sessions) == expected

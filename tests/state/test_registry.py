@@ -52,6 +52,7 @@ RECORD: dict[str, Any] = {
     "restored": None,
     "worktree": None,
     "branch_created": True,
+    "task": "",
     "title": "Login page",
 }
 

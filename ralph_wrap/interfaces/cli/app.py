@@ -9,6 +9,7 @@ import typer
 
 from ralph_wrap.interfaces.cli.apply import apply
 from ralph_wrap.interfaces.cli.audit import audit
+from ralph_wrap.interfaces.cli.batch import batch
 from ralph_wrap.interfaces.cli.config import config
 from ralph_wrap.interfaces.cli.diff import diff
 from ralph_wrap.interfaces.cli.doctor import doctor
@@ -56,6 +57,10 @@ app.command(
     ),
 )(run)
 app.command(rich_help_panel="Loops", context_settings={"allow_interspersed_args": False})(spawn)
+app.command(
+    rich_help_panel="Loops",
+    epilog=_examples("ralph-wrap batch TASKS.md -j 3 -a claude", "ralph-wrap batch TASKS.md -- ./agent.sh"),
+)(batch)
 app.command(rich_help_panel="Loops")(resume)
 app.command(rich_help_panel="Loops")(ps)
 app.command(rich_help_panel="Loops")(logs)

@@ -57,11 +57,14 @@ FetchedFrom = Annotated[
 """The type of ``remote`` of commands that look at sessions of other machines."""
 
 
-def with_options(function: Callable[..., None], without: tuple[str, ...] = ()) -> Callable[..., None]:
+def with_options(
+    function: Callable[..., None], without: tuple[str, ...] = (), more: tuple[Option, ...] = ()
+) -> Callable[..., None]:
     """Give a function, which takes ``**typed``, a parameter for each option that can be typed.
 
     Arguments:
         without: names of options that this command does not take.
+        more: options that only this command takes.
 
     """
     signature = inspect.signature(function, eval_str=True)
@@ -72,7 +75,7 @@ def with_options(function: Callable[..., None], without: tuple[str, ...] = ()) -
     ]
     excluded = {PROJECT.name, *without}
     typed = [row for row in ROWS.values() if TYPED in row.sources and row.name not in excluded]
-    rows = sorted(typed, key=lambda row: _PANELS.index(_panel(row)))
+    rows = sorted((*typed, *more), key=lambda row: _PANELS.index(_panel(row)))
     signature = signature.replace(parameters=[*own_parameters, *map(_parameter, rows)])
     function.__signature__ = signature  # type: ignore[attr-defined]
     function.__annotations__ = {
@@ -86,7 +89,7 @@ def flags(typed: Mapping[str, Any]) -> dict[str, str | None]:
     return {name: _text(value) for name, value in typed.items()}
 
 
-_PANELS = ("Prompt", "Agent", "Limits", "Worktree", "Sandbox", "Output")
+_PANELS = ("Batch", "Prompt", "Agent", "Limits", "Worktree", "Sandbox", "Output")
 """The panels of the help, in their order."""
 
 _PANEL_OF = {
@@ -97,6 +100,7 @@ _PANEL_OF = {
 """The panels of options whose group is of another one."""
 
 _PANEL_OF_GROUP = {
+    "": "Batch",
     "agent": "Agent",
     "loop": "Limits",
     "worktree": "Worktree",

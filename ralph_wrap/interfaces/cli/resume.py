@@ -158,19 +158,19 @@ def _start(
         return going_on(settings, session, message)._replace(takes_over=claim)
 
     with boundary("resume", json=False, log=log):
-        directory, options, command = _started(session, project, typed)
+        directory, options, command = started(session, project, typed)
     background = session.record.background
     if alone and not background:
         with SignalHandlers() as signals:
             with boundary("resume", json=False, log=log):
-                _require_word(session, project, signals)
+                require_word(session, project, signals)
             return start(signals, directory, options, command, change=change)
     with boundary("resume", json=False, log=log):
-        _require_word(session, project, None)
+        require_word(session, project, None)
     return spawn(directory, options, command, background=background, change=change)
 
 
-def _started(
+def started(
     session: ResumableSession, project: Project, typed: Mapping[str, str | None]
 ) -> tuple[Path, dict[str, str | None], tuple[str, ...]]:
     """Return directory, options and command of the earlier session; a typed option replaces its own."""
@@ -201,7 +201,7 @@ def _started(
     return (place if place.is_dir() else project.root), options | given, command
 
 
-def going_on(settings: Settings, session: ResumableSession, message: str) -> Settings:
+def going_on(settings: Settings, session: ResumableSession, message: str = "") -> Settings:
     """Return the settings of a session that goes on from another one."""
     from ralph_wrap.config import Isolation  # noqa: PLC0415 -- not for --help
     from ralph_wrap.loop.conversation import last_conversation  # noqa: PLC0415
@@ -217,7 +217,7 @@ def going_on(settings: Settings, session: ResumableSession, message: str) -> Set
     return settings._replace(conversation=last_conversation(log, settings.invocation.output))
 
 
-def _require_word(session: ResumableSession, project: Project, signals: SignalHandlers | None) -> None:
+def require_word(session: ResumableSession, project: Project, signals: SignalHandlers | None) -> None:
     """Check that the session itself has written how it was started; if not, ask on the terminal.
 
     Raises:
@@ -227,8 +227,8 @@ def _require_word(session: ResumableSession, project: Project, signals: SignalHa
     from ralph_wrap.config import trust  # noqa: PLC0415 -- not for --help
     from ralph_wrap.interfaces.cli.approval_prompt import can_ask, confirm, shown  # noqa: PLC0415
 
-    started = session.started
-    if started is None or started.is_genuine or trust.implied(project.environ):
+    found = session.started
+    if found is None or found.is_genuine or trust.implied(project.environ):
         return
     agent_id = session.record.id
     if not can_ask():
@@ -236,7 +236,7 @@ def _require_word(session: ResumableSession, project: Project, signals: SignalHa
             f"session {agent_id} was not started by you on this machine, and an agent can change its files",
             f"if you trust them: RALPH_TRUST=1 ralph-wrap resume {agent_id}",
         )
-    start = started.start
+    start = found.start
     said: dict[str, Any] = {"command": list(start.command)} if start.command else {}
     rows = [
         f"ralph-wrap: session {agent_id} was not started by you on this machine. It ran with:",

@@ -104,7 +104,7 @@ def review(
             return
         if html:
             return
-        typer.echo(table(rows, datetime.now(UTC), width=tables.of_terminal(), colour=_colour(environ)))
+        typer.echo(table(rows, datetime.now(UTC), width=tables.of_terminal(), colour=colour_of(environ)))
         if not rows:
             remark(f"no branches that are {only}" if only and reviewed.rows else "no branches below ralph/")
 
@@ -131,7 +131,8 @@ def _writer() -> Callable[[Project, Review, Sequence[ReviewRow], Log, Path], Non
     return static_report.write
 
 
-def _colour(environ: Mapping[str, str]) -> bool:
+def colour_of(environ: Mapping[str, str]) -> bool:
+    """Return whether a table may have colours."""
     dumb = environ.get("TERM", "dumb") == "dumb"
     return sys.stdout.isatty() and not dumb and not environ.get("NO_COLOR")
 

@@ -34,11 +34,14 @@ _BEGUN = ("agent.started", "iteration.ended", "limit.waiting")
 The second one serves a session without a prompt, the last one a start that waits for hours.
 """
 
+_SPENT = "agent.reported"
+"""The event with the cost of an iteration, which a batch adds up."""
+
 _CHOSEN = "log.chosen"
 """The event by which a background session reports the user's choice; its own log is always JSON."""
 
 
-def _sweep(project: Project, settings: Settings, signals: SignalHandlers | None, log: Log) -> None:
+def sweep_first(project: Project, settings: Settings, signals: SignalHandlers | None, log: Log) -> None:
     """Finish dead sessions, if there are any. A session that cannot be finished does not stop the new one."""
     if not has_ownerless(project) and not has_trash(project):
         return
@@ -122,7 +125,7 @@ def start(
     log = on_stderr(
         os.environ,
         spared=("rich", "ssl"),
-        also=(*_BEGUN, _CHOSEN) if detached else (),
+        also=(*_BEGUN, _CHOSEN, _SPENT) if detached else (),
         log_format="json" if detached else flags.get("log_format"),
     )
     use(log)
@@ -140,7 +143,7 @@ def start(
             from ralph_wrap.interfaces.cli.approval_prompt import require  # noqa: PLC0415 -- not every project
 
             require(project, settings, in_force(settings), signals, log)
-        _sweep(project, settings, signals, log)
+        sweep_first(project, settings, signals, log)
         _warn(project, settings, flags, environ, log)
         from ralph_wrap.session.session import Session  # noqa: PLC0415 -- see _load_session
 
@@ -204,7 +207,7 @@ def spawn(
     pid = os.fork()
     if pid == 0:
         os.close(reading)
-        _be_in_background(
+        be_in_background(
             stdin,
             writing,
             lambda signals: start(
@@ -235,7 +238,7 @@ def _job_typed_in() -> int:
     return descriptor
 
 
-def _be_in_background(stdin: int | None, stderr: int, run: Callable[[SignalHandlers], int]) -> NoReturn:
+def be_in_background(stdin: int | None, stderr: int, run: Callable[[SignalHandlers], int]) -> NoReturn:
     """Run the session in a kernel session of its own: the end of a terminal does not reach it (setsid(2))."""
     status: Any = RalphError.exit_code
     try:

@@ -1,0 +1,150 @@
+"""Find the open tasks of a batch, by its file, its state, and the records of sessions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ralph_wrap.commands.batch.state import TaskState, is_done
+from ralph_wrap.state import report
+from ralph_wrap.state.ids import agent_id_of
+from ralph_wrap.state.project import registries
+from ralph_wrap.state.record import SessionRecord
+from ralph_wrap.system.named_tuple import NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+    from pathlib import Path
+
+    from ralph_wrap.commands.batch.state import BatchState
+    from ralph_wrap.config.task_file import Task
+    from ralph_wrap.state.project import Project
+
+
+class OpenTask(NamedTuple):
+    """A task that is to do.
+
+    Attributes:
+        task: from the file.
+        session: id of the session to go on with; empty if none has begun.
+
+    """
+
+    task: Task
+    session: str = ""
+
+
+class BatchTask(NamedTuple):
+    """What became of a task.
+
+    Attributes:
+        key: names the task as long as its text stays the same.
+        title: its first line.
+        line: number of its first line in the file.
+        done: it is done: the file says so, or its session has done it.
+        id: the agent id of its newest session; ``None`` if no session has begun, like the next four.
+        session: that session.
+        branch: its branch.
+        ended_by: the reason why it ended.
+        exit_status: its exit status.
+        cost_usd: what all its sessions have cost, as far as their agents have reported it.
+
+    """
+
+    key: str
+    title: str
+    line: int
+    done: bool
+    id: str | None
+    session: str | None
+    branch: str | None
+    ended_by: str | None
+    exit_status: int | None
+    cost_usd: float
+
+
+class _FoundSession(NamedTuple):
+    record: SessionRecord
+    directory: Path
+
+
+def plan(tasks: Sequence[Task], state: BatchState, project: Project) -> list[OpenTask]:
+    """Return the tasks to do, in the order of the file, and complete the state of those that were begun.
+
+    A batch may have been killed before it wrote down what became of a task. The records of sessions know it.
+    The user may also have gone on with a session by ``ralph-wrap resume``.
+
+    Raises:
+        OSError: the state cannot be written.
+
+    """
+    known = {state.tasks[task.key].token: task.key for task in tasks if task.key in state.tasks}
+    newest = _newest(project, known.keys())
+    for token, key in known.items():
+        before = state.tasks[key]
+        if not before.done and token in newest and (after := _completed(before, newest[token])) != before:
+            state.keep(key, after)
+    return [
+        OpenTask(task, newest[token].record.session if (token := _token(state, task)) in newest else "")
+        for task in tasks
+        if not task.is_done and not (task.key in state.tasks and state.tasks[task.key].done)
+    ]
+
+
+def outcome(tasks: Sequence[Task], state: BatchState) -> list[BatchTask]:
+    """Return what became of each task, in the order of the file."""
+    rows = []
+    for task in tasks:
+        known = state.tasks.get(task.key, TaskState(""))
+        agent_id = agent_id_of(known.session)
+        rows.append(
+            BatchTask(
+                key=task.key,
+                title=task.title,
+                line=task.line,
+                done=task.is_done or known.done,
+                id=agent_id,
+                session=known.session or None,
+                branch=f"ralph/{agent_id}" if agent_id else None,
+                ended_by=known.ended_by or None,
+                exit_status=known.exit_status,
+                cost_usd=known.cost_usd,
+            )
+        )
+    return rows
+
+
+def _token(state: BatchState, task: Task) -> str:
+    return state.tasks[task.key].token if task.key in state.tasks else ""
+
+
+def _newest(project: Project, tokens: Collection[str]) -> dict[str, _FoundSession]:
+    """Return the newest session for each token: it has the token, or goes on from a session that has it."""
+    if not tokens:
+        return {}
+    found = [
+        _FoundSession(record, registry.sessions / record.session)
+        for registry in registries(project)
+        for record in (*registry.finished(), *registry.unfinished())
+        if isinstance(record, SessionRecord)
+    ]
+    token_of: dict[str, str] = {}
+    newest: dict[str, _FoundSession] = {}
+    for session in sorted(found, key=lambda session: session.record.session):
+        token = session.record.task or token_of.get(session.record.resumes or "", "")
+        if token in tokens:
+            token_of[session.record.session] = token
+            newest[token] = session
+    return newest
+
+
+def _completed(task: TaskState, session: _FoundSession) -> TaskState:
+    """Return the state of a task with what its newest session has left."""
+    found = report.read(session.directory / "report.json")
+    if found is None:
+        return task._replace(session=session.record.session, ended_by="", exit_status=None)
+    return task._replace(
+        session=session.record.session,
+        ended_by=found.ended_by,
+        exit_status=found.exit_status,
+        done=is_done(found.ended_by, found.exit_status, found.iterations),
+    )

@@ -1,0 +1,195 @@
+"""Start the sessions of a batch, each as a ``run`` or a ``resume`` in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ralph_wrap import config
+from ralph_wrap.agents import with_agent
+from ralph_wrap.commands.batch.runner import StartedProcess
+from ralph_wrap.commands.resume import resumable
+from ralph_wrap.config import Isolation, prompt_file
+from ralph_wrap.config.authority import in_force
+from ralph_wrap.config.task_file import with_task
+from ralph_wrap.errors import IsolationError, NotFoundError, UsageError
+from ralph_wrap.interfaces.cli.approval_prompt import require
+from ralph_wrap.interfaces.cli.resume import going_on, require_word, started
+from ralph_wrap.interfaces.cli.start import be_in_background, start, sweep_first
+from ralph_wrap.session.preflight import look_first
+from ralph_wrap.state.project import find_project, repository_of
+from ralph_wrap.system.named_tuple import NamedTuple
+from ralph_wrap.system.process_tree import end_with_parent
+from ralph_wrap.system.text import shortened
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from ralph_wrap.commands.batch.plan import OpenTask
+    from ralph_wrap.commands.batch.runner import BatchLimits
+    from ralph_wrap.commands.batch.state import BatchState
+    from ralph_wrap.config import Settings
+    from ralph_wrap.config.task_file import Task
+    from ralph_wrap.system.log import Log
+    from ralph_wrap.system.signals import SignalHandlers
+
+_TEMPLATE = """{{task}}
+
+Commit your work. When all of this is done, answer with this line alone:
+{until}
+"""
+_LONGEST_NAME = 200  # characters
+_TITLE = 48  # columns
+_BLOCKED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+
+
+class _Invocation(NamedTuple):
+    """How a session is started: arguments of :func:`start`."""
+
+    directory: Path
+    options: Mapping[str, str | None]
+    command: tuple[str, ...]
+    change: Callable[[Settings], Settings]
+
+
+class BatchLauncher:
+    """Starts the sessions of a batch.
+
+    Arguments:
+        directory: the project that the user names.
+        environ: of the owner of the project.
+        options: of ``run``, as they were typed.
+        command: the agent's command, as it was typed.
+        signals: entered handlers.
+        log: gets warnings.
+
+    Attributes:
+        project: of the batch.
+
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        environ: Mapping[str, str],
+        options: Mapping[str, str | None],
+        command: tuple[str, ...],
+        signals: SignalHandlers,
+        log: Log,
+    ) -> None:
+        self.project = find_project(directory, environ)
+        repository_of(self.project)
+        settings = config.load(directory, self.project.root, Path.cwd(), options, environ, command)
+        self._template = _template(settings)
+        self._settings = with_agent(settings._replace(prompt=self._template, prompt_file=None))
+        self._directory = directory
+        self._options = {**options, "prompt_file": None}
+        self._command = command
+        self._signals = signals
+        self._log = log
+
+    def check(self, tasks: Sequence[Task], limits: BatchLimits) -> None:
+        """Check once what each session would find: the same error for each task helps no user.
+
+        Raises:
+            RalphError: no session of this batch could start.
+
+        """
+        with_task(self._template, tasks[0])
+        if self._settings.branch is not None:
+            raise UsageError("branch: each session of a batch has a branch of its own", "remove branch")
+        isolation = self._settings.isolation
+        if isolation is Isolation.OFF and limits.jobs > 1:
+            raise UsageError("--isolation off: sessions would change the same files at once", "-j 1")
+        if isolation is Isolation.PREFER:  # no session may fall back to the project itself
+            self._options["isolation"] = Isolation.REQUIRE.value
+        require(self.project, self._settings, in_force(self._settings), self._signals, self._log)
+        if look_first(self._settings, self.project).base is None:
+            raise IsolationError("the repository has no commit yet", "git commit --allow-empty -m start")
+        sweep_first(self.project, self._settings, self._signals, self._log)
+
+    def start(self, wanted: OpenTask, token: str, state: BatchState) -> StartedProcess:
+        """Start the process of a session.
+
+        Arguments:
+            wanted: its task.
+            token: of the task.
+            state: of the batch.
+
+        Raises:
+            RalphError: the session of the task cannot go on.
+
+        """
+        invocation = (self._going_on(wanted) if wanted.session else None) or self._anew(wanted)
+
+        def change(settings: Settings) -> Settings:
+            return invocation.change(settings)._replace(task=token)
+
+        def run(signals: SignalHandlers) -> int:
+            directory, options, command, _ = invocation
+            return start(signals, directory, options, command, detached=True, change=change)
+
+        return _fork(run, state)
+
+    def _anew(self, wanted: OpenTask) -> _Invocation:
+        return _Invocation(self._directory, self._typed(wanted), self._command, lambda settings: settings)
+
+    def _going_on(self, wanted: OpenTask) -> _Invocation | None:
+        """Return how the session of a task goes on; ``None`` if nothing of it is left."""
+        main, remote = self._settings.main, self._options.get("remote")
+        try:
+            session = resumable(self.project, wanted.session, main, again=True, remote=remote)
+        except NotFoundError as error:
+            title = shortened(wanted.task.title, _TITLE)
+            self._log.warning("task.begins_anew", f"{title}: {error.message}; the task begins anew")
+            return None
+        require_word(session, self.project, self._signals)
+        # What the session has recorded about its branch and its remote holds.
+        typed = {**self._typed(wanted), "base": None, "remote": None}
+        directory, options, command = started(session, self.project, typed)
+        if self._command:
+            options["agent"], command = None, self._command
+        return _Invocation(directory, options, command, partial(going_on, session=session))
+
+    def _typed(self, wanted: OpenTask) -> dict[str, str | None]:
+        prompt = with_task(self._template, wanted.task)
+        return {**self._options, "prompt": prompt, "name": wanted.task.title[:_LONGEST_NAME]}
+
+
+def _template(settings: Settings) -> str:
+    """Return the prompt in which ``{task}`` stands for the task."""
+    if settings.prompt is not None:
+        return settings.prompt
+    if settings.prompt_file is not None:
+        return prompt_file.read(settings.prompt_file).decode("utf-8", "surrogateescape")
+    return _TEMPLATE.format(until=settings.until)
+
+
+def _fork(run: Callable[[SignalHandlers], int], state: BatchState) -> StartedProcess:
+    """Run a session in a child process, which gets SIGTERM if we are killed.
+
+    It is in a kernel session of its own: Ctrl-C reaches it through us alone.
+    """
+    reading, writing = os.pipe()
+    parent = os.getpid()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _BLOCKED)  # until the child has handlers of its own
+
+    def run_in_child(signals: SignalHandlers) -> int:
+        state.lock.release()
+        end_with_parent(parent)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        return run(signals)
+
+    try:
+        pid = os.fork()
+        if pid == 0:
+            os.close(reading)
+            be_in_background(None, writing, run_in_child)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        os.close(writing)
+    os.set_blocking(reading, False)
+    return StartedProcess(pid, reading)
