@@ -112,6 +112,24 @@ def repo(tmp_path: Path) -> Repo:
 
 
 @pytest.fixture
+def remote(repo: Repo, tmp_path: Path) -> Repo:
+    """Return the bare repository that is the origin of the project."""
+    path = tmp_path / "remote.git"
+    repo.write(".gitignore", ".ralph/\n")
+    repo.commit("a project")
+    repo.git("clone", "-q", "--bare", str(repo.path), str(path))
+    repo.git("remote", "add", "origin", str(path))
+    return Repo(path)
+
+
+@pytest.fixture
+def other(remote: Repo, tmp_path: Path) -> Repo:
+    """Return a clone: the project on another machine."""
+    remote.git("clone", "-q", str(remote.path), str(tmp_path / "other"))
+    return Repo(tmp_path / "other")
+
+
+@pytest.fixture
 def script(tmp_path: Path) -> Callable[[str], str]:
     """Return a function that makes an executable shell script outside the project and returns its path."""
     made = 0

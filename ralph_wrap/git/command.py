@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ralph_wrap.git.safe.common_dir import SafeCommonDirs
+    from ralph_wrap.system.cancel import CancelToken
 
 # Any other variable that begins with GIT_ could point git at another directory than ours.
 _KEPT_EXACTLY = {
@@ -88,6 +89,8 @@ DURABLE = (
 
 _PAUSES = (0.02, 0.1)  # seconds between attempts
 
+_SIGNAL_LOOK = 0.1  # seconds between two looks for a signal
+
 PATIENCE = 600.0
 """Seconds until a git command counts as stuck: a filter hangs, or the file system does not answer."""
 
@@ -114,6 +117,7 @@ class Git(NamedTuple):
         lock: descriptor of a lock that each command inherits. If our process is killed, a command that still
             runs keeps the lock.
         safe: the directories that replace the common directory; ``None``: git reads the repository's own.
+        cancel: after a signal, each command ends with an :class:`InterruptedError`; ``None``: none does.
 
     """
 
@@ -127,6 +131,7 @@ class Git(NamedTuple):
     config: tuple[str, ...] = ()
     lock: int | None = None
     safe: SafeCommonDirs | None = None
+    cancel: CancelToken | None = None
 
 
 def git_environment(inherited: Mapping[str, str]) -> dict[str, str]:
@@ -235,6 +240,7 @@ def start_git(
         with_terminal=with_terminal,
         inherited=() if git.lock is None else (git.lock,),
         examine=lambda: None if places is None else blocking_files.search(places),
+        cancel=git.cancel,
     )
 
 
@@ -263,6 +269,7 @@ def finish_git(
 
     Raises:
         GitError: the exit status is not accepted, or the command did not end in time.
+        InterruptedError: a signal came, and git was started with a token that counts them.
 
     """
     if patience is None:
@@ -290,15 +297,32 @@ def _wait(running: process.RunningCommand, command: str, patience: float) -> pro
     """
     waited, pause = 0.0, min(FIRST_SEARCH, patience)
     while True:
-        try:
-            return running.wait(pause)
-        except TimeoutError:
-            require_unblocked(running, command)
-            waited += pause
-            if waited >= patience:
-                running.end()
-                raise GitError(command, -9, f"error: no end after {patience:.0f} s") from None
-            pause = min(pause * 2, patience - waited)
+        if _has_ended(running, pause):
+            return running.wait()
+        require_unblocked(running, command)
+        waited += pause
+        if waited >= patience:
+            running.end()
+            raise GitError(command, -9, f"error: no end after {patience:.0f} s")
+        pause = min(pause * 2, patience - waited)
+
+
+def _has_ended(running: process.RunningCommand, seconds: float) -> bool:
+    """Wait for a command, and return whether it ended; a signal ends the wait if the command counts them.
+
+    Raises:
+        InterruptedError: a signal came.
+
+    """
+    if running.cancel is None:
+        return running.ended(seconds)
+    deadline = time.monotonic() + seconds
+    while not running.ended(_SIGNAL_LOOK):
+        if running.cancel.requested:
+            raise InterruptedError("a signal came")
+        if time.monotonic() >= deadline:
+            return False
+    return True
 
 
 def require_unblocked(running: process.RunningCommand, command: str) -> None:

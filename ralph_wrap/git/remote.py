@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ralph_wrap.system.process import CompletedCommand, RunningCommand
 
 # The configuration could push more than what we name.
+_OF_ANOTHER = "(atomic push failure)"  # another ref of the same push was rejected
 _NOTHING_ELSE = ("--no-follow-tags", "--recurse-submodules=no")
 
 
@@ -118,9 +119,11 @@ def start_fetch(git: Git, remote: str, refspecs: Sequence[str]) -> RunningComman
 def push_error(completed: CompletedCommand) -> str:
     """Return why a push or a fetch failed, on one line, without user names and passwords in URLs."""
     rejected = [line for line in decode_lines(completed.stdout) if line.startswith("!")]
-    if rejected:
-        return rejected[0].rpartition("\t")[2]
     lines = [line.strip() for line in decode(completed.stderr).splitlines() if line.strip()]
+    if rejected:
+        first = next((line for line in rejected if not line.endswith(_OF_ANOTHER)), rejected[0])
+        said = [line.removeprefix("remote:").strip() for line in lines if line.startswith("remote:")]
+        return "; ".join(filter(None, (first.rpartition("\t")[2], *said)))
     number = next((number for number, line in enumerate(lines) if line.startswith(("fatal: ", "error: "))), 0)
     reason = lines[max(0, number - 1) : number + 1]  # the line before may be the error message of ssh
     return without_secrets("; ".join(reason)) or f"git failed ({completed.status})"

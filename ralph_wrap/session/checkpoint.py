@@ -48,7 +48,11 @@ class Checkpoint:
         self._mirror = mirror
         if mirror is not None:
             mirror.spare = process_tree.spare
+            if tree is None:
+                mirror.withdraw()  # nothing of the session goes to the remote
         self._snapshot_ref: str | None = None
+        self._lacking = ""  # why the snapshot lacks work
+        self._cancel = context.cancel
         self._state = ""  # the fingerprint of the worktree at the last beat
         self._record = context.record
         self._commits = context.settings.commit_each
@@ -93,7 +97,7 @@ class Checkpoint:
         if self._push is not None:
             self._start_push(self._push)
         if self._mirror is not None:
-            self._mirror.go_on(number, self._snapshot_ref, now=True)
+            self._mirror.go_on(number, self._snapshot_ref, self._lacking, now=True)
         return state
 
     def beat(self, number: int) -> float:
@@ -107,15 +111,17 @@ class Checkpoint:
 
         """
         mirror, tree = self._mirror, self._tree
+        if self._cancel.requested:
+            return math.inf  # after a signal nothing waits for us: the end pushes everything
         if self._push is not None and time.monotonic() >= self._push.wakes:
             self._start_push(self._push)
         wakes = math.inf if self._push is None else self._push.wakes
         if mirror is None or tree is None:
             return wakes
         if time.monotonic() >= mirror.wakes:
-            if time.monotonic() >= mirror.due:
+            if time.monotonic() >= mirror.schedule.due:
                 self._snapshot_while_running(tree, number)
-            mirror.go_on(number, self._snapshot_ref)
+            mirror.go_on(number, self._snapshot_ref, self._lacking)
         return min(wakes, mirror.wakes)
 
     def _start_push(self, push: BranchPush) -> None:
@@ -156,7 +162,7 @@ class Checkpoint:
             # A submodule may still be dirty.
             state = fingerprints.fingerprint(tree.git(self._git), tree.path)
         if fingerprints.is_pristine(state) and self._sees_all(tree, state):
-            self._snapshot_ref = None
+            self._snapshot_ref, self._lacking = None, ""
             self._log.event("iteration.kept", iteration=number, head=state, snapshot=None)
         else:
             self._snapshot(tree, number)
@@ -185,23 +191,27 @@ class Checkpoint:
             self._log.warning(
                 "snapshot.failed", f"no snapshot of the uncommitted work of iteration {number}: {error}"
             )
+            self._lacking = f"no snapshot of iteration {number}: {error}"
             return
-        self._snapshot_ref = kept.ref
+        self._snapshot_ref, self._lacking = kept.ref, "; ".join(kept.problems)
         self._log.event("iteration.kept", iteration=number, head=kept.head, snapshot=kept.ref)
         if kept.problems:
             self._log.event("snapshot.incomplete", iteration=number, problems=list(kept.problems))
 
     def _snapshot_if_changed(self, tree: LinkedWorktree, number: int) -> None:
-        """Keep the uncommitted work in the middle of an iteration; the agent may write meanwhile."""
+        """Keep the uncommitted work in the middle of an iteration; the agent may write meanwhile.
+
+        A signal ends this: the end of the session saves the work.
+        """
         record = self._record
-        state = fingerprints.fingerprint(tree.git(self._git), tree.path)
+        git = self._git._replace(cancel=self._cancel)
+        state = fingerprints.fingerprint(tree.git(git), tree.path)
         if state and state == self._state:
             return
         try:
-            kept = snapshot(tree, self._git, agent_id=record.id, session=record.session, number=number)
-        except (GitError, OSError) as error:
-            self._log.event(
-                "snapshot.failed", iteration=number, reason=str(error)
-            )  # the next beat tries again
+            kept = snapshot(tree, git, agent_id=record.id, session=record.session, number=number)
+        except (GitError, OSError) as error:  # the next beat tries again
+            self._log.event("snapshot.failed", iteration=number, reason=str(error))
+            self._lacking = f"no snapshot of iteration {number}: {error}"
             return
-        self._state, self._snapshot_ref = state, kept.ref
+        self._state, self._snapshot_ref, self._lacking = state, kept.ref, "; ".join(kept.problems)

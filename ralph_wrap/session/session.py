@@ -216,7 +216,7 @@ class Session:
         start = _how_it_started(self._settings, context.project)
         mirror = deferred.claiming.begin(context, claim, start, self._state.cost)
         if mirror is not None:
-            end = deferred.claiming.MirrorEnd(mirror, self._state, self._signals.cancel)
+            end = deferred.claiming.MirrorEnd(mirror, self._state, context)
             self._at_end("mirror the end", lambda: end.push(claim.record))
         return mirror
 

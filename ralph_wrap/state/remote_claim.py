@@ -58,6 +58,7 @@ class RemoteClaim(NamedTuple):
         cost_usd: the cost that the agent has reported, in US dollars; ``None`` if it reported none.
         ended_by: the reason of the end, as in ``report.json``; empty while the session runs.
         worktree: name of the worktree's directory.
+        incomplete: why the remote lacks work that the machine has; empty if it lacks none.
         beat: longest time between two pushes while the session runs, in seconds.
         start: how the session was started; ``None`` if a program started it.
         nonce: makes the claim unique.
@@ -77,6 +78,7 @@ class RemoteClaim(NamedTuple):
     iteration: int = 0
     cost_usd: float | None = None
     ended_by: str = ""
+    incomplete: str = ""
     worktree: str = ""
     beat: float = 30.0
     start: SessionStart | None = None
@@ -121,7 +123,10 @@ def _checked(fields: Mapping[str, Any], agent_id: str) -> RemoteClaim:
     claim = RemoteClaim(**known | {"start": _start(fields.get("start"))})
     texts = (claim.id, claim.session, claim.branch, claim.base, claim.node, claim.title, claim.agent)
     numbers = (claim.epoch, claim.sequence, claim.iteration)
-    if not all(isinstance(text, str) for text in (*texts, claim.worktree, claim.ended_by, claim.nonce)):
+    if not all(
+        isinstance(text, str)
+        for text in (*texts, claim.worktree, claim.ended_by, claim.incomplete, claim.nonce)
+    ):
         raise TypeError("a field of the wrong type")
     if not all(type(number) is int and number >= 0 for number in numbers):
         raise TypeError("a number of the wrong type")
@@ -142,6 +147,7 @@ def _checked(fields: Mapping[str, Any], agent_id: str) -> RemoteClaim:
         title=_shown(claim.title),
         agent=_shown(claim.agent),
         ended_by=_shown(claim.ended_by),
+        incomplete=_shown(claim.incomplete),
     )
 
 

@@ -25,6 +25,7 @@ from ralph_wrap.system.named_tuple import NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from ralph_wrap.system.cancel import CancelToken
 
 OWN_COMMAND = "RALPH_WRAP_OWN_COMMAND"
 """In the environment of our own commands: the session they work for, or 1. Other ralph-wraps spare them."""
@@ -110,6 +111,7 @@ class RunningCommand:
             server or a shared connection running, and we must not end these.
         inherited: descriptors that it gets besides its standard streams.
         examine: returns the path of a file for which it may wait without end, ``None`` if there is none.
+        cancel: a signal ends the wait of ``git.finish_git``; ``None``: no signal does.
 
     Raises:
         OSError: the command could not be executed.
@@ -126,9 +128,11 @@ class RunningCommand:
         with_terminal: bool = True,
         inherited: Sequence[int] = (),
         examine: Callable[[], str | None] = lambda: None,
+        cancel: CancelToken | None = None,
     ) -> None:
         self._stdin = stdin
         self.examine = examine
+        self.cancel = cancel
         self._completed: CompletedCommand | None = None
         self._errors = files.anonymous_file()  # a file, not a pipe: we can read it while the command runs
         try:

@@ -8,34 +8,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
-from tests.support.repo import Repo
+from tests.support.machines import refs
 from tests.support.sessions import Session, command, run
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from tests.support.repo import Repo
 
 MIRRORED = ("--remote", "origin")
 COMMIT = "echo a > a; git add a; git commit -qm a"
-
-
-@pytest.fixture
-def remote(repo: Repo, tmp_path: Path) -> Repo:
-    """Return the bare repository that is the origin of the project."""
-    path = tmp_path / "remote.git"
-    repo.write(".gitignore", ".ralph/\n")
-    repo.commit("a project")
-    repo.git("clone", "-q", "--bare", str(repo.path), str(path))
-    repo.git("remote", "add", "origin", str(path))
-    return Repo(path)
-
-
-@pytest.fixture
-def other(remote: Repo, tmp_path: Path) -> Repo:
-    """Return a clone: the project on another machine."""
-    remote.git("clone", "-q", str(remote.path), str(tmp_path / "other"))
-    return Repo(tmp_path / "other")
 
 
 def session_in(repo: Repo, script: str = COMMIT + "; echo loose > loose") -> str:
@@ -43,11 +23,6 @@ def session_in(repo: Repo, script: str = COMMIT + "; echo loose > loose") -> str
     ended = run(repo.path, *MIRRORED, "-n", "1", "--", "sh", "-c", script)
     assert ended.status == 0, ended.stderr
     return str(ended.report["id"])
-
-
-def refs(remote: Repo) -> list[str]:
-    """Return the refs of the remote that belong to sessions."""
-    return remote.git("for-each-ref", "--format=%(refname)", "refs/heads/ralph", "refs/ralph").splitlines()
 
 
 def asked(other: Repo, *words: str) -> Any:
@@ -90,7 +65,7 @@ def test_drop_says_what_the_remote_still_has(repo: Repo, remote: Repo) -> None:
     [hint] = [event["hint"] for event in map(json.loads, dropped.stderr.splitlines()) if "hint" in event]
     words = hint.partition("ralph-wrap ")[2].split()
     there = command(*words, cwd=repo.path)
-    assert (there.status, refs(remote)) == (0, []), there.stderr
+    assert (there.status, refs(remote)) == (0, {}), there.stderr
     assert command("restore", agent_id, cwd=repo.path).status == 0
     assert repo.show(f"ralph/{agent_id}:a") == b"a\n"
     assert repo.show(f"ralph/{agent_id}-wip:loose") == b"loose\n"
@@ -111,7 +86,7 @@ def test_drop_on_the_remote_loses_nothing(repo: Repo, remote: Repo, other: Repo)
     assert (rescue_alone.status, rescue in rescue_alone.stderr) == (5, True), rescue_alone.stderr
     assert refs(remote) == before
     forced = command("drop", agent_id, *MIRRORED, "--force", cwd=other.path)
-    assert (forced.status, refs(remote)) == (0, []), forced.stderr
+    assert (forced.status, refs(remote)) == (0, {}), forced.stderr
     assert command("fetch", cwd=other.path).status == 0
     assert other.git("for-each-ref", "--contains", rescued, "refs/ralph/snapshots/")
 
@@ -130,8 +105,7 @@ def test_drop_leaves_what_has_moved(repo: Repo, remote: Repo) -> None:
     left = command("drop", agent_id, *MIRRORED, "--force", cwd=repo.path)
     assert left.status != 0
     assert f"origin still has session {agent_id}" in left.stderr
-    assert refs(remote) == before
-    assert remote.git("rev-parse", f"ralph/{agent_id}") == newer
+    assert refs(remote) == {**before, f"refs/heads/ralph/{agent_id}": newer}
 
 
 def test_drop_leaves_a_session_that_runs(repo: Repo, remote: Repo, other: Repo) -> None:

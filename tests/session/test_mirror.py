@@ -8,51 +8,16 @@ from __future__ import annotations
 import json
 import os
 import signal
-from typing import TYPE_CHECKING, Any
 
-import pytest
-
+from tests.support.machines import claim_of, refs
 from tests.support.repo import Repo
 from tests.support.sessions import Session, command, run
 from tests.support.wait import eventually
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SH = ("--", "sh", "-c")
 MIRRORED = ("--remote", "origin")
 TRUST = {"RALPH_TRUST": "1"}
 QUICK = 'remote_beat = "200ms"\n'
-
-
-@pytest.fixture
-def remote(repo: Repo, tmp_path: Path) -> Repo:
-    """Return the bare repository that is the origin of the project."""
-    path = tmp_path / "remote.git"
-    repo.write(".gitignore", ".ralph/\n")
-    repo.commit("a project")
-    repo.git("clone", "-q", "--bare", str(repo.path), str(path))
-    repo.git("remote", "add", "origin", str(path))
-    return Repo(path)
-
-
-@pytest.fixture
-def other(remote: Repo, tmp_path: Path) -> Repo:
-    """Return a clone: the project on another machine."""
-    remote.git("clone", "-q", str(remote.path), str(tmp_path / "other"))
-    return Repo(tmp_path / "other")
-
-
-def refs(remote: Repo) -> dict[str, str]:
-    """Return the refs of the remote that belong to sessions."""
-    rows = remote.git("for-each-ref", "--format=%(refname) %(objectname)", "refs/heads/ralph", "refs/ralph")
-    return dict(row.split(" ", 1) for row in rows.splitlines())
-
-
-def claim_of(remote: Repo, agent_id: str) -> dict[str, Any]:
-    """Return the claim on a session."""
-    found: dict[str, Any] = json.loads(remote.show(f"refs/ralph/claims/{agent_id}"))
-    return found
 
 
 def agent_ids(remote: Repo) -> list[str]:

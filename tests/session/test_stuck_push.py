@@ -13,6 +13,7 @@ from ralph_wrap.git import Git, git_environment
 from ralph_wrap.session.remote import mirror, push
 from ralph_wrap.session.remote.view import RemoteView
 from ralph_wrap.state.remote_claim import RemoteClaim
+from ralph_wrap.system.cancel import CancelToken
 from ralph_wrap.system.log import Log
 from tests.support.cancelling import cancelled
 
@@ -82,18 +83,18 @@ def _mirror(git: Git, pushes: Pushes) -> Looks:
         "origin",
         RemoteClaim(ID, SESSION, f"ralph/{ID}", "0" * 40),
         RemoteView(ID, SESSION, f"ralph/{ID}", None, {}),
-        patience=(0.0, 0.0),
         fence=lambda: None,
         cost=lambda: None,
+        cancel=CancelToken(),
         log=Log(pushes.descriptor, terminal=False, colour=False),
     )
     made.spare = pushes.spare
 
     def look() -> None:
-        made.due = 0.0
+        made.schedule.due = 0.0
         made.go_on(1, None)
 
-    return Looks(look, lambda: made.finish(HURRIED, 1, "signal"))
+    return Looks(look, made.give_up)
 
 
 BOTH = pytest.mark.parametrize("make", [_branch_push, _mirror])

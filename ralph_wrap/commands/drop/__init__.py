@@ -30,7 +30,7 @@ from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.lock import repository_lock
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from ralph_wrap.branches import Branch
     from ralph_wrap.git import Git
@@ -94,9 +94,14 @@ def drop(
     with objects_of(project) as objects:
         chosen = [] if only_there and not wanted.names else _chosen(project, wanted)
         rows, failures = _drop(project, objects, chosen, wanted, now, copies)
+        obstacles = {
+            agent_id: copies.obstacle(agent_id, None, objects, force=wanted.force)
+            for agent_id in only_there
+            if copies
+        }
     if copies is None:
         return _with_holders(project, rows), failures
-    return _drop_there(copies, only_there, rows, failures, force=wanted.force)
+    return _drop_there(copies, obstacles, rows, failures)
 
 
 def _only_there(project: Project, wanted: DropSelection, copies: RemoteCopies) -> list[str]:
@@ -107,22 +112,24 @@ def _only_there(project: Project, wanted: DropSelection, copies: RemoteCopies) -
 
 def _drop_there(
     copies: RemoteCopies,
-    only_there: Sequence[str],
+    obstacles: Mapping[str, RalphError | None],
     rows: Sequence[DroppedBranch],
     failures: list[RalphError],
-    *,
-    force: bool,
 ) -> tuple[list[DroppedBranch], list[RalphError]]:
-    """Delete the refs of the remote, after the branches here are dropped."""
-    obstacles = {agent_id: copies.obstacle(agent_id, None, force=force) for agent_id in only_there}
+    """Delete the refs of the remote, after the branches here are dropped.
+
+    Arguments:
+        obstacles: why they stay there, by the ids of the sessions that have no branch here.
+
+    """
     dropped = [row.id for row in rows if row.dropped and row.id]
     free = [agent_id for agent_id, error in obstacles.items() if error is None]
-    errors = obstacles | copies.delete([*dropped, *free])
+    errors = {**obstacles} | copies.delete([*dropped, *free])
     shown = [
         row._replace(remotes=(copies.name,)) if row.id in errors and errors[row.id] is None else row
         for row in rows
     ]
-    for agent_id in only_there:
+    for agent_id in obstacles:
         error = errors[agent_id]
         kept = error.message if error else None
         gone = () if error else (copies.name,)
@@ -170,7 +177,7 @@ def _drop(
                 ),
             )
         if error is None and copies is not None and branch.id is not None and branch.id in copies:
-            error = copies.obstacle(branch.id, branch, force=wanted.force)
+            error = copies.obstacle(branch.id, branch, objects, force=wanted.force)
         if error is None:
             to_delete.append((branch, lost))
         else:

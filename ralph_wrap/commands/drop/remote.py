@@ -22,6 +22,7 @@ from ralph_wrap.worktree.save.commits import make_snapshots
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from ralph_wrap.git import Git
     from ralph_wrap.state.project import Project
     from ralph_wrap.state.remote_claim import RemoteClaim
 
@@ -49,19 +50,22 @@ class RemoteCopies:
     def __contains__(self, agent_id: str) -> bool:
         return agent_id in self._refs
 
-    def obstacle(self, agent_id: str, local: Branch | None, *, force: bool) -> RalphError | None:
+    def obstacle(
+        self, agent_id: str, local: Branch | None, objects: Git, *, force: bool
+    ) -> RalphError | None:
         """Return why the refs of a session must stay on the remote, ``None`` if they may go.
 
         Arguments:
             agent_id: of the session.
             local: its branch here.
+            objects: git in a shadow git directory.
             force: the user wants to lose work; a session that runs stays all the same.
 
         """
         refs = self._refs[agent_id]
         if error := self._in_use(agent_id, refs.get(remote_claim.ref_of(agent_id))):
             return error
-        lost = [] if force else [*self._only_there(agent_id, local, refs)]
+        lost = [] if force else [*self._only_there(objects, agent_id, local, refs)]
         if not lost:
             return None
         return RefusedError(
@@ -117,7 +121,9 @@ class RemoteCopies:
             ),
         )
 
-    def _only_there(self, agent_id: str, local: Branch | None, refs: dict[str, str]) -> Iterator[str]:
+    def _only_there(
+        self, objects: Git, agent_id: str, local: Branch | None, refs: dict[str, str]
+    ) -> Iterator[str]:
         """Yield the refs whose commits the branch here, and its saved work, do not hold."""
         branch = f"{HEADS}ralph/{agent_id}"
         tip = local.tip if local and not local.only_saved else None
@@ -126,7 +132,7 @@ class RemoteCopies:
             ours = tip if ref == branch else saved if ref == branch + WIP else None
             if ref.startswith(("refs/ralph/claims/", "refs/ralph/snapshots/")) or oid in {tip, saved}:
                 continue
-            if ours is None or not is_ancestor(self._git, oid, ours):
+            if ours is None or not is_ancestor(objects, oid, ours):
                 yield ref
 
     def _keep(self, agent_id: str) -> None:

@@ -62,4 +62,6 @@ def take_over(project: Project, remote: str, name: str, log: Log, *, at_once: bo
     [entry] = Bringing(project, sessions).bring([agent_id])
     if entry.action == "left":
         raise ConflictError(f"session {agent_id} was not fetched: {entry.note}", "ralph-wrap review")
+    if claim.incomplete:
+        log.warning("work.missing", f"{claim.node} has work that {remote} lacks: {claim.incomplete}")
     return agent_id, remote_claim.ANY if at_once else oid

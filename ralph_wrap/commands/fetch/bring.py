@@ -41,7 +41,7 @@ class FetchedSession(NamedTuple):
         state: running, stopped or done; empty if the claim cannot be read.
         branch: its branch.
         action: new, moved, unchanged, or left.
-        note: why it was left.
+        note: why it was left, or why the remote lacks some of its work.
 
     """
 
@@ -96,7 +96,9 @@ class Bringing:
                 brought.append(FetchedSession(agent_id, "", "", "", "", "", "left", note))
                 continue
             entry = FetchedSession(
-                agent_id, claim.session, claim.title, claim.node, claim.state, claim.branch, "unchanged"
+                *(agent_id, claim.session, claim.title, claim.node, claim.state, claim.branch),
+                action="unchanged",
+                note=f"incomplete: {claim.incomplete}" if claim.incomplete else "",
             )
             if agent_id in unfinished:
                 brought.append(entry._replace(action="left", note="a session here has this id"))

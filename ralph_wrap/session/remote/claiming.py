@@ -17,6 +17,7 @@ from ralph_wrap.git import (
     start_remote_listing,
     store_blob,
 )
+from ralph_wrap.session.remote.last_push import MirrorEnd
 from ralph_wrap.session.remote.mirror import Mirror
 from ralph_wrap.session.remote.view import HEADS, RemoteView
 from ralph_wrap.state import remote_claim, stop_request
@@ -25,23 +26,22 @@ from ralph_wrap.state.remote_claim import RemoteClaim
 from ralph_wrap.state.remote_refs import everything, fetched, refspecs, tracking
 from ralph_wrap.state.stop_request import StopMode
 from ralph_wrap.system.log import Commands
-from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ralph_wrap.git import Git
     from ralph_wrap.session.context import SessionContext
-    from ralph_wrap.session.ending import SessionState
     from ralph_wrap.state.claim import SessionClaim
-    from ralph_wrap.state.record import SessionRecord
     from ralph_wrap.state.session_start import SessionStart
-    from ralph_wrap.system.cancel import CancelToken
     from ralph_wrap.system.process import RunningCommand
 
 _PATIENCE = 15.0  # seconds for each of two network operations; then the session starts all the same
 _ATTEMPTS = 10
 _SINCE = (2, 29)  # git fetch --no-write-fetch-head
+
+
+__all__ = ["MirrorEnd", "begin", "taken_at"]
 
 
 def begin(
@@ -93,40 +93,11 @@ def begin(
         remote,
         claim,
         view,
-        patience=(settings.patience, settings.patience_at_term),
         fence=lambda: stop_request.ask(own.directory, StopMode.SOON),
         cost=cost,
+        cancel=context.cancel,
         log=context.log,
     )
-
-
-class MirrorEnd(NamedTuple):
-    """The end of a session on its remote.
-
-    Attributes:
-        mirror: of the session.
-        state: what has happened in it.
-        cancel: the signals so far.
-
-    """
-
-    mirror: Mirror
-    state: SessionState
-    cancel: CancelToken
-
-    def push(self, record: SessionRecord) -> None:
-        """Push the end; without any work of an agent, withdraw the claim.
-
-        Arguments:
-            record: of the session, as it is now.
-
-        """
-        if not self.state.agent_started and record.resumes is None:
-            self.mirror.withdraw()
-            return
-        result = self.state.result
-        ended_by = result.ended_by if result else "signal" if self.cancel.requested else "error"
-        self.mirror.finish(self.cancel, record.iteration, ended_by)
 
 
 def taken_at(git: Git, remote: str | None, agent_id: str) -> set[str]:

@@ -2,7 +2,8 @@
 
 Each push brings branch, saved work, newest snapshot and claim in one transaction: all of it, or nothing. It
 follows each iteration, comes at least once a beat while one runs, and ends with the end of the session. A
-remote that is down, slow or full costs no iteration: the session tries again, with growing waits.
+remote that is down, slow or full costs no iteration: the session tries again, with growing waits. A signal
+waits for nothing here: it ends the command that runs, and the end of the session pushes everything.
 
 A session that finds another claim in the place of its own is *fenced*: another machine goes on with it. It
 ends its agent, and pushes what it has to ``refs/ralph/rescue/<id>/<session>/``.
@@ -25,6 +26,7 @@ from ralph_wrap.git import (
 )
 from ralph_wrap.session.remote.messages import MirrorMessages
 from ralph_wrap.session.remote.push import LONGEST_PUSH
+from ralph_wrap.session.remote.schedule import Schedule
 from ralph_wrap.session.remote.view import Standing
 from ralph_wrap.state import remote_claim
 from ralph_wrap.state.remote_refs import everything, fetched, refspecs, tracking
@@ -39,12 +41,9 @@ if TYPE_CHECKING:
     from ralph_wrap.system.log import Log
     from ralph_wrap.system.process import RunningCommand
 
-_PATIENCE_FOR_WITHDRAWAL = 5.0  # seconds
+_TO_WITHDRAW = 5.0  # seconds
 _GLANCE = 0.01  # seconds; with 0 Popen.communicate never notices the end of a command
-_LOOK = 0.2  # seconds between two looks at a running command
 _WHILE_RUNNING = 1.0  # seconds between two looks while the agent works
-_LONGEST_WAIT = 600.0  # seconds between two attempts
-_LONGEST_PAUSE = 15.0  # seconds between two attempts at the end
 
 
 class Mirror:
@@ -55,12 +54,13 @@ class Mirror:
         remote: name of the remote.
         claim: the claim that the remote has, or is to have.
         view: what the remote has.
-        patience: seconds for the last push at the end, and those after a SIGTERM.
         fence: ends the agent; called once, if another machine has taken the session over.
         cost: returns the cost that the agent has reported, in US dollars; ``None`` if it reported none.
+        cancel: the signals so far.
 
     Attributes:
-        due: time of the next push, as :func:`time.monotonic` counts.
+        schedule: of the attempts.
+        view: what the remote has.
         spare: called with the pids of our processes, so that they do not count as the agent's.
 
     """
@@ -72,115 +72,112 @@ class Mirror:
         claim: RemoteClaim,
         view: RemoteView,
         *,
-        patience: tuple[float, float],
         fence: Callable[[], object],
         cost: Callable[[], float | None],
+        cancel: CancelToken,
         log: Log,
     ) -> None:
         self._git = git
         self._remote = remote
         self._claim = claim
-        self._view = view
+        self.view = view
         self.spare: Callable[..., None] = lambda *_: None
-        self._patience, self._patience_at_term = patience
         self._fence = fence
         self._cost = cost
+        self._cancel = cancel
         self._log = log
         self._messages = MirrorMessages(remote, log)
+        self.schedule = Schedule(claim.beat)
         self._running: RunningCommand | None = None
         self._ends: Callable[[RunningCommand], None] = self._end_push
+        self._with_work = True
         self._snapshot: str | None = None
-        self._failures, self._reason, self._limit = 0, "", 0.0
-        self._next_look = 0.0
-        self.due = time.monotonic() + claim.beat
+        self._lacking = ""
+        self._next_look, self._limit = 0.0, 0.0
 
     @property
     def wakes(self) -> float:
         """When :meth:`go_on` has something to do, as :func:`time.monotonic` counts."""
-        return self.due if self._running is None else self._next_look
+        return self.schedule.due if self._running is None else self._next_look
 
-    def go_on(self, iteration: int, snapshot: str | None, *, now: bool = False) -> None:
+    def go_on(self, iteration: int, snapshot: str | None, lacking: str = "", *, now: bool = False) -> None:
         """Do what is due, without waiting: look at the running command, start the next one.
 
         Arguments:
             iteration: number of iterations that were started.
             snapshot: ref of the newest snapshot; ``None`` if nothing is uncommitted.
+            lacking: why the snapshot lacks work; empty if it lacks none.
             now: an iteration has ended, so a push is due, unless the last one failed.
 
         """
-        self._snapshot = snapshot
+        self._snapshot, self._lacking = snapshot, lacking
         self._claim = self._claim._replace(iteration=iteration)
-        if not self._has_ended(_GLANCE) and not self._is_stuck():
+        if not self.has_ended(_GLANCE) and not self._is_stuck():
             self._next_look = time.monotonic() + _WHILE_RUNNING
             return
-        if time.monotonic() >= self.due or (now and not self._failures):
-            self._attempt()
+        if time.monotonic() >= self.schedule.due or (now and not self.schedule.is_failing):
+            git = self._git._replace(cancel=self._cancel)
+            self.attempt(whole=self.schedule.brings_work, git=git)
 
-    def finish(self, cancel: CancelToken, iteration: int, ended_by: str) -> None:
-        """Push the end of the session, and try again until it is there or the time is over.
+    def end(self, iteration: int, ended_by: str, snapshot: str | None, lacking: str) -> None:
+        """Take over how the session ended; the next push brings it.
 
         Arguments:
-            cancel: a SIGTERM shortens the time, a second signal ends it.
             iteration: number of iterations that were started.
             ended_by: as in ``report.json``.
+            snapshot: ref of the work that is on no branch; ``None`` if there is none.
+            lacking: why the refs lack work of the session; empty if they have all of it.
 
         """
         state = remote_claim.DONE if ended_by == "promise" else remote_claim.STOPPED
         self._claim = self._claim._replace(state=state, iteration=iteration, ended_by=ended_by)
-        self._snapshot = None  # the work is saved on a branch now
-        deadline = time.monotonic() + self._patience
-        pause = _LOOK
-        try:
-            self._await(deadline, cancel)
-            while not self._is_over(deadline, cancel):
-                failures = self._failures
-                self._attempt()
-                self._await(deadline, cancel)
-                if self._failures == 0 and not self._view.in_doubt:
-                    return
-                if self._failures > failures:
-                    _sleep(min(pause, deadline - time.monotonic()), cancel)
-                    pause = min(pause * 2, _LONGEST_PAUSE)
-        finally:
-            self._log.progress("")
-            self._give_up()
-            wanted = self._view.wanted(list_refs(self._git, *self._view.patterns), None)
-            missing = self._view.missing(wanted)
-            if self._failures or missing:
-                self._messages.incomplete(missing, self._reason)
+        self._snapshot, self._lacking = snapshot or (self._snapshot if lacking else None), lacking
 
     def withdraw(self) -> None:
-        """Delete the claim: no agent has started, and there is no work."""
-        if self._view.held is None or self._view.is_lost:
+        """Delete the claim: no agent works on the branch, and there is no work."""
+        if self.view.held is None or self.view.is_lost:
             return
-        change = RemoteChange(self._view.claim_ref, self._view.held, None)
+        change = RemoteChange(self.view.claim_ref, self.view.held, None)
         with start_atomic_push(self._git, self._remote, [change]) as running:
-            running.ended(_PATIENCE_FOR_WITHDRAWAL)
+            if running.ended(_TO_WITHDRAW) and running.wait().status == 0:
+                self.view.held = None
+                _note(self._git, self._remote, {self.view.claim_ref: None}, self._log)
 
-    def _attempt(self) -> None:
-        """Start the next command: a push, or after a failed push a look at what the remote has."""
-        self.due = time.monotonic() + self._claim.beat
+    def attempt(self, *, whole: bool, git: Git | None = None) -> None:
+        """Start the next command: a push, or after a failed push a look at what the remote has.
+
+        Arguments:
+            whole: push the work, too, not the claim alone.
+            git: for the preparation; normally no signal ends that.
+
+        """
+        git = git or self._git
+        self.schedule.begin()
         try:
-            if self._view.in_doubt:
+            if self.view.in_doubt:
                 self._ends = self._end_look
-                specs = refspecs(self._remote, self._view.agent_id, self._claim.branch)
+                specs = refspecs(self._remote, self.view.agent_id, self._claim.branch)
                 self._running = start_fetch(self._git, self._remote, specs)
             else:
                 self._ends = self._end_push
-                self._claim = self._claim.next(cost_usd=self._cost())
-                blob = store_blob(self._git, self._claim.encode())
-                wanted = self._view.wanted(list_refs(self._git, *self._view.patterns), self._snapshot)
-                if not (changes := self._view.changes(wanted, blob)):
-                    self._failures = 0
+                self._with_work = whole
+                lacking = self._lacking if whole else self.schedule.reason
+                self._claim = self._claim.next(cost_usd=self._cost(), incomplete=lacking)
+                blob = store_blob(git, self._claim.encode())
+                wanted = self.view.wanted(list_refs(git, *self.view.patterns), self._snapshot)
+                changes = self.view.changes(wanted, blob) if whole else self.view.claim_alone(blob)
+                if not changes:
+                    self.schedule.succeed(with_work=whole)
                     return
                 self._running = start_atomic_push(self._git, self._remote, changes)
         except (GitError, OSError) as error:
-            self._fail(str(error))
+            if not self._cancel.requested or git.cancel is None:
+                self._fail(str(error))
             return
         self._limit = time.monotonic() + LONGEST_PUSH
         self.spare(self._running.pid)
 
-    def _has_ended(self, timeout: float) -> bool:
+    def has_ended(self, timeout: float) -> bool:
         """Return whether no command runs any more; act on the end of one."""
         running = self._running
         if running is None:
@@ -198,55 +195,56 @@ class Mirror:
         self._fail(f"no answer after {LONGEST_PUSH:.0f} s")
         return True
 
-    def _end_push(self, running: RunningCommand) -> None:
-        if (completed := running.wait()).status == 0:
-            _note(self._git, self._remote, self._view.acknowledge(), self._log)
-            self._failures = 0
-            self._log.event("mirror.pushed", remote=self._remote, sequence=self._claim.sequence)
-        else:
-            self._fail(push_error(completed))
-            self.due = min(self.due, time.monotonic() + _LOOK)  # the look that follows tells what this means
-
-    def _end_look(self, running: RunningCommand) -> None:
-        if (completed := running.wait()).status != 0:
-            self._fail(push_error(completed))
-            return
-        was_lost = self._view.is_lost
-        found = fetched(list_refs(self._git, everything(self._remote)), self._remote)
-        standing = self._view.compare(found)
-        if standing is Standing.LOST and not was_lost:
-            self._messages.fenced(self._claim.id, self._claim.session)
-            self._fence()
-        for ref in self._view.diverted:
-            self._messages.diverted(ref, self._claim.id)
-
-    def _fail(self, reason: str) -> None:
-        self._failures += 1
-        wait = min(self._claim.beat * 2 ** min(self._failures - 1, 10), _LONGEST_WAIT)
-        self.due = time.monotonic() + wait
-        self._reason = reason
-        self._messages.failed(reason)
-
-    def _await(self, deadline: float, cancel: CancelToken) -> None:
-        """Wait for the running command."""
-        while not self._has_ended(_LOOK) and not self._is_over(deadline, cancel):
-            self._log.progress(f"push: {self._claim.branch} to {self._remote}")
-
-    def _is_over(self, deadline: float, cancel: CancelToken) -> bool:
-        less = max(0.0, self._patience - self._patience_at_term) if cancel.terms else 0.0
-        return cancel.hurried or time.monotonic() >= deadline - less
-
-    def _give_up(self) -> None:
-        if self._running is not None:
-            self._leave(self._running, lambda running: running.end())
-            self._failures += 1
-            self._reason = self._reason or "there was no time for it"
-
     def _leave(self, running: RunningCommand, end: Callable[[RunningCommand], object]) -> None:
         self.spare()
         self._running = None
         with running:
             end(running)
+
+    def _end_push(self, running: RunningCommand) -> None:
+        if (completed := running.wait()).status == 0:
+            _note(self._git, self._remote, self.view.acknowledge(), self._log)
+            self.schedule.succeed(with_work=self._with_work)
+            self._log.event("mirror.pushed", remote=self._remote, sequence=self._claim.sequence)
+        else:
+            self._fail(push_error(completed), look=True)
+
+    def _end_look(self, running: RunningCommand) -> None:
+        if (completed := running.wait()).status != 0:
+            self._fail(push_error(completed))
+            return
+        was_lost = self.view.is_lost
+        found = fetched(list_refs(self._git, everything(self._remote)), self._remote)
+        standing = self.view.compare(found)
+        if self.view.was_taken:
+            self.schedule.succeed(with_work=self._with_work)
+        else:
+            self.schedule.refuse(with_work=self._with_work)
+        if standing is Standing.LOST and not was_lost:
+            self.schedule.start_again()
+            self._messages.fenced(self._claim.id, self._claim.session)
+            self._fence()
+        for ref in self.view.diverted:
+            self._messages.diverted(ref, self._claim.id)
+
+    def _fail(self, reason: str, *, look: bool = False) -> None:
+        self.schedule.fail(reason, look=look)
+        self._messages.failed(reason)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the remote has all that the session has pushed."""
+        return not self.schedule.is_failing and not self.view.in_doubt
+
+    def give_up(self) -> None:
+        """End the running command, and say what the remote lacks."""
+        if self._running is not None:
+            self._leave(self._running, lambda running: running.end())
+            self.schedule.fail(self.schedule.reason or "there was no time for it", look=False)
+        wanted = self.view.wanted(list_refs(self._git, *self.view.patterns), self._snapshot)
+        missing = self.view.missing(wanted)
+        if missing or not self.is_complete:
+            self._messages.incomplete(missing, self.schedule.reason)
 
 
 def _note(git: Git, remote: str, after: Mapping[str, str | None], log: Log) -> None:
@@ -255,9 +253,3 @@ def _note(git: Git, remote: str, after: Mapping[str, str | None], log: Log) -> N
         set_refs(git, {tracking(remote, ref): oid for ref, oid in after.items()})
     except GitError as error:
         log.event("mirror.not_noted", reason=str(error))
-
-
-def _sleep(seconds: float, cancel: CancelToken) -> None:
-    end, terms = time.monotonic() + seconds, cancel.terms
-    while time.monotonic() < end and cancel.terms == terms and not cancel.hurried:
-        time.sleep(_LOOK)

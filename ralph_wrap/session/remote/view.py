@@ -37,6 +37,9 @@ class RemoteView:
         held: object id of the claim that the remote has; ``None`` if it has none.
         refs: refs of the remote; those of other sessions do not matter.
 
+    Attributes:
+        was_taken: the last comparison showed that the remote has taken the push before it.
+
     """
 
     def __init__(
@@ -56,6 +59,7 @@ class RemoteView:
         self._here: frozenset[str] = frozenset()  # commits that have a ref in this repository
         self._pushed: set[str] = set()  # refs that this session has pushed
         self._attempt: tuple[str | None, dict[str, str | None]] | None = None
+        self.was_taken = False
 
     @property
     def in_doubt(self) -> bool:
@@ -108,6 +112,18 @@ class RemoteView:
         self._attempt = (None if self.is_lost else claim, after) if changes else None
         return changes
 
+    def claim_alone(self, claim: str) -> list[RemoteChange]:
+        """Return the change of the claim, and remember it; a session without its claim has none.
+
+        Arguments:
+            claim: object id of the new claim.
+
+        """
+        if self.is_lost:
+            return []
+        self._attempt = claim, {}
+        return [RemoteChange(self.claim_ref, self.held, claim)]
+
     def acknowledge(self) -> dict[str, str | None]:
         """Record that the remote has taken the last push, and return what it has brought."""
         if self._attempt is None:
@@ -131,7 +147,8 @@ class RemoteView:
 
         """
         claim = found.get(self.claim_ref)
-        if self._attempt is not None and claim is not None and claim == self._attempt[0]:
+        self.was_taken = self._attempt is not None and claim is not None and claim == self._attempt[0]
+        if self.was_taken:
             self.acknowledge()
         elif claim != self.held:
             self.is_lost = True

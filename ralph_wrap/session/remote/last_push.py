@@ -1,0 +1,109 @@
+"""The end of a session on its remote: all of it, within the time that is left."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from ralph_wrap.errors import GitError
+from ralph_wrap.system.named_tuple import NamedTuple
+from ralph_wrap.worktree.save.checkpoint import snapshot as take_snapshot
+
+if TYPE_CHECKING:
+    from ralph_wrap.session.context import SessionContext
+    from ralph_wrap.session.ending import SessionState
+    from ralph_wrap.session.remote.mirror import Mirror
+    from ralph_wrap.state.record import SessionRecord
+    from ralph_wrap.worktree.model import LinkedWorktree
+
+_LOOK = 0.2  # seconds between two looks at a running command
+_LONGEST_PAUSE = 15.0  # seconds between two attempts
+
+
+class MirrorEnd(NamedTuple):
+    """The end of a session on its remote.
+
+    Attributes:
+        mirror: of the session.
+        state: what has happened in it.
+        context: of the session. Of its signals, a SIGTERM shortens the time, and a second signal ends it.
+
+    """
+
+    mirror: Mirror
+    state: SessionState
+    context: SessionContext
+
+    def push(self, record: SessionRecord) -> None:
+        """Push the end; without any work of an agent, withdraw the claim.
+
+        Arguments:
+            record: of the session, as it is now.
+
+        """
+        state, mirror, cancel = self.state, self.mirror, self.context.cancel
+        tree = state.workspace.tree if state.workspace else None
+        if record.resumes is None and not (tree and state.agent_started):
+            mirror.withdraw()
+            return
+        ended_by = state.result.ended_by if state.result else "signal" if cancel.requested else "error"
+        snapshot, lacking = self._rest(tree, record) if tree else (None, "")
+        mirror.end(record.iteration, ended_by, snapshot, lacking)
+        deadline = time.monotonic() + self.context.settings.patience
+        try:
+            self._await(deadline)
+            self._insist(deadline)
+        finally:
+            self.context.log.progress("")
+            mirror.give_up()
+
+    def _rest(self, tree: LinkedWorktree, record: SessionRecord) -> tuple[str | None, str]:
+        """Keep the work that is on no branch, because the worktree stays as it is.
+
+        Returns:
+            The ref of its snapshot, and why the refs of the session lack some of its work.
+
+        """
+        outcome = self.state.outcome
+        if outcome is not None and outcome.saved is not None and not outcome.saved.problems:
+            return None, ""
+        git = self.context.keeping.git
+        number = record.iteration
+        try:
+            kept = take_snapshot(tree, git, agent_id=record.id, session=record.session, number=number)
+        except (GitError, OSError) as error:
+            return None, f"some work is only in its worktree: {error}"
+        return kept.ref, "; ".join(kept.problems)
+
+    def _insist(self, deadline: float) -> None:
+        """Push all until the remote has it; if it refuses the work, push the claim alone, once."""
+        schedule = self.mirror.schedule
+        pause, only_claim, told = _LOOK, False, False
+        while not self._is_over(deadline):
+            troubles = schedule.troubles
+            self.mirror.attempt(whole=not only_claim)
+            self._await(deadline)
+            if self.mirror.is_complete:
+                return
+            only_claim = schedule.is_refused and not told and not self.mirror.view.in_doubt
+            told = told or only_claim
+            if schedule.troubles > troubles:
+                self._sleep(min(pause, deadline - time.monotonic()))
+                pause = min(pause * 2, _LONGEST_PAUSE)
+
+    def _await(self, deadline: float) -> None:
+        """Wait for the running command."""
+        while not self.mirror.has_ended(_LOOK) and not self._is_over(deadline):
+            self.context.log.progress(f"push: {self.mirror.view.branch_ref}")
+
+    def _sleep(self, seconds: float) -> None:
+        """Wait; a signal ends this, because the remote may be back."""
+        cancel = self.context.cancel
+        end, terms = time.monotonic() + seconds, cancel.terms
+        while time.monotonic() < end and cancel.terms == terms and not cancel.hurried:
+            time.sleep(_LOOK)
+
+    def _is_over(self, deadline: float) -> bool:
+        settings, cancel = self.context.settings, self.context.cancel
+        less = max(0.0, settings.patience - settings.patience_at_term) if cancel.terms else 0.0
+        return cancel.hurried or time.monotonic() >= deadline - less

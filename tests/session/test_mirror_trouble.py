@@ -1,0 +1,103 @@
+"""A session on a remote, when something goes wrong: a signal, a refusal, work that cannot be saved."""
+
+from __future__ import annotations
+
+import json
+import signal
+from typing import TYPE_CHECKING
+
+from tests.support.blocking_git import Gate
+from tests.support.machines import claim_of, refs
+from tests.support.sessions import Session, command, run
+from tests.support.wait import eventually
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.repo import Repo
+
+MIRRORED = ("--remote", "origin")
+SH = ("--", "sh", "-c")
+QUICK = 'remote_beat = "200ms"\n'
+
+
+def refuse(remote: Repo, pattern: str) -> Path:
+    """Let the remote refuse refs that match a pattern of the shell; return the hook."""
+    hook = remote.path / "hooks" / "update"
+    hook.write_text(f'#!/bin/sh\ncase $1 in {pattern}) echo "a protected name" >&2; exit 1;; esac\n')
+    hook.chmod(0o755)
+    return hook
+
+
+def test_a_signal_waits_for_no_snapshot(repo: Repo, remote: Repo, tmp_path: Path) -> None:
+    """The session acts on it while git hangs in a snapshot, and saves the work at its end."""
+    repo.write(".ralph/config.toml", QUICK)
+    with Gate(tmp_path / "gate", "commit-tree") as gate:
+        script = "echo made > made; exec sleep 1000"
+        with Session(repo.path, *MIRRORED, *SH, script, env=gate.env) as session:
+            gate.wait()
+            session.send(signal.SIGTERM)
+            session.wait_for("signal.received")
+            ended = session.finish()
+    assert ended.report["ended_by"] == "signal", ended.stderr
+    assert remote.show(f"refs/heads/ralph/{ended.report['id']}-wip:made") == b"made\n"
+
+
+def test_a_session_without_a_worktree_has_no_claim(repo: Repo, remote: Repo) -> None:
+    """It works in the plain directory, whose work nobody mirrors; so it gives its claim back at once."""
+    repo.git("branch", "ralph")
+    seen = repo.path.parent / "seen"
+    look = f"git -C {remote.path} for-each-ref refs/ralph > {seen}"
+    ended = run(repo.path, *MIRRORED, "-n", "1", *SH, look)
+    assert ended.report["fallback"]
+    assert (seen.read_text(), refs(remote)) == ("", {})
+
+
+def test_a_remote_that_refuses_the_work_keeps_the_claim(repo: Repo, remote: Repo) -> None:
+    """The claim moves on and says what is missing, so that other machines see a session that lives."""
+    repo.write(".ralph/config.toml", QUICK)
+    hook = refuse(remote, "refs/ralph/snapshots/*")
+    with Session(repo.path, *MIRRORED, "-n", "1", *SH, "echo a > a; exec sleep 1000") as session:
+        agent_id = session.directory.name.rpartition("-")[2]
+        session.wait_for("agent.started")
+        first = eventually(
+            lambda: claim_of(remote, agent_id)["incomplete"] and claim_of(remote, agent_id), "it"
+        )
+        assert "a protected name" in first["incomplete"] or "declined" in first["incomplete"]
+        eventually(
+            lambda: claim_of(remote, agent_id)["sequence"] > first["sequence"] + 1, "the claim to move"
+        )
+        assert not [ref for ref in refs(remote) if "snapshots" in ref]
+        hook.unlink()
+        eventually(lambda: [ref for ref in refs(remote) if "snapshots" in ref], "the snapshot")
+        assert claim_of(remote, agent_id)["incomplete"] == ""
+        session.send(signal.SIGTERM)
+        session.finish()
+
+
+def test_the_end_of_a_session_says_what_the_remote_refused(repo: Repo, remote: Repo, other: Repo) -> None:
+    """The claim says stopped and incomplete; the session names the refs; fetch passes the reason on."""
+    refuse(remote, "refs/heads/*-wip")
+    begun = repo.path.parent / "begun"
+    script = f"echo a > a; touch {begun}; exec sleep 1000"
+    with Session(repo.path, *MIRRORED, "-n", "1", *SH, script) as session:
+        agent_id = session.directory.name.rpartition("-")[2]
+        eventually(begun.exists, "the work")
+        session.send(signal.SIGTERM)
+        ended = session.finish()
+    claim = claim_of(remote, agent_id)
+    assert (claim["state"], bool(claim["incomplete"])) == ("stopped", True), ended.stderr
+    [missing] = [event for event in ended.events if event["event"] == "mirror.incomplete"]
+    assert f"refs/heads/ralph/{agent_id}-wip" in json.dumps(missing)
+    [entry] = json.loads(command("fetch", "--json", cwd=other.path).stdout)["data"]
+    assert claim["incomplete"] in entry["note"]
+
+
+def test_a_worktree_that_stays_is_mirrored(repo: Repo, remote: Repo) -> None:
+    """Nothing has saved its files on a branch, so the remote has a snapshot of them."""
+    ended = run(repo.path, *MIRRORED, "--keep-worktree", "-n", "1", *SH, "echo a > a")
+    agent_id = ended.report["id"]
+    assert ended.report["kept"]
+    assert claim_of(remote, agent_id)["incomplete"] == ""
+    [snapshot] = [ref for ref in refs(remote) if ref.startswith("refs/ralph/snapshots/")]
+    assert remote.show(f"{snapshot}:a") == b"a\n"
