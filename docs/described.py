@@ -15,6 +15,8 @@ ANSWERS = {
     "batch": "commands.batch.plan.BatchTask",
     "config show": "commands.config.EffectiveSetting",
     "doctor": "commands.doctor.result.DoctorCheck",
+    "fleet ps": "fleet.listing.IndexRow",
+    "fleet ps --all": "fleet.listing.FleetRow",
     "fetch": "commands.fetch.bring.FetchedSession",
     "drop": "commands.drop.DroppedBranch",
     "merge": "commands.merge.LandingResult",

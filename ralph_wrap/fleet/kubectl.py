@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ralph_wrap.fleet.cluster import ClusterConfig
 
 _PATIENCE = 60.0  # seconds
+_GRACES = 3600.0  # seconds until pods have ended; their grace is the choice of the user
 _REQUEST = "--request-timeout=30s"
 
 
@@ -56,9 +57,12 @@ class Kubectl:
 
         """
         arguments = ("get", "job", job_name(run), _REQUEST, "--ignore-not-found", "-o", "json")
-        if not (answer := self._run(*arguments)):
+        if not (answer := self._run(*arguments).strip()):
             return None
-        found = from_json(answer)
+        try:
+            found = from_json(answer)
+        except ValueError as error:
+            raise RalphError(f"kubectl get job printed no JSON: {error}") from None
         return found if isinstance(found, dict) else None
 
     def suspend(self, run: str, *, yes: bool) -> None:
@@ -68,10 +72,15 @@ class Kubectl:
 
     def delete(self, run: str) -> None:
         """Delete the Job of a run after its pods have ended; errors are those of :meth:`create`."""
-        arguments = ("--cascade=foreground", "--ignore-not-found", "--wait=false", _REQUEST)
-        self._run("delete", "job", job_name(run), *arguments)
+        arguments = ("--cascade=foreground", "--ignore-not-found", "--wait=true")
+        self._run("delete", "job", job_name(run), *arguments, patience=_GRACES)
 
-    def _run(self, *arguments: str, stdin: bytes | None = None) -> bytes:
+    def logs_command(self, run: str, index: int) -> list[str]:
+        """Return the command line that follows the newest pod of an index."""
+        labels = f"job-name={job_name(run)},batch.kubernetes.io/job-completion-index={index}"
+        return self.command("logs", "--follow", "--tail=-1", "--selector", labels)
+
+    def _run(self, *arguments: str, stdin: bytes | None = None, patience: float = _PATIENCE) -> bytes:
         try:
             command = RunningCommand(
                 self.command(*arguments), cwd=Path.cwd(), env=self._environ, stdin=stdin, with_terminal=True
@@ -82,9 +91,9 @@ class Kubectl:
             ) from None
         with command as running:
             try:
-                completed = running.wait(_PATIENCE)
+                completed = running.wait(patience)
             except TimeoutError:
-                raise RalphError(f"kubectl did not answer for {_PATIENCE:.0f} s") from None
+                raise RalphError(f"kubectl did not answer for {patience:.0f} s") from None
         if completed.status != 0:
             reason = plain(os.fsdecode(completed.stderr))
             raise RalphError(

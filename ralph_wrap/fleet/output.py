@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from ralph_wrap.errors import NotFoundError
 from ralph_wrap.fleet.child import LARGEST_OUTPUT
-from ralph_wrap.git import commit_tree, store_blob
+from ralph_wrap.fleet.refs import output_ref
+from ralph_wrap.git import commit_tree, decode_lines, read_blobs, run_git, store_blob
 from ralph_wrap.git.objects import make_tree
 
 if TYPE_CHECKING:
+    from ralph_wrap.fleet.remote import FleetRemote
     from ralph_wrap.git import Git
     from ralph_wrap.state.report import SessionReport
 
 LOG, REPORT = "output.log", "report.json"
 """The names of the files in the commit."""
+
+_MOST = 100  # workers of an index whose output is printed: the last ones
 
 
 class SessionOutput:
@@ -54,3 +59,24 @@ class SessionOutput:
             files[REPORT] = store_blob(git, content)
         tree = make_tree(git, files)
         return commit_tree(git, tree, [before] if before else [], f"ralph-wrap: output of index {index}\n")
+
+
+def read_output(remote: FleetRemote, run: str, index: int) -> bytes:
+    """Return what the workers of an index have printed, the oldest first.
+
+    Raises:
+        NotFoundError: no worker has pushed output.
+        UnreachableError: the remote does not answer.
+
+    """
+    ref = output_ref(run, index)
+    found = remote.listed(ref).get(ref)
+    if found is None:
+        raise NotFoundError(
+            f"no worker of index {index} has pushed output yet", f"ralph-wrap fleet logs -f {run} {index}"
+        )
+    remote.fetch([ref])
+    arguments = ("--first-parent", "--reverse", f"--max-count={_MOST}", found, "--")
+    names = [f"{oid}:{LOG}" for oid in decode_lines(run_git(remote.git, "rev-list", *arguments).stdout)]
+    contents = read_blobs(remote.git, names)
+    return b"".join(contents[name] for name in names if name in contents)

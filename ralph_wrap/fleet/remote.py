@@ -9,13 +9,14 @@ from ralph_wrap.errors import RalphError
 from ralph_wrap.git import (
     RemoteChange,
     decode_lines,
+    list_refs,
     push_error,
     read_blobs,
     start_atomic_push,
     start_fetch,
     start_remote_listing,
 )
-from ralph_wrap.state.remote_refs import tracking
+from ralph_wrap.state.remote_refs import fetched, tracking
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -73,6 +74,15 @@ class FleetRemote:
             completed = self._completed(running)
         if completed.status != 0:
             raise self._unreachable(completed)
+
+    def fetched_below(self, prefix: str) -> dict[str, str]:
+        """Fetch all refs below a prefix, which ends with a slash, and return them; errors as above."""
+        with start_fetch(self.git, self.name, [f"+{prefix}*:{tracking(self.name, prefix)}*"]) as running:
+            completed = self._completed(running)
+        if completed.status != 0:
+            raise self._unreachable(completed)
+        refs = fetched(list_refs(self.git, tracking(self.name, prefix)), self.name)
+        return {ref: oid for ref, oid in refs.items() if ref.startswith(prefix)}
 
     def blobs(self, refs: Mapping[str, str]) -> dict[str, bytes]:
         """Fetch refs that name blobs, and return their contents by ref; errors as for :meth:`listed`."""

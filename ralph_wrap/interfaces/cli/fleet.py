@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from ralph_wrap.interfaces.cli.fleet_run import run
+from ralph_wrap.interfaces.cli.fleet_control import logs, ps, resume, rm, stop
+from ralph_wrap.interfaces.cli.fleet_run import REMOTE, run
 from ralph_wrap.system.log import on_stderr
 
 if TYPE_CHECKING:
@@ -22,9 +23,13 @@ fleet = typer.Typer(
 )
 
 fleet.command(context_settings={"allow_interspersed_args": False})(run)
+fleet.command()(ps)
+fleet.command()(logs)
+fleet.command()(stop)
+fleet.command()(resume)
+fleet.command()(rm)
 
 _FAILED = 1
-_REMOTE = "origin"  # in the clone of a worker
 _NO_LIMIT = 30 * 86400.0  # seconds
 
 
@@ -61,7 +66,7 @@ def _run(attempt: Attempt, environ: dict[str, str]) -> int:
     os.environ.update(environ)
     options, change = _new(attempt) if not attempt.claim else _resumed(attempt, environ)
     with SignalHandlers() as signals:
-        return start(signals, attempt.project, {**options, "remote": _REMOTE}, attempt.command, change=change)
+        return start(signals, attempt.project, {**options, "remote": REMOTE}, attempt.command, change=change)
 
 
 def _new(attempt: Attempt) -> tuple[dict[str, str | None], Callable[[Settings], Settings]]:
@@ -97,10 +102,10 @@ def _resumed(
         sweep(project, log=log)
         claim = attempt.claim
         if not attempt.is_here:
-            _, claim = take_over(project, _REMOTE, attempt.agent_id, log, at_once=False)
+            _, claim = take_over(project, REMOTE, attempt.agent_id, log, at_once=False)
         main = of_project(project.root, environ, "main").main
         session = resumable(
-            project, attempt.agent_id, main, again=True, remote=_REMOTE, otherwise=attempt.base
+            project, attempt.agent_id, main, again=True, remote=REMOTE, otherwise=attempt.base
         )
     options, change = _new(attempt)
     if session.base is not None and not (options.get("base") == "fresh" and session.has_branch):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ralph_wrap.system.log import Log
 
 _DECIDED = ("branch", "remote", "push", "isolation", "merge_on_complete")  # by the worker
-_REMOTE = "origin"
+REMOTE = "origin"
 
 _Command = Annotated[
     list[str] | None,
@@ -133,12 +133,12 @@ def _start(project: Project, config: ClusterConfig, planned: PlannedRun, log: Lo
     from ralph_wrap.fleet.started import StartedRun, write_started  # noqa: PLC0415
 
     spec, commit = planned
-    address = address_of(project, _REMOTE, config.remote)
+    address = address_of(project, REMOTE, config.remote)
     manifest = json.dumps(job_manifest(config, spec, commit, address), indent=2)
     if dry_run:
         typer.echo(manifest)
         return
-    put_on_remote(FleetRemote(project.git, _REMOTE), planned)
+    put_on_remote(FleetRemote(project.git, REMOTE), planned)
     write_started(StartedRun(spec.run, commit, address), project.environ)
     try:
         Kubectl(config, project.environ).create(manifest.encode())

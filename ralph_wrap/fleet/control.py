@@ -1,0 +1,82 @@
+"""Stop runs and sessions of a fleet, let them go on, and delete what a run has left."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING
+
+from ralph_wrap.errors import ConflictError, NotFoundError
+from ralph_wrap.fleet.index import CLAIMED, STOPPED
+from ralph_wrap.fleet.listing import read_indexes
+from ralph_wrap.fleet.refs import FLEET, index_ref, stop_ref
+from ralph_wrap.git import RemoteChange, read_blobs, store_blob
+
+if TYPE_CHECKING:
+    from ralph_wrap.fleet.remote import FleetRemote
+
+_NONCE = 16  # bytes
+
+
+def ask_to_stop(remote: FleetRemote, agent_id: str) -> str:
+    """Ask a session to stop, through a ref of the remote; return its run.
+
+    Its worker looks at the ref every half minute.
+
+    Raises:
+        NotFoundError: no run on the remote has this session.
+        UnreachableError: the remote does not answer.
+
+    """
+    run = _run_of(remote, agent_id)
+    ref = stop_ref(run, agent_id)
+    if ref not in remote.listed(ref):
+        content = json.dumps({"version": 1, "nonce": os.urandom(_NONCE).hex()}).encode()
+        remote.change([RemoteChange(ref, None, store_blob(remote.git, content))])
+    return run
+
+
+def let_go_on(remote: FleetRemote, run: str) -> int:
+    """Take back the requests to stop sessions of a run, and return the number of stopped indexes.
+
+    Raises:
+        NotFoundError: the remote has no such run.
+        ConflictError: a worker changes the run in this moment.
+        UnreachableError: the remote does not answer.
+
+    """
+    stopped = [state for state in read_indexes(remote, run) if state.state == STOPPED]
+    refs = remote.listed(index_ref(run, 0).removesuffix("0") + "*", stop_ref(run, "*"))
+    changes = [RemoteChange(ref, oid, None) for ref, oid in refs.items() if ref.startswith(stop_ref(run, ""))]
+    for state in stopped:
+        ref = index_ref(run, state.number)
+        again = state._replace(state=CLAIMED, ended_by="")
+        changes.append(RemoteChange(ref, refs.get(ref), store_blob(remote.git, again.encode())))
+    if changes and not remote.change(changes):
+        raise ConflictError(f"a worker changes run {run} in this moment", f"ralph-wrap fleet resume {run}")
+    return len(stopped)
+
+
+def forget(remote: FleetRemote, run: str) -> int:
+    """Delete the refs of a run; the branches and the claims of its sessions stay. Errors as above.
+
+    Returns:
+        The number of refs.
+
+    """
+    refs = remote.listed(f"{FLEET}{run}/*")
+    if not refs:
+        raise NotFoundError(f"{remote.name} has no run {run}", "ralph-wrap fleet ps --all")
+    if not remote.change([RemoteChange(ref, oid, None) for ref, oid in refs.items()]):
+        raise ConflictError(f"a worker changes run {run} in this moment", f"ralph-wrap fleet rm {run}")
+    return len(refs)
+
+
+def _run_of(remote: FleetRemote, agent_id: str) -> str:
+    refs = remote.listed(f"{FLEET}*/index/*")
+    remote.fetch(refs)
+    blobs = read_blobs(remote.git, {*refs.values()})
+    for ref, oid in refs.items():
+        if f'"{agent_id}"'.encode() in blobs.get(oid, b""):
+            return ref.removeprefix(FLEET).partition("/")[0]
+    raise NotFoundError(f"no run at {remote.name} has session {agent_id}", "ralph-wrap fleet ps --all")

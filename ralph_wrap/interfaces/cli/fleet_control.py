@@ -1,0 +1,220 @@
+"""``ralph-wrap fleet ps``, ``logs``, ``stop``, ``resume`` and ``rm``."""
+
+from __future__ import annotations
+
+import json as json_format
+import os
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ralph_wrap.errors import NotFoundError, UsageError
+from ralph_wrap.interfaces.cli.boundary import answer, boundary, remark
+from ralph_wrap.interfaces.cli.fleet_run import REMOTE, cluster_of
+from ralph_wrap.interfaces.cli.options import Directory
+from ralph_wrap.interfaces.cli.table import aligned, of_terminal, shown
+from ralph_wrap.system.log import on_stderr
+from ralph_wrap.system.named_tuple import NamedTuple
+
+if TYPE_CHECKING:
+    from ralph_wrap.fleet.kubectl import Kubectl
+    from ralph_wrap.fleet.listing import IndexRow, JobStatus
+    from ralph_wrap.fleet.remote import FleetRemote
+    from ralph_wrap.state.project import Project
+    from ralph_wrap.system.log import Log
+
+_COLUMNS = ("INDEX", "ID", "STATE", "ITERATIONS", "COST", "NODE", "ENDED BY", "TITLE")
+_NARROW = (("TITLE", 12), ("NODE", 8))
+
+Run = Annotated[str, typer.Argument(metavar="RUN", help="A run; fleet ps --all lists them.")]
+
+
+class _Fleet(NamedTuple):
+    """What the commands work on."""
+
+    project: Project
+    remote: FleetRemote
+    log: Log
+
+    def kubectl(self) -> Kubectl:
+        """Return kubectl for the cluster that the user has approved."""
+        from ralph_wrap.fleet.kubectl import Kubectl  # noqa: PLC0415 -- not for --help
+
+        return Kubectl(cluster_of(self.project, self.log), self.project.environ)
+
+
+def _fleet(directory: Path) -> _Fleet:
+    from ralph_wrap.fleet.remote import FleetRemote  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.state.project import find_project, repository_of  # noqa: PLC0415
+
+    project = find_project(directory, os.environ)
+    git = project.git._replace(cwd=project.root, git_dir=repository_of(project).common_dir)
+    return _Fleet(project, FleetRemote(git, REMOTE), on_stderr(os.environ))
+
+
+def ps(
+    run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="A run.")] = None,
+    directory: Directory = Path(),
+    every: Annotated[bool, typer.Option("--all", help="List the runs.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """List the runs of the remote origin, or the sessions of one."""
+    from ralph_wrap.fleet.listing import list_indexes, list_runs  # noqa: PLC0415 -- not for --help
+
+    with boundary("fleet ps", json=json, project=directory):
+        if every == (run is not None):
+            raise UsageError("either a run or --all must be given", "ralph-wrap fleet ps --all")
+        fleet = _fleet(directory)
+        if run is None:
+            runs = list_runs(fleet.remote)
+            if json:
+                answer("fleet ps", [row._asdict() for row in runs])
+                return
+            for row in runs:
+                typer.echo(f"{row.run}  {row.claimed} claimed")
+            if not runs:
+                remark(f"{REMOTE} has no runs; to start one: ralph-wrap fleet run --count 3 -a claude")
+            return
+        status = _status(fleet, _checked(run))
+        rows = list_indexes(fleet.remote, run, status)
+        if json:
+            answer("fleet ps", [row._asdict() for row in rows])
+            return
+        _show(run, rows, status)
+
+
+def logs(
+    run: Run,
+    index: Annotated[int, typer.Argument(metavar="INDEX", help="Its index, from 0.")],
+    directory: Directory = Path(),
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Follow the pod that works on it, by kubectl logs.")
+    ] = False,
+) -> None:
+    """Print what the workers of an index have printed; it is on the remote from the end of a worker on."""
+    from ralph_wrap.agents.output.colours import ColoursOnly  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.fleet.output import read_output  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.system.files import write_all  # noqa: PLC0415
+    from ralph_wrap.system.signals import run_in_foreground  # noqa: PLC0415
+
+    with boundary("fleet", json=False, project=directory):
+        fleet = _fleet(directory)
+        if follow:
+            command = fleet.kubectl().logs_command(_checked(run), index)
+            raise SystemExit(run_in_foreground(command, fleet.project.environ))
+        content = read_output(fleet.remote, _checked(run), index)
+        if os.isatty(1):
+            seen = ColoursOnly()
+            content = seen.feed(content) + seen.finish()
+        write_all(1, content)
+
+
+def stop(
+    name: Annotated[str, typer.Argument(metavar="RUN|ID", help="A run, or the agent id of one session.")],
+    directory: Directory = Path(),
+) -> None:
+    """Suspend a run until fleet resume, or ask one session to end. All work is saved and pushed."""
+    from ralph_wrap.fleet.control import ask_to_stop  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.state.ids import is_wide_agent_id  # noqa: PLC0415
+
+    with boundary("fleet", json=False, project=directory):
+        fleet = _fleet(directory)
+        if is_wide_agent_id(name):
+            run = ask_to_stop(fleet.remote, name)
+            typer.echo(f"session {name} of run {run} stops within a minute")
+            return
+        fleet.kubectl().suspend(_checked(name), yes=True)
+        typer.echo(f"run {name} is suspended; to go on: ralph-wrap fleet resume {name}")
+
+
+def resume(run: Run, directory: Directory = Path()) -> None:
+    """Let a run go on: sessions that were stopped, too. A Job that is over or gone is created again."""
+    from ralph_wrap.fleet.control import let_go_on  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.fleet.listing import job_status  # noqa: PLC0415
+
+    with boundary("fleet", json=False, project=directory):
+        fleet = _fleet(directory)
+        kubectl = fleet.kubectl()
+        status = job_status(kubectl.job(_checked(run)))
+        again = let_go_on(fleet.remote, run)
+        if status.state == "suspended":
+            kubectl.suspend(run, yes=False)
+        elif status.is_over or status.state == "gone":
+            manifest = _manifest_again(fleet, run)
+            kubectl.delete(run)
+            kubectl.create(manifest)
+        typer.echo(f"run {run} goes on" + (f", with {again} sessions that were stopped" if again else ""))
+
+
+def rm(run: Run, directory: Directory = Path()) -> None:
+    """Delete the Job and the refs of a run. The branches of its sessions stay: review, merge or drop them."""
+    from ralph_wrap.fleet.control import forget  # noqa: PLC0415 -- not for --help
+
+    with boundary("fleet", json=False, project=directory):
+        fleet = _fleet(directory)
+        fleet.kubectl().delete(_checked(run))  # it waits for the pods, which push until then
+        count = forget(fleet.remote, run)
+        typer.echo(
+            f"run {run} is deleted, with {count} refs; its branches: ralph-wrap fetch --remote {REMOTE}"
+        )
+
+
+def _status(fleet: _Fleet, run: str) -> JobStatus:
+    """Return the status of a Job; the refs alone serve a user without the cluster."""
+    from ralph_wrap.errors import RalphError  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.fleet.listing import JobStatus, job_status  # noqa: PLC0415
+
+    try:
+        return job_status(fleet.kubectl().job(run))
+    except RalphError as error:
+        fleet.log.warning(
+            "fleet.cluster_unknown", f"the state of the Job is unknown: {error.message}", error.hint
+        )
+        return JobStatus("unknown", None)
+
+
+def _manifest_again(fleet: _Fleet, run: str) -> bytes:
+    """Return the manifest of a run that this user has started before."""
+    from ralph_wrap.fleet.job import job_manifest  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.fleet.refs import spec_ref  # noqa: PLC0415
+    from ralph_wrap.fleet.spec import read_spec  # noqa: PLC0415
+    from ralph_wrap.fleet.started import read_started  # noqa: PLC0415
+
+    started = read_started(run, fleet.project.environ)
+    if started is None:
+        raise NotFoundError(
+            f"you have not started run {run} on this machine, and its Job is over or gone",
+            "on the machine where you started it: ralph-wrap fleet resume " + run,
+        )
+    fleet.remote.fetch([spec_ref(run)])
+    spec, _ = read_spec(fleet.remote.git, started.spec)
+    config = cluster_of(fleet.project, fleet.log)
+    return json_format.dumps(job_manifest(config, spec, started.spec, started.address)).encode()
+
+
+def _checked(run: str) -> str:
+    from ralph_wrap.fleet.refs import is_run_id  # noqa: PLC0415 -- not for --help
+
+    if not is_run_id(run):
+        raise NotFoundError(f"{run!r} is no run", "to list them: ralph-wrap fleet ps --all")
+    return run
+
+
+def _show(run: str, rows: list[IndexRow], status: JobStatus) -> None:
+    counts = Counter(row.state for row in rows)
+    known = sum(row.cost_usd or 0.0 for row in rows)
+    states = ", ".join(f"{count} {state}" for state, count in sorted(counts.items())) or "none claimed yet"
+    cost = f", ${known:.2f} reported" if known else ""
+    typer.echo(f"run {run}: {states}{cost}; its Job is {status.state}")
+    cells = [
+        (
+            *(str(row.number), row.id, row.state, str(row.iterations)),
+            "-" if row.cost_usd is None else f"{row.cost_usd:.2f}",
+            *map(shown, (row.node, row.ended_by, row.title)),
+        )
+        for row in rows
+    ]
+    if rows:
+        typer.echo("\n".join(aligned(_COLUMNS, cells, of_terminal(), _NARROW)))

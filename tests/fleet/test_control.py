@@ -1,0 +1,168 @@
+"""``fleet ps``, ``logs``, ``stop``, ``resume`` and ``rm``: the refs and the Job are all that they read."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ralph_wrap.fleet.listing import job_status
+from tests.fleet.runs import RUN
+from tests.support.sessions import Result, command
+
+if TYPE_CHECKING:
+    from tests.fleet.runs import FleetRun
+
+TRUST = {"RALPH_TRUST": "1"}
+COMMIT = "echo said; echo work >> made; git add made; git commit -qm one"
+RUNNING: dict[str, Any] = {"spec": {}, "status": {}}
+
+
+def fleet(run: FleetRun, *arguments: str, job: dict[str, Any] | None = None) -> Result:
+    """Run a command of the group in the project, with a kubectl that answers with a Job."""
+    run.repo.write(".ralph/fleet.yaml", "image: i\n")
+    return command("fleet", *arguments, cwd=run.repo.path, env=TRUST | run.kubectl(job))
+
+
+def rows(run: FleetRun, job: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+    """Return what ``fleet ps`` lists."""
+    listed = fleet(run, "ps", RUN, "--json", job=job)
+    assert listed.status == 0, listed.stderr
+    found: list[dict[str, Any]] = json.loads(listed.stdout)["data"]
+    return found
+
+
+def test_a_run_is_listed_with_its_output(fleet_run: FleetRun) -> None:
+    """From the refs; the output of each worker is there, although its pod has gone."""
+    fleet_run.begin(COMMIT, size=2)
+    assert rows(fleet_run) == []
+    assert fleet_run.work(1).ended()[0] == 0
+    [row] = rows(fleet_run)
+    assert (row["number"], row["state"], row["ended_by"]) == (1, "done", "max-iterations")
+    listed = fleet(fleet_run, "ps", "--all").stdout.decode()
+    assert listed == f"{RUN}  1 claimed\n"
+    assert "said" in fleet(fleet_run, "logs", RUN, "1").stdout.decode()
+    absent = fleet(fleet_run, "logs", RUN, "0")
+    assert (absent.status, "fleet logs -f" in absent.stderr) == (4, True), absent.stderr
+
+
+def test_a_forged_end_is_not_believed(fleet_run: FleetRun) -> None:
+    """An index is done once its Job says so; texts and costs from the remote stay harmless."""
+    fleet_run.begin(COMMIT)
+    assert fleet_run.work().ended()[0] == 0
+    assert [row["state"] for row in rows(fleet_run, RUNNING)] == ["finishing"]
+    job = {"spec": {}, "status": {"completedIndexes": "0"}}
+    assert [row["state"] for row in rows(fleet_run, job)] == ["done"]
+    claim = fleet_run.claim()
+    ref = f"refs/ralph/claims/{claim['id']}"
+    forged = json.dumps(claim | {"title": "\x1b]0;x\x07t", "node": "\x1b[2Jn", "cost_usd": -5.0})
+    fleet_run.put(ref, forged)
+    shown = fleet(fleet_run, "ps", RUN, job=job).stdout
+    assert (b"\x1b" in shown, b"$" in shown) == (False, False), shown
+    state = fleet_run.state()
+    fleet_run.put(f"refs/ralph/fleet/{RUN}/index/0", json.dumps(state | {"id": "../../x"}))
+    assert rows(fleet_run, job) == []
+
+
+def test_a_stopped_run_goes_on(fleet_run: FleetRun) -> None:
+    """Its Job is suspended and let go on: no other object changes."""
+    fleet_run.begin(COMMIT)
+    assert fleet(fleet_run, "stop", RUN).status == 0
+    assert fleet(fleet_run, "resume", RUN, job={"spec": {"suspend": True}}).status == 0
+    patches = [call["arguments"] for call in fleet_run.calls() if "patch" in call["arguments"]]
+    assert [(words[2], json.loads(words[-1])["spec"]["suspend"]) for words in patches] == [
+        (f"ralph-{RUN}", True),
+        (f"ralph-{RUN}", False),
+    ]
+
+
+def test_a_stopped_session_goes_on(fleet_run: FleetRun) -> None:
+    """The request is a ref; ``resume`` takes it back, and the next worker resumes the session."""
+    fleet_run.begin(f"test -e made || {{ {COMMIT}; exit 7; }}", options={"max_failures": "1"})
+    assert fleet_run.work().ended()[0] == 1
+    agent_id = fleet_run.state()["id"]
+    stopped = fleet(fleet_run, "stop", agent_id)
+    assert (stopped.status, RUN in stopped.stdout.decode()) == (0, True), stopped.stderr
+    assert fleet_run.work().ended()[0] == 0
+    assert fleet_run.state()["state"] == "stopped"
+    resumed = fleet(fleet_run, "resume", RUN, job=RUNNING)
+    assert (resumed.status, "1 sessions that were stopped" in resumed.stdout.decode()) == (0, True), (
+        resumed.stderr
+    )
+    assert fleet_run.state()["state"] == "claimed"
+    assert fleet_run.work().ended()[0] == 0
+    assert (fleet_run.state()["state"], fleet_run.state()["id"]) == ("done", agent_id)
+
+
+def test_a_job_is_created_again_from_what_its_user_wrote_down(fleet_run: FleetRun) -> None:
+    """Not from the spec on the remote, which each of its users can replace."""
+    fleet_run.repo.write(".ralph/fleet.yaml", "image: i\n")
+    started = fleet(fleet_run, "run", "--count", "2", "--", "true")
+    name = started.stdout.decode().strip()
+    pinned = fleet_run.refs()[f"refs/ralph/fleet/{name}/spec"]
+    fleet_run.repo.git("push", "-qf", "origin", f"main:refs/ralph/fleet/{name}/spec")
+    again = fleet(fleet_run, "resume", name)
+    assert again.status == 0, again.stderr
+    jobs = [json.loads(call["stdin"]) for call in fleet_run.calls() if "create" in call["arguments"]]
+    assert jobs[0] == jobs[1]
+    assert pinned in json.dumps(jobs[1])
+    fleet_run.begin("true")
+    unknown = fleet(fleet_run, "resume", RUN)
+    assert (unknown.status, "have not started run" in unknown.stderr) == (4, True), unknown.stderr
+
+
+def test_a_removed_run_leaves_its_work(fleet_run: FleetRun) -> None:
+    """The Job goes before the refs of the run; branches and claims stay."""
+    fleet_run.begin(COMMIT)
+    assert fleet_run.work().ended()[0] == 0
+    agent_id = fleet_run.state()["id"]
+    removed = fleet(fleet_run, "rm", RUN)
+    assert removed.status == 0, removed.stderr
+    [delete] = [call["arguments"] for call in fleet_run.calls() if "delete" in call["arguments"]]
+    assert delete[1:3] == ["job", f"ralph-{RUN}"]
+    assert {*fleet_run.refs("refs/ralph/")} == {f"refs/ralph/claims/{agent_id}"}
+    assert f"refs/heads/ralph/{agent_id}" in fleet_run.refs()
+
+
+@pytest.mark.parametrize(
+    ("job", "state", "completed"),
+    [
+        (None, "gone", None),
+        ({"spec": {"suspend": True}}, "suspended", set()),
+        (
+            {"status": {"conditions": [{"type": "Complete", "status": "True"}], "completedIndexes": "0,2-4"}},
+            "complete",
+            {0, 2, 3, 4},
+        ),
+        (
+            {
+                "status": {
+                    "conditions": [{"type": "Failed", "status": "True"}],
+                    "completedIndexes": "9-9999999",
+                }
+            },
+            "failed",
+            None,
+        ),
+        (
+            {"status": {"conditions": [{"type": "Failed", "status": "False"}], "completedIndexes": "x,-1"}},
+            "running",
+            set(),
+        ),
+    ],
+)
+def test_the_state_of_a_job(job: dict[str, Any] | None, state: str, completed: set[int] | None) -> None:
+    """Any content is read; a wide range stays small."""
+    status = job_status(job)
+    assert status.state == state
+    if completed is not None:
+        assert {*(status.completed or ())} == completed
+    assert len(status.completed or ()) <= 100_001
+
+
+@pytest.mark.parametrize("arguments", [("stop", "R/1"), ("rm", "../x"), ("ps", "r--")])
+def test_a_name_that_is_no_run_is_refused(fleet_run: FleetRun, arguments: tuple[str, ...]) -> None:
+    """It would be part of a ref and of a name in Kubernetes."""
+    assert fleet(fleet_run, *arguments).status == 4
+    assert fleet_run.calls() == []
