@@ -33,6 +33,7 @@ _USED = frozenset(
         "diff.external",
         "filter.*.clean",
         "filter.*.process",
+        "filter.*.required",
         "filter.*.smudge",
         "gpg.*.allowedsignersfile",
         "gpg.*.defaultkeycommand",

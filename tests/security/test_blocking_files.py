@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ralph_wrap.errors import BlockingFileError, GitError
-from ralph_wrap.git import Git, command, git_environment, list_refs, list_worktrees, locate_repository
+from ralph_wrap.git import (
+    Git,
+    command,
+    git_environment,
+    list_refs,
+    list_worktrees,
+    locate_repository,
+    run_git,
+)
 from ralph_wrap.git.safe import blocking_files
 from tests.support.merging import branch
 from tests.support.sessions import command as ralph_wrap
@@ -55,6 +63,26 @@ def test_a_command_that_hangs_is_ended_and_the_file_is_named(repo: Repo, name: s
     git = Git(repo.path, git_environment(os.environ))
     with pytest.raises(BlockingFileError, match=str(path)):
         list_worktrees(git) if name.startswith("worktrees") else list_refs(git)
+
+
+@pytest.mark.parametrize("key", ["include.path", "includeIf.onbranch:main.path", "core.excludesFile"])
+def test_a_file_outside_the_repository_that_its_configuration_names(
+    repo: Repo, tmp_path: Path, key: str
+) -> None:
+    """Git opens it in each command, or when it looks for files."""
+    repo.git("config", key, str(tmp_path / "outside"))
+    os.mkfifo(tmp_path / "outside")
+    with pytest.raises(BlockingFileError, match=str(tmp_path / "outside")):
+        run_git(Git(repo.path, git_environment(os.environ)), "status")
+
+
+def test_a_borrowed_object_directory_is_searched(repo: Repo, tmp_path: Path) -> None:
+    """Git opens each index of a pack there."""
+    repo.write(".git/objects/info/alternates", f"{tmp_path}/others\n")
+    path = _replace(tmp_path / "others/pack/pack-1.idx")
+    places = blocking_files.places_of(repo.path)
+    assert places is not None
+    assert blocking_files.search(places) == str(path)
 
 
 @pytest.mark.parametrize("name", ["packed-refs", "refs/heads/agent"])

@@ -39,7 +39,7 @@ def proof(repo: Repo, tmp_path: Path, script: Callable[[str], str]) -> Path:
     included = repo.path / ".git/more"
     config.write_text(f"{config.read_text()}[include]\n\tpath = more\n")
     included.write_text(
-        f'[filter "evil"]\n\tclean = {evil}\n\tsmudge = {evil}\n'
+        f'[filter "evil"]\n\tclean = {evil}\n\tsmudge = {evil}\n\trequired = true\n'
         f'[merge "evil"]\n\tdriver = "echo ran >> {made}; false"\n[gpg]\n\tprogram = {evil}\n'
     )
     return made
@@ -65,6 +65,13 @@ def test_the_attack_succeeds_without_the_defence(repo: Repo, proof: Path, name: 
     """The same commands, after an approval of everything."""
     COMMANDS[name](repo, OFF)
     assert proof.exists()
+
+
+def test_work_is_saved_without_a_filter_that_the_repository_requires(repo: Repo, proof: Path) -> None:
+    """With ``filter.evil.required`` in effect, git would add nothing, and the worktree would be kept."""
+    ended = COMMANDS["run"](repo, {})
+    assert (ended.report["kept"], proof.exists()) == (None, False)
+    assert repo.git("show", f"{ended.report['saved']}:saved") == "new"
 
 
 def test_the_configuration_of_one_worktree_runs_nothing(repo: Repo, proof: Path) -> None:
@@ -159,8 +166,9 @@ def test_an_approval_counts_for_exactly_these_lines(repo: Repo, proof: Path) -> 
         if event["event"] == "repository.programs_off"
     ]
     assert named["message"] == (
-        "git ignores filter.evil.clean, filter.evil.smudge, merge.evil.driver, gpg.program of .git/config,"
-        " which you have not approved; *.txt, * stays as git stores it; git merges * as text"
+        "git ignores filter.evil.clean, filter.evil.smudge, filter.evil.required, merge.evil.driver,"
+        " gpg.program of .git/config, which you have not approved; *.txt, * stays as git stores it;"
+        " git merges * as text"
     )
     assert answered(repo.path)["repository_approved"] is True
     assert command("trust", "--show", "--json", cwd=repo.path).status == 0

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ralph_wrap.git import pointer
+from ralph_wrap.git.config_file import parse
+from ralph_wrap.system import files
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
@@ -23,6 +25,9 @@ _OF_A_REPOSITORY = ("config", "packed-refs", "shallow", "info/attributes", "info
 _OF_OBJECTS = ("info/alternates", "pack/multi-pack-index")
 _RULES = (".gitattributes", ".gitignore", ".gitmodules")  # in each directory of a checkout
 _NEVER_OPENED = frozenset({"hooks", "lfs"})  # directories
+_NAMED = frozenset({"core.attributesfile", "core.excludesfile", "mailmap.file"})  # keys that name a file
+_LARGEST = 1 << 22  # bytes of a configuration
+_DEEPEST = 10  # includes in includes, as in git
 _LONGEST_WALK = 3.0  # seconds
 
 
@@ -78,10 +83,38 @@ def search(places: GitPlaces) -> str | None:
 
 
 def _candidates(places: GitPlaces) -> Iterator[str]:
-    for directory in dict.fromkeys((places.git_dir, places.common_dir, places.objects)):
+    yield from _named_by_configuration(places.common_dir / "config", 0)
+    directories = [places.git_dir, places.common_dir, places.objects, *_borrowed(places.objects)]
+    for directory in dict.fromkeys(directories):
         yield from _odd_below(os.fspath(directory), is_git_dir=True)
     if places.work_tree is not None:
         yield from _odd_below(os.fspath(places.work_tree), is_git_dir=False)
+
+
+def _named_by_configuration(path: Path, depth: int) -> Iterator[str]:
+    """Yield the files that a configuration includes or names, also those of its includes."""
+    try:
+        entries = parse(files.read(path, _LARGEST))
+    except (OSError, ValueError):
+        return
+    for key, value in entries:
+        if value and (key == "include.path" or (key.startswith("includeif.") and key.endswith(".path"))):
+            included = path.parent / Path(value).expanduser()
+            yield str(included)
+            if depth < _DEEPEST:
+                yield from _named_by_configuration(included, depth + 1)
+        elif value and key in _NAMED:
+            yield str(path.parent.parent / Path(value).expanduser())
+
+
+def _borrowed(objects: Path) -> Iterator[Path]:
+    """Yield the object directories from which a repository borrows."""
+    try:
+        lines = files.read(objects / "info/alternates", _LARGEST).splitlines()
+    except OSError:
+        return
+    for line in lines:
+        yield objects / os.fsdecode(line)
 
 
 def _odd_below(directory: str, *, is_git_dir: bool) -> Iterator[str]:

@@ -34,6 +34,7 @@ _EXTENSION = "extensions.worktreeconfig"
 _OWN_CONFIG = "config.worktree"
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 # Our git fetches no missing object. Without these keys it takes a missing object for a damaged repository.
+_REQUIRED = "filter.*.required"  # without the filter's program, git would add and check out nothing
 _PARTIAL_CLONE = {"extensions.partialclone", "remote.*.partialclonefilter", "remote.*.promisor"}
 
 
@@ -93,7 +94,7 @@ class SafeCommonDirs:
         return [
             word
             for key, value in entries
-            if effect_of(key, value) is Effect.HARMLESS and "=" not in key
+            if is_harmless(ConfigEntry(key, value)) and "=" not in key
             for word in ("-c", key if value is None else f"{key}={value}")
         ]
 
@@ -151,7 +152,8 @@ def configuration(common_dir: Path) -> list[ConfigEntry]:
 
 def is_harmless(entry: ConfigEntry) -> bool:
     """Return whether an entry may stand in the configuration of our git without the user's approval."""
-    return effect_of(*entry) is Effect.HARMLESS or pattern_of(entry.key) in _PARTIAL_CLONE
+    pattern = pattern_of(entry.key)
+    return pattern != _REQUIRED and (effect_of(*entry) is Effect.HARMLESS or pattern in _PARTIAL_CLONE)
 
 
 def _name(common_dir: Path, is_approved: bool) -> str:
