@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from ralph_wrap.system.log import Log
 
 _CHUNK = 1 << 16
-_TITLE = 48  # columns: the line fits into a terminal of 80
+_WIDTH = 59  # columns: the line, with "ralph-wrap: warning: ", fits into a terminal of 80
+_LEAST = 16  # columns of a title
 _FACTS = ("branch", "iterations", "commits", "cost_usd")
 _SAID_OTHERWISE = {"session.released", "log.chosen"}
 
@@ -149,23 +150,22 @@ class BatchSession:
         return Line(
             "info" if done else "warning",
             "task.ended",
-            f"{', '.join(parts)}: {self._title}",
+            self._with_title(", ".join(parts)),
             facts=(*self._facts(), *facts.items(), *_of_report(report)),
         )
 
-    @property
-    def _title(self) -> str:
-        return shortened(self._wanted.task.title, _TITLE)
+    def _with_title(self, words: str) -> str:
+        return f"{words}: {shortened(self._wanted.task.title, max(_LEAST, _WIDTH - len(words) - 2))}"
 
     @property
     def _name(self) -> str:
-        return self.id or self._title
+        return self.id or shortened(self._wanted.task.title, _LEAST)
 
     def _started(self, event: dict[str, Any]) -> Line:
         self.id, session = str(event["agent_id"]), str(event["session_id"])
         self.state = self.state._replace(session=session)
         verb = "goes on" if self._wanted.session else "started"
-        return Line("info", "task.started", f"{self.id} {verb}: {self._title}", facts=self._facts())
+        return Line("info", "task.started", self._with_title(f"{self.id} {verb}"), facts=self._facts())
 
     def _facts(self) -> tuple[tuple[str, Any], ...]:
         return (("task", self.key), ("id", self.id or None), ("session", self.state.session or None))

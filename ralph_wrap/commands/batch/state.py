@@ -95,6 +95,8 @@ class BatchState:
         self._path = directory / "state.json"
         self._project = project
         self.lock = lock
+        for leftover in files.temporaries(self._path):  # of a batch that was killed
+            leftover.unlink(missing_ok=True)
         self.tasks: dict[str, TaskState] = self._read()
 
     @property

@@ -149,6 +149,16 @@ def test_nothing_is_loaded_for_what_few_sessions_do(project: Project) -> None:
 
 
 @pytest.mark.slow
+def test_a_batch_loads_nothing_after_the_change(project: Project) -> None:
+    """Neither for a new session, nor for one that goes on."""
+    project.repo.write("TASKS.md", "- [ ] a task\n")
+    agent = "[ -e failed ] || { touch failed; exit 1; }; echo '" + PROMISE + "'"
+    words = ("batch", "TASKS.md", "--max-failures", "1", "--", "sh", "-c", agent)
+    _as_owner(project, *words, accept=(1,))
+    assert "a task" in _as_owner(project, *words)
+
+
+@pytest.mark.slow
 def test_no_other_command_loads_anything_after_the_change(project: Project) -> None:
     """Each of them once, where it has something to do."""
     project.repo.write(".ralph/config.toml", "[agents.codex]\noutput = 'text'\n")
