@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -270,7 +271,11 @@ class _Comparison:
         unmerged = [
             branch for branch in branches if branch.tip in self._prints and branch.tip not in self._landed
         ]
-        touching = _holders([self._prints[branch.tip].paths for branch in unmerged])
+        counts = Counter(path for branch in unmerged for path in self._prints[branch.tip].paths)
+        shared = {
+            path for path, count in counts.items() if count > 1
+        }  # the others would take 60 MB at 30,000
+        touching = _holders([self._prints[branch.tip].paths & shared for branch in unmerged])
         numbers = {branch.name: number for number, branch in enumerate(unmerged)}
         found = {}
         for branch in branches:
@@ -281,7 +286,7 @@ class _Comparison:
             row = self._row(branch.tip, position, counted)
             if branch.name in numbers:
                 overlapping = 0
-                for path in self._prints[branch.tip].paths:
+                for path in self._prints[branch.tip].paths & shared:
                     overlapping |= touching[path]
                 overlapping &= ~(1 << numbers[branch.name])
                 row = row._replace(

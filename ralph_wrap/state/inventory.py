@@ -51,7 +51,7 @@ class SessionEntry(NamedTuple):
         iteration: the number of the latest iteration.
         age: seconds since it began.
         branch: its branch.
-        ahead: commits on *branch* since the session began.
+        ahead: commits on *branch* since the session began; of a finished one, until its end.
         workspace: the directory where its agent works.
         note: the reason why the record cannot be read.
         ended_by: from the report of a finished session, like the next three; ``None`` if it cannot be read.
@@ -339,7 +339,7 @@ def _entry(
         except OSError as error:
             return _unknown(found.id, f"its lock cannot be read: {error.strerror}")
     ahead = None
-    if project.repository is not None and found.branch and found.base:
+    if verdict is not Verdict.FINISHED and project.repository is not None and found.branch and found.base:
         ahead = count_commits(project.git, found.base, f"refs/heads/{found.branch}")
     return SessionEntry(
         id=found.id,
@@ -379,7 +379,8 @@ def _with_end(entry: SessionEntry, home: Registry) -> SessionEntry:
     known = ended.to_dict() if ended else {}  # an agent may have changed the file
     kinds = {"ended_by": str, "exit_status": int, "saved": str, "kept": str}
     fitting = {name: known[name] for name, kind in kinds.items() if isinstance(known.get(name), kind)}
-    return entry._replace(**fitting)
+    commits = known.get("commits")  # not from git: a project may have 20,000 sessions that have ended
+    return entry._replace(**fitting, ahead=commits if isinstance(commits, int) else None)
 
 
 def _unknown(agent_id: str, reason: str) -> SessionEntry:

@@ -130,18 +130,21 @@ class RunningCommand:
         examine: Callable[[], str | None] = lambda: None,
         cancel: CancelToken | None = None,
     ) -> None:
-        self._stdin = stdin
         self.examine = examine
         self.cancel = cancel
         self._completed: CompletedCommand | None = None
         self._errors = files.anonymous_file()  # a file, not a pipe: we can read it while the command runs
+        # A file again: after a time-out, the second communicate() of Python writes nothing more to a pipe.
+        given = files.anonymous_file()
         try:
+            files.write_all(given, stdin or b"")
+            os.lseek(given, 0, os.SEEK_SET)
             with _signals_held_back() as let_through:
                 self._popen = subprocess.Popen(
                     argv,
                     cwd=cwd,
                     env={OWN_COMMAND: "1", **env},
-                    stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
+                    stdin=subprocess.DEVNULL if stdin is None else given,
                     stdout=subprocess.PIPE,
                     stderr=self._errors,
                     pass_fds=inherited,
@@ -154,6 +157,8 @@ class RunningCommand:
                 self.end()  # the handler of a signal that came meanwhile has raised
             os.close(self._errors)
             raise
+        finally:
+            os.close(given)
 
     @property
     def pid(self) -> int:
@@ -171,10 +176,8 @@ class RunningCommand:
 
         """
         if self._completed is None:
-            # A second call continues with what the first one was given.
-            stdin, self._stdin = self._stdin, None
             try:
-                stdout, _ = self._popen.communicate(stdin, timeout)
+                stdout, _ = self._popen.communicate(timeout=timeout)
             except subprocess.TimeoutExpired as error:
                 raise TimeoutError(str(error)) from None
             except ValueError:  # Ctrl-C came after all output was read, and its pipe is closed

@@ -145,6 +145,19 @@ assert {{number: signal.getsignal(number) for number in signal.valid_signals()}}
 # How it ends
 
 
+def test_a_second_wait_goes_on_with_the_input(tmp_path: Path) -> None:
+    """The first wait ended before the command had read a large input: it gets all of it."""
+    go = tmp_path / "go"
+    os.mkfifo(go)
+    words = ("sh", "-c", f"read word < {go}; cat | wc -c")
+    large = b"x" * (1 << 21)
+    with process.RunningCommand(words, cwd=tmp_path, env=os.environ, stdin=large) as running:
+        with pytest.raises(TimeoutError):
+            running.wait(0.1)
+        go.write_text("go\n")
+        assert int(running.wait(CAP).stdout) == len(large)
+
+
 def _started(tmp_path: Path, *argv: str, **environ: str) -> process.RunningCommand:
     """Start a command of ours, and wait until it has made its mark."""
     mark = tmp_path / "mark"

@@ -44,7 +44,7 @@ def ps(
 
     With --remote, it also lists those that run on other machines.
 
-    AHEAD counts the commits on the branch since the session began.
+    AHEAD counts the commits on the branch since the session began, up to the end of a finished session.
 
     CPU and MEM are the use of all processes of a live session together. CPU is the average since the session
     began, or with --watch the use since the last update; 100% is one processor. On Linux, MEM counts memory

@@ -72,5 +72,6 @@ def ended_report(**differences: Any) -> SessionReport:
         ended_by="signal",
         exit_status=143,
         iterations=3,
+        commits=0,
         saved="ralph/e0e0-wip",
     )._replace(**differences)
