@@ -134,7 +134,7 @@ class RunningCommand:
         self.cancel = cancel
         self._completed: CompletedCommand | None = None
         self._errors = files.anonymous_file()  # a file, not a pipe: we can read it while the command runs
-        # A file again: after a time-out, the second communicate() of Python writes nothing more to a pipe.
+        # No pipe: after a time-out, communicate() writes no more input.
         given = files.anonymous_file()
         try:
             files.write_all(given, stdin or b"")
