@@ -15,7 +15,6 @@ An agent can write these files. So the state is signed as the start of a session
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import shlex
 import time
@@ -201,7 +200,10 @@ def _directory(project: Project, file: Path) -> Path:
 
 
 def _require_no_symlink(*directories: Path) -> None:
-    """Check that an agent cannot make us write elsewhere."""
+    """Check that we write where we mean to.
+
+    There is no fallback: an agent that makes a symlink would make the batch forget what it has done.
+    """
     for directory in directories:
         if directory.is_symlink():
-            raise OSError(errno.ELOOP, "a symlink is not followed", str(directory))
+            raise RalphError(f"{directory} is a symlink, which is not followed", "replace it by a directory")

@@ -17,7 +17,7 @@ from ralph_wrap.config.authority import in_force
 from ralph_wrap.config.task_file import with_task
 from ralph_wrap.errors import IsolationError, NotFoundError, UsageError
 from ralph_wrap.interfaces.cli.approval_prompt import require
-from ralph_wrap.interfaces.cli.resume import going_on, require_word, started
+from ralph_wrap.interfaces.cli.resume import going_on
 from ralph_wrap.interfaces.cli.start import be_in_background, start, sweep_first
 from ralph_wrap.session.preflight import look_first
 from ralph_wrap.state.project import find_project, repository_of
@@ -146,13 +146,11 @@ class BatchLauncher:
             title = shortened(wanted.task.title, _TITLE)
             self._log.warning("task.begins_anew", f"{title}: {error.message}; the task begins anew")
             return None
-        require_word(session, self.project, self._signals)
-        # What the session has recorded about its branch and its remote holds.
-        typed = {**self._typed(wanted), "base": None, "remote": None}
-        directory, options, command = started(session, self.project, typed)
-        if self._command:
-            options["agent"], command = None, self._command
-        return _Invocation(directory, options, command, partial(going_on, session=session))
+        # An agent can write what the session has recorded: only what the user types now decides what runs.
+        options = self._typed(wanted)
+        if options["base"] != "fresh" or not session.has_branch:
+            options["base"] = session.base
+        return _Invocation(self._directory, options, self._command, partial(going_on, session=session))
 
     def _typed(self, wanted: OpenTask) -> dict[str, str | None]:
         prompt = with_task(self._template, wanted.task)

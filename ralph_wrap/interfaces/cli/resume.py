@@ -158,19 +158,19 @@ def _start(
         return going_on(settings, session, message)._replace(takes_over=claim)
 
     with boundary("resume", json=False, log=log):
-        directory, options, command = started(session, project, typed)
+        directory, options, command = _started(session, project, typed)
     background = session.record.background
     if alone and not background:
         with SignalHandlers() as signals:
             with boundary("resume", json=False, log=log):
-                require_word(session, project, signals)
+                _require_word(session, project, signals)
             return start(signals, directory, options, command, change=change)
     with boundary("resume", json=False, log=log):
-        require_word(session, project, None)
+        _require_word(session, project, None)
     return spawn(directory, options, command, background=background, change=change)
 
 
-def started(
+def _started(
     session: ResumableSession, project: Project, typed: Mapping[str, str | None]
 ) -> tuple[Path, dict[str, str | None], tuple[str, ...]]:
     """Return directory, options and command of the earlier session; a typed option replaces its own."""
@@ -217,7 +217,7 @@ def going_on(settings: Settings, session: ResumableSession, message: str = "") -
     return settings._replace(conversation=last_conversation(log, settings.invocation.output))
 
 
-def require_word(session: ResumableSession, project: Project, signals: SignalHandlers | None) -> None:
+def _require_word(session: ResumableSession, project: Project, signals: SignalHandlers | None) -> None:
     """Check that the session itself has written how it was started; if not, ask on the terminal.
 
     Raises:

@@ -140,16 +140,3 @@ fi
     assert names.index("batch.paused") < len(names) - 1 - names[::-1].index("task.started")
     started = [event["at"] for event in result.narration if event["event"] == "task.started"]
     assert datetime.fromisoformat(started[-1]) >= datetime.fromtimestamp(paused["until"], UTC)
-
-
-def test_a_changed_state_is_refused(batch: Batch) -> None:
-    """An agent can write it: it could say that all is done."""
-    batch.during("exit 1\n")
-    assert batch.run("--max-failures", "1").status == 1
-    batch.state.write_text(batch.state.read_text().replace('"done": false', '"done": true'))
-    result = batch.run()
-    assert result.status == 125
-    assert "another program has changed" in result.stderr
-    batch.state.unlink()
-    batch.during("")
-    assert batch.run().status == 0

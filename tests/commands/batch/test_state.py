@@ -1,0 +1,138 @@
+"""What a batch remembers, and an agent that changes it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ralph_wrap.commands.batch.state import BatchState, TaskState, new_task, opened
+from ralph_wrap.errors import ConflictError, RalphError, StoppedError, UntrustedError
+from ralph_wrap.state import session_start
+from ralph_wrap.state.project import Project, find_project
+from ralph_wrap.system.cancel import NEVER
+from tests.support.cancelling import cancelled
+from tests.support.sessions import command
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from ralph_wrap.system.log import Log
+    from tests.commands.batch.batches import Batch
+    from tests.support.repo import Repo
+
+FILE = Path("TASKS.md")
+
+
+@pytest.fixture
+def project(repo: Repo) -> Project:
+    """Return a project."""
+    return find_project(repo.path, os.environ)
+
+
+def _opened(project: Project, log: Log) -> AbstractContextManager[BatchState]:
+    return opened(project, project.root / FILE, NEVER, log)
+
+
+def _state_file(project: Project) -> Path:
+    (path,) = project.root.glob(".ralph/run/batches/*/state.json")
+    return path
+
+
+def test_the_next_batch_knows_what_this_one_has_kept(project: Project, log: Log) -> None:
+    """Another file has a state of its own; nobody else reads it."""
+    task = new_task()._replace(session="20260102T030405Z-a3f2", cost_usd=0.25)
+    with _opened(project, log) as state:
+        state.keep("key", task)
+    with _opened(project, log) as state:
+        assert (state.tasks, state.spent) == ({"key": task}, 0.25)
+    assert _state_file(project).stat().st_mode & 0o077 == 0
+    with opened(project, project.root / "OTHER.md", NEVER, log) as state:
+        assert state.tasks == {}
+
+
+def test_a_batch_is_locked(project: Project, log: Log) -> None:
+    """Another process would do the same tasks."""
+    with _opened(project, log), pytest.raises(ConflictError), _opened(project, log):
+        pass
+
+
+def _is_lock(path: Path) -> bool:
+    return path.exists() and path.resolve().name == "sessions.lock"
+
+
+def test_a_session_of_a_killed_batch_is_waited_for(project: Project, log: Log) -> None:
+    """It holds the second lock alone; a signal ends the wait."""
+    with _opened(project, log) as state:
+        (found,) = (path for path in Path("/proc/self/fd").iterdir() if _is_lock(path))
+        held = os.dup(int(found.name))
+        assert state.tasks == {}
+    ended = opened(project, project.root / FILE, cancelled(15), log)
+    with pytest.raises(StoppedError), ended:
+        pass
+    os.close(held)
+    with _opened(project, log) as state:
+        assert state.tasks == {}
+
+
+def _tampered(project: Project, log: Log) -> None:
+    """Have an agent say that an open task is done."""
+    with _opened(project, log) as state:
+        state.keep("key", TaskState("token"))
+    path = _state_file(project)
+    path.write_text(path.read_text().replace('"done": false', '"done": true'))
+
+
+def test_a_changed_state_does_not_count(project: Project, log: Log) -> None:
+    """The message has the command that begins anew."""
+    _tampered(project, log)
+    with pytest.raises(UntrustedError) as error, _opened(project, log):
+        pass
+    assert f"rm {_state_file(project)}" in error.value.hint
+
+
+def test_without_the_signature_a_changed_state_would_count(
+    project: Project, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Negative control: the task would be lost."""
+    monkeypatch.setattr(session_start, "signature", lambda *_: "")
+    _tampered(project, log)
+    with _opened(project, log) as state:
+        assert state.tasks["key"].done
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{", '{"version": 2}', '{"version": 1, "tasks": {}}'])
+def test_a_damaged_state_is_an_error(project: Project, log: Log, content: str) -> None:
+    """To begin anew is for the user to say."""
+    _tampered(project, log)
+    _state_file(project).write_text(content)
+    with pytest.raises(UntrustedError), _opened(project, log):
+        pass
+
+
+@pytest.mark.parametrize("place", ["batches", "batches/name"])
+def test_a_symlink_is_not_followed(project: Project, log: Log, tmp_path: Path, place: str) -> None:
+    """An agent would have us write elsewhere."""
+    _tampered(project, log)
+    directory = _state_file(project).parent
+    moved = directory if place == "batches/name" else directory.parent
+    moved.rename(tmp_path / "elsewhere")
+    moved.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(RalphError, match="is a symlink"), _opened(project, log):
+        pass
+
+
+def test_no_record_decides_what_runs(batch: Batch) -> None:
+    """An agent that changes how its session was started changes nothing: the user types the command again."""
+    batch.during("exit 1\n")
+    assert batch.run("--max-failures", "1").status == 1
+    for path in batch.repo.path.glob(".ralph/run/sessions/*/start.json"):
+        start = json.loads(path.read_text())
+        path.write_text(json.dumps({**start, "command": ["sh", "-c", "touch $RALPH_PROJECT/calls.evil"]}))
+    assert command("resume", min(batch.ids), cwd=batch.repo.path).status == 125  # it would ask the user
+    batch.during("")
+    assert batch.run().status == 0
+    assert not (batch.repo.path / "calls.evil").exists()
