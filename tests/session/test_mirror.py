@@ -101,6 +101,14 @@ def test_a_killed_machine_loses_nothing_that_was_mirrored(repo: Repo, remote: Re
     assert claim_of(remote, agent_id)["state"] == "running"
     seen = command("fetch", "--json", cwd=other.path)
     assert json.loads(seen.stdout)["data"][0]["state"] == "running"
+
+    def is_dead() -> bool:
+        again = command("fetch", "--json", cwd=other.path)
+        return bool(json.loads(again.stdout)["data"][0]["state"] == "dead")
+
+    eventually(is_dead, "a fetch that finds the same claim after three beats")
+    [row] = json.loads(command("review", "--json", cwd=other.path).stdout)["data"]
+    assert row["ended_by"] == "killed"
     other.write(".ralph/config.toml", '[agents.done]\ncommand = ["sh", "-c", "cat > p; git add p"]\n')
     resumed = command(
         "resume", agent_id, *MIRRORED, "-n", "1", "-a", "done", "-p", "x", cwd=other.path, env=TRUST

@@ -57,9 +57,10 @@ def take_over(project: Project, remote: str, name: str, log: Log, *, at_once: bo
     sessions = RemoteSessions(project, remote, log)
     agent_id = sessions.id_of(name)
     oid, claim = sessions.one(agent_id)
-    if claim.state == remote_claim.RUNNING and not at_once:
-        oid = sessions.wait_until_dead(oid, claim)
     [entry] = Bringing(project, sessions).bring([agent_id])
+    if entry.state == remote_claim.RUNNING and not at_once:
+        oid = sessions.wait_until_dead(oid, claim)
+        [entry] = Bringing(project, sessions).bring([agent_id])
     if entry.action == "left":
         raise ConflictError(f"session {agent_id} was not fetched: {entry.note}", "ralph-wrap review")
     if claim.incomplete:

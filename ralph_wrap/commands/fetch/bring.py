@@ -6,6 +6,7 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from ralph_wrap.commands.fetch.watch import BEATS, SILENT, WATCHED, Watch, watched
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import count_commits, is_branch_name, list_refs, list_worktrees
 from ralph_wrap.git.merge import is_ancestor
@@ -18,7 +19,6 @@ from ralph_wrap.state.report import SessionReport
 from ralph_wrap.state.wording import ELSEWHERE
 from ralph_wrap.system import files
 from ralph_wrap.system.named_tuple import NamedTuple
-from ralph_wrap.worktree.save.commits import make_snapshots
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ralph_wrap.state.remote_claim import RemoteClaim
 
 HEADS = "refs/heads/"
+_SNAPSHOTS = "refs/ralph/snapshots/"
 
 
 class FetchedSession(NamedTuple):
@@ -38,7 +39,7 @@ class FetchedSession(NamedTuple):
         session: session id; empty if the claim cannot be read.
         title: what people call the session.
         node: the machine that it runs or ran on.
-        state: running, stopped or done; empty if the claim cannot be read.
+        state: running, stopped, done, or dead; empty if the claim cannot be read.
         branch: its branch.
         action: new, moved, unchanged, or left.
         note: why it was left, or why the remote lacks some of its work.
@@ -76,6 +77,8 @@ class Bringing:
             remote.before,
             {HEADS + info.branch for info in list_worktrees(self._git) if info.branch},
         )
+        self._snapshots_there = _snapshots_by_id(self._refs.remote)
+        self._snapshots_here = _snapshots_by_id(list_refs(self._git, _SNAPSHOTS))
         self._home = next(registries(project))
         self._home.prepare()
 
@@ -88,31 +91,25 @@ class Bringing:
         """
         unfinished = {session.id for session in inventory.unfinished(self._project)}
         claims = self._remote.claims(ids)
-        brought = []
+        plans = []
         for agent_id in ids:
-            claim = claims.get(agent_id)
-            if claim is None:
+            if (claim := claims.get(agent_id)) is None:
                 note = "its claim cannot be read"
-                brought.append(FetchedSession(agent_id, "", "", "", "", "", "left", note))
+                plans.append(_Plan(FetchedSession(agent_id, "", "", "", "", "", "left", note)))
                 continue
-            entry = FetchedSession(
-                *(agent_id, claim.session, claim.title, claim.node, claim.state, claim.branch),
-                action="unchanged",
-                note=f"incomplete: {claim.incomplete}" if claim.incomplete else "",
-            )
-            if agent_id in unfinished:
-                brought.append(entry._replace(action="left", note="a session here has this id"))
-                continue
+            plan = _Plan(_entry(claim), claim)
             try:
-                entry = self._bring(entry, claim)
+                left = "a session here has this id" if agent_id in unfinished else self._choose(plan, claim)
             except (GitError, OSError) as error:
-                entry = entry._replace(action="left", note=str(error))
-            brought.append(entry)
-        return brought
+                left = str(error)
+            plans.append(_Plan(plan.entry._replace(action="left", note=left)) if left else plan)
+        self._change(plans)
+        return [self._finish(plan) for plan in plans]
 
-    def _bring(self, entry: FetchedSession, claim: RemoteClaim) -> FetchedSession:
+    def _choose(self, plan: _Plan, claim: RemoteClaim) -> str:
+        """Add the changes of refs that a session needs here; return why it is left, empty if it is not."""
         if not claim.is_on_own_branch and not is_branch_name(self._git, claim.branch):
-            return entry._replace(action="left", note="its branch has a name that git refuses")
+            return "its branch has a name that git refuses"
         wip = f"{HEADS}ralph/{claim.id}-wip"
         changes: list[RefChange] = []
         again = not {claim.id, claim.session, claim.branch, claim.title}.isdisjoint(self._again)
@@ -123,16 +120,41 @@ class Bringing:
             if theirs is None and (ref != wip or ours != self._refs.before.get(ref)):
                 continue  # it never was there
             if problem := self._obstacle(ref, ours, theirs):
-                return entry._replace(action="left", note=problem)
+                return problem
             changes.append(RefChange(ref, ours, theirs))
-        self._keep(
-            claim.id, [change.before for change in changes if change.before and self._replaces(change)]
-        )
-        if changes:
-            change_refs(self._git, changes, f"ralph-wrap: fetched from {self._remote.name}", int(time.time()))
-        self._record(claim, has_saved=wip in self._refs.remote)
-        is_new = any(change.before is None for change in changes)
-        return entry._replace(action="new" if is_new else "moved" if changes else "unchanged")
+        replaced = [change.before for change in changes if change.before and self._replaces(change)]
+        plan.changes += [*self._snapshots(claim.id, replaced), *changes]
+        return ""
+
+    def _change(self, plans: Sequence[_Plan]) -> None:
+        """Change the refs of all sessions in one transaction; if that fails, those of each in its own."""
+        reason, now = f"ralph-wrap: fetched from {self._remote.name}", int(time.time())
+        if not (changes := [change for plan in plans for change in plan.changes]):
+            return
+        try:
+            change_refs(self._git, changes, reason, now)
+        except GitError:
+            for plan in plans:
+                try:
+                    change_refs(self._git, plan.changes, reason, now)
+                except GitError as error:
+                    plan.problem = str(error)
+
+    def _finish(self, plan: _Plan) -> FetchedSession:
+        """Write the record of a session whose refs are here, and return what became of it."""
+        entry, claim = plan.entry, plan.claim
+        if claim is None or plan.problem:
+            return entry._replace(action="left", note=plan.problem or entry.note)
+        wip = f"{HEADS}ralph/{claim.id}-wip"
+        try:
+            is_silent = self._record(claim, has_saved=wip in self._refs.remote)
+        except OSError as error:
+            return entry._replace(action="left", note=str(error))
+        if is_silent:
+            entry = entry._replace(state=SILENT)
+        moved = [change for change in plan.changes if change.ref.startswith(HEADS)]
+        is_new = any(change.before is None for change in moved)
+        return entry._replace(action="new" if is_new else "moved" if moved else "unchanged")
 
     def _replaces(self, change: RefChange) -> bool:
         """Return whether a ref will not contain any more what it names now."""
@@ -153,16 +175,21 @@ class Bringing:
             else f"branch {name} has other commits here"
         )
 
-    def _keep(self, agent_id: str, replaced: Sequence[str]) -> None:
-        """Give a snapshot to the snapshots of the remote, and to each commit that is replaced here."""
-        prefix = f"refs/ralph/snapshots/{agent_id}/"
-        theirs = {oid for ref, oid in self._refs.remote.items() if ref.startswith(prefix)}
-        if wanted := {*replaced, *theirs}:
-            have = {*list_refs(self._git, prefix).values()}
-            make_snapshots(self._git, agent_id, sorted(wanted - have))
+    def _snapshots(self, agent_id: str, replaced: Sequence[str]) -> list[RefChange]:
+        """Return new snapshots, for those of the remote and for each commit that is replaced here."""
+        prefix = f"{_SNAPSHOTS}{agent_id}/"
+        theirs = self._snapshots_there.get(agent_id, {})
+        have = self._snapshots_here.get(agent_id, {})
+        wanted = sorted({*replaced, *theirs.values()} - {*have.values()})
+        numbers = [ref.removeprefix(f"{prefix}commit-") for ref in have]
+        first = 1 + max((int(number) for number in numbers if number.isdecimal()), default=0)
+        return [RefChange(f"{prefix}commit-{n}", None, oid) for n, oid in enumerate(wanted, first)]
 
-    def _record(self, claim: RemoteClaim, *, has_saved: bool) -> None:
+    def _record(self, claim: RemoteClaim, *, has_saved: bool) -> bool:
         """Write the record of a session, as of one that has ended here; an own one stays.
+
+        Returns:
+            Whether a session that says that it runs is dead.
 
         Raises:
             OSError: it cannot be written.
@@ -171,27 +198,40 @@ class Bringing:
         directory = self._home.sessions / claim.session
         earlier = read_record(directory / "record.json") if directory.exists() else None
         if earlier is not None and not (isinstance(earlier, SessionRecord) and FETCHED_FROM in earlier.extra):
-            return
+            return isinstance(earlier, SessionRecord) and claim.state == remote_claim.RUNNING
+        oid = self._refs.remote[remote_claim.ref_of(claim.id)]
+        watch = watched(earlier, oid)
+        is_silent = claim.state == remote_claim.RUNNING and watch.has_passed(BEATS * claim.beat)
+        ended_by = "killed" if is_silent else ELSEWHERE
+        report = _report_of(claim, ended_by, has_saved=has_saved)
+        record = _record_of(claim, self._remote.name, watch)
+        if record == earlier and not is_silent:
+            return False
         directory.mkdir(exist_ok=True)
         if claim.start is not None:
             session_start.write_foreign(claim.start, directory)
-        report = SessionReport(
-            id=claim.id,
-            session=claim.session,
-            agent=claim.agent,
-            started=started(claim.session).isoformat(),
-            ended=datetime.now(UTC).isoformat(timespec="seconds"),
-            ended_by=claim.ended_by if claim.state != remote_claim.RUNNING else ELSEWHERE,
-            exit_status=0,
-            iterations=claim.iteration,
-            cost_usd=claim.cost_usd,
-            branch=claim.branch,
-            base=claim.base,
-            saved=f"ralph/{claim.id}-wip" if has_saved else None,
-            title=claim.title,
-        )
-        files.replace(directory / "report.json", report.to_json())
-        files.replace(directory / "record.json", _record_of(claim, self._remote.name).to_json())
+        # The next fetch writes them again, so the disk need not have them at once.
+        files.replace(directory / "report.json", report.to_json(), sync=False)
+        files.replace(directory / "record.json", record.to_json(), sync=False)
+        return is_silent
+
+
+class _Plan:
+    """The changes that one session needs here.
+
+    Attributes:
+        entry: what becomes of it.
+        claim: ``None`` if it is left.
+        changes: of refs here.
+        problem: why they failed.
+
+    """
+
+    def __init__(self, entry: FetchedSession, claim: RemoteClaim | None = None) -> None:
+        self.entry = entry
+        self.claim = claim
+        self.changes: list[RefChange] = []
+        self.problem = ""
 
 
 class _Refs(NamedTuple):
@@ -203,7 +243,48 @@ class _Refs(NamedTuple):
     held: set[str]
 
 
-def _record_of(claim: RemoteClaim, remote: str) -> SessionRecord:
+def _snapshots_by_id(refs: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """Return the snapshots among some refs, by agent id."""
+    found: dict[str, dict[str, str]] = {}
+    for ref, oid in refs.items():
+        if ref.startswith(_SNAPSHOTS):
+            found.setdefault(ref.removeprefix(_SNAPSHOTS).partition("/")[0], {})[ref] = oid
+    return found
+
+
+def _entry(claim: RemoteClaim) -> FetchedSession:
+    return FetchedSession(
+        *(claim.id, claim.session, claim.title, claim.node, claim.state, claim.branch),
+        action="unchanged",
+        note=f"incomplete: {claim.incomplete}" if claim.incomplete else "",
+    )
+
+
+def _report_of(claim: RemoteClaim, running: str, *, has_saved: bool) -> SessionReport:
+    """Return the report of a session of another machine.
+
+    Arguments:
+        running: how it ended, if its claim says that it runs.
+
+    """
+    return SessionReport(
+        id=claim.id,
+        session=claim.session,
+        agent=claim.agent,
+        started=started(claim.session).isoformat(),
+        ended=datetime.now(UTC).isoformat(timespec="seconds"),
+        ended_by=running if claim.state == remote_claim.RUNNING else claim.ended_by,
+        exit_status=0,
+        iterations=claim.iteration,
+        cost_usd=claim.cost_usd,
+        branch=claim.branch,
+        base=claim.base,
+        saved=f"ralph/{claim.id}-wip" if has_saved else None,
+        title=claim.title,
+    )
+
+
+def _record_of(claim: RemoteClaim, remote: str, watch: Watch) -> SessionRecord:
     return SessionRecord(
         id=claim.id,
         session=claim.session,
@@ -220,5 +301,5 @@ def _record_of(claim: RemoteClaim, remote: str) -> SessionRecord:
         worktree=claim.worktree if claim.worktree != claim.session else None,
         branch_created=claim.branch == f"ralph/{claim.id}",
         title=claim.title,
-        extra={FETCHED_FROM: remote},
+        extra={FETCHED_FROM: remote, WATCHED: [*watch]},
     )

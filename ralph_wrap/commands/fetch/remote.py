@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from ralph_wrap.commands.fetch.watch import BEATS
 from ralph_wrap.errors import ConflictError, NotFoundError, RalphError
 from ralph_wrap.git import (
     is_branch_name,
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from ralph_wrap.system.log import Log
 
 _PATIENCE = 600.0  # seconds for git fetch
-_BEATS = 3  # a session whose claim does not move for this number of beats is dead
 
 
 class RemoteSessions:
@@ -57,6 +57,8 @@ class RemoteSessions:
         self.name = remote
         self._log = log
         self.git: Git = project.git._replace(cwd=project.root, git_dir=repository.common_dir)
+        self._refs: dict[str, str] | None = None  # a thousand sessions have thousands of refs
+        self._claims: dict[str, RemoteClaim] = {}  # by object id
         self.before = self.refs()
 
     def fetch(self) -> list[str]:
@@ -97,7 +99,7 @@ class RemoteSessions:
         No clock of another machine takes part: we watch the claim for as long as the session has for its own
         pushes.
         """
-        deadline = time.monotonic() + _BEATS * claim.beat
+        deadline = time.monotonic() + BEATS * claim.beat
         while (left := deadline - time.monotonic()) > 0:
             self._log.progress(f"session {claim.id} may run on {claim.node}: watching it for {left:.0f} s")
             time.sleep(min(left, claim.beat / 2, 5.0))
@@ -117,22 +119,27 @@ class RemoteSessions:
 
     def refs(self) -> dict[str, str]:
         """Return the refs of the remote, as fetched, by their names there."""
-        return fetched(list_refs(self.git, everything(self.name)), self.name)
+        if self._refs is None:
+            self._refs = fetched(list_refs(self.git, everything(self.name)), self.name)
+        return self._refs
 
     def claims(self, ids: Sequence[str]) -> dict[str, RemoteClaim]:
         """Return the claims of agent ids that can be read."""
         refs = self.refs()
         oids = {agent_id: refs[ref] for agent_id in ids if (ref := remote_claim.ref_of(agent_id)) in refs}
-        blobs = read_blobs(self.git, list(oids.values()))
-        claims = {}
+        blobs = read_blobs(self.git, [oid for oid in oids.values() if oid not in self._claims])
         for agent_id, oid in oids.items():
+            if oid in self._claims:
+                continue
             try:
-                claims[agent_id] = remote_claim.decode(blobs.get(oid, b""), agent_id)
+                self._claims[oid] = remote_claim.decode(blobs.get(oid, b""), agent_id)
             except ValueError as error:
                 self._log.event("claim.unreadable", id=agent_id, reason=str(error))
-        return claims
+        known = {agent_id: self._claims[oid] for agent_id, oid in oids.items() if oid in self._claims}
+        return {agent_id: claim for agent_id, claim in known.items() if claim.id == agent_id}
 
     def _fetch(self, specs: Sequence[str]) -> None:
+        self._refs = None
         with start_fetch(self.git, self.name, specs) as running:
             try:
                 completed = running.wait(_PATIENCE)
