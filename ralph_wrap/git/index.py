@@ -5,19 +5,30 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ralph_wrap.git.command import decode, run_git, start_git
+from ralph_wrap.git.command import decode, run_git
+from ralph_wrap.system import files
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from ralph_wrap.git.command import Git
-    from ralph_wrap.system import process
 
 GITLINK = "160000"
 """The file mode of a submodule's commit."""
 
 _LISTING = ("ls-files", "-v", "-s", "-z")
+_LARGEST = 64 << 20  # bytes of an index
+_VERSION_2 = b"DIRC\0\0\0\2"
+_CACHED_TREE = (
+    rb"TREE.{4}\0\d+ \d+\n(.{20})"  # the first extension; without a number of entries it is invalid
+)
+_HEADER, _CHECKSUM = 12, 20  # bytes
+_MODE, _FLAGS, _NAME = 26, 60, 62  # positions in an entry: the type of a file, its flags, its path
+_GITLINK_BYTE = 0xE0
+_ASSUMED = 0x40  # the two highest flags: assume unchanged, and extended, which version 2 cannot have
+_LONG_NAME = 0xFFF
 _SUBMODULE = re.compile(rb"(?:\A|\0)(.) %s ([0-9a-f]+) \d\t([^\0]+)" % GITLINK.encode())
 _HIDDEN = re.compile(rb"(?:\A|\0)([a-zS]) \d+ [0-9a-f]+ \d\t([^\0]+)")
 
@@ -53,10 +64,10 @@ class HiddenEntry(NamedTuple):
 
 
 class IndexListing(NamedTuple):
-    """All entries of an index, as git lists them.
+    """Entries of an index, as git lists them.
 
     Attributes:
-        output: of the command that :func:`start_listing` starts.
+        output: of ``git ls-files -v -s -z``.
 
     """
 
@@ -73,16 +84,57 @@ class IndexListing(NamedTuple):
             yield HiddenEntry(decode(found[2]), found[1].islower(), found[1] in b"sS")
 
 
-def start_listing(git: Git) -> process.RunningCommand:
-    """Start the command that lists an index."""
-    return start_git(git, *_LISTING)
-
-
 def list_index(git: Git) -> IndexListing:
-    """Return the entries of the index.
+    """Return the submodules and hidden files in the index; other files may be left out.
 
     Raises:
         GitError: git cannot read it.
 
     """
+    if git.git_dir is not None and _is_ordinary(git.index_file or git.git_dir / "index"):
+        return IndexListing(b"")
     return IndexListing(run_git(git, *_LISTING).stdout)
+
+
+def cached_tree(path: Path) -> str | None:
+    """Return the tree that an index is, ``None`` if only git knows it (gitformat-index(5): Cache tree).
+
+    Git keeps it there after a checkout or a commit, and believes it, until an entry of the index changes.
+    """
+    found = re.match(_CACHED_TREE, _extensions(path) or b"", re.DOTALL)
+    return None if found is None else found[1].hex()
+
+
+def _is_ordinary(path: Path) -> bool:
+    """Return whether an index certainly has no submodule and no hidden file."""
+    extensions = _extensions(path)
+    # A split index has its entries in another file, and a sparse one has directories.
+    return extensions is not None and b"link" not in extensions and b"sdir" not in extensions
+
+
+def _extensions(path: Path) -> bytes | None:
+    """Return what follows the entries of an index without submodules and hidden files (gitformat-index(5)).
+
+    Git writes version 2, unless *skip worktree* hides a file or a configuration wants another version. This
+    function reads version 2 in less time than git starts. It knows SHA-1 alone, and leaves all else to git.
+
+    Returns:
+        ``None`` if there is such a file, or if only git can read the index.
+
+    """
+    try:
+        content = files.read(path, _LARGEST)
+    except OSError:
+        return None
+    if content[:8] != _VERSION_2 or len(content) == _LARGEST:
+        return None
+    at = _HEADER
+    for _ in range(int.from_bytes(content[8:_HEADER])):
+        flags = content[at + _FLAGS : at + _NAME]
+        if len(flags) < _NAME - _FLAGS or flags[0] >= _ASSUMED or content[at + _MODE] == _GITLINK_BYTE:
+            return None
+        length = (flags[0] & 0xF) << 8 | flags[1]
+        if length == _LONG_NAME:
+            return None
+        at += ((_NAME + length) // 8 + 1) * 8  # one to eight zeros end a name
+    return content[at:-_CHECKSUM] if len(content) >= at + _CHECKSUM else None

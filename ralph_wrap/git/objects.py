@@ -75,7 +75,7 @@ class Head(NamedTuple):
 
     Attributes:
         commit: its object id; ``None`` if the branch has no commit yet.
-        tree: the object id of the commit's tree.
+        tree: the object id of the commit's tree; ``None`` also if it was not looked up.
         branch: the ref that HEAD finally names, usually ``refs/heads/<name>``; ``None`` for a detached HEAD.
 
     """
@@ -370,16 +370,14 @@ def small_contents(git: Git, oids: Collection[str], largest: int) -> dict[str, b
     return contents
 
 
-def missing_objects(git: Git, ref: str, present: str | None) -> int:
-    """Count the objects that a ref needs and the repository lacks.
+def what_is_missing(git: Git, ref: str, present: str | None) -> str | None:
+    """Return what git says if an object that a ref needs is missing or damaged, ``None`` if none is.
 
-    Arguments:
-        present: a commit whose objects count as present, without a check.
-
+    The objects of *present*, a commit, count as present without a check.
     """
-    wanted = run_git(git, "rev-list", "--objects", ref, *(("--not", present) if present else ()))
-    oids = b"".join(line.split(b" ")[0] + b"\n" for line in wanted.stdout.splitlines())
-    return run_git(git, "cat-file", "--batch-check", stdin=oids).stdout.count(b" missing\n")
+    listed = ("--verify-objects", "--quiet", ref, *(("--not", present) if present else ()))
+    answer = run_git(git, "rev-list", *listed, accept=(0, 128))
+    return None if answer.status == 0 else decode(answer.stderr).strip()
 
 
 def write_pack(git: Git, objects: Path, wanted: Collection[str], without: Collection[str]) -> None:

@@ -1,4 +1,4 @@
-"""How a worktree and its registration name each other (gitrepository-layout(5)).
+"""How a worktree and its registration name each other, and what HEAD names (gitrepository-layout(5)).
 
 The ``.git`` file of a worktree, and of a submodule, holds ``gitdir: `` and the path of its git directory. A
 relative path starts at the directory of the file. The file ``gitdir`` of a registration holds the path to
@@ -8,8 +8,10 @@ the ``.git`` file. An agent can write to both, so what they hold may be anything
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
+from ralph_wrap.git.oid import is_oid
 from ralph_wrap.system import files
 
 BACK = "gitdir"
@@ -19,6 +21,7 @@ LONGEST = 4096
 """Bytes of either file, PATH_MAX."""
 
 _BEGIN = "gitdir: "
+_HEAD = rb"ref: (refs/heads(?:/[A-Za-z0-9_-][A-Za-z0-9_.-]*)+)\n"
 
 
 # The .git file of a directory
@@ -65,6 +68,29 @@ def git_dir_of(checkout: Path) -> Path:
         return read(checkout)
     except OSError:
         return real(checkout / ".git")
+
+
+# HEAD
+
+
+def branch_at_head(git_dir: Path, common_dir: Path) -> tuple[str, str] | None:
+    """Return full name and commit of the branch at HEAD, as the files say, without a git process.
+
+    Returns:
+        ``None`` if only git knows: HEAD is detached, or the branch is packed, symbolic or in a reftable. The
+        same holds for a name with unusual characters (git-check-ref-format(1)).
+
+    """
+    try:
+        head = re.fullmatch(_HEAD, files.read(git_dir / "HEAD", LONGEST))
+        if head is None or b".." in head[1] or b".lock" in head[1]:
+            return None
+        name = os.fsdecode(head[1])
+        commit = files.read(common_dir / name, LONGEST)
+    except OSError:
+        return None
+    is_whole = commit.endswith(b"\n") and is_oid(commit[:-1].decode("ascii", "replace"))
+    return (name, commit[:-1].decode()) if is_whole else None
 
 
 # The files of a registration

@@ -106,6 +106,7 @@ class WorktreeOpening(NamedTuple):
             branch=context.branch,
             log=context.log,
             cancel=context.cancel,
+            refs=context.refs,
         )
 
     def _check_out(self, repository: Repository, base: str, look: Callable[[], object]) -> LinkedWorktree:

@@ -30,7 +30,7 @@ from ralph_wrap.errors import RalphError
 from ralph_wrap.session.context import SessionContext
 from ralph_wrap.session.ending import SessionEnd, SessionState, run_step, try_update
 from ralph_wrap.session.open_workspace import open_workspace
-from ralph_wrap.session.preflight import look_first, planned, taken_in
+from ralph_wrap.session.preflight import look_first, planned
 from ralph_wrap.session.workspace import Workspace, recorded
 from ralph_wrap.state import session_start
 from ralph_wrap.state.claim import claim_again, claim_id
@@ -168,7 +168,7 @@ class Session:
         project = self._project or find_project(self._settings.project, self._environ)
         preflight = look_first(self._settings, project)
         project = project._replace(environ=privileges.ensure_home(self._environ))
-        claim, obstacle = self._register(project, preflight)
+        claim, obstacle = _register(self._settings, project, preflight, self._name)
         end = SessionEnd(self._settings, project, claim, self._state, self._signals.cancel, self._log)
         self._at_end("refill the pool", lambda: end.refill(self._context))
         self._at_end("print how it ended", end.print_end)
@@ -190,24 +190,13 @@ class Session:
             hidden=preflight.hidden,
             sandbox=preflight.sandbox,
             home=claim.registry,
+            refs=preflight.refs,
         )
         mirror = self._claim_on_remote(context, claim)
         workspace = self._state.workspace = open_workspace(context, obstacle)
         if workspace.lock is not None:
             self._stack.callback(workspace.lock.release)
         self._start_work(context, workspace, claim, processes, end, mirror)
-
-    def _register(self, project: Project, preflight: Preflight) -> tuple[SessionClaim, IsolationError | None]:
-        def complete(record: SessionRecord) -> SessionRecord:
-            return planned(record, self._settings, project, preflight, self._name)
-
-        def claim(registry: Registry) -> SessionClaim:
-            now, owner = datetime.now(UTC), liveness.myself()
-            if wanted := self._settings.resumes.rpartition("-")[2] or self._settings.agent_id:
-                return claim_again(registry, wanted, owner, now, complete)
-            return claim_id(registry, owner, taken_in(project, self._settings.remote), now, complete)
-
-        return register_session(project, claim)
 
     def _claim_on_remote(self, context: SessionContext, claim: SessionClaim) -> Mirror | None:
         """Claim the session on its remote, and give the claim back at the end."""
@@ -259,6 +248,21 @@ class Session:
     def _at_end(self, name: str, step: Callable[[], None]) -> None:
         """Add a step of the end; it runs before all that were added earlier."""
         self._stack.callback(run_step, self._log, name, step)
+
+
+def _register(
+    settings: Settings, project: Project, preflight: Preflight, agent: str
+) -> tuple[SessionClaim, IsolationError | None]:
+    def complete(record: SessionRecord) -> SessionRecord:
+        return planned(record, settings, project, preflight, agent)
+
+    def claim(registry: Registry) -> SessionClaim:
+        now, owner = datetime.now(UTC), liveness.myself()
+        if wanted := settings.resumes.rpartition("-")[2] or settings.agent_id:
+            return claim_again(registry, wanted, owner, now, complete)
+        return claim_id(registry, owner, preflight.taken_in(project, settings.remote), now, complete)
+
+    return register_session(project, claim)
 
 
 def _how_it_started(settings: Settings, project: Project) -> session_start.SessionStart | None:

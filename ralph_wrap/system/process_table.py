@@ -179,11 +179,14 @@ def paths_in(pid: int, directory: Path) -> Iterator[str]:
         return
     if _is_in(used, directory):
         yield used
-    for number in os.listdir(f"{process}/fd"):  # noqa: PTH208
-        with contextlib.suppress(OSError, IndexError, ValueError):
-            used = os.readlink(f"{process}/fd/{number}")  # noqa: PTH115
-            if _is_in(used, directory) and _is_written(f"{process}/fdinfo/{number}"):
+    top, descriptors = os.fspath(directory), f"{process}/fd/"
+    for number in os.listdir(descriptors):  # noqa: PTH208
+        try:
+            used = os.readlink(descriptors + number)  # noqa: PTH115
+            if used.startswith(top) and _is_in(used, directory) and _is_written(f"{process}/fdinfo/{number}"):
                 yield used
+        except (OSError, IndexError, ValueError):  # it was closed meanwhile
+            continue
 
 
 def occupants(directory: Path) -> list[tuple[int, str]]:
@@ -200,7 +203,8 @@ def occupants(directory: Path) -> list[tuple[int, str]]:
 
 
 def _is_in(path: str, directory: Path) -> bool:
-    return path == os.fspath(directory) or path.startswith(f"{directory}/".replace("//", "/"))
+    top = os.fspath(directory)
+    return path.startswith(top) and (path == top or path.startswith(f"{top}/".replace("//", "/")))
 
 
 def _used_paths(process: Process) -> list[str]:

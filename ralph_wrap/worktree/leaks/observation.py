@@ -29,10 +29,11 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from ralph_wrap.git import decode, decode_lines, finish_git, parse_entries, pointer, start_entries, start_git
+from ralph_wrap.git import decode, decode_lines, finish_git, parse_entries, pointer, start_entries
 from ralph_wrap.system import files
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.ignore import RULE
+from ralph_wrap.worktree.leaks.refs import FREE, ObservedRefs
 from ralph_wrap.worktree.managed.git_config import without_ours
 from ralph_wrap.worktree.managed.metadata import read_mark
 
@@ -55,7 +56,6 @@ _LARGEST = 1 << 20  # bytes; of a larger hook only size and times are compared
 _OUR_FILES = (".ralph/worktrees/", ".ralph/run/")
 _TEMPORARY = ("..gitignore.", "..exclude.")  # temporary files beside an ignore file (files.replace)
 _STASH = "refs/stash"
-_FREE = ("refs/heads/ralph/", "refs/ralph/", "refs/ralph-remotes/", "refs/remotes/", "refs/prefetch/")
 
 
 class ObservedCheckout(NamedTuple):
@@ -65,20 +65,31 @@ class ObservedCheckout(NamedTuple):
         git: git in the checkout at the project root, even if an agent changes its ``.git`` later.
         workspace: the session's worktree.
         branch: full name of the session's branch.
+        refs: lists the refs of the repository.
 
     """
 
     git: Git
     workspace: Path
     branch: str
+    refs: ObservedRefs
 
     @classmethod
-    def at(cls, git: Git, root: Path, common_dir: Path, workspace: Path, branch: str) -> ObservedCheckout:
+    def at(
+        cls,
+        git: Git,
+        root: Path,
+        common_dir: Path,
+        workspace: Path,
+        branch: str,
+        refs: ObservedRefs | None = None,
+    ) -> ObservedCheckout:
         """Return the place around a session's worktree.
 
         Arguments:
             workspace: the session's worktree, which may not exist yet.
             branch: short name of its branch.
+            refs: of the same checkout, if they were listed already.
 
         Raises:
             OSError: the root is not a checkout.
@@ -88,7 +99,7 @@ class ObservedCheckout(NamedTuple):
         git_dir = git_dir.resolve() if git_dir.is_dir() else pointer.read(root)
         # With git_dir and work_tree given, core.bare and core.worktree of an agent cannot hide changes.
         fixed = git._replace(cwd=root, git_dir=git_dir, common_dir=common_dir, work_tree=root, config=())
-        return cls(fixed, workspace, f"{BRANCHES}{branch}")
+        return cls(fixed, workspace, f"{BRANCHES}{branch}", refs or ObservedRefs(fixed))
 
 
 class FileState(NamedTuple):
@@ -142,9 +153,9 @@ class RunningObservation:
         self._ours = _our_worktrees(checkout)
         with contextlib.ExitStack() as stack:
             self._status = stack.enter_context(start_entries(checkout.git))
-            self._refs = stack.enter_context(
-                start_git(checkout.git, "for-each-ref", "--format=%(objectname)%(HEAD)%(refname)")
-            )
+            self._state = checkout.refs.state()
+            self._known = checkout.refs.known(self._state)
+            self._refs = stack.enter_context(checkout.refs.start()) if self._known is None else None
             self._running = stack.pop_all()
 
     def __enter__(self) -> Self:
@@ -155,7 +166,7 @@ class RunningObservation:
 
     def is_done(self, timeout: float) -> bool:
         """Wait *timeout* seconds at most, and return whether git is done."""
-        return self._status.ended(timeout) and self._refs.ended(timeout)
+        return self._status.ended(timeout) and (self._refs is None or self._refs.ended(timeout))
 
     def result(self) -> Observation:
         """Wait for git, and return the result.
@@ -165,12 +176,14 @@ class RunningObservation:
 
         """
         entries = parse_entries(finish_git(self._status, "status").stdout)
-        listed = finish_git(self._refs, "for-each-ref").stdout
-        git = self._checkout.git
+        git, listed = self._checkout.git, self._known
+        if self._refs is not None:
+            output = finish_git(self._refs, "for-each-ref").stdout
+            listed = self._checkout.refs.keep(self._state, output)
         # A worktree may have been added or removed meanwhile.
         ours = {**self._ours, **_our_worktrees(self._checkout)}
         head = decode(_content(_git_dir(git) / "HEAD").partition(b" ")[2]).strip()
-        refs, current = _parse_refs(listed)
+        refs, current = _parse_refs(listed or b"")
         head = current or head.removeprefix("ref: ")
         stash = refs.pop(_STASH, "").encode() + _content(_common_dir(git) / "logs" / _STASH)
         return Observation(
@@ -178,7 +191,7 @@ class RunningObservation:
             ignore=_without_rule(_content(git.cwd / IGNORE)),
             head=head,
             commit=refs.get(head, "" if head.startswith("refs/") else head),
-            refs={name: oid for name, oid in refs.items() if not name.startswith(_FREE)},
+            refs={name: oid for name, oid in refs.items() if not name.startswith(FREE)},
             stash=stash,
             kept=dict(_kept(git)),
             held=frozenset((*ours.values(), self._checkout.branch)),

@@ -76,7 +76,7 @@ def snapshot(worktree: LinkedWorktree, git: Git, *, agent_id: str, session: str,
             problems += _in_repositories(worktree_git, status)
         if status.clean:
             return Snapshot(head.commit, None, tuple(problems))
-        picture = take_picture(worktree, scratch, head, status, problems)
+        picture = take_picture(worktree, scratch, head, (status, walked.stamps), problems)
         if picture.shows_head:
             return Snapshot(head.commit, None, tuple(problems))
         message = f"ralph: after iteration {number} of session {session}\n"

@@ -6,11 +6,21 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError
-from ralph_wrap.git import finish_git, parse_status, resolve_commit, run_git, start_status
-from ralph_wrap.git.index import IndexListing, start_listing
+from ralph_wrap.git import (
+    Head,
+    finish_git,
+    parse_status,
+    pointer,
+    read_head,
+    resolve_commit,
+    run_git,
+    start_status,
+)
+from ralph_wrap.git.index import list_index
 from ralph_wrap.worktree.save.commits import named_objects, unheld
 from ralph_wrap.worktree.save.index import lift_flags, not_in_index, status_of
 from ralph_wrap.worktree.save.registration import operation, unsaved_bookkeeping
@@ -49,16 +59,14 @@ def look(
         OSError: a file cannot be read.
 
     """
-    with (
-        start_status(git, "dirty") as running,
-        start_listing(git) as entries,
-    ):
-        walked = walk(worktree.path, inner)
+    begun = time.time_ns()
+    with start_status(git, "dirty") as running:
+        walked = walk(worktree.path, inner, worktree.registration / "index", begun)
         problems += walked.problems
         problems += unsaved_bookkeeping(worktree)
         try:
             answer = finish_git(running, "status").stdout
-            listing = IndexListing(finish_git(entries, "ls-files").stdout)
+            listing = list_index(git)
         except GitError as error:
             problems.append(f"the index cannot be read, what was staged in it is not saved: {error.message}")
             head = resolve_commit(git, "HEAD")
@@ -71,6 +79,18 @@ def look(
     if lift_flags(worktree, scratch, listing):
         return status_of(scratch), walked
     return parse_status(answer), walked
+
+
+def head_of(worktree: LinkedWorktree, git: Git) -> Head:
+    """Return HEAD of a worktree, without its tree if the files alone tell the rest.
+
+    Arguments:
+        worktree: the worktree.
+        git: git in it.
+
+    """
+    found = pointer.branch_at_head(worktree.registration, worktree.common_dir)
+    return read_head(git) if found is None else Head(found[1], None, found[0])
 
 
 def nested(status: Status, walked: DirectoryWalk) -> list[str]:
@@ -126,7 +146,17 @@ def tree_holds(tree: LinkedWorktree, git: Git, index: Path, directory: Path, sav
     named = named_objects(tree.registration, worktree_git, [])
     if not named <= saved.named and unheld(worktree_git, named):
         return False  # there is a new commit that only the registration names
+    if _is_untouched(tree, directory, saved):
+        return True
     if index.exists():
         inner = {submodule.path for submodule in saved.inner}
         return {*not_in_index(worktree_git._replace(index_file=index))} <= {*saved.missing} | inner
     return status_of(worktree_git).clean
+
+
+def _is_untouched(tree: LinkedWorktree, directory: Path, saved: SavedWork) -> bool:
+    """Return whether files, index and HEAD are certainly those of the save, so that git need not compare."""
+    if saved.stamps is None or saved.head is None or saved.missing or saved.inner:
+        return False
+    at_head = pointer.branch_at_head(tree.registration, tree.common_dir)
+    return at_head == (saved.head.branch, saved.head.commit) and saved.stamps.still_hold(directory)

@@ -12,17 +12,17 @@ from ralph_wrap.git import (
     create_ref,
     delete_ref,
     list_refs,
-    missing_objects,
     move_ref,
     read_head,
     run_git,
     tree_of,
+    what_is_missing,
     worktree_holding,
     write_tree,
 )
 from ralph_wrap.worktree.save.commits import make_snapshots, named_objects, save_commits, unreachable
 from ralph_wrap.worktree.save.index import copy_index, resolve, status_of
-from ralph_wrap.worktree.save.inspect import has_submodules, look, nested
+from ralph_wrap.worktree.save.inspect import has_submodules, head_of, look, nested
 from ralph_wrap.worktree.save.registration import operation, unsaved_bookkeeping
 from ralph_wrap.worktree.save.result import SavedWork
 from ralph_wrap.worktree.save.trees import WORK_TITLE, WorktreeTrees, counted, take_picture
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ralph_wrap.git import Git, Head, Status
     from ralph_wrap.worktree.model import LinkedWorktree
     from ralph_wrap.worktree.save.result import SaveRequest
+    from ralph_wrap.worktree.save.walk import FileStamps
 
 
 def save_tree(
@@ -62,7 +63,7 @@ def save_tree(
     worktree_git = tree.git(git)
     scratch = worktree_git._replace(index_file=index)
     problems: list[str] = []
-    head = read_head(worktree_git)
+    head = head_of(tree, worktree_git)
     if request.unstarted:
         left = _left_by_checkout(tree, scratch, head.commit or "HEAD", inner)
         if left is not None:
@@ -75,7 +76,7 @@ def save_tree(
     if not status.clean and request.commits_only:
         problems.append(counted(len(status.changed) + len(status.untracked), "uncommitted path"))
     elif not status.clean:
-        branch = _save_files(tree, scratch, head, status, problems, request)
+        branch = _save_files(tree, scratch, head, (status, walked.stamps), problems, request)
     if branch is None and head.branch is None and head.commit:
         tip = _tip(worktree_git, request.branch)
         # Work that was put back is on its branch already, and stays there if the next session needs it.
@@ -92,6 +93,7 @@ def save_tree(
         problems=tuple(problems),
         head=head,
         named=named,
+        stamps=walked.stamps,
     )
 
 
@@ -157,7 +159,7 @@ def _left_by_checkout(
     with contextlib.suppress(GitError):  # git may have pruned this commit
         before = _differing(scratch, warm_commit) if warm_commit else None
     found = _differing(scratch, commit) - {*inner}  # they may be cloned, but not checked out yet
-    if inner and walk(worktree.path, inner).repositories:
+    if inner and walk(worktree.path, inner, worktree.registration / "index").repositories:
         return None
     unwritten = tuple(
         path
@@ -177,11 +179,11 @@ def _save_files(
     worktree: LinkedWorktree,
     scratch: Git,
     head: Head,
-    status: Status,
+    found: tuple[Status, FileStamps],
     problems: list[str],
     request: SaveRequest,
 ) -> str | None:
-    picture = take_picture(worktree, scratch, head, status, problems)
+    picture = take_picture(worktree, scratch, head, found, problems)
     if picture.shows_head:
         return None
     return _save_picture(worktree, scratch, head, picture, problems, request)
@@ -195,15 +197,20 @@ def _save_picture(
     problems: list[str],
     request: SaveRequest,
 ) -> str:
+    message = f"{WORK_TITLE}{request.session}\n\nWhat was not committed when the session ended.\n"
+    if unfinished := operation(worktree):
+        message += f"A {unfinished} was in progress.\n"
     branch = request.branch
-    before = _tip(scratch, branch)
-    if before is None or not _is_saved_already(scratch, before, picture):
-        message = f"{WORK_TITLE}{request.session}\n\nWhat was not committed when the session ended.\n"
-        if unfinished := operation(worktree):
-            message += f"A {unfinished} was in progress.\n"
-        branch = _name(scratch, request, picture.commit(scratch, message, request.session), before)
-    if missing := missing_objects(scratch, branch, head.commit):
-        problems.append(f"{branch} lacks {missing} objects")
+    commit = picture.commit(scratch, message, request.session)
+    try:
+        create_ref(scratch, f"refs/heads/{branch}", commit, _reason(request))
+    except GitError:
+        if (before := _tip(scratch, branch)) is None:
+            raise
+        if not _is_saved_already(scratch, before, picture):
+            branch = _name(scratch, request, commit, before)
+    if missing := what_is_missing(scratch, branch, head.commit):
+        problems.append(f"{branch} lacks objects: {missing}")
     return branch
 
 
@@ -217,7 +224,7 @@ def _is_saved_already(git: Git, tip: str, picture: WorktreeTrees) -> bool:
     commits = commit_and_parents(git, tip)
     if not commits or (picture.head is not None and picture.head not in commits):
         return False
-    return [tree_of(git, commit) for commit in commits] == picture.trees
+    return [tree_of(git, commit) for commit in commits] == picture.trees(git)
 
 
 def _name(git: Git, request: SaveRequest, commit: str, before: str | None) -> str:
@@ -232,7 +239,7 @@ def _name(git: Git, request: SaveRequest, commit: str, before: str | None) -> st
     """
     branch = request.branch
     ref = f"refs/heads/{branch}"
-    reason = f"ralph-wrap: end of {request.session}"
+    reason = _reason(request)
     if before is None:
         create_ref(git, ref, commit, reason)
     elif before != commit:
@@ -241,3 +248,7 @@ def _name(git: Git, request: SaveRequest, commit: str, before: str | None) -> st
         make_snapshots(git, request.agent_id, [before])
         move_ref(git, ref, before, commit, reason, itself=True)
     return branch
+
+
+def _reason(request: SaveRequest) -> str:
+    return f"ralph-wrap: end of {request.session}"

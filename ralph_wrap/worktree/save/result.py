@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ralph_wrap.git import Head
+    from ralph_wrap.worktree.save.walk import FileStamps
 
 
 class SaveRequest(NamedTuple):
@@ -53,6 +54,7 @@ class SavedWork(NamedTuple):
         head: its HEAD; ``None`` if nothing was saved.
         named: every object id in the files of its registration. At the time of the save, a ref in the
             repository holds each commit among them.
+        stamps: what its files looked like before the save; ``None`` if nothing was saved.
 
     """
 
@@ -66,6 +68,7 @@ class SavedWork(NamedTuple):
     inner: tuple[SavedSubmodule, ...] = ()
     head: Head | None = None
     named: frozenset[str] = frozenset()
+    stamps: FileStamps | None = None
 
     @property
     def clean(self) -> bool:

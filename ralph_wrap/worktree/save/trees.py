@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ralph_wrap.git import commit_tree, stage_all, write_tree
+from ralph_wrap.git import commit_tree, stage_all, tree_of, write_tree
+from ralph_wrap.git.index import cached_tree
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.save.index import add_what_can_be, copy_index, not_in_index, resolve, unlock
 
 if TYPE_CHECKING:
     from ralph_wrap.git import Git, Head, Status
     from ralph_wrap.worktree.model import LinkedWorktree
+    from ralph_wrap.worktree.save.walk import FileStamps
 
 WORK_TITLE = "ralph: saved work of session "
 """The beginning of the message of a commit with the files of a worktree; the session id follows."""
@@ -27,7 +29,7 @@ class WorktreeTrees(NamedTuple):
 
     Attributes:
         head: the commit at HEAD, if there is one.
-        head_tree: the tree of this commit.
+        head_tree: the tree of this commit, if it is known.
         tree: the tree of the files on the disk that are not ignored.
         index_tree: the tree of the index.
 
@@ -43,10 +45,9 @@ class WorktreeTrees(NamedTuple):
         """There is no uncommitted work."""
         return self.tree == self.head_tree == self.index_tree
 
-    @property
-    def trees(self) -> list[str]:
-        """The trees of its commit and of the parents of this commit."""
-        head = [self.head_tree] if self.head_tree else []
+    def trees(self, git: Git) -> list[str]:
+        """Return the trees of its commit and of the parents of this commit."""
+        head = [self.head_tree or tree_of(git, self.head)] if self.head else []
         return [self.tree, *head, *([self.index_tree] if self.index_tree != self.tree else [])]
 
     def commit(self, git: Git, message: str, session: str) -> str:
@@ -64,7 +65,11 @@ class WorktreeTrees(NamedTuple):
 
 
 def take_picture(
-    worktree: LinkedWorktree, scratch: Git, head: Head, status: Status, problems: list[str]
+    worktree: LinkedWorktree,
+    scratch: Git,
+    head: Head,
+    found: tuple[Status, FileStamps],
+    problems: list[str],
 ) -> WorktreeTrees:
     """Write the trees of a worktree.
 
@@ -72,7 +77,7 @@ def take_picture(
         worktree: the worktree.
         scratch: git in it with a copy of its index, which this function makes if it does not exist.
         head: HEAD of the worktree.
-        status: the uncommitted paths.
+        found: the uncommitted paths, and what the files looked like before.
         problems: gets a line if files cannot be stored.
 
     Raises:
@@ -80,14 +85,17 @@ def take_picture(
         OSError: the index cannot be copied.
 
     """
+    status, stamps = found
     copy_index(worktree, scratch)
     if status.unmerged:
         resolve(scratch)
-    index_tree = write_tree(scratch)
+    known = cached_tree(scratch.index_file) if scratch.index_file is not None else None
+    index_tree = known or write_tree(scratch)
     for _ in range(_ATTEMPTS):
         failure = stage_all(scratch, exclude=status.nested)
         unlock(scratch)
-        left = not_in_index(scratch)
+        is_whole = failure is None and stamps.still_hold(worktree.path)  # git has added each file as it is
+        left = [] if is_whole else not_in_index(scratch)
         if failure is not None:
             add_what_can_be(scratch, left)
             left = not_in_index(scratch)
@@ -98,7 +106,10 @@ def take_picture(
         reason = failure.message if failure else "still being written"
         names = ", ".join(left[:_NAMED])
         problems.append(f"{counted(len(left), 'file')} cannot be saved ({names}): {reason}")
-    return WorktreeTrees(head.commit, head.tree, tree, index_tree)
+    head_tree = head.tree
+    if head_tree is None and head.commit is not None and tree == index_tree:
+        head_tree = tree_of(scratch, head.commit)  # otherwise there is uncommitted work, whatever it is
+    return WorktreeTrees(head.commit, head_tree, tree, index_tree)
 
 
 def counted(number: int, noun: str) -> str:

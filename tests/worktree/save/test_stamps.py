@@ -1,0 +1,77 @@
+"""The values by which the save knows, without git, that no process has written to a worktree."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ralph_wrap.worktree.save.walk import walk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+SECOND = 10**9  # nanoseconds
+
+
+@pytest.fixture
+def top(tmp_path: Path) -> Path:
+    """Return a directory with files, beside a file that stands for its index."""
+    (tmp_path / "top" / "dir" / "inner").mkdir(parents=True)
+    for name in ("top/file", "top/dir/file", "top/dir/inner/file", "index"):
+        (tmp_path / name).write_text("content")
+    return tmp_path / "top"
+
+
+def _later() -> int:
+    """Return a time at which no file can have been written by now."""
+    return time.time_ns() + 10 * SECOND
+
+
+def _same_time(path: Path, write: Callable[[Path], object]) -> None:
+    before = path.stat()
+    write(path)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "a file is written": lambda top: (top / "dir" / "inner" / "file").write_text("CONTENT"),
+    "its time is put back": lambda top: _same_time(top / "file", lambda path: path.write_text("CONTENT")),
+    "a file is new": lambda top: (top / "dir" / "new").touch(),
+    "a file is gone": lambda top: (top / "dir" / "file").unlink(),
+    "a file is replaced": lambda top: (top / "dir" / "file").replace(top / "file"),
+    "a directory is new": lambda top: (top / "new").mkdir(),
+    "a mode is changed": lambda top: (top / "file").chmod(0o755),
+    "the index is written": lambda top: (top.parent / "index").write_text("CONTENT"),
+    "the index is gone": lambda top: (top.parent / "index").unlink(),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_write_shows(top: Path, change: Callable[[Path], object]) -> None:
+    """Each change of a file, a directory or the index, even if the writer puts the time back."""
+    stamps = walk(top, (), top.parent / "index", _later()).stamps
+    assert stamps.still_hold(top)
+    change(top)
+    assert not stamps.still_hold(top)
+
+
+def test_a_rename_of_the_whole_is_no_write(top: Path) -> None:
+    """The removal moves the worktree into the trash before it looks again."""
+    stamps = walk(top, (), top.parent / "index", _later()).stamps
+    assert stamps.still_hold(top.rename(top.with_name("aside")))
+
+
+def test_a_file_that_was_just_written_proves_nothing(top: Path) -> None:
+    """A second write in the same tick of the kernel's clock would leave no trace."""
+    begun = (top / "file").stat().st_ctime_ns
+    assert not walk(top, (), top.parent / "index", begun + 1_000_000).stamps.still_hold(top)
+    assert walk(top, (), top.parent / "index", begun + SECOND).stamps.still_hold(top)
+
+
+def test_a_directory_that_is_left_out_proves_nothing(top: Path) -> None:
+    """A submodule has an index of its own."""
+    assert not walk(top, ("dir",), top.parent / "index", _later()).stamps.still_hold(top)
