@@ -16,6 +16,7 @@ from ralph_wrap.errors import NotFoundError, RalphError, UsageError
 from ralph_wrap.git import existing_commits, list_refs, patch, tree_of
 from ralph_wrap.git.compare import empty_tree, facts_of, landing_base
 from ralph_wrap.git.oid import is_oid
+from ralph_wrap.git.safe.genuine import require_genuine
 from ralph_wrap.state import inventory
 from ralph_wrap.state.inventory import Verdict
 from ralph_wrap.system import document, files
@@ -89,11 +90,20 @@ def sides(
     Raises:
         UsageError: these arguments exclude each other.
         NotFoundError: a branch or the iteration does not exist.
+        TamperedError: an object holds something else than its name says.
         RalphError: there is no repository.
 
     """
     if iteration is not None and (other or saved):
         raise UsageError("--iteration compares two states of one branch", "leave out ID2 and --saved")
+    found = _sides(project, objects, name, other, saved=saved, iteration=iteration)
+    require_genuine(objects, found.before, found.after)
+    return found
+
+
+def _sides(
+    project: Project, objects: Git, name: str, other: str | None, *, saved: bool, iteration: int | None
+) -> DiffSides:
     all_branches = branches.read(project)
     branch = branches.named(all_branches, name)
     if iteration is not None:

@@ -40,7 +40,6 @@ from ralph_wrap.git.objects import (
     move_ref,
     object_kinds,
     object_modes,
-    read_blobs,
     read_commit,
     read_head,
     resolve_commit,
@@ -72,6 +71,7 @@ from ralph_wrap.git.repository import (
     locate_repository,
     parse_version,
 )
+from ralph_wrap.git.safe.batch import read_blobs
 from ralph_wrap.git.status import (
     Status,
     parse_entries,

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
-_OF_AN_OBJECT = 3  # words: object id, type, size; for a missing object there are two
-
 
 def resolve_commit(git: Git, revision: str) -> str | None:
     """Return the id of the commit that a revision names, ``None`` if it names none."""
@@ -244,25 +242,6 @@ def write_tree(git: Git) -> str:
 def store_blob(git: Git, content: bytes) -> str:
     """Store a blob and return its id."""
     return decode_lines(run_git(git, "hash-object", "-w", "--stdin", stdin=content).stdout)[0]
-
-
-def read_blobs(git: Git, oids: Collection[str]) -> dict[str, bytes]:
-    """Return the contents of blobs by id; other objects and missing ones are left out (git-cat-file(1))."""
-    if not oids:
-        return {}
-    answer = run_git(git, "cat-file", "--batch", stdin="".join(f"{oid}\n" for oid in oids).encode()).stdout
-    found, at = {}, 0
-    for oid in oids:
-        end = answer.index(b"\n", at)
-        words = answer[at:end].split(b" ")
-        at = end + 1
-        if len(words) != _OF_AN_OBJECT:
-            continue
-        size = int(words[2])
-        if words[1] == b"blob":
-            found[oid] = answer[at : at + size]
-        at += size + 1
-    return found
 
 
 def make_tree(git: Git, files: Mapping[str, str]) -> str:

@@ -16,6 +16,7 @@ from ralph_wrap.config import trust
 from ralph_wrap.errors import ConflictError, NotFoundError, RalphError, StoppedError
 from ralph_wrap.git import compare, count_commits, git_environment, list_refs
 from ralph_wrap.git import merge as merging
+from ralph_wrap.git.safe.genuine import require_genuine
 from ralph_wrap.state import check_results
 from ralph_wrap.state.advice import advice_for
 from ralph_wrap.state.inventory import Verdict
@@ -225,6 +226,8 @@ def _try(landing: _LandingContext, branch: Branch) -> LandingResult:
         return _nothing(branch, target, tip)
     checkouts = checkouts_of(git, landing.repository, target)
     require_movable(landing.repository, target, checkouts)
+    if base := compare.merge_base(git, tip, branch.tip):
+        require_genuine(git, base, branch.tip)
     trial = attempt(landing.trial.git, branch, target, tip, landing.method, landing.into_main)
     if trial.commit is None:
         reason = f"conflicts with {target.name} in {names(trial.conflicts)}"
@@ -232,6 +235,7 @@ def _try(landing: _LandingContext, branch: Branch) -> LandingResult:
         return _left(branch, target, reason, hint)._replace(before=tip, after=tip, conflicts=trial.conflicts)
     if trial.commit == tip:
         return _nothing(branch, target, tip)
+    require_genuine(git, tip, trial.commit)
     changes = merging.moved(git, tip, trial.commit)
     for checkout in checkouts:
         require_room(target, checkout, changes)

@@ -1,0 +1,101 @@
+"""Check that objects hold what their names say: git does not, when it reads them to compare or to check out.
+
+An agent can write another content under the id of an object. Then ``diff`` shows a harmless file, the agent
+puts the real object back, and a merge lands it. So what a command shows or lands is hashed before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ralph_wrap.errors import TamperedError
+from ralph_wrap.git.safe.batch import read_objects
+from ralph_wrap.system import deferred
+from ralph_wrap.system.named_tuple import NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from ralph_wrap.git.command import Git
+
+_TREE = b"40000"
+_AT_ONCE = 256  # objects in memory
+_SHA1 = 40  # hexadecimal digits
+
+
+class _Entry(NamedTuple):
+    """An entry of a tree."""
+
+    mode: bytes
+    oid: str
+
+
+def require_genuine(git: Git, before: str, after: str) -> None:
+    """Check two commits or trees, and all objects in which they differ.
+
+    A missing object is left to the command that needs it.
+
+    Raises:
+        TamperedError: an object holds something else than its name says.
+
+    """
+    roots = dict(_checked(git, (before, after)))
+    pairs = [(_tree(before, roots.get(before)), _tree(after, roots.get(after)))]
+    blobs: set[str] = set()
+    while pairs := [pair for pair in pairs if pair[0] != pair[1]]:
+        trees = dict(_checked(git, {oid for pair in pairs for oid in pair if oid}))
+        pairs = [below for pair in pairs for below in _differing(*pair, trees, blobs)]
+    for _ in _checked(git, blobs):
+        pass
+
+
+def _differing(old: str, new: str, trees: dict[str, bytes], blobs: set[str]) -> Iterator[tuple[str, str]]:
+    """Yield the pairs of trees that differ in two trees, and add the files that differ; "" is no tree."""
+    left, right = (_entries(trees.get(oid, b""), len(oid) // 2) for oid in (old, new))
+    for name in left.keys() | right.keys():
+        sides = left.get(name), right.get(name)
+        if sides[0] == sides[1]:
+            continue
+        below = ["", ""]
+        for number, entry in enumerate(sides):
+            if entry is not None and entry.mode == _TREE:
+                below[number] = entry.oid
+            elif entry is not None:
+                blobs.add(entry.oid)  # the commit of a submodule is missing here
+        yield below[0], below[1]
+
+
+def _entries(tree: bytes, size: int) -> dict[bytes, _Entry]:
+    found, at = {}, 0
+    while at < len(tree):
+        end = tree.index(b"\0", at)
+        mode, _, name = tree[at:end].partition(b" ")
+        at = end + 1 + size
+        found[name] = _Entry(mode, tree[end + 1 : at].hex())
+    return found
+
+
+def _tree(oid: str, content: bytes | None) -> str:
+    """Return the tree of a commit; a tree is its own."""
+    if content is not None and content.startswith(b"tree "):
+        return content[len(b"tree ") :].partition(b"\n")[0].decode()
+    return oid
+
+
+def _checked(git: Git, oids: Collection[str]) -> Iterator[tuple[str, bytes]]:
+    """Yield objects whose content has the hash that is their id.
+
+    Raises:
+        TamperedError: an object has another one.
+
+    """
+    wanted = list(oids)
+    for start in range(0, len(wanted), _AT_ONCE):
+        for oid, (kind, content) in read_objects(git, wanted[start : start + _AT_ONCE]).items():
+            hashed = deferred.hashlib.sha1 if len(oid) == _SHA1 else deferred.hashlib.sha256
+            if hashed(b"%s %d\0%s" % (kind, len(content), content)).hexdigest() != oid:
+                raise TamperedError(
+                    f"object {oid} holds something else than its name says: another program has replaced it",
+                    "to see all such objects: git fsck --no-dangling",
+                )
+            yield oid, content

@@ -1,0 +1,89 @@
+"""An agent writes another content under the id of an object: git believes it, and we do not."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ralph_wrap.git import Git, git_environment
+from ralph_wrap.git.safe.genuine import require_genuine
+from tests.support.merging import branch
+from tests.support.repo import Repo
+from tests.support.sessions import command
+
+TAMPERED, LEFT = 9, 6
+
+FAKES = {
+    "a file of the branch": ("ralph/aaaa:below/file.txt", "main:below/file.txt"),
+    "a directory of the branch": ("ralph/aaaa:below", "main:below"),
+    "the top directory of the branch": ("ralph/aaaa^{tree}", "main^{tree}"),
+    "a file of the main branch": ("main:below/file.txt", "ralph/aaaa:below/file.txt"),
+}
+"""The object that is replaced, and the one whose content it gets."""
+
+
+@pytest.fixture
+def project(repo: Repo) -> Repo:
+    """Return a project whose objects are loose, with a branch of an agent."""
+    repo.write("below/file.txt", "base\n")
+    repo.commit("base")
+    branch(repo, "aaaa", {"below/file.txt": "EVIL\n"})
+    return repo
+
+
+def _replace(repo: Repo, name: str) -> tuple[str, Path, bytes]:
+    """Replace an object, and return its id, its file and what was there."""
+    oid, other = (repo.git("rev-parse", revision) for revision in FAKES[name])
+    path, content = (repo.path / ".git/objects" / one[:2] / one[2:] for one in (oid, other))
+    genuine = path.read_bytes()
+    path.chmod(0o644)
+    path.write_bytes(content.read_bytes())
+    return oid, path, genuine
+
+
+@pytest.mark.parametrize("name", FAKES)
+def test_diff_shows_no_object_that_was_replaced(project: Repo, name: str) -> None:
+    """Plain git shows no change; ours names the object, and shows the change when it is back."""
+    oid, path, genuine = _replace(project, name)
+    assert "+EVIL" not in project.git("diff", "main", "ralph/aaaa", check=False)
+    ended = command("diff", "aaaa", cwd=project.path)
+    assert (ended.status, oid in ended.stderr, ended.stdout) == (TAMPERED, True, b"")
+    path.write_bytes(genuine)
+    assert b"+EVIL" in command("diff", "aaaa", cwd=project.path).stdout
+
+
+@pytest.mark.parametrize("name", ["a file of the branch", "a directory of the branch"])
+def test_merge_lands_no_object_that_was_replaced(project: Repo, name: str) -> None:
+    """Plain git checks it out; ours leaves the branch, and lands it when the object is back."""
+    before = project.head
+    oid, path, genuine = _replace(project, name)
+    ended = command("merge", "aaaa", cwd=project.path)
+    assert (ended.status, oid in ended.stderr, project.head) == (LEFT, True, before), ended.stderr
+    path.write_bytes(genuine)
+    assert command("merge", "aaaa", cwd=project.path).status == 0
+    assert (project.path / "below/file.txt").read_text() == "EVIL\n"
+
+
+@pytest.mark.parametrize("kind", ["sha1", "sha256"])
+def test_genuine_objects_are_accepted(tmp_path: Path, kind: str) -> None:
+    """Files, directories and a submodule that come, go and change their type; also two trees."""
+    made = Repo(tmp_path / "made")
+    made.path.mkdir()
+    made.git("init", "-q", f"--object-format={kind}")
+    made.write("one/two/three", "3\n")
+    made.write("four", "4\n")
+    before = made.commit("before")
+    made.git("update-index", "--add", "--cacheinfo", f"160000,{before},sub")
+    made.git("mv", "one/two/three", "five")
+    shutil.rmtree(made.path / "one")
+    made.write("one", "a file now\n")
+    made.git("rm", "-q", "four")
+    made.write("four/six", "a directory now\n")
+    made.git("add", "one", "four")
+    made.git("commit", "-q", "-m", "after")
+    git = Git(made.path, git_environment(os.environ))
+    require_genuine(git, before, made.head)
+    require_genuine(git, made.git("rev-parse", "HEAD^{tree}"), before)
