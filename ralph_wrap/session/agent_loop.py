@@ -130,7 +130,8 @@ class AgentLoop:
                 refresh(tree, self._context.keeping.git)
         except (GitError, OSError):
             return ""
-        return fingerprints.fingerprint(git, self._workspace.path)
+        enters = tree is None or not tree.clone
+        return fingerprints.fingerprint(git, self._workspace.path, enters_submodules=enters)
 
     def _note_agent(self) -> None:
         self._state.agent_started = True

@@ -15,6 +15,7 @@ from ralph_wrap.worktree.save.checkpoint import commit_all, sees_all, snapshot
 from ralph_wrap.worktree.save.clone_commit import commit_in_clone
 
 if TYPE_CHECKING:
+    from ralph_wrap.git import Git
     from ralph_wrap.session.clone_end import CloneEnd
     from ralph_wrap.session.context import SessionContext
     from ralph_wrap.session.remote.mirror import Mirror
@@ -160,13 +161,16 @@ class Checkpoint:
         before = state
         if self._commits and ended and not fingerprints.is_pristine(state) and self._commit(tree, number):
             # A submodule may still be dirty.
-            state = fingerprints.fingerprint(tree.git(self._git), tree.path)
+            state = self._fingerprint(tree, self._git)
         if fingerprints.is_pristine(state) and self._sees_all(tree, state):
             self._snapshot_ref, self._lacking = None, ""
             self._log.event("iteration.kept", iteration=number, head=state, snapshot=None)
         else:
             self._snapshot(tree, number)
         return "" if state == before else state
+
+    def _fingerprint(self, tree: LinkedWorktree, git: Git) -> str:
+        return fingerprints.fingerprint(tree.git(git), tree.path, enters_submodules=not tree.clone)
 
     def _commit(self, tree: LinkedWorktree, number: int) -> bool:
         message = f"Iteration {number}\n\nCommitted at its end, in session {self._record.session}.\n"
@@ -205,7 +209,7 @@ class Checkpoint:
         """
         record = self._record
         git = self._git._replace(cancel=self._cancel)
-        state = fingerprints.fingerprint(tree.git(git), tree.path)
+        state = self._fingerprint(tree, git)
         if state and state == self._state:
             return
         try:

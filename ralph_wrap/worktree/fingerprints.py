@@ -20,12 +20,14 @@ if TYPE_CHECKING:
 _HASHED = 1 << 20  # bytes; a larger file is known by its size and times
 
 
-def fingerprint(git: Git | None, top: Path) -> str:
+def fingerprint(git: Git | None, top: Path, *, enters_submodules: bool = True) -> str:
     """Return a text that changes when HEAD changes, or a file that git does not ignore.
 
     Arguments:
         git: git in the workspace; ``None`` if there is no repository.
         top: the workspace.
+        enters_submodules: run git in submodules. In a clone that would run programs that the agent names in
+            their configuration. There only the commit of a submodule counts.
 
     Returns:
         The text; empty if the state is unknown.
@@ -36,7 +38,7 @@ def fingerprint(git: Git | None, top: Path) -> str:
     if git.git_dir is not None and is_replaced(git.git_dir):
         return ""
     try:
-        with start_status(git) as running:
+        with start_status(git, "none" if enters_submodules else "dirty") as running:
             head = resolve_commit(git, "HEAD") or ""
             status = parse_status(finish_git(running, "status").stdout)
     except (GitError, OSError):
@@ -45,7 +47,7 @@ def fingerprint(git: Git | None, top: Path) -> str:
         return pristine(head)
     paths = sorted({*status.changed, *status.untracked})
     # Git reports only that a submodule differs, so its own state is compared too.
-    submodules = [top / path for path in paths if (top / path / ".git").exists()]
+    submodules = [top / path for path in paths if enters_submodules and (top / path / ".git").exists()]
     inner_git = git._replace(git_dir=None, common_dir=None, work_tree=None)
     return _digest(
         " ".join([head, *(fingerprint(inner_git._replace(cwd=path), path) for path in submodules)]),
