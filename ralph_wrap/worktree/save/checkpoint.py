@@ -73,7 +73,7 @@ def snapshot(worktree: LinkedWorktree, git: Git, *, agent_id: str, session: str,
         scratch = worktree_git._replace(index_file=directory / "index")
         status, walked = look(worktree, worktree_git, scratch, problems, ())
         if walked.repositories and worktree.clone:  # git would run programs that the agent names there
-            problems += [f"repository {path}: what is in it" for path in sorted(walked.repositories)]
+            problems += [f"repository {path}: the work in it" for path in sorted(walked.repositories)]
         elif walked.repositories:
             problems += _in_repositories(worktree_git, status)
         if status.clean:
