@@ -16,12 +16,15 @@ from ralph_wrap.git import (
     start_fetch,
     start_remote_listing,
 )
+from ralph_wrap.state import remote_claim
+from ralph_wrap.state.ids import wide_agent_id
 from ralph_wrap.state.remote_refs import fetched, tracking
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ralph_wrap.git import Git
+    from ralph_wrap.state.remote_claim import RemoteClaim
     from ralph_wrap.system.process import CompletedCommand, RunningCommand
 
 _LOOK = 0.1  # seconds between two looks at a running command
@@ -123,3 +126,32 @@ class FleetRemote:
 
     def _unreachable(self, completed: CompletedCommand) -> UnreachableError:
         return UnreachableError(f"{self.name} does not answer: {push_error(completed)}")
+
+
+def free_id(remote: FleetRemote) -> str:
+    """Return an agent id that the remote does not have.
+
+    Errors are those of :meth:`FleetRemote.listed`.
+    """
+    while True:
+        agent_id = wide_agent_id()
+        heads, claims = f"refs/heads/ralph/{agent_id}*", remote_claim.ref_of(agent_id)
+        if not remote.listed(heads, claims, f"refs/ralph/*/{agent_id}/*"):
+            return agent_id
+
+
+def claim_of(remote: FleetRemote, agent_id: str) -> tuple[RemoteClaim | None, str]:
+    """Return the claim on a session with its object id, which is empty if there is none.
+
+    Raises:
+        RalphError: the claim is damaged, or the remote does not answer.
+
+    """
+    ref = remote_claim.ref_of(agent_id)
+    if not (found := remote.listed(ref)):
+        return None, ""
+    content = remote.blobs(found).get(ref, b"")
+    try:
+        return remote_claim.decode(content, agent_id), found[ref]
+    except ValueError as error:
+        raise RalphError(f"the claim on session {agent_id} cannot be read: {error}") from None

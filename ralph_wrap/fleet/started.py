@@ -58,6 +58,18 @@ def read_started(run: str, environ: Mapping[str, str]) -> StartedRun | None:
         return None
 
 
+def logs_of(run: str, environ: Mapping[str, str]) -> Path:
+    """Return the directory for what the workers of a run on machines print; it is made if it is missing.
+
+    Raises:
+        OSError: it cannot be made.
+
+    """
+    directory = privileges.state_home(environ) / "fleet" / run
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return directory
+
+
 def _path(run: str, environ: Mapping[str, str]) -> Path:
     return privileges.state_home(environ) / "fleet" / f"{run}.json"
 

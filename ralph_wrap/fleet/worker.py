@@ -18,8 +18,7 @@ from ralph_wrap.fleet.grace import GracePeriod
 from ralph_wrap.fleet.index import CLAIMED, DONE, STOPPED, IndexState, decode_index
 from ralph_wrap.fleet.output import SessionOutput
 from ralph_wrap.fleet.refs import index_ref, output_ref, stop_ref
-from ralph_wrap.fleet.remote import FleetRemote, InterruptedWorkError, UnreachableError
-from ralph_wrap.fleet.sessions import claim_of, free_id
+from ralph_wrap.fleet.remote import FleetRemote, InterruptedWorkError, UnreachableError, claim_of, free_id
 from ralph_wrap.fleet.stop_watch import StopWatch
 from ralph_wrap.git import RemoteChange, store_blob
 from ralph_wrap.state import remote_claim

@@ -12,7 +12,7 @@ import typer
 
 from ralph_wrap.errors import NotFoundError, UsageError
 from ralph_wrap.interfaces.cli.boundary import answer, boundary, remark
-from ralph_wrap.interfaces.cli.fleet_run import REMOTE, cluster_of
+from ralph_wrap.interfaces.cli.fleet_run import REMOTE, cluster_of, run_on_hosts
 from ralph_wrap.interfaces.cli.options import Directory
 from ralph_wrap.interfaces.cli.table import aligned, of_terminal, shown
 from ralph_wrap.system.log import on_stderr
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from ralph_wrap.fleet.kubectl import Kubectl
     from ralph_wrap.fleet.listing import IndexRow, JobStatus
     from ralph_wrap.fleet.remote import FleetRemote
+    from ralph_wrap.fleet.spec import FleetSpec
+    from ralph_wrap.fleet.started import StartedRun
     from ralph_wrap.state.project import Project
     from ralph_wrap.system.log import Log
 
@@ -125,7 +127,11 @@ def stop(
             run = ask_to_stop(fleet.remote, name)
             typer.echo(f"session {name} of run {run} stops within a minute")
             return
-        fleet.kubectl().suspend(_checked(name), yes=True)
+        if _on_hosts(fleet, _checked(name)) is not None:
+            raise UsageError(
+                f"run {name} is on machines", "end its command by Ctrl-C: each session saves its work"
+            )
+        fleet.kubectl().suspend(name, yes=True)
         typer.echo(f"run {name} is suspended; to go on: ralph-wrap fleet resume {name}")
 
 
@@ -136,8 +142,11 @@ def resume(run: Run, directory: Directory = Path()) -> None:
 
     with boundary("fleet", json=False, project=directory):
         fleet = _fleet(directory)
+        if (started := _on_hosts(fleet, _checked(run))) is not None:
+            let_go_on(fleet.remote, run)
+            raise SystemExit(run_on_hosts(fleet.project, started, _spec(fleet, started), fleet.log))
         kubectl = fleet.kubectl()
-        status = job_status(kubectl.job(_checked(run)))
+        status = job_status(kubectl.job(run))
         again = let_go_on(fleet.remote, run)
         if status.state == "suspended":
             kubectl.suspend(run, yes=False)
@@ -154,7 +163,8 @@ def rm(run: Run, directory: Directory = Path()) -> None:
 
     with boundary("fleet", json=False, project=directory):
         fleet = _fleet(directory)
-        fleet.kubectl().delete(_checked(run))  # it waits for the pods, which push until then
+        if _on_hosts(fleet, _checked(run)) is None:
+            fleet.kubectl().delete(run)  # it waits for the pods, which push until then
         count = forget(fleet.remote, run)
         typer.echo(
             f"run {run} is deleted, with {count} refs; its branches: ralph-wrap fetch --remote {REMOTE}"
@@ -166,6 +176,8 @@ def _status(fleet: _Fleet, run: str) -> JobStatus:
     from ralph_wrap.errors import RalphError  # noqa: PLC0415 -- not for --help
     from ralph_wrap.fleet.listing import JobStatus, job_status  # noqa: PLC0415
 
+    if _on_hosts(fleet, run) is not None:
+        return JobStatus("on machines", None)
     try:
         return job_status(fleet.kubectl().job(run))
     except RalphError as error:
@@ -178,8 +190,6 @@ def _status(fleet: _Fleet, run: str) -> JobStatus:
 def _manifest_again(fleet: _Fleet, run: str) -> bytes:
     """Return the manifest of a run that this user has started before."""
     from ralph_wrap.fleet.job import job_manifest  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.fleet.refs import spec_ref  # noqa: PLC0415
-    from ralph_wrap.fleet.spec import read_spec  # noqa: PLC0415
     from ralph_wrap.fleet.started import read_started  # noqa: PLC0415
 
     started = read_started(run, fleet.project.environ)
@@ -188,10 +198,25 @@ def _manifest_again(fleet: _Fleet, run: str) -> bytes:
             f"you have not started run {run} on this machine, and its Job is over or gone",
             "on the machine where you started it: ralph-wrap fleet resume " + run,
         )
-    fleet.remote.fetch([spec_ref(run)])
-    spec, _ = read_spec(fleet.remote.git, started.spec)
     config = cluster_of(fleet.project, fleet.log)
-    return json_format.dumps(job_manifest(config, spec, started.spec, started.address)).encode()
+    manifest = job_manifest(config, _spec(fleet, started), started.spec, started.address)
+    return json_format.dumps(manifest).encode()
+
+
+def _spec(fleet: _Fleet, started: StartedRun) -> FleetSpec:
+    from ralph_wrap.fleet.refs import spec_ref  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.fleet.spec import read_spec  # noqa: PLC0415
+
+    fleet.remote.fetch([spec_ref(started.run)])
+    return read_spec(fleet.remote.git, started.spec)[0]
+
+
+def _on_hosts(fleet: _Fleet, run: str) -> StartedRun | None:
+    """Return a run that this user has started on machines; ``None`` for one on Kubernetes."""
+    from ralph_wrap.fleet.started import read_started  # noqa: PLC0415 -- not for --help
+
+    started = read_started(run, fleet.project.environ)
+    return started if started is not None and started.hosts else None
 
 
 def _checked(run: str) -> str:

@@ -20,11 +20,14 @@ if TYPE_CHECKING:
     from ralph_wrap.config import Settings
     from ralph_wrap.fleet.cluster import ClusterConfig
     from ralph_wrap.fleet.plan import PlannedRun
+    from ralph_wrap.fleet.spec import FleetSpec
+    from ralph_wrap.fleet.started import StartedRun
     from ralph_wrap.state.project import Project
     from ralph_wrap.system.log import Log
 
 _DECIDED = ("branch", "remote", "push", "isolation", "merge_on_complete")  # by the worker
 REMOTE = "origin"
+_STAGGER = 2.0  # seconds between two first starts on machines
 
 _Command = Annotated[
     list[str] | None,
@@ -44,16 +47,26 @@ def run(
     parallel: Annotated[
         int | None, typer.Option("--parallel", "-j", metavar="N", min=1, help="Sessions at the same time.")
     ] = None,
+    host: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--host", metavar="USER@MACHINE", help="Run the workers there by ssh, not on Kubernetes; several."
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the manifest, and start nothing.")
     ] = False,
     **typed: Any,
 ) -> None:
-    """Start a run of many sessions on Kubernetes, and print its id.
+    """Start a run of many sessions on Kubernetes or on machines, and print its id.
 
-    .ralph/fleet.yaml says where, and with what image. Each session begins at the commit that you are on.
+    .ralph/fleet.yaml says where, and with what image. With --host, this command runs until all have
+    ended. Each session begins at the commit that you are on.
     """
-    from ralph_wrap.fleet.plan import RunSize, plan_run  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.fleet.hosts import check_hosts, script  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.fleet.plan import RunSize, address_of, plan_run, put_on_remote  # noqa: PLC0415 -- as below
+    from ralph_wrap.fleet.remote import FleetRemote  # noqa: PLC0415
+    from ralph_wrap.fleet.started import StartedRun, write_started  # noqa: PLC0415
     from ralph_wrap.state.project import find_project, repository_of  # noqa: PLC0415
 
     log = on_stderr(os.environ)
@@ -62,11 +75,45 @@ def run(
             raise UsageError("either --count or --tasks must be given", "ralph-wrap fleet run --count 3")
         found = find_project(project, os.environ)
         repository_of(found)
-        config = cluster_of(found, log)
+        hosts = check_hosts(host or [])
+        config = None if hosts else cluster_of(found, log)
         settings = _settings(found, project, flags(typed), tuple(command or ()), has_tasks=tasks is not None)
-        size = RunSize(count, tasks, parallel, config.stagger, 0.0)
+        size = RunSize(count, tasks, parallel, config.stagger if config else _STAGGER, 0.0)
         planned = plan_run(found, settings, size)
-        _start(found, config, planned, log, dry_run=dry_run)
+        if config is not None:
+            _start(found, config, planned, log, dry_run=dry_run)
+            return
+        address = address_of(found, REMOTE, "")
+        started = StartedRun(planned.spec.run, planned.commit, address, hosts)
+        if dry_run:
+            typer.echo(script(started, 0))
+            return
+        put_on_remote(FleetRemote(found.git, REMOTE), planned)
+        write_started(started, found.environ)
+        status = run_on_hosts(found, started, planned.spec, log)
+    raise typer.Exit(status)
+
+
+def run_on_hosts(project: Project, started: StartedRun, spec: FleetSpec, log: Log) -> int:
+    """Run the workers of a run on its machines until all have ended, and return the exit status."""
+    from ralph_wrap.fleet.hosts import HostFleet  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.fleet.started import logs_of  # noqa: PLC0415
+    from ralph_wrap.system.signals import SignalHandlers  # noqa: PLC0415
+
+    typer.echo(started.run)
+    logs = logs_of(started.run, project.environ)
+    with SignalHandlers() as signals:
+        fleet = HostFleet(started, spec.size, spec.parallel, logs, project.environ, signals.cancel, log)
+        failed = fleet.run()
+    if signals.cancel.first is not None:
+        log.event("fleet.interrupted", f"to go on: ralph-wrap fleet resume {started.run}")
+        return 128 + signals.cancel.first
+    if failed:
+        numbers = ", ".join(map(str, failed))
+        log.warning(
+            "fleet.failed", f"these indexes failed: {numbers}", f"ralph-wrap fleet resume {started.run}"
+        )
+    return 1 if failed else 0
 
 
 def cluster_of(project: Project, log: Log) -> ClusterConfig:
