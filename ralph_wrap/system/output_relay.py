@@ -1,8 +1,11 @@
 """Carry an agent's output to our own stdout and stderr, and into its log.
 
-Bytes pass unchanged, unless the listener on stdout returns a readable form. Both pipes stay open for the
-whole session: a process that an agent left running may still write. We keep the writing ends open too, so
-there is never an end of file. After an agent's end, the rest of its output is in the pipe.
+Bytes pass unchanged, unless the listener on stdout returns a readable form. Where our own lines go, the words
+that begin them get a mark, so that an agent cannot write in our name. The log has the agent's bytes.
+
+Both pipes stay open for the whole session: a process that an agent left running may still write. We keep the
+writing ends open too, so there is never an end of file. After an agent's end, the rest of its output is in
+the pipe.
 
 If the reader of our output is slow, the agent blocks, as with a direct pipe. We never block: we wait for
 space together with signals and time limits, and write without blocking. If a reader closes its end, we stop
@@ -11,6 +14,7 @@ writing to it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import stat
@@ -26,6 +30,9 @@ if TYPE_CHECKING:
     from ralph_wrap.system.cancel import CancelToken
     from ralph_wrap.system.status_line import StatusLine
 
+_OURS = (b"ralph-wrap: ", b'{"at": ')  # how our own lines begin, see system.log
+_MARK = b"agent: "
+_LONGEST = max(map(len, _OURS))
 _READ = 1 << 16  # bytes; what a pipe holds (pipe(7))
 _DRAINED = 1 << 20  # bytes taken from a pipe at the end of an iteration, at most
 _ROOM = 4096  # bytes; what fits into a pipe that poll() says has room (pipe(7): PIPE_BUF)
@@ -45,6 +52,7 @@ class _Channel:
         os.set_blocking(self.reading, False)
         self.waiting = b""
         self.last_line: StatusLine | None = None
+        self._end = b""
         self._lost = lost
         self._chunk = _READ
         self.target: int | None
@@ -79,6 +87,17 @@ class _Channel:
             self._lost()
             return False
         return True
+
+    def marked(self, piece: bytes) -> bytes:
+        """Return output in which nothing looks like the beginning of a line of ours."""
+        for ours in _OURS:
+            before = self._end[1 - len(ours) :]
+            if ours in before + piece[: len(ours) - 1]:  # the last piece ended inside the words
+                piece = _MARK + piece
+            if ours in piece:
+                piece = piece.replace(ours, _MARK + ours)
+        self._end = (self._end + piece[-_LONGEST:])[-_LONGEST:]
+        return piece
 
     def close(self) -> None:
         """Close all descriptors."""
@@ -121,6 +140,10 @@ class OutputRelay:
             on_trouble("log")
         self._stdout = _Channel(targets[0], lambda: on_trouble("stdout"))
         self._stderr = _Channel(targets[1], lambda: on_trouble("stderr"))
+        self._imitating = [self._stderr]  # the streams of the agent that go where our own lines go
+        with contextlib.suppress(OSError):
+            if os.path.sameopenfile(*targets):
+                self._imitating.append(self._stdout)
         self.last_output = time.monotonic()
 
     @property
@@ -226,7 +249,8 @@ class OutputRelay:
         self._write_log(piece)
         shown = self._on_stdout(piece) if channel is self._stdout else None
         if channel.target is not None:
-            channel.waiting += piece if shown is None else shown
+            printed = piece if shown is None else shown
+            channel.waiting += channel.marked(printed) if channel in self._imitating else printed
         return len(piece)
 
     def _write_log(self, piece: bytes) -> None:
