@@ -43,7 +43,7 @@ class BatchTask(NamedTuple):
         done: it is done: the file says so, or its session has done it.
         id: the agent id of its newest session; ``None`` if no session has begun, like the next four.
         session: that session.
-        branch: its branch.
+        branch: its branch; ``None`` if it has none.
         ended_by: the reason why it ended.
         exit_status: its exit status.
         cost_usd: what all its sessions have cost, as far as their agents have reported it.
@@ -104,7 +104,7 @@ def outcome(tasks: Sequence[Task], state: BatchState) -> list[BatchTask]:
                 done=task.is_done or known.done,
                 id=agent_id,
                 session=known.session or None,
-                branch=f"ralph/{agent_id}" if agent_id else None,
+                branch=known.branch or None,
                 ended_by=known.ended_by or None,
                 exit_status=known.exit_status,
                 cost_usd=known.cost_usd,
@@ -140,10 +140,10 @@ def _newest(project: Project, tokens: Collection[str]) -> dict[str, _FoundSessio
 def _completed(task: TaskState, session: _FoundSession) -> TaskState:
     """Return the state of a task with what its newest session has left."""
     found = report.read(session.directory / "report.json")
+    task = task._replace(session=session.record.session, branch=session.record.branch or "")
     if found is None:
-        return task._replace(session=session.record.session, ended_by="", exit_status=None)
+        return task._replace(ended_by="", exit_status=None)
     return task._replace(
-        session=session.record.session,
         ended_by=found.ended_by,
         exit_status=found.exit_status,
         done=is_done(found.ended_by, found.exit_status, found.iterations),

@@ -163,7 +163,7 @@ class BatchSession:
 
     def _started(self, event: dict[str, Any]) -> Line:
         self.id, session = str(event["agent_id"]), str(event["session_id"])
-        self.state = self.state._replace(session=session)
+        self.state = self.state._replace(session=session, branch=event.get("branch") or "")
         verb = "goes on" if self._wanted.session else "started"
         return Line("info", "task.started", self._with_title(f"{self.id} {verb}"), facts=self._facts())
 

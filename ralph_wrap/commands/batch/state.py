@@ -48,6 +48,7 @@ class TaskState(NamedTuple):
     Attributes:
         token: each session of the task has it in its record.
         session: id of its newest session; empty before there is one.
+        branch: its branch; empty if it has none.
         ended_by: the reason why it ended; empty before.
         exit_status: its exit status; ``None`` before.
         done: the task is done.
@@ -57,6 +58,7 @@ class TaskState(NamedTuple):
 
     token: str
     session: str = ""
+    branch: str = ""
     ended_by: str = ""
     exit_status: int | None = None
     done: bool = False

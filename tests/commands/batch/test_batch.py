@@ -160,6 +160,16 @@ def test_costs_are_added_up(batch: Batch) -> None:
     assert [row["cost_usd"] for row in _rows(last)] == [1.0, 0.75, 0.5]
 
 
+def test_without_isolation_a_task_has_no_branch(batch: Batch) -> None:
+    """Two such sessions would change the same files at once."""
+    refused = batch.run("--isolation", "off", "-j", "2")
+    assert (refused.status, batch.calls) == (2, [])
+    result = batch.run("--isolation", "off", "--json")
+    assert result.status == 0, result.stderr
+    assert [(row["branch"], row["done"]) for row in _rows(result)] == [(None, True)] * 3
+    assert batch.ids == set()
+
+
 def test_without_a_commit_no_session_starts(repo: Repo, batch: Batch) -> None:
     """No session falls back to the project itself."""
     repo.git("checkout", "-q", "--orphan", "empty")
