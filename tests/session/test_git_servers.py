@@ -1,0 +1,93 @@
+"""Sessions on real git servers: over smart HTTP and ssh, on a server that hangs, and on a full disk."""
+
+from __future__ import annotations
+
+import json
+import signal
+from typing import TYPE_CHECKING
+
+from tests.support.git_servers import http_server, ssh_server
+from tests.support.machines import claim_of, refs
+from tests.support.mounts import mounted, needs_mounts
+from tests.support.repo import Repo
+from tests.support.sessions import Session, command, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MIRRORED = ("--remote", "origin")
+SH = ("--", "sh", "-c")
+QUICK = 'remote_beat = "200ms"\n'
+
+
+def lives_and_goes(repo: Repo, remote: Repo, env: dict[str, str]) -> None:
+    """Run a session on the remote, fetch it, and delete it there."""
+    ended = run(repo.path, *MIRRORED, "-n", "1", *SH, "echo a > a", env=env)
+    agent_id = ended.report["id"]
+    assert claim_of(remote, agent_id)["state"] == "stopped", ended.stderr
+    assert remote.show(f"refs/heads/ralph/{agent_id}-wip:a") == b"a\n"
+    fetched = command("fetch", "--json", cwd=repo.path, env=env)
+    assert [entry["id"] for entry in json.loads(fetched.stdout)["data"]] == [agent_id]
+    dropped = command("drop", agent_id, "--force", *MIRRORED, cwd=repo.path, env=env)
+    assert (dropped.status, refs(remote)) == (0, {}), dropped.stderr
+
+
+def cut_off(session: Session) -> dict[str, object]:
+    """End a session whose remote does not take its work; return what it says about that."""
+    session.send(signal.SIGINT)
+    session.send(signal.SIGINT)
+    ended = session.finish()
+    [missing] = [event for event in ended.events if event["event"] == "mirror.incomplete"]
+    return missing
+
+
+def test_smart_http(repo: Repo, remote: Repo) -> None:
+    """A session, its claim and its deletion work over HTTP, in atomic pushes."""
+    with http_server(remote.path.parent) as (address, _):
+        remote.git("config", "http.receivepack", "true")
+        repo.git("remote", "set-url", "origin", f"{address}/{remote.path.name}")
+        lives_and_goes(repo, remote, {})
+
+
+def test_ssh(repo: Repo, remote: Repo, tmp_path: Path) -> None:
+    """A session, its claim and its deletion work over ssh, in atomic pushes."""
+    with ssh_server(tmp_path / "ssh") as (address, client):
+        repo.git("remote", "set-url", "origin", f"{address}{remote.path}")
+        lives_and_goes(repo, remote, {"GIT_SSH_COMMAND": client})
+
+
+def test_a_server_that_hangs_holds_up_nothing(repo: Repo, remote: Repo) -> None:
+    """The iteration ends while the push hangs; a second Ctrl-C ends the wait, and the work is here."""
+    repo.write(".ralph/config.toml", QUICK)
+    gate = repo.path.parent / "gate"
+    script = f"echo a > a; until [ -e {gate} ]; do sleep 0.05; done"
+    remote.git("config", "http.receivepack", "true")
+    with http_server(remote.path.parent) as (address, hangs):
+        repo.git("remote", "set-url", "origin", f"{address}/{remote.path.name}")
+        with Session(repo.path, *MIRRORED, "-n", "2", *SH, script) as session:
+            session.wait_for("mirror.pushed")
+            hangs.set()
+            gate.touch()
+            session.wait_for("iteration.ended", 2)
+            missing = cut_off(session)
+            agent_id = session.directory.name.rpartition("-")[2]
+    assert f"refs/heads/ralph/{agent_id}-wip" in str(missing["message"])
+    assert repo.show(f"ralph/{agent_id}-wip:a") == b"a\n"
+
+
+@needs_mounts
+def test_a_full_server_is_named(repo: Repo, remote: Repo, tmp_path: Path) -> None:
+    """The session says what is not there, and why; no iteration fails."""
+    repo.write(".ralph/config.toml", QUICK)
+    with mounted(tmp_path / "small", "-t", "tmpfs", "-o", "size=600k", "none") as small:
+        full = Repo(small / "remote.git")
+        repo.git("clone", "-q", "--bare", "--template=", str(remote.path), str(full.path))
+        repo.git("remote", "set-url", "origin", str(full.path))
+        script = "head -c 3000000 /dev/urandom > big; exec sleep 1000"
+        with Session(repo.path, *MIRRORED, *SH, script) as session:
+            session.wait_for("mirror.failed")
+            missing = cut_off(session)
+            agent_id = session.directory.name.rpartition("-")[2]
+        assert f"refs/heads/ralph/{agent_id}-wip" in str(missing["message"])
+        assert claim_of(full, agent_id)["session"] == session.directory.name
+    assert len(repo.show(f"ralph/{agent_id}-wip:big")) == 3000000
