@@ -148,9 +148,11 @@ def claim_of(remote: FleetRemote, agent_id: str) -> tuple[RemoteClaim | None, st
 
     """
     ref = remote_claim.ref_of(agent_id)
-    if not (found := remote.listed(ref)):
-        return None, ""
-    content = remote.blobs(found).get(ref, b"")
+    content = None
+    while content is None:  # between the two calls its session may move the claim
+        if not (found := remote.listed(ref)):
+            return None, ""
+        content = remote.blobs(found).get(ref)
     try:
         return remote_claim.decode(content, agent_id), found[ref]
     except ValueError as error:

@@ -187,7 +187,10 @@ class Worker:
         while True:
             found = self._remote.listed(ref, output, stop_ref(run, "*"))
             if ref in found:
-                state = decode_index(self._remote.blobs({ref: found[ref]}).get(ref, b""), index)
+                content = self._remote.blobs({ref: found[ref]}).get(ref)
+                if content is None:  # another worker has moved the index between the two calls
+                    continue
+                state = decode_index(content, index)
                 self._clone.stop_is_asked = stop_ref(run, state.id) in found
                 self._output.before = found.get(output)
                 return state, found[ref]
