@@ -62,8 +62,9 @@ class Cluster:
         machine = self._machine(f"node{number}")
         connect(machine, address_of(number), self.hub)
         machine.call("ip", "route", "add", "default", "via", ADDRESS)
-        node = Node(machine, number=number, cgroup=cgroup, kubeconfig=self.control.kubeconfig)
-        node.start(address_of(number), self._images)
+        address = address_of(number)
+        node = Node(machine, address, number=number, cgroup=cgroup, kubeconfig=self.control.kubeconfig)
+        node.start(self._images)
         self.nodes[node.name] = node
 
     def ready(self) -> bool:

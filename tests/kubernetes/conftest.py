@@ -36,10 +36,15 @@ def _require(missing: str) -> None:
         pytest.skip(missing)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _programs() -> None:
+    """Find the programs, before a test has a HOME of its own."""
+    _require(needs.missing())
+
+
 @pytest.fixture(scope="session")
 def image_files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Return the images as files, which a Docker engine builds."""
-    _require(needs.missing())
     try:
         engine = ralph_image.connect()
     except ralph_image.NoEngineError as error:

@@ -1,8 +1,8 @@
 """A git server over HTTP for the sessions of a cluster, and a journal of what their agents have written.
 
-Run as a program inside the machine that serves: ``git_server.py DIRECTORY ADDRESS``.
-It imports only the standard library. An agent sends one datagram for each line that it has written,
-and ``journal`` gets it.
+Two programs of the machine that serves: ``git_server.py serve DIRECTORY ADDRESS``, and ``journal`` for
+``serve``. They import only the standard library. An agent sends a datagram for each line that it has written,
+and the file ``journal`` gets it, also while the git server is away.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import os
 import socket
 import subprocess
 import sys
-import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import ClassVar
@@ -80,22 +79,22 @@ class Server(ThreadingHTTPServer):
     request_queue_size = 128
 
 
-def _keep_journal(address: str, path: Path) -> None:
+def serve(root: str, address: str) -> None:
+    """Serve until a signal ends the process."""
+    Handler.root = root
+    Server((address, PORT), Handler).serve_forever()
+
+
+def keep_journal(root: str, address: str) -> None:
+    """Append each datagram to the journal until a signal ends the process."""
     with (
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams,
-        path.open("ab", buffering=0) as journal,
+        (Path(root) / "journal").open("ab", buffering=0) as journal,
     ):
         datagrams.bind((address, JOURNAL_PORT))
         while True:
             journal.write(datagrams.recv(4096))
 
 
-def main(root: str, address: str) -> None:
-    """Serve until a signal ends the process."""
-    Handler.root = root
-    threading.Thread(target=_keep_journal, args=(address, Path(root) / "journal"), daemon=True).start()
-    Server((address, PORT), Handler).serve_forever()
-
-
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    {"serve": serve, "journal": keep_journal}[sys.argv[1]](*sys.argv[2:])

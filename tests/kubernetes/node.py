@@ -37,9 +37,10 @@ state = "/run/containerd"
 class Node:
     """A node whose machine has an address already; it is in the cluster when :meth:`start` was called."""
 
-    def __init__(self, machine: Machine, *, number: int, cgroup: str, kubeconfig: Path) -> None:
+    def __init__(self, machine: Machine, address: str, *, number: int, cgroup: str, kubeconfig: Path) -> None:
         self.name = machine.name
         self.machine = machine
+        self._address = address
         self._kubeconfig = kubeconfig
         (machine.directory / "containerd.toml").write_text(CONTAINERD)
         (machine.directory / "network.conflist").write_text(json.dumps(_network(number)))
@@ -49,14 +50,14 @@ class Node:
         self._containerd: Daemon
         self._kubelet: Daemon
 
-    def start(self, address: str, images: Sequence[Path] = ()) -> None:
+    def start(self, images: Sequence[Path] = ()) -> None:
         """Start both daemons, with *images* imported before the first pod comes."""
-        self.start_containerd()
+        self._start_containerd()
         for image in images:
             self.machine.call("ctr", f"--address={SOCKET}", "-n", "k8s.io", "images", "import", str(image))
-        self.start_kubelet(address)
+        self._start_kubelet()
 
-    def start_containerd(self) -> None:
+    def _start_containerd(self) -> None:
         """Start containerd, and wait until it answers."""
         config = self.machine.directory / "containerd.toml"
         daemon = self._containerd = self.machine.start("containerd", "containerd", f"--config={config}")
@@ -67,7 +68,7 @@ class Node:
 
         eventually(answers, "containerd to answer", 120)
 
-    def start_kubelet(self, address: str) -> None:
+    def _start_kubelet(self) -> None:
         """Start the kubelet."""
         self._kubelet = self.machine.start(
             "kubelet",
@@ -75,7 +76,7 @@ class Node:
             f"--config={self.machine.directory}/kubelet.json",
             f"--kubeconfig={self._kubeconfig}",
             f"--hostname-override={self.name}",
-            f"--node-ip={address}",
+            f"--node-ip={self._address}",
             "--node-labels=ralph-wrap/test=yes",
         )
 

@@ -14,7 +14,7 @@ from tests.support.wait import eventually
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.kubernetes.machine import Machine
+    from tests.kubernetes.machine import Daemon, Machine
 
 LIST_UPDATES = """#!/bin/sh
 if [ "$1" = committed ]; then cat >> "$GIT_DIR/updates"; fi
@@ -49,6 +49,7 @@ class Remote:
             ["git", "init", "--quiet", "--bare", "--initial-branch=main", self.path], check=True, timeout=60
         )
         self.git("config", "http.receivepack", "true")
+        self.git("config", "receive.autogc", "false")  # what was pushed and moved is looked at, too
         for hook, content in {"reference-transaction": LIST_UPDATES, "pre-receive": REFUSE}.items():
             file = self.path / "hooks" / hook
             file.write_text(content)
@@ -62,6 +63,13 @@ class Remote:
         )
         assert done.returncode == 0, f"git {arguments}: {done.stderr}"
         return done.stdout
+
+    def attempt(self, *arguments: str) -> bool:
+        """Run git in the repository and return whether it succeeded."""
+        done = subprocess.run(
+            ["git", *arguments], cwd=self.path, capture_output=True, timeout=60, check=False
+        )
+        return done.returncode == 0
 
     def refs(self, prefix: str = "refs/") -> dict[str, str]:
         """Return the refs with their objects."""
@@ -90,13 +98,12 @@ class GitServer:
         self._machine = machine
         self.root = machine.directory / "git"
         self.root.mkdir()
+        self._run("journal")
         self.start()
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
-        script = str(Path(git_server.__file__))
-        command = (sys.executable, script, str(self.root), ADDRESS)
-        daemon = self._daemon = self._machine.start("git-server", *command)
+        daemon = self._daemon = self._run("serve")
 
         def answers() -> bool:
             daemon.require()
@@ -104,6 +111,10 @@ class GitServer:
             return self._machine.attempt("bash", "-c", probe).returncode == 0
 
         eventually(answers, "the git server to answer")
+
+    def _run(self, what: str) -> Daemon:
+        script = str(Path(git_server.__file__))
+        return self._machine.start(f"git-{what}", sys.executable, script, what, str(self.root), ADDRESS)
 
     def stop(self) -> None:
         """Kill it: each connection is refused until the next start."""
