@@ -29,7 +29,7 @@ def require_everything(run: Run, *, graceful: bool) -> None:
         _require_one_end(run, index)
         updates = [update for update in run.remote.updates() if agent_id in update.ref]
         _require_no_rewrite(run, updates, f"refs/heads/ralph/{agent_id}")
-        _require_all_pushed(run, updates, final)
+        _require_all_pushed(run, updates)
         if graceful:
             lost = set(run.written(index)) - set(final)
             assert not lost, f"lines that an agent has written, and the remote lacks: {lost}"
@@ -57,11 +57,13 @@ def _require_no_rewrite(run: Run, updates: list[Update], branch: str) -> None:
         run.remote.git("merge-base", "--is-ancestor", before.new, after.new)
 
 
-def _require_all_pushed(run: Run, updates: list[Update], final: list[Line]) -> None:
-    """Fail if a version that reached the remote is neither in the branch nor in what was rescued."""
-    rescued = [run.lines_of(ref) for ref in run.remote.refs("refs/ralph/rescue/") if run.has_lines(ref)]
+def _require_all_pushed(run: Run, updates: list[Update]) -> None:
+    """Fail if no ref has a version any more that once reached the remote.
+
+    A session that goes on elsewhere begins at its branch; the last snapshot of its pod stays beside it.
+    """
+    whole = [run.lines_of(ref) for ref in run.remote.refs() if run.has_lines(ref)]
     for update in updates:
         if set(update.new) != {"0"} and run.has_lines(update.new):
             lines = run.lines_of(update.new)
-            kept = any(lines == whole[: len(lines)] for whole in (final, *rescued))
-            assert kept, f"{update.ref} had {lines}, the branch has {final}"
+            assert any(lines == kept[: len(lines)] for kept in whole), f"{update.ref} had {lines}"
