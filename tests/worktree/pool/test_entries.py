@@ -112,6 +112,7 @@ def test_a_changed_one_is_neither_taken_nor_removed(project: Repo, what: str, tm
 
 def test_its_index_is_read_only_if_somebody_has_written_it(project: Repo, tmp_path: Path) -> None:
     """The one that was written when it was filled lists nothing that git overlooks."""
+    project.git("config", "index.version", "4")  # git alone reads it
     listed = tmp_path / "listed"
     path = shim_git(tmp_path / "bin", f'*" ls-files -v "*) pwd >> {listed} ;;')
     agent = ("run", "--isolation", "require", "-n", "1", "--", "sh", "-c", "stat -c %i .")
