@@ -26,14 +26,12 @@ class SessionOutput:
     """The output of a worker so far.
 
     Attributes:
-        before: the commit of the worker before; ``None`` if there was none.
         report: of the last session; ``None`` if it wrote none.
         has_news: there is output that the remote does not have.
 
     """
 
     def __init__(self) -> None:
-        self.before: str | None = None
         self.report: SessionReport | None = None
         self.has_news = False
         self._content = bytearray()

@@ -40,7 +40,6 @@ class RunSize(NamedTuple):
         tasks: a file of tasks; ``None`` with a number.
         parallel: number of sessions at the same time; ``None`` for the default.
         stagger: seconds between two first starts.
-        max_cost: US dollars that the whole run may cost; 0: no limit.
 
     """
 
@@ -48,7 +47,6 @@ class RunSize(NamedTuple):
     tasks: Path | None
     parallel: int | None
     stagger: float
-    max_cost: float
 
 
 class PlannedRun(NamedTuple):
@@ -87,7 +85,6 @@ def plan_run(project: Project, settings: Settings, size: RunSize) -> PlannedRun:
         tasks=tasks,
         parallel=min(size.parallel or _PARALLEL, count),
         stagger=size.stagger,
-        max_cost=size.max_cost,
         author_name=_config(project, "user.name"),
         author_email=_config(project, "user.email"),
         created=datetime.now(UTC).isoformat(timespec="seconds"),

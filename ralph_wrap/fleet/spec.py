@@ -59,7 +59,6 @@ class FleetSpec(NamedTuple):
         tasks: one task for each session; empty if all sessions have the same prompt.
         parallel: number of sessions at the same time, for the first starts.
         stagger: seconds between two first starts.
-        max_cost: US dollars that the whole run may cost; 0: no limit.
         author_name: the author of the commits of the agents.
         author_email: the same.
         created: when, for people.
@@ -73,7 +72,6 @@ class FleetSpec(NamedTuple):
     tasks: tuple[FleetTask, ...] = ()
     parallel: int = 1
     stagger: float = 0.0
-    max_cost: float = 0.0
     author_name: str = ""
     author_email: str = ""
     created: str = ""
@@ -131,7 +129,7 @@ def _checked(fields: dict[str, Any]) -> FleetSpec:
         raise ValueError("a wrong number of sessions")
     if type(spec.parallel) is not int or spec.parallel < 1:
         raise ValueError("a wrong number of sessions at the same time")
-    if not 0 <= float(spec.stagger) <= _SLOWEST or not float(spec.max_cost) >= 0:
+    if not 0 <= float(spec.stagger) <= _SLOWEST:
         raise ValueError("a number out of range")
     if wrong := sorted(name for name in options if name in DECIDED or not _is_typed(name)):
         raise ValueError(f"an option that no session of a fleet has: {wrong[0]}")

@@ -183,16 +183,15 @@ class Worker:
     def _read_or_claim(self) -> tuple[IndexState, str]:
         """Return the state of the index with its object id; claim the index if no worker has."""
         run, index = self._order.run, self._order.number
-        ref, output = index_ref(run, index), output_ref(run, index)
+        ref = index_ref(run, index)
         while True:
-            found = self._remote.listed(ref, output, stop_ref(run, "*"))
+            found = self._remote.listed(ref, stop_ref(run, "*"))
             if ref in found:
                 content = self._remote.blobs({ref: found[ref]}).get(ref)
                 if content is None:  # another worker has moved the index between the two calls
                     continue
                 state = decode_index(content, index)
                 self._clone.stop_is_asked = stop_ref(run, state.id) in found
-                self._output.before = found.get(output)
                 return state, found[ref]
             self._stagger()
             state = IndexState(index, free_id(self._remote), CLAIMED)

@@ -78,7 +78,7 @@ def run(
         hosts = check_hosts(host or [])
         config = None if hosts else cluster_of(found, log)
         settings = _settings(found, project, flags(typed), tuple(command or ()), has_tasks=tasks is not None)
-        size = RunSize(count, tasks, parallel, config.stagger if config else _STAGGER, 0.0)
+        size = RunSize(count, tasks, parallel, config.stagger if config else _STAGGER)
         planned = plan_run(found, settings, size)
         if config is not None:
             _start(found, config, planned, log, dry_run=dry_run)
