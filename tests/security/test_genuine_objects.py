@@ -67,6 +67,19 @@ def test_merge_lands_no_object_that_was_replaced(project: Repo, name: str) -> No
     assert (project.path / "below/file.txt").read_text() == "EVIL\n"
 
 
+@pytest.mark.parametrize("tree", [b"100644 file", b"100644 file\0short"])
+def test_a_damaged_tree_is_an_error_and_no_traceback(project: Repo, tree: bytes) -> None:
+    """Its id is right, so git takes it; an agent can write it."""
+    damaged = project.path / ".git/damaged"
+    damaged.write_bytes(tree)
+    oid = project.git("hash-object", "-t", "tree", "--literally", "-w", str(damaged))
+    tip = project.git("commit-tree", oid, "-p", "main", "-m", "damaged")
+    project.git("update-ref", "refs/heads/ralph/aaaa", tip)
+    for words, status in ((("diff", "aaaa"), TAMPERED), (("merge", "aaaa"), LEFT)):
+        ended = command(*words, cwd=project.path)
+        assert (ended.status, "a tree is damaged" in ended.stderr) == (status, True), ended.stderr
+
+
 @pytest.mark.parametrize("kind", ["sha1", "sha256"])
 def test_genuine_objects_are_accepted(tmp_path: Path, kind: str) -> None:
     """Files, directories and a submodule that come, go and change their type; also two trees."""

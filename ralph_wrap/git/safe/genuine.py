@@ -68,7 +68,10 @@ def _differing(old: str, new: str, trees: dict[str, bytes], blobs: set[str]) -> 
 def _entries(tree: bytes, size: int) -> dict[bytes, _Entry]:
     found, at = {}, 0
     while at < len(tree):
-        end = tree.index(b"\0", at)
+        if (end := tree.find(b"\0", at)) < 0 or len(tree) <= end + size:
+            raise TamperedError(
+                "a tree is damaged: it ends in the middle of an entry", "git fsck --no-dangling"
+            )
         mode, _, name = tree[at:end].partition(b" ")
         at = end + 1 + size
         found[name] = _Entry(mode, tree[end + 1 : at].hex())
