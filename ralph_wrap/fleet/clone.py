@@ -10,9 +10,10 @@ from ralph_wrap.errors import ConflictError, RalphError
 from ralph_wrap.fleet.refs import spec_ref
 from ralph_wrap.fleet.remote import FleetRemote
 from ralph_wrap.fleet.spec import read_spec
-from ralph_wrap.git import Git, git_environment, knows_committer, run_git
+from ralph_wrap.git import Git, git_environment, knows_committer, list_refs, run_git
+from ralph_wrap.git.merge import is_ancestor
 from ralph_wrap.state import report, stop_request
-from ralph_wrap.state.project import RUN
+from ralph_wrap.state.project import RUN, WORKTREES
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.state.stop_request import StopMode
 from ralph_wrap.system import privileges
@@ -71,6 +72,27 @@ class WorkClone:
         if names := self.sessions(agent_id):
             with contextlib.suppress(OSError):  # the next look tries again
                 stop_request.ask(self._registry.sessions / names[-1], StopMode.SOON)
+
+    def only_here(self, agent_id: str) -> list[str]:
+        """Return the worktrees and branches of a session that have work which the remote lacks.
+
+        Errors are those of :meth:`FleetRemote.listed`.
+        """
+        with contextlib.suppress(FileNotFoundError):
+            kept = [entry.path for entry in os.scandir(self.path / WORKTREES) if entry.is_dir()]
+            if kept:  # for example with a repository inside, which no push brings
+                return sorted(kept)
+        heads = f"refs/heads/ralph/{agent_id}"
+        here = list_refs(self.remote.git, heads, f"{heads}-wip")
+        if not here:
+            return []
+        there = self.remote.listed(f"{heads}*", f"refs/ralph/*/{agent_id}/*")
+        self.remote.fetch(there)
+        return [
+            ref
+            for ref, commit in here.items()
+            if not any(is_ancestor(self.remote.git, commit, other) for other in {*there.values()})
+        ]
 
     @property
     def _registry(self) -> Registry:

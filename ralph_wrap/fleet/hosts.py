@@ -164,6 +164,11 @@ class HostFleet:
         if status == 0:
             self._log.event("fleet.host_done", f"index {number} is done on {host}")
             return []
+        if status == order.WORK_STAYS:
+            log = self._logs / f"{number}.log"
+            message = f"index {number} is done on {host}, and some of its work is only there; see {log}"
+            self._log.warning("fleet.work_stays", message)
+            return []
         if self._cancel.requested:
             return []
         if status == _UNREACHABLE:

@@ -19,6 +19,9 @@ REMOTE, RUN, SPEC = "RALPH_FLEET_REMOTE", "RALPH_FLEET_RUN", "RALPH_FLEET_SPEC"
 INDEX, JOB_INDEX = "RALPH_FLEET_INDEX", "JOB_COMPLETION_INDEX"
 GRACE, WORKSPACE, CREDENTIAL = "RALPH_FLEET_GRACE", "RALPH_FLEET_WORKSPACE", "RALPH_FLEET_GIT_CREDENTIAL"
 
+WORK_STAYS = 3
+"""The exit status of a worker whose index is done, and whose workspace has work that the remote lacks."""
+
 _DEFAULT_GRACE = "60"
 _DIGITS = 7
 _DOCUMENTED = "docs/fleet.md lists the variables"

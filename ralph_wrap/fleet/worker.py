@@ -16,6 +16,7 @@ from ralph_wrap.fleet.child import EndedSession, ForkedSession
 from ralph_wrap.fleet.clone import open_clone
 from ralph_wrap.fleet.grace import GracePeriod
 from ralph_wrap.fleet.index import CLAIMED, DONE, STOPPED, IndexState, decode_index
+from ralph_wrap.fleet.order import WORK_STAYS
 from ralph_wrap.fleet.output import SessionOutput
 from ralph_wrap.fleet.refs import index_ref, output_ref, stop_ref
 from ralph_wrap.fleet.remote import FleetRemote, InterruptedWorkError, UnreachableError, claim_of, free_id
@@ -123,7 +124,7 @@ class Worker:
         self._is_ending = False
         state, oid = self._patiently(self._read_or_claim)
         if state.is_final:
-            return 0
+            return self._end(state.id)
         claim, claim_oid = self._patiently(lambda: claim_of(self._remote, state.id))
         if outcome := self._outcome(claim):
             return self._settle(state._replace(**outcome), oid)
@@ -178,7 +179,20 @@ class Worker:
         # If another worker was faster, the index is final all the same: only a final state replaces a claim.
         self._patiently(lambda: self._push_output(change))
         self._log.event("fleet.settled", f"index {state.number} is {state.state}: session {state.id}")
-        return 0
+        return self._end(state.id)
+
+    def _end(self, agent_id: str) -> int:
+        """Return the exit status for an index that is done: after 0, an engine deletes the workspace."""
+        self._is_ending = True
+        if not (only_here := self._patiently(lambda: self._clone.only_here(agent_id))):
+            return 0
+        places = ", ".join(only_here)
+        self._log.warning(
+            "fleet.work_stays",
+            f"the remote lacks work of session {agent_id}: {places}",
+            f"cd {self._clone.path}",
+        )
+        return WORK_STAYS
 
     def _read_or_claim(self) -> tuple[IndexState, str]:
         """Return the state of the index with its object id; claim the index if no worker has."""

@@ -127,6 +127,21 @@ def test_ctrl_c_saves_what_machines_do(fleet_run: FleetRun, hosts: dict[str, str
     assert fleet_run.remote.show(f"{saved.removesuffix('-wip')}:made") == b"work\n"
 
 
+@has_sshd
+@pytest.mark.slow
+def test_a_machine_keeps_work_that_the_remote_lacks(fleet_run: FleetRun, hosts: dict[str, str]) -> None:
+    """No push brings a repository inside of the worktree: its clone stays, and the user reads where."""
+    script = f"{COMMIT}; git init -q inner; cd inner; echo x > only; git add only; git commit -qm only"
+    words = ("--count", "1", "--host", "one", "-n", "1", "--", "sh", "-c", script)
+    with started(fleet_run, hosts, *words) as process:
+        _, stderr = process.communicate(timeout=4 * CAP)
+    assert process.returncode == 0, stderr
+    [workspace] = (fleet_run.directory / "ssh/tmp").iterdir()
+    [only] = workspace.glob("clone/project/.ralph/worktrees/*/inner/only")
+    assert only.read_text() == "x\n"
+    assert b"index 0 is done on one" in stderr
+
+
 @pytest.mark.parametrize("name", ["-oProxyCommand=x", "a b", "a;b", "", "user@-x y"])
 def test_a_name_that_is_no_machine_is_refused(name: str) -> None:
     """Ssh would take it for an option, or a shell for a command."""

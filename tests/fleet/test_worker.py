@@ -159,6 +159,25 @@ def test_a_request_to_stop_is_obeyed_before_a_start(fleet_run: FleetRun) -> None
     assert fleet_run.state()["state"] == "stopped"
 
 
+@pytest.mark.slow
+def test_a_worker_says_that_its_workspace_has_the_only_copy(fleet_run: FleetRun) -> None:
+    """The remote refuses the branch, and takes the claim; an engine must keep the workspace."""
+    hook = fleet_run.remote.path / "hooks/update"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\ncase $1 in refs/heads/*) exit 1;; esac\n")
+    hook.chmod(0o755)
+    fleet_run.begin(COMMIT)
+    worker = fleet_run.work(grace=10)
+    eventually(lambda: fleet_run.claim().get("ended_by") == "max-iterations", "the claim without the work")
+    worker.process.send_signal(signal.SIGTERM)
+    status, printed = worker.ended()
+    branch = f"refs/heads/ralph/{fleet_run.state()['id']}"
+    assert (status, branch in printed) == (3, True), printed
+    subprocess.run(
+        ["git", "-C", worker.workspace / "project", "cat-file", "-e", f"{branch}:made"], check=True
+    )
+
+
 @pytest.mark.parametrize(
     ("env", "message"),
     [
