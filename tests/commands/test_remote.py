@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from tests.support.machines import refs
+import pytest
+
+from tests.support.machines import claim_of, refs
 from tests.support.sessions import Session, command, run
 
 if TYPE_CHECKING:
@@ -43,6 +45,24 @@ def test_commands_fetch_first(repo: Repo, other: Repo) -> None:
     [landed] = asked(other, "merge", third)
     assert landed["outcome"] == "landed"
     assert (other.path / "a").read_text() == "a\n"
+
+
+@pytest.mark.parametrize("name", ["origin/main", "origin"])
+def test_fetch_makes_no_branch_that_hides_one_of_the_remote(
+    repo: Repo, remote: Repo, other: Repo, name: str
+) -> None:
+    """A forged claim names it, and ``git reset --hard origin/main`` would take the commit of the agent."""
+    agent_id = session_in(repo, COMMIT)
+    forged = repo.path / ".git/forged"
+    forged.write_text(json.dumps(claim_of(remote, agent_id) | {"branch": name}))
+    blob = repo.git("hash-object", "-w", str(forged))
+    evil = f"ralph/{agent_id}:refs/heads/{name}"
+    repo.git("push", "-qf", "origin", f"{blob}:refs/ralph/claims/{agent_id}", evil)
+    before = other.git("rev-parse", "refs/remotes/origin/main")
+    [entry] = asked(other, "fetch")
+    assert (entry["action"], "would hide" in entry["note"]) == ("left", True)
+    assert other.git("rev-parse", "origin/main") == before
+    assert name not in other.branches()
 
 
 def test_ps_lists_what_runs_elsewhere(repo: Repo, other: Repo) -> None:

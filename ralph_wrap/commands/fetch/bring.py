@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap.commands.fetch.watch import BEATS, SILENT, WATCHED, Watch, watched
 from ralph_wrap.errors import GitError
-from ralph_wrap.git import count_commits, is_branch_name, list_refs, list_worktrees
+from ralph_wrap.git import count_commits, is_branch_name, list_refs, list_remotes, list_worktrees
 from ralph_wrap.git.merge import is_ancestor
 from ralph_wrap.git.transaction import RefChange, change_refs
 from ralph_wrap.state import inventory, remote_claim, session_start
@@ -77,6 +77,7 @@ class Bringing:
             remote.before,
             {HEADS + info.branch for info in list_worktrees(self._git) if info.branch},
         )
+        self._remotes = list_remotes(self._git)
         self._snapshots_there = _snapshots_by_id(self._refs.remote)
         self._snapshots_here = _snapshots_by_id(list_refs(self._git, _SNAPSHOTS))
         self._home = next(registries(project))
@@ -110,6 +111,8 @@ class Bringing:
         """Add the changes of refs that a session needs here; return why it is left, empty if it is not."""
         if not claim.is_on_own_branch and not is_branch_name(self._git, claim.branch):
             return "its branch has a name that git refuses"
+        if (name := self._hidden_by(claim.branch)) is not None:
+            return f"its branch {claim.branch} would hide branches of the remote {name}"
         wip = f"{HEADS}ralph/{claim.id}-wip"
         changes: list[RefChange] = []
         again = not {claim.id, claim.session, claim.branch, claim.title}.isdisjoint(self._again)
@@ -125,6 +128,16 @@ class Bringing:
         replaced = [change.before for change in changes if change.before and self._replaces(change)]
         plan.changes += [*self._snapshots(claim.id, replaced), *changes]
         return ""
+
+    def _hidden_by(self, branch: str) -> str | None:
+        """Return the remote whose branches a new branch here would hide, ``None`` if it hides none.
+
+        Each user of the remote can write a claim. With a branch ``origin/main`` here, ``git reset --hard
+        origin/main`` takes that one (gitrevisions(7)).
+        """
+        if f"{HEADS}{branch}" in self._refs.local:
+            return None
+        return next((name for name in self._remotes if f"{branch}/".startswith(f"{name}/")), None)
 
     def _change(self, plans: Sequence[_Plan]) -> None:
         """Change the refs of all sessions in one transaction; if that fails, those of each in its own."""
