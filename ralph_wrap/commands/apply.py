@@ -24,6 +24,7 @@ from ralph_wrap.git import (
 )
 from ralph_wrap.git import merge as merging
 from ralph_wrap.git.index import GITLINK
+from ralph_wrap.git.safe.genuine import require_genuine
 from ralph_wrap.state.project import RUN, registries, repository_of
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.system.cancel import NEVER
@@ -92,6 +93,7 @@ def apply(
     Raises:
         NotFoundError: the branch has no saved work.
         ConflictError: files would be overwritten, or conflict; nothing has changed.
+        TamperedError: an object holds something else than its name says.
         RalphError: the trial or the write failed; nothing has changed.
 
     """
@@ -143,6 +145,7 @@ def _changes(opened: TemporaryWorktree, branch: Branch, head: str, top: Path) ->
     git = opened.git._replace(env={**opened.git.env, **_NOBODY})
     saved = str(branch.saved)
     base = _base(git, branch, saved)
+    require_genuine(git, base or head, saved)
     delta = commit_tree(git, tree_of(git, saved), [base] if base else [], "saved work\n")
     if conflicts := merging.bring(git, delta):
         raise ConflictError(
@@ -153,6 +156,7 @@ def _changes(opened: TemporaryWorktree, branch: Branch, head: str, top: Path) ->
             ),
         )
     tree = write_tree(git)
+    require_genuine(git, head, tree)
     return tree, merging.moved(git, head, tree)
 
 

@@ -67,6 +67,27 @@ def test_merge_lands_no_object_that_was_replaced(project: Repo, name: str) -> No
     assert (project.path / "below/file.txt").read_text() == "EVIL\n"
 
 
+def test_apply_writes_no_object_that_was_replaced(project: Repo) -> None:
+    """Plain git believes it; ours changes no file, and applies the work when the object is back."""
+    branch(project, "bbbb", {"below/file.txt": "harmless\n"})
+    project.git("branch", "-m", "ralph/bbbb", "ralph/aaaa-wip")
+    oid, evil = (
+        project.git("rev-parse", f"{name}:below/file.txt") for name in ("ralph/aaaa-wip", "ralph/aaaa")
+    )
+    project.git("branch", "-f", "ralph/aaaa", "main")
+    path, other = (project.path / ".git/objects" / one[:2] / one[2:] for one in (oid, evil))
+    genuine = path.read_bytes()
+    path.chmod(0o644)
+    path.write_bytes(other.read_bytes())
+    assert project.git("show", "ralph/aaaa-wip:below/file.txt") == "EVIL"
+    ended = command("apply", "aaaa", cwd=project.path)
+    assert (ended.status, oid in ended.stderr) == (TAMPERED, True), ended.stderr
+    assert (project.path / "below/file.txt").read_text() == "base\n"
+    path.write_bytes(genuine)
+    assert command("apply", "aaaa", cwd=project.path).status == 0
+    assert (project.path / "below/file.txt").read_text() == "harmless\n"
+
+
 @pytest.mark.parametrize("tree", [b"100644 file", b"100644 file\0short"])
 def test_a_damaged_tree_is_an_error_and_no_traceback(project: Repo, tree: bytes) -> None:
     """Its id is right, so git takes it; an agent can write it."""
