@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import TamperedError
+from ralph_wrap.git.command import run_git
 from ralph_wrap.git.safe.batch import read_objects
 from ralph_wrap.system import deferred
 from ralph_wrap.system.named_tuple import NamedTuple
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 _TREE = b"40000"
 _AT_ONCE = 256  # objects in memory
+_LARGEST_PART = 64 << 20  # bytes in memory
+_SIZES = "--batch-check=%(objectsize)"
 _SHA1 = 40  # hexadecimal digits
 
 
@@ -45,8 +48,9 @@ def require_genuine(git: Git, before: str, after: str) -> None:
     while pairs := [pair for pair in pairs if pair[0] != pair[1]]:
         trees = dict(_checked(git, {oid for pair in pairs for oid in pair if oid}))
         pairs = [below for pair in pairs for below in _differing(*pair, trees, blobs)]
-    for _ in _checked(git, blobs):
-        pass
+    for part in _parts(git, sorted(blobs)):
+        for _ in _checked(git, part):
+            pass
 
 
 def _differing(old: str, new: str, trees: dict[str, bytes], blobs: set[str]) -> Iterator[tuple[str, str]]:
@@ -83,6 +87,26 @@ def _tree(oid: str, content: bytes | None) -> str:
     if content is not None and content.startswith(b"tree "):
         return content[len(b"tree ") :].partition(b"\n")[0].decode()
     return oid
+
+
+def _parts(git: Git, oids: list[str]) -> Iterator[list[str]]:
+    """Divide objects into parts that fit into memory; a part has at least one.
+
+    A few megabytes in the repository of an agent can be gigabytes of files.
+    """
+    if not oids:
+        return
+    answer = run_git(git, "cat-file", _SIZES, stdin="".join(f"{oid}\n" for oid in oids).encode()).stdout
+    part, total = list[str](), 0
+    for oid, row in zip(oids, answer.splitlines(), strict=True):
+        size = int(row) if row.isdigit() else 0  # it is missing
+        if part and total + size > _LARGEST_PART:
+            yield part
+            part, total = [], 0
+        part.append(oid)
+        total += size
+    if part:
+        yield part
 
 
 def _checked(git: Git, oids: Collection[str]) -> Iterator[tuple[str, bytes]]:
