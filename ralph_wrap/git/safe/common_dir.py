@@ -108,8 +108,9 @@ class SafeCommonDirs:
         optional = [name for name in _OPTIONAL_LINKS if (common_dir / name).is_dir()]
         if "lfs" not in optional and all(key != _LFS_STORAGE for key, _ in kept):
             kept.append(ConfigEntry(_LFS_STORAGE, os.fspath(common_dir / "lfs")))
-        with contextlib.suppress(OSError):  # git cannot create it through a link
-            (common_dir / "logs").mkdir(exist_ok=True)
+        if _has_refs(common_dir):
+            with contextlib.suppress(OSError):  # git cannot create it through a link
+                (common_dir / "logs").mkdir(exist_ok=True)
         directory = self._home(common_dir) / _name(common_dir, bool(approved))
         (directory / "info").mkdir(mode=0o700, parents=True, exist_ok=True)
         for name in (*_LINKS, *optional):
@@ -161,6 +162,13 @@ def _name(common_dir: Path, is_approved: bool) -> str:
     found = common_dir.stat()
     path = crc32(os.fsencode(common_dir))
     return f"{found.st_dev:x}-{found.st_ino:x}-{path:08x}{'-approved' if is_approved else ''}"
+
+
+def _has_refs(common_dir: Path) -> bool:
+    """Tell whether a repository has a ref; one without a commit has none, and stays as it is."""
+    if (common_dir / "packed-refs").exists():
+        return True
+    return any(files for _, _, files in os.walk(common_dir / "refs"))
 
 
 def _link(link: Path, target: Path) -> None:
