@@ -25,7 +25,8 @@ def test_git_processes_of_a_session(repo: Repo, tmp_path: Path, script: str, mos
     repo.write(".gitignore", ".ralph/\n")
     repo.commit("a project that has run sessions before")
     trace = tmp_path / "trace"
-    agent = f"unset GIT_TRACE2_EVENT; {script}"
+    # A file younger than a tick of the clock costs one more look.
+    agent = f"unset GIT_TRACE2_EVENT; {script}; sleep 0.05"
     ended = run(repo.path, "-n", "1", "--", "sh", "-c", agent, env={"GIT_TRACE2_EVENT": str(trace)})
     assert ended.status == 0
     events = [json.loads(line) for line in trace.read_text().splitlines()]

@@ -77,11 +77,12 @@ def test_a_session_leaves_a_worktree_that_was_locked_meanwhile(
 def test_a_lock_that_comes_during_the_removal_brings_the_worktree_back(
     repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After the save, while the directory is aside for the last look."""
+    """After the save, while the directory is aside for the last look, which needs git: a file was touched."""
     left = orphan(repo)
     aside = repo.path / ".ralph/run/trash" / f"{left.session}.leaving"
-    locks = f'[ ! -e {aside} ] || echo mine > {left.registration}/locked; exec "$REAL" "$@"'
-    monkeypatch.setenv("PATH", shim_git(tmp_path / "shim", f"*) {locks} ;;"))
+    touches = f"[ ! -e {left.worktree}/new ] || touch {left.worktree}/new"
+    locks = f"[ ! -e {aside} ] || echo mine > {left.registration}/locked"
+    monkeypatch.setenv("PATH", shim_git(tmp_path / "shim", f'*) {touches}; {locks}; exec "$REAL" "$@" ;;'))
     swept = sweep(repo)
     assert "its user has locked it: mine" in swept.stdout.decode()
     assert (left.worktree / "new").read_text() == "new\n"

@@ -195,6 +195,7 @@ OTHER_USES = {
     "managed.create",
     "restore",
     "save.checkpoint",
+    "save.clone_commit",
     "temporary",
     "user_checkout",
 }
