@@ -7,12 +7,15 @@ import signal
 from typing import TYPE_CHECKING
 
 from tests.support.blocking_git import Gate
+from tests.support.git_shim import shim_git
 from tests.support.machines import claim_of, refs
 from tests.support.sessions import Session, command, run
 from tests.support.wait import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
     from tests.support.repo import Repo
 
@@ -101,3 +104,19 @@ def test_a_worktree_that_stays_is_mirrored(repo: Repo, remote: Repo) -> None:
     assert claim_of(remote, agent_id)["incomplete"] == ""
     [snapshot] = [ref for ref in refs(remote) if ref.startswith("refs/ralph/snapshots/")]
     assert remote.show(f"{snapshot}:a") == b"a\n"
+
+
+def test_a_remote_that_is_back_before_it_has_the_work_is_pushed_to_again(
+    repo: Repo, remote: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A push and the look after it fail; the next look finds the remote, and no refusal."""
+    away, still = tmp_path / "away", tmp_path / "still-away"
+    failing = f'*" push "*) [ ! -e {away} ] || {{ mv {away} {still}; exit 128; }} ;;'
+    look = f'*" fetch "*) [ ! -e {still} ] || {{ rm {still}; exit 128; }} ;;'
+    monkeypatch.setenv("PATH", shim_git(tmp_path / "shim", f"{failing}\n{look}"))
+    agent = f"git commit -q --allow-empty -m work; touch {away}"
+    ended = run(repo.path, "-n", "1", *MIRRORED, *SH, agent)
+    branch = ended.report["branch"]
+    assert (away.exists(), still.exists()) == (False, False)
+    assert "mirror.failed" in ended.stderr
+    assert remote.git("rev-parse", branch) == repo.git("rev-parse", branch)

@@ -234,7 +234,8 @@ class Mirror:
     @property
     def is_complete(self) -> bool:
         """Whether the remote has all that the session has pushed."""
-        return not self.schedule.is_failing and not self.view.in_doubt
+        schedule = self.schedule
+        return not (schedule.is_failing or schedule.reason or self.view.in_doubt)
 
     def give_up(self) -> None:
         """End the running command, and say what the remote lacks."""

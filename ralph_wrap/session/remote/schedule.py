@@ -18,7 +18,7 @@ class Schedule:
 
     Attributes:
         due: time of the next attempt.
-        reason: why the last attempt failed; empty if it did not.
+        reason: why the last push of work failed; empty if the remote has taken one since.
 
     """
 
