@@ -8,13 +8,14 @@ import signal
 import subprocess
 import sys
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from ralph_wrap.errors import LockedError
 from ralph_wrap.system import files
-from ralph_wrap.system.files.lock_holder import held_lock
+from ralph_wrap.system.files.lock_holder import HeldLock, LockHolder, held_lock
 from tests.support.merging import branch
 from tests.support.processes import state_of
 from tests.support.sessions import Session, command, start
@@ -22,7 +23,6 @@ from tests.support.wait import CAP, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tests.support.repo import Repo
 
@@ -160,3 +160,15 @@ def test_stop_names_a_session_that_stands_still(repo: Repo) -> None:
             assert any(b"session.stands_still" in line for line in lines)
             session.send(signal.SIGCONT)
             assert waiting.wait(CAP) == 0
+
+
+def test_only_a_holder_that_stays_is_named() -> None:
+    """Sessions that take turns are no reason for a message; a stopped one is, at once."""
+    one, two = (LockHolder(pid, "ralph-wrap run", stopped=False) for pid in (1, 2))
+    held = HeldLock(Path("lock"), (one,))
+    assert not held.is_held_since(None)
+    assert not held.is_held_since(HeldLock(Path("lock"), (two,)))
+    assert held.is_held_since(HeldLock(Path("lock"), (two, one)))
+    nowhere = HeldLock(Path("lock"), ())
+    assert (nowhere.is_held_since(held), nowhere.is_held_since(nowhere)) == (False, True)
+    assert HeldLock(Path("lock"), (one._replace(stopped=True),)).is_held_since(None)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-_QUIET = 3.0  # seconds until the user learns which process we wait for
+_QUIET = 3.0  # seconds until the first look at the processes that we wait for
 
 
 class FileLock:
@@ -102,7 +102,7 @@ def is_locked(path: Path) -> bool:
 def locked_directory(path: Path, timeout: float) -> Iterator[int]:
     """Hold the lock on an existing directory, and yield its descriptor; no file is created.
 
-    After 3 s a warning names the process that holds it.
+    After 3 s a warning names a holder that is stopped, and after 8 s one that still holds it.
 
     Arguments:
         timeout: seconds to wait for a holder that does nothing. One that works gets more time.

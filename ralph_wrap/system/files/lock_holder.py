@@ -52,6 +52,15 @@ class HeldLock(NamedTuple):
     path: Path
     holders: tuple[LockHolder, ...]
 
+    def is_held_since(self, before: HeldLock | None) -> bool:
+        """Return whether a process held the lock at an earlier look, too, or is stopped."""
+        if any(holder.stopped for holder in self.holders):
+            return True
+        if before is None:
+            return False
+        earlier = {holder.pid for holder in before.holders}
+        return not (earlier or self.holders) or any(holder.pid in earlier for holder in self.holders)
+
     @property
     def sentence(self) -> str:
         """What holds the lock."""
@@ -120,9 +129,13 @@ class LockWait:
         self._next_look = 0.0
         self._deadline = 0.0
         self._seen: tuple[object, ...] = ()
+        self._before: HeldLock | None = None
+        self._is_named = False
 
     def look(self) -> None:
-        """Name the holders the first time, and end a wait for holders that do nothing.
+        """Name a holder that stays, once, and end a wait for holders that do nothing.
+
+        Sessions that take turns are no reason for a message, however long all of them take.
 
         Raises:
             LockedError: they did nothing for too long.
@@ -132,8 +145,10 @@ class LockWait:
         if now < min(self._next_look, self._deadline):
             return
         lock = held_lock(self._path)
-        if not self._seen and self._patience > 0:
+        if not self._is_named and self._patience > 0 and lock.is_held_since(self._before):
+            self._is_named = True
             log.current().warning("lock.waiting", f"waiting: {lock.sentence}", lock.hint, **lock.facts)
+        self._before = lock
         if (seen := _progress(lock)) != self._seen:
             self._seen = seen
             self._deadline = now + self._patience
