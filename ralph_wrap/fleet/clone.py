@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import ConflictError, RalphError
 from ralph_wrap.fleet.refs import spec_ref
-from ralph_wrap.fleet.remote import FleetRemote
+from ralph_wrap.fleet.remote import FleetRemote, UnreachableError
 from ralph_wrap.fleet.spec import read_spec
-from ralph_wrap.git import Git, git_environment, knows_committer, list_refs, run_git
-from ralph_wrap.git.merge import is_ancestor
+from ralph_wrap.git import (
+    Git,
+    RemoteChange,
+    decode_lines,
+    git_environment,
+    knows_committer,
+    list_refs,
+    run_git,
+)
+from ralph_wrap.session.remote.view import RESCUE
 from ralph_wrap.state import report, stop_request
 from ralph_wrap.state.project import RUN, WORKTREES
 from ralph_wrap.state.registry import Registry
@@ -26,10 +35,15 @@ if TYPE_CHECKING:
     from ralph_wrap.fleet.spec import FleetSpec
     from ralph_wrap.state.report import SessionReport
 
+    _Look = Callable[[], dict[str, str]]
+
 REMOTE = "origin"
 """The name of the remote in the clone."""
 
 _PROJECT = "project"  # the directory of the clone in the workspace
+_ATTEMPTS = 3  # to push what the remote refuses
+_STASH = "refs/stash"
+_ELSEWHERE = re.compile(r"refs/(?:ralph-remotes|remotes)/|refs/ralph/snapshots/[^/]+/(?!commit-)")
 
 
 class WorkClone:
@@ -73,26 +87,56 @@ class WorkClone:
             with contextlib.suppress(OSError):  # the next look tries again
                 stop_request.ask(self._registry.sessions / names[-1], StopMode.SOON)
 
-    def only_here(self, agent_id: str) -> list[str]:
-        """Return the worktrees and branches of a session that have work which the remote lacks.
-
-        Errors are those of :meth:`FleetRemote.listed`.
-        """
+    def kept_worktrees(self) -> list[str]:
+        """Return the worktrees that stayed, for example with a repository inside, which no push brings."""
         with contextlib.suppress(FileNotFoundError):
-            kept = [entry.path for entry in os.scandir(self.path / WORKTREES) if entry.is_dir()]
-            if kept:  # for example with a repository inside, which no push brings
-                return sorted(kept)
-        heads = f"refs/heads/ralph/{agent_id}"
-        here = list_refs(self.remote.git, heads, f"{heads}-wip")
-        if not here:
-            return []
-        there = self.remote.listed(f"{heads}*", f"refs/ralph/*/{agent_id}/*")
-        self.remote.fetch(there)
-        return [
-            ref
-            for ref, commit in here.items()
-            if not any(is_ancestor(self.remote.git, commit, other) for other in {*there.values()})
-        ]
+            return sorted(entry.path for entry in os.scandir(self.path / WORKTREES) if entry.is_dir())
+        return []
+
+    def lacking(self, agent_id: str) -> dict[str, str]:
+        """Return the commits that only this clone has, by ref: also other branches, tags and stashes.
+
+        Older snapshots do not count: newer ones, or the saved work, have replaced them. Errors are those of
+        :meth:`FleetRemote.listed`.
+        """
+        git, remote = self.remote.git, self.remote
+        there = remote.listed(f"refs/heads/ralph/{agent_id}*", f"refs/ralph/*/{agent_id}/*")
+        remote.fetch(there)
+        here = {ref: oid for ref, oid in list_refs(git, "refs/").items() if not _ELSEWHERE.match(ref)}
+        if _STASH in here:
+            entries = decode_lines(run_git(git, "rev-list", "--walk-reflogs", _STASH, "--").stdout)
+            here |= {f"{_STASH}-{number}": oid for number, oid in enumerate(entries)}
+        known = [f"^{oid}" for oid in {self.base, *there.values()}]
+        return {
+            ref: oid
+            for ref, oid in here.items()
+            if run_git(git, "rev-list", "--max-count=1", oid, *known, "--").stdout
+        }
+
+    def rescue(
+        self, agent_id: str, patiently: Callable[[_Look], dict[str, str]], pause: Callable[[float], None]
+    ) -> None:
+        """Push what only this clone has below ``refs/ralph/rescue/``: the clone goes with its workspace.
+
+        What the remote refuses stays here, and :meth:`lacking` names it.
+
+        Arguments:
+            agent_id: of the session.
+            patiently: does something with the remote, and tries again while it does not answer.
+            pause: waits for some seconds.
+
+        """
+        for _ in range(_ATTEMPTS):
+            if not (lacking := patiently(lambda: self.lacking(agent_id))):
+                return
+            prefix = f"{RESCUE}{agent_id}/{self.sessions(agent_id)[-1]}/"
+            changes = [
+                RemoteChange(prefix + ref.removeprefix("refs/"), None, oid) for ref, oid in lacking.items()
+            ]
+            try:
+                self.remote.change(changes)
+            except UnreachableError:  # it has just answered: it refuses them, or went away
+                pause(1.0)
 
     @property
     def _registry(self) -> Registry:

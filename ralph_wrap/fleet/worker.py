@@ -141,6 +141,7 @@ class Worker:
             ours: session ids of this worker's last start.
 
         """
+        self._clone.rescue(state.id, self._patiently, self._pause)
         claim, _ = self._patiently(lambda: claim_of(self._remote, state.id))
         if self._outcome(claim):
             return None  # the next step settles it
@@ -184,7 +185,8 @@ class Worker:
     def _end(self, agent_id: str) -> int:
         """Return the exit status for an index that is done: after 0, an engine deletes the workspace."""
         self._is_ending = True
-        if not (only_here := self._patiently(lambda: self._clone.only_here(agent_id))):
+        lacking = self._patiently(lambda: self._clone.lacking(agent_id))
+        if not (only_here := [*self._clone.kept_worktrees(), *lacking]):
             return 0
         places = ", ".join(only_here)
         self._log.warning(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 from typing import TYPE_CHECKING
@@ -161,10 +162,10 @@ def test_a_request_to_stop_is_obeyed_before_a_start(fleet_run: FleetRun) -> None
 
 @pytest.mark.slow
 def test_a_worker_says_that_its_workspace_has_the_only_copy(fleet_run: FleetRun) -> None:
-    """The remote refuses the branch, and takes the claim; an engine must keep the workspace."""
+    """The remote refuses all work, and takes the claim; an engine must keep the workspace."""
     hook = fleet_run.remote.path / "hooks/update"
     hook.parent.mkdir(exist_ok=True)
-    hook.write_text("#!/bin/sh\ncase $1 in refs/heads/*) exit 1;; esac\n")
+    hook.write_text("#!/bin/sh\ncase $1 in refs/heads/*|refs/ralph/rescue/*) exit 1;; esac\n")
     hook.chmod(0o755)
     fleet_run.begin(COMMIT)
     worker = fleet_run.work(grace=10)
@@ -176,6 +177,27 @@ def test_a_worker_says_that_its_workspace_has_the_only_copy(fleet_run: FleetRun)
     subprocess.run(
         ["git", "-C", worker.workspace / "project", "cat-file", "-e", f"{branch}:made"], check=True
     )
+
+
+ELSEWHERE = """
+git checkout -q -b side; echo s > side; git add side; git commit -qm side; git checkout -q -
+for n in 1 2; do echo $n >> made; git stash -q; done"""
+
+
+@pytest.mark.parametrize("end", ["done", "a signal"])
+def test_other_branches_and_stashes_of_an_agent_reach_the_remote(fleet_run: FleetRun, end: str) -> None:
+    """The workspace goes after the end of a worker, with each ref that only it has."""
+    last = "" if end == "done" else f"touch {fleet_run.directory}/begun; exec sleep 1000"
+    fleet_run.begin(f"{COMMIT}; {ELSEWHERE}; git rev-parse side stash@{{0}} stash@{{1}} >&2; {last}")
+    worker = fleet_run.work()
+    if end == "a signal":
+        eventually((fleet_run.directory / "begun").exists, "the work")
+        worker.process.send_signal(signal.SIGTERM)
+    status, printed = worker.ended()
+    assert status == (0 if end == "done" else 143), printed
+    made = re.findall("^(?:agent: )?([0-9a-f]{40})$", printed, re.MULTILINE)
+    there = fleet_run.remote.git("rev-list", "--all").split()
+    assert (len(made), {*made} - {*there}) == (3, set()), printed
 
 
 @pytest.mark.parametrize(
