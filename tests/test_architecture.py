@@ -66,7 +66,7 @@ OWNERS = {
     "jinja2": "interfaces/web",
     "markupsafe": "interfaces/web",
     "pygments": "interfaces/web",
-    "yaml": "fleet/cluster",
+    "yaml": "fleet/kubernetes/cluster",
 }
 """Modules that one place alone may import."""
 
@@ -102,7 +102,7 @@ HANDLED_ONCE = {
         "system/document.py",
         "agents/output/__init__.py",  # the lines of an agent, which another parser reads faster
         "config/file.py",  # TOML
-        "fleet/cluster.py",  # YAML
+        "fleet/kubernetes/cluster.py",  # YAML
     },
     # SIGTERM, a grace, SIGKILL
     "SIGKILL": {

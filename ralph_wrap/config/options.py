@@ -36,11 +36,18 @@ from ralph_wrap.config.table import ENVIRONMENT, KEY, TYPED, Option, Table, opti
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ralph_wrap.config.allowance import Allowance
+
 _FILE_ONLY = (KEY,)
 
 
 class LoopLimits(Table, group="loop"):
-    """When the loop ends, and when an iteration of it."""
+    """When the loop ends, and when an iteration of it.
+
+    Attributes:
+        allowance: the money of a session that shares a limit with others; ``None`` if it shares none.
+
+    """
 
     max_iterations: int = option(
         default=100, kind=COUNT, help="End after N iterations; 0: no limit.", short="-n"
@@ -77,6 +84,7 @@ class LoopLimits(Table, group="loop"):
         kind=TEXT,
         help="The loop ends when the agent's final answer has this text on a line of its own.",
     )
+    allowance: Allowance | None = None
 
 
 class WorktreeSettings(Table, group="worktree"):
@@ -271,6 +279,15 @@ BATCH_ROWS = (
     Option(None, DURATION, "End all sessions after this time.", name="batch_max_time", sources=(TYPED,)),
 )
 """The options that ``ralph-wrap batch`` has beside those of ``run``."""
+
+FLEET_MAX_COST = Option(
+    0.0,
+    DOLLARS,
+    "End the sessions of the run after they have reported this cost together; 0: no limit.",
+    name="fleet_max_cost",
+    sources=(TYPED,),
+)
+"""The option of ``ralph-wrap fleet run`` that limits all sessions together."""
 
 ROWS = {row.name: row for row in (PROJECT, *Settings.options, JOB, STOP_TIMEOUT, INIT_RESUME)}
 """The whole table, by name. A job stands for several settings, and the project decides where they are."""

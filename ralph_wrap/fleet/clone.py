@@ -28,14 +28,13 @@ from ralph_wrap.state.stop_request import StopMode
 from ralph_wrap.system import privileges
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
+    from ralph_wrap.fleet.grace import Patience
     from ralph_wrap.fleet.order import WorkOrder
     from ralph_wrap.fleet.spec import FleetSpec
     from ralph_wrap.state.report import SessionReport
-
-    _Look = Callable[[], dict[str, str]]
 
 REMOTE = "origin"
 """The name of the remote in the clone."""
@@ -113,21 +112,18 @@ class WorkClone:
             if run_git(git, "rev-list", "--max-count=1", oid, *known, "--").stdout
         }
 
-    def rescue(
-        self, agent_id: str, patiently: Callable[[_Look], dict[str, str]], pause: Callable[[float], None]
-    ) -> None:
+    def rescue(self, agent_id: str, patience: Patience) -> None:
         """Push what only this clone has below ``refs/ralph/rescue/``: the clone goes with its workspace.
 
         What the remote refuses stays here, and :meth:`lacking` names it.
 
         Arguments:
             agent_id: of the session.
-            patiently: does something with the remote, and tries again while it does not answer.
-            pause: waits for some seconds.
+            patience: of the worker.
 
         """
         for _ in range(_ATTEMPTS):
-            if not (lacking := patiently(lambda: self.lacking(agent_id))):
+            if not (lacking := patience.repeat(lambda: self.lacking(agent_id))):
                 return
             prefix = f"{RESCUE}{agent_id}/{self.sessions(agent_id)[-1]}/"
             changes = [
@@ -136,26 +132,26 @@ class WorkClone:
             try:
                 self.remote.change(changes)
             except UnreachableError:  # it has just answered: it refuses them, or went away
-                pause(1.0)
+                patience.pause(1.0)
+
+    @property
+    def limits(self) -> Path:
+        """The directory of the usage limits that the sessions of this clone share; its parent exists."""
+        self._registry.prepare()
+        return self.path / RUN / "limits"
 
     @property
     def _registry(self) -> Registry:
         return Registry(self.path / RUN)
 
 
-def open_clone(
-    order: WorkOrder,
-    environ: Mapping[str, str],
-    is_over: Callable[[], bool],
-    patiently: Callable[[Callable[[], None]], None],
-) -> WorkClone:
+def open_clone(order: WorkOrder, environ: Mapping[str, str], patience: Patience) -> WorkClone:
     """Clone the remote into the workspace, at the base of the run.
 
     Arguments:
         order: names the workspace and the run.
         environ: of the worker.
-        is_over: whether no time is left for the remote.
-        patiently: does something with the remote, and tries again while it does not answer.
+        patience: of the worker.
 
     Raises:
         ConflictError: the workspace has content.
@@ -168,8 +164,8 @@ def open_clone(
     git = Git(path, git_environment(environ))
     run_git(git, "init", "--quiet", "--template=")
     run_git(git, "remote", "add", "--", REMOTE, order.remote)
-    remote = FleetRemote(git, REMOTE, is_over)
-    patiently(lambda: _fetch_spec(remote, order))
+    remote = FleetRemote(git, REMOTE, patience.is_over)
+    patience.repeat(lambda: _fetch_spec(remote, order))
     spec, base = read_spec(git, order.spec)
     if spec.run != order.run or order.number >= spec.size:
         raise RalphError(f"commit {order.spec} describes run {spec.run} of {spec.size} sessions")

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import math
+import random
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
+
+from ralph_wrap.fleet.remote import InterruptedWorkError, UnreachableError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ralph_wrap.system.cancel import CancelToken
+    from ralph_wrap.system.log import Log
+
+_T = TypeVar("_T")
 
 RESERVE = 5.0
 """Seconds before the end of the grace at which the session must have ended."""
 
+_LONGEST_WAIT = 30.0  # seconds between two attempts to reach the remote
+_LOOK = 0.1
 _LAST = 1.0  # seconds before the end of the grace at which the worker ends
 
 
@@ -57,3 +67,48 @@ class GracePeriod:
     def exit_status(self) -> int:
         """The exit status of a worker that a signal has ended."""
         return 128 + (self._cancel.first or 0)
+
+
+class Patience:
+    """The patience of a worker with its remote.
+
+    Arguments:
+        grace: of the worker.
+
+    Attributes:
+        is_ending: there is work to push, so after a signal the grace period is for that.
+
+    """
+
+    def __init__(self, grace: GracePeriod, log: Log) -> None:
+        self.is_ending = False
+        self._grace = grace
+        self._log = log
+
+    def repeat(self, act: Callable[[], _T]) -> _T:
+        """Do something with the remote, and try again with growing waits while it does not answer.
+
+        Raises:
+            InterruptedWorkError: no time is left.
+
+        """
+        wait = 1.0
+        while True:
+            try:
+                return act()
+            except UnreachableError as error:
+                self._log.warning("fleet.unreachable", error.message, f"the next attempt is in {wait:.0f} s")
+            self.pause(wait * random.uniform(0.5, 1.5))  # noqa: S311 -- jitter
+            wait = min(wait * 2, _LONGEST_WAIT)
+
+    def pause(self, seconds: float) -> None:
+        """Wait; errors are those of :meth:`repeat`."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if self.is_over():
+                raise InterruptedWorkError("a signal ended the worker")
+            time.sleep(min(_LOOK, seconds))
+
+    def is_over(self) -> bool:
+        """Return whether no time is left for the remote."""
+        return self._grace.is_over if self.is_ending else self._grace.has_begun

@@ -10,9 +10,10 @@ import math
 import re
 from typing import TYPE_CHECKING, Any
 
-from ralph_wrap.errors import NotFoundError
+from ralph_wrap.errors import NotFoundError, RalphError
 from ralph_wrap.fleet.index import DONE, STOPPED, IndexState, decode_index
-from ralph_wrap.fleet.refs import FLEET, index_ref, is_run_id, spec_ref
+from ralph_wrap.fleet.limits.ledger import decode_ledger
+from ralph_wrap.fleet.refs import FLEET, cost_ref, index_ref, is_run_id, spec_ref
 from ralph_wrap.git import read_blobs
 from ralph_wrap.state import remote_claim
 from ralph_wrap.state.remote_claim import CLAIMS
@@ -21,6 +22,7 @@ from ralph_wrap.system.named_tuple import NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ralph_wrap.fleet.limits.ledger import Ledger
     from ralph_wrap.fleet.remote import FleetRemote
     from ralph_wrap.state.remote_claim import RemoteClaim
 
@@ -135,6 +137,17 @@ def read_indexes(remote: FleetRemote, run: str) -> list[IndexState]:
     return sorted(states)
 
 
+def read_cost(remote: FleetRemote, run: str) -> Ledger | None:
+    """Return what a run has leased of its limit; ``None`` without a limit. Errors as above."""
+    ref = cost_ref(run)
+    if not (found := remote.listed(ref)):
+        return None
+    try:
+        return decode_ledger(remote.blobs(found).get(ref, b""))
+    except ValueError as error:
+        raise RalphError(f"{ref} on the remote cannot be read: {error}") from None
+
+
 def _claims(remote: FleetRemote) -> dict[str, RemoteClaim]:
     refs = remote.fetched_below(CLAIMS)
     blobs = read_blobs(remote.git, {*refs.values()})
@@ -157,7 +170,7 @@ def _row(state: IndexState, claim: RemoteClaim | None, job: JobStatus) -> IndexR
         node=claim.node,
         iterations=claim.iteration,
         cost_usd=_cost(claim.cost_usd),
-        ended_by=claim.ended_by,
+        ended_by=state.ended_by or claim.ended_by,
     )
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from ralph_wrap.config import prompt_file
 from ralph_wrap.config.task_file import PLACE, read_tasks, with_task
 from ralph_wrap.errors import ConflictError, UsageError
-from ralph_wrap.fleet.refs import spec_ref
+from ralph_wrap.fleet.limits.ledger import Ledger
+from ralph_wrap.fleet.refs import cost_ref, spec_ref
 from ralph_wrap.fleet.spec import DECIDED, MOST, FleetSpec, FleetTask, write_spec
 from ralph_wrap.git import (
     RemoteChange,
@@ -18,6 +19,7 @@ from ralph_wrap.git import (
     push_addresses,
     resolve_commit,
     run_git,
+    store_blob,
     without_secrets,
 )
 from ralph_wrap.system.named_tuple import NamedTuple
@@ -40,6 +42,7 @@ class RunSize(NamedTuple):
         tasks: a file of tasks; ``None`` with a number.
         parallel: number of sessions at the same time; ``None`` for the default.
         stagger: seconds between two first starts.
+        max_cost: the cost of all sessions together, in US dollars; 0 for no limit.
 
     """
 
@@ -47,6 +50,7 @@ class RunSize(NamedTuple):
     tasks: Path | None
     parallel: int | None
     stagger: float
+    max_cost: float = 0.0
 
 
 class PlannedRun(NamedTuple):
@@ -85,6 +89,7 @@ def plan_run(project: Project, settings: Settings, size: RunSize) -> PlannedRun:
         tasks=tasks,
         parallel=min(size.parallel or _PARALLEL, count),
         stagger=size.stagger,
+        max_cost=size.max_cost,
         author_name=_config(project, "user.name"),
         author_email=_config(project, "user.email"),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -100,7 +105,11 @@ def put_on_remote(remote: FleetRemote, planned: PlannedRun) -> None:
         UnreachableError: the remote does not answer.
 
     """
-    if not remote.change([RemoteChange(spec_ref(planned.spec.run), None, planned.commit)]):
+    changes = [RemoteChange(spec_ref(planned.spec.run), None, planned.commit)]
+    if planned.spec.max_cost:  # from its beginning on: a worker that finds no ledger spends nothing
+        ledger = store_blob(remote.git, Ledger().encode())
+        changes.append(RemoteChange(cost_ref(planned.spec.run), None, ledger))
+    if not remote.change(changes):
         raise ConflictError(f"{remote.name} has another run {planned.spec.run}", "start it again")
 
 

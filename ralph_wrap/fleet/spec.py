@@ -33,6 +33,7 @@ DECIDED = frozenset({"branch", "remote", "push", "job", "project", "isolation", 
 
 _FORMAT = DocumentFormat(version=1, largest=16 << 20, indent=1)
 _SLOWEST = 3600.0  # seconds between two starts
+_MOST_DOLLARS = 1e9
 
 
 class FleetTask(NamedTuple):
@@ -59,6 +60,7 @@ class FleetSpec(NamedTuple):
         tasks: one task for each session; empty if all sessions have the same prompt.
         parallel: number of sessions at the same time, for the first starts.
         stagger: seconds between two first starts.
+        max_cost: the cost of all sessions together, in US dollars; 0 for no limit.
         author_name: the author of the commits of the agents.
         author_email: the same.
         created: when, for people.
@@ -72,6 +74,7 @@ class FleetSpec(NamedTuple):
     tasks: tuple[FleetTask, ...] = ()
     parallel: int = 1
     stagger: float = 0.0
+    max_cost: float = 0.0
     author_name: str = ""
     author_email: str = ""
     created: str = ""
@@ -131,6 +134,8 @@ def _checked(fields: dict[str, Any]) -> FleetSpec:
         raise ValueError("a wrong number of sessions at the same time")
     if not 0 <= float(spec.stagger) <= _SLOWEST:
         raise ValueError("a number out of range")
+    if not 0 <= float(spec.max_cost) < _MOST_DOLLARS:
+        raise ValueError("a cost out of range")
     if wrong := sorted(name for name in options if name in DECIDED or not _is_typed(name)):
         raise ValueError(f"an option that no session of a fleet has: {wrong[0]}")
     return spec

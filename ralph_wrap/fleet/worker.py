@@ -8,20 +8,23 @@ point: the index and the claim of the session move only by compare-and-swap.
 from __future__ import annotations
 
 import random
-import time
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.errors import ConflictError
+from ralph_wrap.fleet.background import Background
 from ralph_wrap.fleet.child import EndedSession, ForkedSession
 from ralph_wrap.fleet.clone import open_clone
-from ralph_wrap.fleet.grace import GracePeriod
+from ralph_wrap.fleet.grace import GracePeriod, Patience
 from ralph_wrap.fleet.index import CLAIMED, DONE, STOPPED, IndexState, decode_index
+from ralph_wrap.fleet.limits.budget import RunBudget
+from ralph_wrap.fleet.limits.usage_limit import RunUsageLimits
 from ralph_wrap.fleet.order import WORK_STAYS
 from ralph_wrap.fleet.output import SessionOutput
 from ralph_wrap.fleet.refs import index_ref, output_ref, stop_ref
-from ralph_wrap.fleet.remote import FleetRemote, InterruptedWorkError, UnreachableError, claim_of, free_id
-from ralph_wrap.fleet.stop_watch import StopWatch
+from ralph_wrap.fleet.remote import FleetRemote, InterruptedWorkError, claim_of, free_id
+from ralph_wrap.fleet.watch import RunWatch
 from ralph_wrap.git import RemoteChange, store_blob
+from ralph_wrap.loop.policy import CutReason
 from ralph_wrap.state import remote_claim
 from ralph_wrap.system.named_tuple import NamedTuple
 
@@ -29,22 +32,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from ralph_wrap.config.allowance import Allowance
     from ralph_wrap.fleet.clone import WorkClone
     from ralph_wrap.fleet.order import WorkOrder
     from ralph_wrap.state.remote_claim import RemoteClaim
     from ralph_wrap.system.log import Log
     from ralph_wrap.system.signals import SignalHandlers
 
-_T = TypeVar("_T")
-
 FINISHED = {"promise", "max-iterations", "max-stalls", "max-time", "max-cost", "max-tokens"}
 """The ends of a session after which its index is done; all other ends are failures."""
 
+_NO_MONEY = CutReason.FLEET_MAX_COST.value
 _FAILED = 1
 _CRASHES = 3  # sessions of one worker that a signal may kill, such as the kernel without memory
-_LONGEST_WAIT = 30.0  # seconds between two attempts to reach the remote
 _PAUSE = 10.0  # seconds until a worker looks again whether the session of its index is free
-_LOOK = 0.1
 
 
 class Attempt(NamedTuple):
@@ -59,6 +60,7 @@ class Attempt(NamedTuple):
         claim: object id of the claim on the session; empty if no worker has run it before.
         is_here: the last session ran in this clone.
         grace: seconds that its last push may take after a signal.
+        allowance: the money that it may spend; ``None`` without a limit for the run.
 
     """
 
@@ -70,6 +72,7 @@ class Attempt(NamedTuple):
     claim: str
     is_here: bool
     grace: float
+    allowance: Allowance | None
 
 
 class Worker:
@@ -97,11 +100,13 @@ class Worker:
         self._log = log
         self._run_session = run_session
         self._grace = GracePeriod(signals.cancel, order.grace)
-        self._is_ending = False
+        self._patience = Patience(self._grace, log)
         self._output = SessionOutput()
         self._crashes = 0
         self._clone: WorkClone
         self._remote: FleetRemote
+        self._budget: RunBudget
+        self._usage_limits: RunUsageLimits
 
     def run(self) -> int:
         """Work on the index, and return the exit status of the worker.
@@ -111,8 +116,10 @@ class Worker:
 
         """
         try:
-            self._clone = open_clone(self._order, self._environ, self._has_no_time, self._patiently)
-            self._remote = self._clone.remote
+            self._clone = open_clone(self._order, self._environ, self._patience)
+            self._remote, spec = self._clone.remote, self._clone.spec
+            self._budget = RunBudget(self._remote, spec, self._order.number)
+            self._usage_limits = RunUsageLimits(self._remote, spec, self._clone.limits)
             while (status := self._step()) is None:
                 pass
         except InterruptedWorkError:
@@ -121,16 +128,23 @@ class Worker:
 
     def _step(self) -> int | None:
         """Do what the state on the remote asks for; return the exit status, ``None`` for one more step."""
-        self._is_ending = False
-        state, oid = self._patiently(self._read_or_claim)
+        self._patience.is_ending = False
+        state, oid = self._patience.repeat(self._read_or_claim)
         if state.is_final:
             return self._end(state.id)
-        claim, claim_oid = self._patiently(lambda: claim_of(self._remote, state.id))
+        claim, claim_oid = self._patience.repeat(lambda: claim_of(self._remote, state.id))
         if outcome := self._outcome(claim):
             return self._settle(state._replace(**outcome), oid)
         before = self._clone.sessions(state.id)
-        ended = self._run(state, claim_oid, is_here=claim is not None and claim.session in before)
-        self._is_ending = True  # from here on there is something to push
+        allowance = self._patience.repeat(lambda: self._budget.open(claim))
+        if allowance is None and self._clone.spec.max_cost:
+            session = claim.session if claim else ""
+            return self._settle(state._replace(state=STOPPED, session=session, ended_by=_NO_MONEY), oid)
+        self._patience.repeat(self._usage_limits.fetch)
+        is_here = claim is not None and claim.session in before
+        ended = self._run(state, claim_oid, allowance, is_here=is_here)
+        self._patience.is_ending = True  # from here on there is something to push
+        self._patience.repeat(self._budget.close)
         self._output.report = self._clone.report(state.id)
         return self._after(state, ended, {*self._clone.sessions(state.id)} - {*before})
 
@@ -141,16 +155,16 @@ class Worker:
             ours: session ids of this worker's last start.
 
         """
-        self._clone.rescue(state.id, self._patiently, self._pause)
-        claim, _ = self._patiently(lambda: claim_of(self._remote, state.id))
-        if self._outcome(claim):
+        self._clone.rescue(state.id, self._patience)
+        claim, _ = self._patience.repeat(lambda: claim_of(self._remote, state.id))
+        if self._outcome(claim) or (claim is not None and claim.ended_by == _NO_MONEY):
             return None  # the next step settles it
-        self._patiently(lambda: self._push_output(None))
+        self._patience.repeat(lambda: self._push_output(None))
         if self._grace.has_begun:
             return self._grace.exit_status
         is_elsewhere = claim is not None and claim.session not in ours and bool(ours)
         if is_elsewhere or (ended.is_refused and ended.status == ConflictError.exit_code):
-            self._pause(_PAUSE * random.uniform(0.5, 1.5))  # noqa: S311 -- jitter
+            self._patience.pause(_PAUSE * random.uniform(0.5, 1.5))  # noqa: S311 -- jitter
             return None
         self._crashes += ended.is_crashed
         return None if ended.is_crashed and self._crashes < _CRASHES else _FAILED
@@ -174,24 +188,23 @@ class Worker:
 
     def _settle(self, state: IndexState, oid: str) -> int:
         """Mark the index as done or stopped, together with the output."""
-        self._is_ending = True
+        self._patience.is_ending = True
         ref = index_ref(self._order.run, self._order.number)
         change = RemoteChange(ref, oid, store_blob(self._remote.git, state.encode()))
         # If another worker was faster, the index is final all the same: only a final state replaces a claim.
-        self._patiently(lambda: self._push_output(change))
+        self._patience.repeat(lambda: self._push_output(change))
         self._log.event("fleet.settled", f"index {state.number} is {state.state}: session {state.id}")
         return self._end(state.id)
 
     def _end(self, agent_id: str) -> int:
         """Return the exit status for an index that is done: after 0, an engine deletes the workspace."""
-        self._is_ending = True
-        lacking = self._patiently(lambda: self._clone.lacking(agent_id))
+        self._patience.is_ending = True
+        lacking = self._patience.repeat(lambda: self._clone.lacking(agent_id))
         if not (only_here := [*self._clone.kept_worktrees(), *lacking]):
             return 0
-        places = ", ".join(only_here)
         self._log.warning(
             "fleet.work_stays",
-            f"the remote lacks work of session {agent_id}: {places}",
+            f"the remote lacks work of session {agent_id}: {', '.join(only_here)}",
             f"cd {self._clone.path}",
         )
         return WORK_STAYS
@@ -217,9 +230,11 @@ class Worker:
         """Wait before a first start: of many agents that start at once, most are rate limited."""
         spec = self._clone.spec
         place = self._order.number % spec.parallel
-        self._pause(place * spec.stagger * random.uniform(0.8, 1.2))  # noqa: S311 -- jitter
+        self._patience.pause(place * spec.stagger * random.uniform(0.8, 1.2))  # noqa: S311 -- jitter
 
-    def _run(self, state: IndexState, claim_oid: str, *, is_here: bool) -> EndedSession:
+    def _run(
+        self, state: IndexState, claim_oid: str, allowance: Allowance | None, *, is_here: bool
+    ) -> EndedSession:
         spec = self._clone.spec
         attempt = Attempt(
             self._clone.path,
@@ -230,13 +245,22 @@ class Worker:
             claim_oid,
             is_here,
             self._order.grace,
+            allowance,
         )
         child = ForkedSession(lambda: self._run_session(attempt))
-        watch = StopWatch(
-            self._remote, stop_ref(self._order.run, state.id), lambda: self._clone.stop(state.id)
+        watch = RunWatch(
+            self._remote,
+            stop_ref(self._order.run, state.id),
+            lambda: self._clone.stop(state.id),
+            self._usage_limits,
         )
-        with watch:
-            return child.wait(self._signals, self._grace, self._output.keep, watch.look)
+        with Background(watch.begin) as refs, Background(self._budget.more) as money:
+
+            def tick() -> None:
+                refs.look()
+                money.look()
+
+            return child.wait(self._signals, self._grace, self._output.keep, tick)
 
     def _push_output(self, index: RemoteChange | None) -> None:
         """Push what the sessions have printed, with a change of the index."""
@@ -251,24 +275,3 @@ class Worker:
             self._output.has_news = False
         elif index is not None and self._remote.listed(index.ref).get(index.ref) == index.before:
             self._push_output(index)  # only the output was moved by another worker
-
-    def _patiently(self, act: Callable[[], _T]) -> _T:
-        """Do something with the remote, and try again with growing waits while it does not answer."""
-        wait = 1.0
-        while True:
-            try:
-                return act()
-            except UnreachableError as error:
-                self._log.warning("fleet.unreachable", error.message, f"the next attempt is in {wait:.0f} s")
-            self._pause(wait * random.uniform(0.5, 1.5))  # noqa: S311 -- jitter
-            wait = min(wait * 2, _LONGEST_WAIT)
-
-    def _pause(self, seconds: float) -> None:
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            if self._has_no_time():
-                raise InterruptedWorkError("a signal ended the worker")
-            time.sleep(min(_LOOK, seconds))
-
-    def _has_no_time(self) -> bool:
-        return self._grace.is_over if self._is_ending else self._grace.has_begun

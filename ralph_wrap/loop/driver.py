@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ralph_wrap.loop.agent_report import FAILED
+from ralph_wrap.loop.allowance_wait import AllowanceWait
 from ralph_wrap.loop.iteration import IterationRunner
 from ralph_wrap.loop.limits import PROMISE_GRACE
 from ralph_wrap.loop.policy import (
@@ -89,6 +90,7 @@ class Driver:
         # .ralph/run/sessions/<session> belongs to the session, .ralph/run to the project
         account = AgentAccount(context.directory.parents[1] / "limits", settings.agent, self._runner.environ)
         self._usage_limit_wait = UsageLimitWait(account, self._supervisor, self._progress, log)
+        self._allowance_wait = AllowanceWait(settings.allowance, self._supervisor, log)
 
     def run(self) -> LoopResult:
         """Run the setup command, then the loop to its end.
@@ -123,7 +125,7 @@ class Driver:
         if settings.max_stalls and not self._ended_early(status):
             before = pristine or self._context.fingerprint()
         while True:
-            if ended := self._wait_for_usage_limit(state, status) or self._ended_early(status):
+            if ended := self._wait_for_account(state, status) or self._ended_early(status):
                 return ended
             number = self._started = state.iterations + 1
             iteration, now = self._iterate(number, before)
@@ -184,13 +186,12 @@ class Driver:
             return LoopResult("max-time", status, self._started)
         return None
 
-    def _wait_for_usage_limit(self, state: LoopState, status: int) -> LoopResult | None:
-        """Wait until the usage limit of the account ends; return the result if the loop ends first.
+    def _wait_for_account(self, state: LoopState, status: int) -> LoopResult | None:
+        """Wait until no usage limit holds, and there is money; return the result if the loop ends first.
 
         This session or another one may have found the limit.
         """
-        announced = 0.0
-        number = state.iterations + 1
+        announced, number = 0.0, state.iterations + 1
         while until := self._usage_limit_wait.until:
             if self._cancel.requested or self._requests.look():
                 return self._ended_early(status)
@@ -202,7 +203,7 @@ class Driver:
             if self._deadline and time.monotonic() >= self._deadline:
                 self._log.warning("limit.reached", "max-time reached while the usage limit holds")
                 return LoopResult("usage-limit", status or (0 if state.iterations else FAILED), self._started)
-        return None
+        return self._allowance_wait.wait(self._ended_early, self._started)
 
     def _signalled(self) -> LoopResult:
         return LoopResult("signal", 128 + (self._cancel.first or 0), self._started)

@@ -75,10 +75,7 @@ class AgentAccount:
         self._is_shared = self._read(now) >= until
         if not self._agent or self._is_shared:
             return
-        self._directory.mkdir(exist_ok=True)
-        if self._directory.is_symlink():
-            raise OSError(errno.ELOOP, "a symlink is not followed", str(self._directory))
-        files.replace(self.path, _FORMAT.encode({"until": until}), sync=False)
+        write(self._directory, self.path, until)
         self._is_shared = True
 
     def refused_until(self, now: float) -> float:
@@ -100,13 +97,40 @@ class AgentAccount:
     def _read(self, now: float) -> float:
         if not self._agent or not self._directory.is_dir():  # the usual case
             return 0.0
-        try:
-            return _FORMAT.read(self.path, lambda loaded: _credible(loaded["until"], now))
-        except (OSError, ValueError):
-            return 0.0
+        return read(self.path, now)
 
 
-def _credible(until: float, now: float) -> float:
+def read(path: Path, now: float) -> float:
+    """Return the end of the limit in a shared file; 0 if it has none that counts.
+
+    Arguments:
+        now: in seconds since the epoch.
+
+    """
+    try:
+        return _FORMAT.read(path, lambda loaded: credible(loaded["until"], now))
+    except (OSError, ValueError):
+        return 0.0
+
+
+def write(directory: Path, path: Path, until: float) -> None:
+    """Write the end of a limit into a shared file.
+
+    Arguments:
+        directory: of the file; it is made if it is missing.
+
+    Raises:
+        OSError: it cannot be written.
+
+    """
+    directory.mkdir(exist_ok=True)
+    if directory.is_symlink():
+        raise OSError(errno.ELOOP, "a symlink is not followed", str(directory))
+    files.replace(path, _FORMAT.encode({"until": until}), sync=False)
+
+
+def credible(until: float, now: float) -> float:
+    """Return the end of a limit, if it is at most a day away; 0 for any other time."""
     return float(until) if now < until <= now + LONGEST_HOLD else 0.0
 
 

@@ -82,11 +82,14 @@ class FleetRun:
     def begin(self, script: str, *, size: int = 1, **more: Any) -> str:
         """Put the run on the remote, with a shell script for its agent; return the id of its spec."""
         self.repo.write(".gitignore", ".ralph/run/\n.ralph/worktrees/\n")
-        self.repo.write(".ralph/config.toml", f'{BEAT} = "200ms"\n')
+        config = self.repo.path / ".ralph/config.toml"
+        agents = config.read_text() if config.exists() else ""
+        self.repo.write(".ralph/config.toml", f'{BEAT} = "200ms"\n{agents}')
         self.repo.git("add", "-A")
         self.repo.git("commit", "-qm", "quick beats")
         options = more.pop("options", {"max_iterations": "1"})
-        spec = FleetSpec(run=RUN, size=size, options=options, command=("sh", "-c", script), **more)
+        command = more.pop("command", ("sh", "-c", script))
+        spec = FleetSpec(run=RUN, size=size, options=options, command=command, **more)
         git = Git(self.repo.path, git_environment(os.environ))
         self.spec = write_spec(git, spec, self.repo.git("rev-parse", "HEAD"))
         self.repo.git("push", "-q", "origin", f"{self.spec}:refs/ralph/fleet/{RUN}/spec")

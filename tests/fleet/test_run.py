@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ralph_wrap.errors import UsageError
-from ralph_wrap.fleet.cluster import ClusterConfig, parse_cluster
-from ralph_wrap.fleet.job import job_manifest
+from ralph_wrap.fleet.kubernetes.cluster import ClusterConfig, parse_cluster
+from ralph_wrap.fleet.kubernetes.job import job_manifest
 from ralph_wrap.fleet.spec import FleetSpec, read_spec
 from ralph_wrap.git import Git, git_environment
 from tests.support.sessions import Result, command

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ralph_wrap.config.options import FLEET_MAX_COST
 from ralph_wrap.errors import NotFoundError, UsageError
 from ralph_wrap.interfaces.cli.boundary import answer, boundary, remark
 from ralph_wrap.interfaces.cli.fleet_run import REMOTE, cluster_of, run_on_hosts
@@ -19,7 +20,7 @@ from ralph_wrap.system.log import on_stderr
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
-    from ralph_wrap.fleet.kubectl import Kubectl
+    from ralph_wrap.fleet.kubernetes.kubectl import Kubectl
     from ralph_wrap.fleet.listing import IndexRow, JobStatus
     from ralph_wrap.fleet.remote import FleetRemote
     from ralph_wrap.fleet.spec import FleetSpec
@@ -42,7 +43,7 @@ class _Fleet(NamedTuple):
 
     def kubectl(self) -> Kubectl:
         """Return kubectl for the cluster that the user has approved."""
-        from ralph_wrap.fleet.kubectl import Kubectl  # noqa: PLC0415 -- not for --help
+        from ralph_wrap.fleet.kubernetes.kubectl import Kubectl  # noqa: PLC0415 -- not for --help
 
         return Kubectl(cluster_of(self.project, self.log), self.project.environ)
 
@@ -85,6 +86,7 @@ def ps(
             answer("fleet ps", [row._asdict() for row in rows])
             return
         _show(run, rows, status)
+        _show_limit(fleet, run, rows)
 
 
 def logs(
@@ -135,26 +137,50 @@ def stop(
         typer.echo(f"run {name} is suspended; to go on: ralph-wrap fleet resume {name}")
 
 
-def resume(run: Run, directory: Directory = Path()) -> None:
+def resume(
+    run: Run,
+    directory: Directory = Path(),
+    fleet_max_cost: Annotated[
+        str | None,
+        typer.Option(
+            "--fleet-max-cost",
+            metavar=FLEET_MAX_COST.metavar,
+            help="Another limit on the cost of the run; what it has spent counts on.",
+        ),
+    ] = None,
+) -> None:
     """Let a run go on: sessions that were stopped, too. A Job that is over or gone is created again."""
     from ralph_wrap.fleet.control import let_go_on  # noqa: PLC0415 -- not for --help
     from ralph_wrap.fleet.listing import job_status  # noqa: PLC0415
 
     with boundary("fleet", json=False, project=directory):
         fleet = _fleet(directory)
+        is_changed = fleet_max_cost is not None
+        if fleet_max_cost is not None:
+            _change_limit(fleet, _checked(run), FLEET_MAX_COST.kind.read(fleet_max_cost))
         if (started := _on_hosts(fleet, _checked(run))) is not None:
             let_go_on(fleet.remote, run)
             raise SystemExit(run_on_hosts(fleet.project, started, _spec(fleet, started), fleet.log))
         kubectl = fleet.kubectl()
         status = job_status(kubectl.job(run))
         again = let_go_on(fleet.remote, run)
-        if status.state == "suspended":
-            kubectl.suspend(run, yes=False)
-        elif status.is_over or status.state == "gone":
+        if status.is_over or status.state == "gone" or is_changed:
             manifest = _manifest_again(fleet, run)
             kubectl.delete(run)
             kubectl.create(manifest)
+        elif status.state == "suspended":
+            kubectl.suspend(run, yes=False)
         typer.echo(f"run {run} goes on" + (f", with {again} sessions that were stopped" if again else ""))
+
+
+def _change_limit(fleet: _Fleet, run: str, max_cost: float) -> None:
+    from ralph_wrap.fleet.control import raise_limit  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.fleet.started import write_started  # noqa: PLC0415
+
+    started = _started(fleet, run)
+    spec = _spec(fleet, started)
+    commit = raise_limit(fleet.remote, spec, started.spec, max_cost)
+    write_started(started._replace(spec=commit), fleet.project.environ)
 
 
 def rm(run: Run, directory: Directory = Path()) -> None:
@@ -189,18 +215,29 @@ def _status(fleet: _Fleet, run: str) -> JobStatus:
 
 def _manifest_again(fleet: _Fleet, run: str) -> bytes:
     """Return the manifest of a run that this user has started before."""
-    from ralph_wrap.fleet.job import job_manifest  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.fleet.started import read_started  # noqa: PLC0415
+    from ralph_wrap.fleet.kubernetes.job import job_manifest  # noqa: PLC0415 -- not for --help
 
-    started = read_started(run, fleet.project.environ)
-    if started is None:
-        raise NotFoundError(
-            f"you have not started run {run} on this machine, and its Job is over or gone",
-            "on the machine where you started it: ralph-wrap fleet resume " + run,
-        )
+    started = _started(fleet, run)
     config = cluster_of(fleet.project, fleet.log)
     manifest = job_manifest(config, _spec(fleet, started), started.spec, started.address)
     return json_format.dumps(manifest).encode()
+
+
+def _started(fleet: _Fleet, run: str) -> StartedRun:
+    """Return a run that this user has started.
+
+    Raises:
+        NotFoundError: this user has not started it on this machine.
+
+    """
+    from ralph_wrap.fleet.started import read_started  # noqa: PLC0415 -- not for --help
+
+    if (started := read_started(run, fleet.project.environ)) is None:
+        raise NotFoundError(
+            f"you have not started run {run} on this machine",
+            f"on the machine where you started it: ralph-wrap fleet resume {run}",
+        )
+    return started
 
 
 def _spec(fleet: _Fleet, started: StartedRun) -> FleetSpec:
@@ -225,6 +262,29 @@ def _checked(run: str) -> str:
     if not is_run_id(run):
         raise NotFoundError(f"{run!r} is no run", "to list them: ralph-wrap fleet ps --all")
     return run
+
+
+def _show_limit(fleet: _Fleet, run: str, rows: list[IndexRow]) -> None:
+    """Print what a run has spent of its limit, and how it goes on if the limit has stopped sessions."""
+    from ralph_wrap.fleet.limits.ledger import DOLLAR  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.fleet.listing import read_cost  # noqa: PLC0415
+    from ralph_wrap.fleet.refs import spec_ref  # noqa: PLC0415
+    from ralph_wrap.fleet.spec import read_spec  # noqa: PLC0415
+    from ralph_wrap.loop.policy import CutReason  # noqa: PLC0415
+
+    if (ledger := read_cost(fleet.remote, run)) is None:
+        return
+    ref = spec_ref(run)
+    refs = fleet.remote.listed(ref)
+    fleet.remote.fetch(refs)
+    limit = read_spec(fleet.remote.git, refs[ref])[0].max_cost
+    spent, leased = ledger.spent / DOLLAR, ledger.leased / DOLLAR
+    typer.echo(f"limit ${limit:.2f}: ${spent:.2f} spent, ${leased:.2f} leased by sessions")
+    if stopped := sum(row.ended_by == CutReason.FLEET_MAX_COST.value for row in rows):
+        remark(
+            f"the limit has stopped {stopped} sessions; "
+            f"to go on: ralph-wrap fleet resume {run} --fleet-max-cost DOLLARS"
+        )
 
 
 def _show(run: str, rows: list[IndexRow], status: JobStatus) -> None:

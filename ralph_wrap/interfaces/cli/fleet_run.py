@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ralph_wrap.config.options import FLEET_MAX_COST
 from ralph_wrap.errors import RalphError, UsageError
 from ralph_wrap.interfaces.cli.boundary import boundary
 from ralph_wrap.interfaces.cli.installation import needs_extra
@@ -18,7 +19,7 @@ from ralph_wrap.system.log import Commands, on_stderr
 
 if TYPE_CHECKING:
     from ralph_wrap.config import Settings
-    from ralph_wrap.fleet.cluster import ClusterConfig
+    from ralph_wrap.fleet.kubernetes.cluster import ClusterConfig
     from ralph_wrap.fleet.plan import PlannedRun
     from ralph_wrap.fleet.spec import FleetSpec
     from ralph_wrap.fleet.started import StartedRun
@@ -35,7 +36,7 @@ _Command = Annotated[
 ]
 
 
-@partial(with_options, without=_DECIDED)
+@partial(with_options, without=_DECIDED, more=(FLEET_MAX_COST,))
 def run(
     command: _Command = None,
     *,
@@ -76,9 +77,12 @@ def run(
         found = find_project(project, os.environ)
         repository_of(found)
         hosts = check_hosts(host or [])
+        amount = typed.pop(FLEET_MAX_COST.name)
+        max_cost = 0.0 if amount is None else FLEET_MAX_COST.kind.read(amount)
         config = None if hosts else cluster_of(found, log)
         settings = _settings(found, project, flags(typed), tuple(command or ()), has_tasks=tasks is not None)
-        size = RunSize(count, tasks, parallel, config.stagger if config else _STAGGER)
+        stagger = config.stagger if config else _STAGGER
+        size = RunSize(count, tasks, parallel, stagger, max_cost)
         planned = plan_run(found, settings, size)
         if config is not None:
             _start(found, config, planned, log, dry_run=dry_run)
@@ -127,7 +131,7 @@ def cluster_of(project: Project, log: Log) -> ClusterConfig:
 
     """
     with needs_extra("fleet"):
-        from ralph_wrap.fleet.cluster import FILE, read_cluster  # noqa: PLC0415 -- it may not be installed
+        from ralph_wrap.fleet.kubernetes.cluster import FILE, read_cluster  # noqa: PLC0415 -- it may not be installed
     from ralph_wrap.config import trust  # noqa: PLC0415 -- not for --help
     from ralph_wrap.errors import UntrustedError  # noqa: PLC0415
     from ralph_wrap.interfaces.cli.approval_prompt import can_ask, confirm, shown  # noqa: PLC0415
@@ -173,8 +177,8 @@ def _settings(
 
 def _start(project: Project, config: ClusterConfig, planned: PlannedRun, log: Log, *, dry_run: bool) -> None:
     """Print the manifest of a run, or create it."""
-    from ralph_wrap.fleet.job import job_manifest  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.fleet.kubectl import Kubectl  # noqa: PLC0415
+    from ralph_wrap.fleet.kubernetes.job import job_manifest  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.fleet.kubernetes.kubectl import Kubectl  # noqa: PLC0415
     from ralph_wrap.fleet.plan import address_of, put_on_remote  # noqa: PLC0415
     from ralph_wrap.fleet.remote import FleetRemote  # noqa: PLC0415
     from ralph_wrap.fleet.started import StartedRun, write_started  # noqa: PLC0415

@@ -10,7 +10,7 @@ from ralph_wrap.fleet import order
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ralph_wrap.fleet.cluster import ClusterConfig
+    from ralph_wrap.fleet.kubernetes.cluster import ClusterConfig
     from ralph_wrap.fleet.spec import FleetSpec
 
 _WORKSPACE, _HOME, _TMP, _CREDENTIAL = "/workspace", "/home/ralph", "/tmp", "/etc/ralph-wrap/git"  # noqa: S108

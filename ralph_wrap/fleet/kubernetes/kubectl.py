@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.errors import NotFoundError, RalphError
-from ralph_wrap.fleet.job import job_name
+from ralph_wrap.fleet.kubernetes.job import job_name
 from ralph_wrap.system.document import from_json
 from ralph_wrap.system.process import RunningCommand
 from ralph_wrap.system.text import plain
@@ -15,7 +15,7 @@ from ralph_wrap.system.text import plain
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ralph_wrap.fleet.cluster import ClusterConfig
+    from ralph_wrap.fleet.kubernetes.cluster import ClusterConfig
 
 _PATIENCE = 60.0  # seconds
 _GRACES = 3600.0  # seconds until pods have ended; their grace is the choice of the user
