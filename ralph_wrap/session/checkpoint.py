@@ -7,11 +7,12 @@ import time
 from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError, RalphError
+from ralph_wrap.git import resolve_commit
 from ralph_wrap.session.remote.push import BranchPush
 from ralph_wrap.state.project import repository_of
 from ralph_wrap.worktree import fingerprints
 from ralph_wrap.worktree.create.replica import refresh
-from ralph_wrap.worktree.save.checkpoint import commit_all, sees_all, snapshot
+from ralph_wrap.worktree.save.checkpoint import commit_all, has_no_other_work, snapshot
 from ralph_wrap.worktree.save.clone_commit import commit_in_clone
 
 if TYPE_CHECKING:
@@ -19,10 +20,13 @@ if TYPE_CHECKING:
     from ralph_wrap.session.clone_end import CloneEnd
     from ralph_wrap.session.context import SessionContext
     from ralph_wrap.session.remote.mirror import Mirror
+    from ralph_wrap.state.record import SessionRecord
     from ralph_wrap.system.cancel import CancelToken
     from ralph_wrap.system.process_tree import ProcessTree
     from ralph_wrap.worktree.model import LinkedWorktree
+    from ralph_wrap.worktree.save.checkpoint import Snapshot
 
+_ATTEMPTS = 3  # to take a snapshot between two commits of an agent
 _KEYS = ("push", "commit_each")  # keys of the configuration that need a worktree
 
 
@@ -51,7 +55,7 @@ class Checkpoint:
             mirror.spare = process_tree.spare
             if tree is None:
                 mirror.withdraw()  # nothing of the session goes to the remote
-        self._snapshot_ref: str | None = None
+        self._work: str | None = None  # the ref of the newest snapshot; empty if nothing is uncommitted
         self._lacking = ""  # why the snapshot lacks work
         self._cancel = context.cancel
         self._state = ""  # the fingerprint of the worktree at the last beat
@@ -98,7 +102,7 @@ class Checkpoint:
         if self._push is not None:
             self._start_push(self._push)
         if self._mirror is not None:
-            self._mirror.go_on(number, self._snapshot_ref, self._lacking, now=True)
+            self._mirror.go_on(number, self._work, self._lacking, now=True)
         return state
 
     def beat(self, number: int) -> float:
@@ -122,7 +126,7 @@ class Checkpoint:
         if time.monotonic() >= mirror.wakes:
             if time.monotonic() >= mirror.schedule.due:
                 self._snapshot_while_running(tree, number)
-            mirror.go_on(number, self._snapshot_ref, self._lacking)
+            mirror.go_on(number, self._work, self._lacking)
         return min(wakes, mirror.wakes)
 
     def _start_push(self, push: BranchPush) -> None:
@@ -162,8 +166,8 @@ class Checkpoint:
         if self._commits and ended and not fingerprints.is_pristine(state) and self._commit(tree, number):
             # A submodule may still be dirty.
             state = self._fingerprint(tree, self._git)
-        if fingerprints.is_pristine(state) and self._sees_all(tree, state):
-            self._snapshot_ref, self._lacking = None, ""
+        if fingerprints.is_pristine(state) and self._has_no_other_work(tree, state):
+            self._work, self._lacking = "", ""
             self._log.event("iteration.kept", iteration=number, head=state, snapshot=None)
         else:
             self._snapshot(tree, number)
@@ -181,9 +185,9 @@ class Checkpoint:
             self._log.warning("iteration.not_committed", f"iteration {number} is not committed: {error}")
         return False
 
-    def _sees_all(self, tree: LinkedWorktree, head: str) -> bool:
+    def _has_no_other_work(self, tree: LinkedWorktree, head: str) -> bool:
         try:
-            return sees_all(tree, self._git, head)
+            return has_no_other_work(tree, self._git, head)
         except (GitError, OSError):
             return False  # the snapshot will log the reason
 
@@ -197,7 +201,7 @@ class Checkpoint:
             )
             self._lacking = f"no snapshot of iteration {number}: {error}"
             return
-        self._snapshot_ref, self._lacking = kept.ref, "; ".join(kept.problems)
+        self._work, self._lacking = kept.ref or "", "; ".join(kept.problems)
         self._log.event("iteration.kept", iteration=number, head=kept.head, snapshot=kept.ref)
         if kept.problems:
             self._log.event("snapshot.incomplete", iteration=number, problems=list(kept.problems))
@@ -207,15 +211,23 @@ class Checkpoint:
 
         A signal ends this: the end of the session saves the work.
         """
-        record = self._record
         git = self._git._replace(cancel=self._cancel)
         state = self._fingerprint(tree, git)
         if state and state == self._state:
             return
         try:
-            kept = snapshot(tree, git, agent_id=record.id, session=record.session, number=number)
+            kept = _consistent_snapshot(tree, git, self._record, number)
         except (GitError, OSError) as error:  # the next beat tries again
             self._log.event("snapshot.failed", iteration=number, reason=str(error))
             self._lacking = f"no snapshot of iteration {number}: {error}"
             return
-        self._state, self._snapshot_ref, self._lacking = state, kept.ref, "; ".join(kept.problems)
+        self._state, self._work, self._lacking = state, kept.ref or "", "; ".join(kept.problems)
+
+
+def _consistent_snapshot(tree: LinkedWorktree, git: Git, record: SessionRecord, number: int) -> Snapshot:
+    """Take a snapshot again if the agent has committed meanwhile: then its parent is not its base."""
+    for _ in range(_ATTEMPTS):
+        kept = snapshot(tree, git, agent_id=record.id, session=record.session, number=number)
+        if resolve_commit(tree.git(git), "HEAD") == kept.head:
+            break
+    return kept

@@ -203,11 +203,7 @@ class Session:
         if self._settings.remote is None:
             return None
         start = _how_it_started(self._settings, context.project)
-        mirror = deferred.claiming.begin(context, claim, start, self._state.cost)
-        if mirror is not None:
-            end = deferred.claiming.MirrorEnd(mirror, self._state, context)
-            self._at_end("mirror the end", lambda: end.push(claim.record))
-        return mirror
+        return deferred.claiming.begin(context, claim, start, self._state, self._at_end)
 
     def _start_work(
         self,

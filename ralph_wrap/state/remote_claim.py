@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.git import oid
 from ralph_wrap.state import ids
+from ralph_wrap.state.remote_refs import owner_of
 from ralph_wrap.state.session_start import SessionStart
 from ralph_wrap.system.document import DocumentFormat
 from ralph_wrap.system.named_tuple import NamedTuple
@@ -60,6 +61,8 @@ class RemoteClaim(NamedTuple):
         worktree: name of the worktree's directory.
         incomplete: why the remote lacks work that the machine has; empty if it lacks none.
         beat: longest time between two pushes while the session runs, in seconds.
+        work: the ref of the remote with the newest uncommitted work; empty if all is committed, ``None`` if
+            an earlier version wrote the claim.
         start: how the session was started; ``None`` if a program started it.
         nonce: makes the claim unique.
 
@@ -81,6 +84,7 @@ class RemoteClaim(NamedTuple):
     incomplete: str = ""
     worktree: str = ""
     beat: float = 30.0
+    work: str | None = None
     start: SessionStart | None = None
     nonce: str = ""
 
@@ -121,7 +125,8 @@ def decode(content: bytes, agent_id: str) -> RemoteClaim:
 def _checked(fields: Mapping[str, Any], agent_id: str) -> RemoteClaim:
     known = {name: fields[name] for name in RemoteClaim._fields if name in fields}
     claim = RemoteClaim(**known | {"start": _start(fields.get("start"))})
-    texts = (claim.id, claim.session, claim.branch, claim.base, claim.node, claim.title, claim.agent)
+    work = "" if claim.work is None else claim.work
+    texts = (work, claim.id, claim.session, claim.branch, claim.base, claim.node, claim.title, claim.agent)
     numbers = (claim.epoch, claim.sequence, claim.iteration)
     if not all(
         isinstance(text, str)
@@ -136,8 +141,8 @@ def _checked(fields: Mapping[str, Any], agent_id: str) -> RemoteClaim:
         raise TypeError("a cost of the wrong type")
     if not oid.is_oid(claim.base):
         raise ValueError("a base that is no object id")
-    if claim.state not in _STATES or claim.id != agent_id:
-        raise ValueError("a state or an id that is not its own")
+    if claim.state not in _STATES or claim.id != agent_id or (work and owner_of(work) != agent_id):
+        raise ValueError("a state, an id or work that is not its own")
     for name in (claim.session, claim.worktree or claim.session):
         if not ids.is_session_id(name) or not name.endswith(f"-{agent_id}"):
             raise ValueError("a session id that is not its own")

@@ -36,7 +36,7 @@ from ralph_wrap.system.text import named
 from ralph_wrap.worktree.layout import SPARSE, is_sparse
 from ralph_wrap.worktree.save.copy_commits import store_of
 from ralph_wrap.worktree.save.submodule_repositories import find
-from ralph_wrap.worktree.save.trees import INDEX_TITLE, WORK_TITLE
+from ralph_wrap.worktree.save.trees import WORK_TITLE, SavedState, saved_state
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,21 +47,6 @@ if TYPE_CHECKING:
     from ralph_wrap.worktree.save.submodule_repositories import SubmoduleRepository
 
 _NAMED = 5  # files with conflicts that an error names; it counts the others
-
-
-class _SavedState(NamedTuple):
-    """HEAD, files and index of a worktree at its end.
-
-    Attributes:
-        head: commit id; ``None`` if there was no commit yet.
-        files: tree of the files.
-        staged: tree of the index.
-
-    """
-
-    head: str | None
-    files: str
-    staged: str
 
 
 def restore(worktree: LinkedWorktree, git: Git, agent_id: str) -> str | None:
@@ -106,7 +91,7 @@ def restore_commit(git: Git, saved: str, *, name: str) -> None:
         GitError: git failed.
 
     """
-    state = _saved_state(git, saved)
+    state = saved_state(git, saved)
     found, before = read_head(git), state.head
     head = found.commit
     assert head is not None  # a new worktree is at a commit
@@ -186,18 +171,6 @@ def _restore_submodule(
     return True
 
 
-def _saved_state(git: Git, saved: str) -> _SavedState:
-    work = read_commit(git, saved)
-    if not work.subject.startswith(WORK_TITLE):
-        return _SavedState(saved, work.tree, work.tree)  # the last commit of a detached HEAD
-    state = _SavedState(None, work.tree, work.tree)
-    for oid in work.parents:
-        parent = read_commit(git, oid)
-        is_index = parent.subject.startswith(INDEX_TITLE)
-        state = state._replace(staged=parent.tree) if is_index else state._replace(head=oid)
-    return state
-
-
 def _has_been_at(git: Git, ref: str | None, commit: str) -> bool:
     """Return whether a branch was at a commit once, as its reflog says."""
     if ref is None:
@@ -206,7 +179,7 @@ def _has_been_at(git: Git, ref: str | None, commit: str) -> bool:
     return commit in decode_lines(answer.stdout)
 
 
-def _moved_onto(git: Git, head: str, state: _SavedState, name: str) -> _SavedState:
+def _moved_onto(git: Git, head: str, state: SavedState, name: str) -> SavedState:
     """Return saved work as it is on top of the commits that the branch got since."""
     files, conflicts = _applied(git, head, state.head, state.files)
     if files is None:
@@ -215,7 +188,7 @@ def _moved_onto(git: Git, head: str, state: _SavedState, name: str) -> _SavedSta
             f"git diff {head[:12]} {name}",
         )
     staged, _ = _applied(git, head, state.head, state.staged)
-    return _SavedState(head, files, staged or tree_of(git, head))
+    return SavedState(head, files, staged or tree_of(git, head))
 
 
 def _applied(git: Git, head: str, base: str | None, tree: str) -> tuple[str | None, tuple[str, ...]]:

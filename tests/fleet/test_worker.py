@@ -57,9 +57,9 @@ def test_a_terminated_index_comes_back(fleet_run: FleetRun) -> None:
 
 
 def test_a_killed_worker_is_replaced(fleet_run: FleetRun) -> None:
-    """The next one takes the session over after three silent beats; what was mirrored stays on the remote."""
+    """The next one takes the session over after three silent beats, with what the first had not committed."""
     fleet_run.begin(
-        f"if [ -e made ]; then echo two > two; git add two; git commit -qm two; else {COMMIT}; {HANG}; fi"
+        f"if [ -e made ]; then cp loose two; git add two; git commit -qm two; else {COMMIT}; {HANG}; fi"
     )
     worker = fleet_run.work()
     fleet_run.wait_until_mirrored("loose")
@@ -69,8 +69,8 @@ def test_a_killed_worker_is_replaced(fleet_run: FleetRun) -> None:
     assert status == 0, printed
     assert fleet_run.claim()["epoch"] == 2
     agent_id = fleet_run.state()["id"]
-    assert fleet_run.remote.show(f"ralph/{agent_id}:two") == b"two\n"
-    assert fleet_run.holds("loose")
+    assert fleet_run.remote.show(f"ralph/{agent_id}:two") == b"loose\n"
+    assert fleet_run.remote.show(f"ralph/{agent_id}-wip:loose") == b"loose\n"
 
 
 def test_two_workers_of_one_index_run_one_session(fleet_run: FleetRun) -> None:

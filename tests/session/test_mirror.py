@@ -6,13 +6,15 @@ Two clones of one bare repository are the machines.
 from __future__ import annotations
 
 import json
-import os
 import signal
+from typing import TYPE_CHECKING
 
-from tests.support.machines import claim_of, refs
-from tests.support.repo import Repo
+from tests.support.machines import claim_of, killed, refs
 from tests.support.sessions import Session, command, run
 from tests.support.wait import eventually
+
+if TYPE_CHECKING:
+    from tests.support.repo import Repo
 
 SH = ("--", "sh", "-c")
 MIRRORED = ("--remote", "origin")
@@ -23,25 +25,6 @@ QUICK = 'remote_beat = "200ms"\n'
 def agent_ids(remote: Repo) -> list[str]:
     """Return the agent ids that have a claim."""
     return [ref.rpartition("/")[2] for ref in refs(remote) if "/claims/" in ref]
-
-
-def killed(repo: Repo, script: str, *, until: str) -> str:
-    """Kill a mirrored session with its agent once a file of its worktree has been mirrored; return its id."""
-    with Session(repo.path, *MIRRORED, *SH, script) as session:
-        agent_id = session.directory.name.rpartition("-")[2]
-        origin = Repo(repo.path.parent / "remote.git")
-
-        def has_it() -> bool:
-            for ref in refs(origin):
-                if ref.startswith(f"refs/ralph/snapshots/{agent_id}/"):
-                    return until in origin.git("ls-tree", "-r", "--name-only", ref).splitlines()
-            return False
-
-        eventually(has_it, "the snapshot on the remote")
-        agent = int((repo.path.parent / "agent.pid").read_text())
-        os.kill(session.process.pid, signal.SIGKILL)
-        os.kill(agent, signal.SIGKILL)
-    return agent_id
 
 
 def test_a_session_goes_on_on_another_machine(repo: Repo, remote: Repo, other: Repo) -> None:

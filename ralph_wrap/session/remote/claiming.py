@@ -19,6 +19,7 @@ from ralph_wrap.git import (
 )
 from ralph_wrap.session.remote.last_push import MirrorEnd
 from ralph_wrap.session.remote.mirror import Mirror
+from ralph_wrap.session.remote.take_up import TakeUp
 from ralph_wrap.session.remote.view import HEADS, RemoteView
 from ralph_wrap.state import remote_claim, stop_request
 from ralph_wrap.state.ids import agent_ids_in
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from ralph_wrap.git import Git
     from ralph_wrap.session.context import SessionContext
+    from ralph_wrap.session.ending import SessionState
     from ralph_wrap.state.claim import SessionClaim
     from ralph_wrap.state.session_start import SessionStart
     from ralph_wrap.system.process import RunningCommand
@@ -41,27 +43,32 @@ _ATTEMPTS = 10
 _SINCE = (2, 29)  # git fetch --no-write-fetch-head
 
 
-__all__ = ["MirrorEnd", "begin", "taken_at"]
+__all__ = ["begin", "taken_at"]
 
 
 def begin(
     context: SessionContext,
     own: SessionClaim,
     start: SessionStart | None,
-    cost: Callable[[], float | None],
+    state: SessionState,
+    at_end: Callable[[str, Callable[[], None]], None],
 ) -> Mirror | None:
     """Claim the session on the remote of its settings; ``None`` if they name none.
 
-    If the remote does not answer, the session starts, and claims later.
+    If the remote does not answer, the session starts, and claims later. What another machine had not
+    committed becomes the saved work of the session here.
 
     Arguments:
         context: of the session.
         own: the session's claim in this project.
         start: how the session was started.
-        cost: see :class:`Mirror`.
+        state: what has happened in the session.
+        at_end: adds a step to the end of the session.
 
     Raises:
         ConflictError: another machine has the session.
+        GitError: the work of the other machine cannot be made saved work; it is still on the remote.
+        OSError: the same.
         UsageError: git is too old.
 
     """
@@ -72,32 +79,37 @@ def begin(
     if repository.git_version < _SINCE:
         raise UsageError("git before 2.29 cannot mirror a session", "install git 2.29 or newer")
     git = context.project.git._replace(cwd=context.project.root, git_dir=repository.common_dir)
-    first = _Claiming(context, git, remote)
-    earlier = first.earlier()
+    claiming = _Claiming(context, git, remote)
+    earlier = claiming.look()
     claim = RemoteClaim(
         id=own.record.id,
         session=own.record.session,
         branch=context.branch,
         base=earlier.base if earlier and earlier.branch == context.branch else context.base,
-        epoch=earlier.epoch + 1 if earlier else 1,
         node=own.record.host,
         title=own.record.title,
         agent=own.record.agent,
         worktree=own.record.worktree_name,
         beat=settings.remote_beat,
         start=start,
-    ).next()
-    view = first.claim(claim)
-    return Mirror(
+    )
+    claim, view = claiming.claim(claim)
+    mirror = Mirror(
         git,
         remote,
         claim,
         view,
         fence=lambda: stop_request.ask(own.directory, StopMode.SOON),
-        cost=cost,
+        cost=state.cost,
         cancel=context.cancel,
         log=context.log,
     )
+    at_end("mirror the end", lambda: MirrorEnd(mirror, state, context).push(own.record))
+    if claiming.earlier is not None:
+        TakeUp(context, git, claiming.earlier, claiming.refs, own.directory).take_up()
+    wip = f"{HEADS}ralph/{claim.id}-wip"
+    mirror.work = wip if list_refs(git, wip) else ""
+    return mirror
 
 
 def taken_at(git: Git, remote: str | None, agent_id: str) -> set[str]:
@@ -121,7 +133,13 @@ def taken_at(git: Git, remote: str | None, agent_id: str) -> set[str]:
 
 
 class _Claiming:
-    """The two network operations of a start: look, then claim."""
+    """The two network operations of a start: look, then claim.
+
+    Attributes:
+        refs: of the remote.
+        earlier: the claim among them; ``None`` if there is none.
+
+    """
 
     def __init__(self, context: SessionContext, git: Git, remote: str) -> None:
         self._context = context
@@ -129,9 +147,10 @@ class _Claiming:
         self._remote = remote
         self._agent_id = context.record.id
         self._ref = remote_claim.ref_of(self._agent_id)
-        self._refs: Mapping[str, str] = {}
+        self.refs: Mapping[str, str] = {}
+        self.earlier: RemoteClaim | None = None
 
-    def earlier(self) -> RemoteClaim | None:
+    def look(self) -> RemoteClaim | None:
         """Return the claim that the remote has, if this session may take it over.
 
         Raises:
@@ -141,8 +160,12 @@ class _Claiming:
         specs = refspecs(self._remote, self._agent_id, self._context.branch)
         with start_fetch(self._git, self._remote, specs) as running:
             self._wait(running)
-        self._refs = fetched(list_refs(self._git, everything(self._remote)), self._remote)
-        oid = self._refs.get(self._ref)
+        self.refs = fetched(list_refs(self._git, everything(self._remote)), self._remote)
+        self.earlier = self._read_claim()
+        return self.earlier
+
+    def _read_claim(self) -> RemoteClaim | None:
+        oid = self.refs.get(self._ref)
         if oid is None:
             return None
         try:
@@ -161,8 +184,8 @@ class _Claiming:
             raise self._taken(found)
         return found
 
-    def claim(self, claim: RemoteClaim, attempts: int = _ATTEMPTS) -> RemoteView:
-        """Push the claim, and return what the remote has then.
+    def claim(self, claim: RemoteClaim, attempts: int = _ATTEMPTS) -> tuple[RemoteClaim, RemoteView]:
+        """Push the claim; return it, and what the remote has then.
 
         Arguments:
             attempts: a session that the user takes over may still move its claim, so there are several.
@@ -171,8 +194,12 @@ class _Claiming:
             ConflictError: another machine was faster.
 
         """
-        held = self._refs.get(self._ref)
-        view = RemoteView(claim.id, claim.session, claim.branch, held, self._refs)
+        earlier = self.earlier
+        claim = claim._replace(
+            epoch=earlier.epoch + 1 if earlier else 1, work=earlier.work if earlier else ""
+        ).next()
+        held = self.refs.get(self._ref)
+        view = RemoteView(claim.id, claim.session, claim.branch, held, self.refs)
         self._leave_foreign_branch(view)
         blob = store_blob(self._git, claim.encode())
         changes = view.changes({}, blob)
@@ -180,11 +207,12 @@ class _Claiming:
             if self._wait(running):
                 after = view.acknowledge()
                 set_refs(self._git, {tracking(self._remote, ref): oid for ref, oid in after.items()})
-                return view
+                return claim, view
         found = self._look_again()
         if found is not None and found.get(self._ref) not in {held, blob}:
             if attempts > 1 and self._context.settings.takes_over == remote_claim.ANY:
-                self._refs = found
+                self.refs = found
+                self.earlier = self._read_claim()
                 return self.claim(claim, attempts - 1)
             raise ConflictError(
                 f"another machine took session {self._agent_id} at {self._remote} in this moment",
@@ -192,7 +220,7 @@ class _Claiming:
             )
         if found is not None:
             view.compare(found)
-        return view
+        return claim, view
 
     def _look_again(self) -> dict[str, str] | None:
         """Return the refs of the remote after a failed push; ``None`` if it does not answer."""
@@ -204,7 +232,7 @@ class _Claiming:
 
     def _leave_foreign_branch(self, view: RemoteView) -> None:
         """Leave a branch of the remote alone if it has commits that ours lacks."""
-        theirs = self._refs.get(view.branch_ref)
+        theirs = self.refs.get(view.branch_ref)
         ours = list_refs(self._git, view.branch_ref).get(view.branch_ref, self._context.base)
         if theirs is not None and ours is not None and count_commits(self._git, ours, theirs) != 0:
             view.divert(view.branch_ref)

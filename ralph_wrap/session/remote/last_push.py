@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError
+from ralph_wrap.session.remote.view import HEADS
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.save.checkpoint import snapshot as take_snapshot
 
@@ -47,8 +48,8 @@ class MirrorEnd(NamedTuple):
             mirror.withdraw()
             return
         ended_by = state.result.ended_by if state.result else "signal" if cancel.requested else "error"
-        snapshot, lacking = self._rest(tree, record) if tree else (None, "")
-        mirror.end(record.iteration, ended_by, snapshot, lacking)
+        work, lacking = self._rest(tree, record) if tree else (None, "")
+        mirror.end(record.iteration, ended_by, work, lacking)
         deadline = time.monotonic() + self.context.settings.patience
         try:
             self._await(deadline)
@@ -61,19 +62,24 @@ class MirrorEnd(NamedTuple):
         """Keep the work that is on no branch, because the worktree stays as it is.
 
         Returns:
-            The ref of its snapshot, and why the refs of the session lack some of its work.
+            The ref of the uncommitted work, as :meth:`Mirror.end` takes it, and why the refs of the session
+            lack some of its work.
 
         """
-        outcome = self.state.outcome
-        if outcome is not None and outcome.saved is not None and not outcome.saved.problems:
-            return None, ""
+        saved = self.state.outcome.saved if self.state.outcome else None
+        work = None
+        if saved is not None and saved.branch is not None:
+            work = saved.branch if saved.branch.startswith("refs/") else f"{HEADS}{saved.branch}"
+        if saved is not None and not saved.problems:
+            # Work that was put back for an agent that did not start is where it was.
+            return work if work or not self.state.agent_started else "", ""
         git = self.context.keeping.git
         number = record.iteration
         try:
             kept = take_snapshot(tree, git, agent_id=record.id, session=record.session, number=number)
         except (GitError, OSError) as error:
-            return None, f"some work is only in its worktree: {error}"
-        return kept.ref, "; ".join(kept.problems)
+            return work, f"some work is only in its worktree: {error}"
+        return kept.ref or work or "", "; ".join(kept.problems)
 
     def _insist(self, deadline: float) -> None:
         """Push all until the remote has it; if it refuses the work, push the claim alone, once."""

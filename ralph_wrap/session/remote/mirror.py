@@ -60,7 +60,7 @@ class Mirror:
 
     Attributes:
         schedule: of the attempts.
-        view: what the remote has.
+        work: ref of the newest uncommitted work here; empty if there is none, ``None`` if that is unknown.
         spare: called with the pids of our processes, so that they do not count as the agent's.
 
     """
@@ -91,7 +91,7 @@ class Mirror:
         self._running: RunningCommand | None = None
         self._ends: Callable[[RunningCommand], None] = self._end_push
         self._with_work = True
-        self._snapshot: str | None = None
+        self.work: str | None = None
         self._lacking = ""
         self._next_look, self._limit = 0.0, 0.0
 
@@ -100,17 +100,17 @@ class Mirror:
         """When :meth:`go_on` has something to do, as :func:`time.monotonic` counts."""
         return self.schedule.due if self._running is None else self._next_look
 
-    def go_on(self, iteration: int, snapshot: str | None, lacking: str = "", *, now: bool = False) -> None:
+    def go_on(self, iteration: int, work: str | None, lacking: str = "", *, now: bool = False) -> None:
         """Do what is due, without waiting: look at the running command, start the next one.
 
         Arguments:
             iteration: number of iterations that were started.
-            snapshot: ref of the newest snapshot; ``None`` if nothing is uncommitted.
+            work: ref of the newest snapshot; empty if nothing is uncommitted, ``None`` if that is unknown.
             lacking: why the snapshot lacks work; empty if it lacks none.
             now: an iteration has ended, so a push is due, unless the last one failed.
 
         """
-        self._snapshot, self._lacking = snapshot, lacking
+        self.work, self._lacking = self.work if work is None else work, lacking
         self._claim = self._claim._replace(iteration=iteration)
         if not self.has_ended(_GLANCE) and not self._is_stuck():
             self._next_look = time.monotonic() + _WHILE_RUNNING
@@ -119,19 +119,19 @@ class Mirror:
             git = self._git._replace(cancel=self._cancel)
             self.attempt(whole=self.schedule.brings_work, git=git)
 
-    def end(self, iteration: int, ended_by: str, snapshot: str | None, lacking: str) -> None:
+    def end(self, iteration: int, ended_by: str, work: str | None, lacking: str) -> None:
         """Take over how the session ended; the next push brings it.
 
         Arguments:
             iteration: number of iterations that were started.
             ended_by: as in ``report.json``.
-            snapshot: ref of the work that is on no branch; ``None`` if there is none.
+            work: ref of the uncommitted work; empty if there is none, ``None`` if it is as before.
             lacking: why the refs lack work of the session; empty if they have all of it.
 
         """
         state = remote_claim.DONE if ended_by == "promise" else remote_claim.STOPPED
         self._claim = self._claim._replace(state=state, iteration=iteration, ended_by=ended_by)
-        self._snapshot, self._lacking = snapshot or (self._snapshot if lacking else None), lacking
+        self.work, self._lacking = self.work if work is None else work, lacking
 
     def withdraw(self) -> None:
         """Delete the claim: no agent works on the branch, and there is no work."""
@@ -162,9 +162,11 @@ class Mirror:
                 self._ends = self._end_push
                 self._with_work = whole
                 lacking = self._lacking if whole else self.schedule.reason
+                wanted = self.view.wanted(list_refs(git, *self.view.patterns), self.work)
+                if whole and (self.work == "" or self.work in wanted):
+                    self._claim = self._claim._replace(work=self.work and self.view.there(self.work))
                 self._claim = self._claim.next(cost_usd=self._cost(), incomplete=lacking)
                 blob = store_blob(git, self._claim.encode())
-                wanted = self.view.wanted(list_refs(git, *self.view.patterns), self._snapshot)
                 changes = self.view.changes(wanted, blob) if whole else self.view.claim_alone(blob)
                 if not changes:
                     self.schedule.succeed(with_work=whole)
@@ -216,10 +218,8 @@ class Mirror:
         was_lost = self.view.is_lost
         found = fetched(list_refs(self._git, everything(self._remote)), self._remote)
         standing = self.view.compare(found)
-        if self.view.was_taken:
-            self.schedule.succeed(with_work=self._with_work)
-        else:
-            self.schedule.refuse(with_work=self._with_work)
+        settle = self.schedule.succeed if self.view.was_taken else self.schedule.refuse
+        settle(with_work=self._with_work)
         if standing is Standing.LOST and not was_lost:
             self.schedule.start_again()
             self._messages.fenced(self._claim.id, self._claim.session)
@@ -234,15 +234,14 @@ class Mirror:
     @property
     def is_complete(self) -> bool:
         """Whether the remote has all that the session has pushed."""
-        schedule = self.schedule
-        return not (schedule.is_failing or schedule.reason or self.view.in_doubt)
+        return not (self.schedule.is_failing or self.schedule.reason or self.view.in_doubt)
 
     def give_up(self) -> None:
         """End the running command, and say what the remote lacks."""
         if self._running is not None:
             self._leave(self._running, lambda running: running.end())
             self.schedule.fail(self.schedule.reason or "there was no time for it", look=False)
-        wanted = self.view.wanted(list_refs(self._git, *self.view.patterns), self._snapshot)
+        wanted = self.view.wanted(list_refs(self._git, *self.view.patterns), self.work)
         missing = self.view.missing(wanted)
         if missing or not self.is_complete:
             self._messages.incomplete(missing, self.schedule.reason)

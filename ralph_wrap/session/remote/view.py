@@ -99,12 +99,12 @@ class RemoteView:
 
         """
         self._wanted = wanted
-        after: dict[str, str | None] = {self._there(ref): oid for ref, oid in wanted.items()}
+        after: dict[str, str | None] = {self.there(ref): oid for ref, oid in wanted.items()}
         for ref in self._refs.keys() - after.keys():
             if ref.startswith(f"{SNAPSHOTS}{self.agent_id}/") and self._may_go(ref):
                 after[ref] = None  # an older snapshot
         if self._refs.get(self._wip) in wanted.values() and self._wip not in wanted:
-            after[self._there(self._wip)] = None  # a session has put it back, and a snapshot has it
+            after[self.there(self._wip)] = None  # a session has put it back, and a snapshot has it
         after = {ref: oid for ref, oid in after.items() if self._refs.get(ref) != oid}
         changes = [RemoteChange(ref, self._refs.get(ref), oid) for ref, oid in sorted(after.items())]
         if not self.is_lost:
@@ -170,7 +170,7 @@ class RemoteView:
 
     def missing(self, wanted: Mapping[str, str]) -> list[str]:
         """Return the local refs whose commits the remote does not have."""
-        return sorted(ref for ref, oid in wanted.items() if self._refs.get(self._there(ref)) != oid)
+        return sorted(ref for ref, oid in wanted.items() if self._refs.get(self.there(ref)) != oid)
 
     def _own(self, refs: Mapping[str, str]) -> dict[str, str]:
         ours = (f"{SNAPSHOTS}{self.agent_id}/", self._rescue)
@@ -184,7 +184,7 @@ class RemoteView:
         """
         return not self.is_lost and (ref in self._pushed or self._refs[ref] in self._here)
 
-    def _there(self, ref: str) -> str:
+    def there(self, ref: str) -> str:
         """Return where a local ref goes on the remote."""
         if self.is_lost or ref in self._diverted:
             return self._rescue + ref.removeprefix("refs/")

@@ -19,7 +19,6 @@ from ralph_wrap.git import (
     move_ref,
     parse_status,
     read_head,
-    resolve_commit,
     stage_all,
     start_status,
 )
@@ -28,7 +27,7 @@ from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.save.inspect import look
 from ralph_wrap.worktree.save.registration import is_replaced, operation
 from ralph_wrap.worktree.save.scratch import scratch_in
-from ralph_wrap.worktree.save.trees import take_picture
+from ralph_wrap.worktree.save.trees import AWAY_TITLE, SNAPSHOT_TITLE, take_picture
 
 if TYPE_CHECKING:
     from ralph_wrap.git import Git, Status
@@ -41,7 +40,7 @@ class Snapshot(NamedTuple):
     Attributes:
         head: the commit at HEAD.
         ref: ``refs/ralph/snapshots/<id>/<n>``, with a commit on top of *head* that holds the uncommitted
-            work; ``None`` if there was none.
+            work. ``None`` if there was none, and HEAD was on the branch of the session.
         problems: one line for each part that could not be kept, for example work in other repositories.
 
     """
@@ -76,12 +75,13 @@ def snapshot(worktree: LinkedWorktree, git: Git, *, agent_id: str, session: str,
             problems += [f"repository {path}: the work in it" for path in sorted(walked.repositories)]
         elif walked.repositories:
             problems += _in_repositories(worktree_git, status)
-        if status.clean:
+        is_away = head.branch != f"refs/heads/{worktree.branch}"
+        if status.clean and not is_away:
             return Snapshot(head.commit, None, tuple(problems))
         picture = take_picture(worktree, scratch, head, (status, walked.stamps), problems)
-        if picture.shows_head:
+        if picture.shows_head and not is_away:
             return Snapshot(head.commit, None, tuple(problems))
-        message = f"ralph: after iteration {number} of session {session}\n"
+        message = f"{AWAY_TITLE if is_away else SNAPSHOT_TITLE}{number} of session {session}\n"
         commit = picture.commit(scratch, message, session)
     ref = f"refs/ralph/snapshots/{agent_id}/{number}"
     if before := list_refs(worktree_git, ref).get(ref):
@@ -91,10 +91,11 @@ def snapshot(worktree: LinkedWorktree, git: Git, *, agent_id: str, session: str,
     return Snapshot(head.commit, ref, tuple(problems))
 
 
-def sees_all(worktree: LinkedWorktree, git: Git, head: str) -> bool:
-    """Return whether git sees every change in a worktree that it reports clean at a commit.
+def has_no_other_work(worktree: LinkedWorktree, git: Git, head: str) -> bool:
+    """Return whether a worktree that git reports clean at a commit has no work but that of its branch.
 
-    It does not if an index flag hides changes of a file, or if the agent has replaced the repository.
+    It has some if HEAD is not on the branch, or if an index flag hides changes of a file. It also has some if
+    the agent has replaced the repository.
 
     Arguments:
         worktree: the worktree of the session.
@@ -107,7 +108,9 @@ def sees_all(worktree: LinkedWorktree, git: Git, head: str) -> bool:
 
     """
     worktree_git = _git(worktree, git)
-    return resolve_commit(worktree_git, "HEAD") == head and not any(list_index(worktree_git).hidden())
+    found = read_head(worktree_git)
+    is_on_branch = found.branch == f"refs/heads/{worktree.branch}"
+    return is_on_branch and found.commit == head and not any(list_index(worktree_git).hidden())
 
 
 def commit_all(worktree: LinkedWorktree, git: Git, message: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ralph_wrap.git import commit_tree, stage_all, tree_of, write_tree
+from ralph_wrap.git import commit_tree, read_commit, stage_all, tree_of, write_tree
 from ralph_wrap.git.index import cached_tree
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.save.index import add_what_can_be, copy_index, not_in_index, resolve, unlock
@@ -19,6 +19,12 @@ WORK_TITLE = "ralph: saved work of session "
 
 INDEX_TITLE = "ralph: index of session "
 """The beginning of the message of a commit with the index of a worktree; the session id follows."""
+
+SNAPSHOT_TITLE = "ralph: after iteration "
+"""The beginning of the message of a snapshot; the iteration and ``of session <session id>`` follow."""
+
+AWAY_TITLE = "ralph: away from its branch, after iteration "
+"""The same, if HEAD was not on the branch of the session."""
 
 _ATTEMPTS = 3  # to store files that a process still writes
 _NAMED = 3  # files that a problem names; it counts the others
@@ -62,6 +68,41 @@ class WorktreeTrees(NamedTuple):
             staged = commit_tree(git, self.index_tree, parents, f"{INDEX_TITLE}{session}\n")
             parents = [*parents, staged]
         return commit_tree(git, self.tree, parents, message)
+
+
+class SavedState(NamedTuple):
+    """HEAD, files and index of a worktree, as saved work or a snapshot has them.
+
+    Attributes:
+        head: commit id; ``None`` if there was no commit yet.
+        files: tree of the files.
+        staged: tree of the index.
+        title: the first line of the message.
+
+    """
+
+    head: str | None
+    files: str
+    staged: str
+    title: str = ""
+
+
+def saved_state(git: Git, saved: str) -> SavedState:
+    """Return what a commit of saved work, or a snapshot, has.
+
+    Raises:
+        GitError: there is no such commit.
+
+    """
+    work = read_commit(git, saved)
+    if not work.subject.startswith((WORK_TITLE, SNAPSHOT_TITLE, AWAY_TITLE)):
+        return SavedState(saved, work.tree, work.tree, work.subject)  # the last commit of a detached HEAD
+    state = SavedState(None, work.tree, work.tree, work.subject)
+    for oid in work.parents:
+        parent = read_commit(git, oid)
+        is_index = parent.subject.startswith(INDEX_TITLE)
+        state = state._replace(staged=parent.tree) if is_index else state._replace(head=oid)
+    return state
 
 
 def take_picture(
