@@ -30,7 +30,7 @@ from ralph_wrap.state.inventory import FoundSession, Verdict
 from ralph_wrap.state.project import WORKTREES, registries
 from ralph_wrap.state.registry import SessionRecord, UnreadableRecord
 from ralph_wrap.state.report import drop_command
-from ralph_wrap.system import files, liveness, process_tree
+from ralph_wrap.system import deferred, files, liveness, process_tree
 from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.log import Commands, lines_of
 from ralph_wrap.system.named_tuple import NamedTuple
@@ -262,6 +262,8 @@ def _end(project: Project, claim: SessionClaim, log: Log) -> WorktreeOutcome | N
     started = _agent_started(claim)
     if record.drop_empty or not started:
         recovery.drop_unused_branch(tree, outcome)
+    if not started and project.repository is not None:
+        deferred.give_back.give_back(project, record, log)
     recovery.bring_out(outcome)
     report = recovery.write_report(outcome)
     if tree is None and (missing := _missing(project, record)):

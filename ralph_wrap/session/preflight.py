@@ -17,6 +17,7 @@ from ralph_wrap.git import (
     list_refs,
     list_remotes,
     object_kinds,
+    push_addresses,
     resolve_commit,
     run_git,
 )
@@ -185,9 +186,12 @@ def _check_remotes(settings: Settings, project: Project) -> None:
             hint = f"there is {', '.join(names)}" if names else "there is none: git remote add"
             raise UsageError(f"{key}: {remote!r} is not the name of a remote", hint)
         require_direct(project.git.safe, remote)
-    if None not in wanted.values():
+    if settings.push is None or settings.remote is None:
+        return
+    addresses = [set(push_addresses(project.git, remote)) for remote in (settings.push, settings.remote)]
+    if not addresses[0].isdisjoint(addresses[1]):
         raise UsageError(
-            "push and remote cannot be used together", "remove push: remote pushes the branch, too"
+            "push and remote lead to the same repository", "remove push: remote pushes the branch, too"
         )
 
 

@@ -100,7 +100,7 @@ class RemoteClaim(NamedTuple):
 
     def encode(self) -> bytes:
         """Return the content of its blob."""
-        start = None if self.start is None else self.start._asdict()
+        start = self.start and self.start._asdict() | {"options": dict(self.start.options)}
         return _FORMAT.encode(self._asdict() | {"start": start})
 
 

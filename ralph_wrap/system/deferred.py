@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from ralph_wrap.session import open_clone as open_clone
     from ralph_wrap.session import worktree_end as worktree_end
     from ralph_wrap.session.remote import claiming as claiming
+    from ralph_wrap.session.remote import give_back as give_back
     from ralph_wrap.session.sandbox import backend as backend
     from ralph_wrap.session.sandbox import start as start
     from ralph_wrap.state import landings as landings
@@ -64,6 +65,7 @@ FOR_SOME_PROJECTS = {
     "open_clone": "ralph_wrap.session.open_clone",  # the same
     "difflib": "difflib",  # a misspelt name
     "claiming": "ralph_wrap.session.remote.claiming",  # a session that is mirrored to a remote
+    "give_back": "ralph_wrap.session.remote.give_back",  # a mirrored session that was killed at its start
     "hashlib": "hashlib",  # fingerprints of files; a project that cannot hold records
     "restore": "ralph_wrap.worktree.restore",  # a session that goes on from an earlier one
     "socket": "socket",  # a sandbox with a network of listed hosts

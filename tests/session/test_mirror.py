@@ -9,12 +9,14 @@ import json
 import signal
 from typing import TYPE_CHECKING
 
+from tests.support.git_shim import shim_git
 from tests.support.machines import claim_of, killed, refs
+from tests.support.repo import Repo
 from tests.support.sessions import Session, command, run
 from tests.support.wait import eventually
 
 if TYPE_CHECKING:
-    from tests.support.repo import Repo
+    from pathlib import Path
 
 SH = ("--", "sh", "-c")
 MIRRORED = ("--remote", "origin")
@@ -260,3 +262,56 @@ def test_a_fetch_keeps_what_a_rewritten_branch_had(repo: Repo, remote: Repo, oth
     command("fetch", cwd=other.path)
     assert other.git("rev-parse", f"ralph/{agent_id}") == new
     assert other.git("rev-parse", f"refs/ralph/snapshots/{agent_id}/commit-1") == old
+
+
+def test_a_prompt_file_that_is_not_committed_goes_along(repo: Repo, remote: Repo, other: Repo) -> None:
+    """The other machine needs no file, and its user approves the text; a committed file stays a file."""
+    repo.write("notes.txt", "do this\nand that\n")
+    got = repo.path.parent / "got"
+    first = run(repo.path, *MIRRORED, "-n", "1", "-f", "notes.txt", *SH, f"cat > {got}; echo > x")
+    agent_id = first.report["id"]
+    assert claim_of(remote, agent_id)["start"]["options"]["prompt"] == "do this\nand that\n"
+    got.unlink()
+    refused = command("resume", agent_id, *MIRRORED, "-n", "1", cwd=other.path)
+    assert (refused.status, "was not started by you on this machine" in refused.stderr) == (125, True)
+    second = command("resume", agent_id, *MIRRORED, "-n", "1", cwd=other.path, env=TRUST)
+    assert (second.status, got.read_text()) == (0, "do this\nand that\n"), second.stderr
+    repo.commit("the prompt")
+    third = run(repo.path, *MIRRORED, "-n", "1", "-f", "notes.txt", *SH, "echo > x")
+    options = claim_of(remote, third.report["id"])["start"]["options"]
+    assert (options["prompt_file"], "prompt" in options) == ("notes.txt", False)
+
+
+def test_a_branch_that_a_user_named_comes_with_the_others(
+    repo: Repo, remote: Repo, other: Repo, tmp_path: Path
+) -> None:
+    """After the first fetch its name is known, and one git fetch brings all."""
+    script = "git commit -q --allow-empty -m work"
+    run(repo.path, *MIRRORED, "-n", "1", "--branch", "feature/one", *SH, script)
+    assert command("fetch", cwd=other.path).status == 0
+    assert other.git("rev-parse", "feature/one") == remote.git("rev-parse", "feature/one")
+    newer = remote.git("commit-tree", "main^{tree}", "-p", "feature/one", "-m", "newer")
+    remote.git("update-ref", "refs/heads/feature/one", newer)
+    count = tmp_path / "count"
+    path = shim_git(tmp_path / "shim", f'*" fetch "*) echo >> {count} ;;')
+    assert command("fetch", cwd=other.path, env={"PATH": path}).status == 0
+    assert (other.git("rev-parse", "feature/one"), count.read_text()) == (newer, "\n")
+
+
+def test_a_session_pushes_its_branch_elsewhere_too(repo: Repo, remote: Repo) -> None:
+    """With push and remote it keeps itself on one remote, and pushes the branch alone to another."""
+    second = repo.path.parent / "second.git"
+    repo.git("clone", "-q", "--bare", str(remote.path), str(second))
+    repo.git("remote", "add", "second", str(second))
+    repo.git("remote", "add", "same", str(remote.path))
+    repo.write(".ralph/config.toml", 'push = "second"\n')
+    environ = TRUST
+    script = "git commit -q --allow-empty -m work; echo loose > loose"
+    ended = run(repo.path, *MIRRORED, "-n", "1", *SH, script, env=environ)
+    assert ended.status == 0, ended.stderr
+    branch = ended.report["branch"]
+    assert Repo(second).git("rev-parse", branch) == remote.git("rev-parse", branch)
+    assert [*refs(Repo(second))] == [f"refs/heads/{branch}"]
+    repo.write(".ralph/config.toml", 'push = "same"\n')
+    refused = run(repo.path, *MIRRORED, "-n", "1", *SH, script, env=environ)
+    assert (refused.status, "lead to the same repository" in refused.stderr) == (2, True), refused.stderr

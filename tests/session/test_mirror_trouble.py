@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tests.support.blocking_git import Gate
 from tests.support.git_shim import shim_git
 from tests.support.machines import claim_of, refs
-from tests.support.sessions import Session, command, run
+from tests.support.sessions import Session, command, run, start
 from tests.support.wait import eventually
 
 if TYPE_CHECKING:
@@ -120,3 +120,39 @@ def test_a_remote_that_is_back_before_it_has_the_work_is_pushed_to_again(
     assert (away.exists(), still.exists()) == (False, False)
     assert "mirror.failed" in ended.stderr
     assert remote.git("rev-parse", branch) == repo.git("rev-parse", branch)
+
+
+def test_a_start_that_was_killed_gives_its_claim_back(repo: Repo, remote: Repo, tmp_path: Path) -> None:
+    """The agent never ran: after the next command here, the remote has nothing of it."""
+    with (
+        Gate(tmp_path / "gate", "read-tree") as gate,
+        Session(repo.path, *MIRRORED, *SH, "true", env=gate.env) as session,
+    ):
+        gate.wait()
+        [claim] = refs(remote)
+        session.send(signal.SIGKILL)
+        session.process.wait()
+    assert [*refs(remote)] == [claim]
+    swept = command("sweep", cwd=repo.path)
+    assert (swept.status, refs(remote)) == (0, {}), swept.stderr
+
+
+def test_a_killed_start_on_another_machine_leaves_the_work_free(
+    repo: Repo, remote: Repo, other: Repo, tmp_path: Path
+) -> None:
+    """It went on from a session there: the claim says stopped, so that no machine waits for it."""
+    agent_id = run(repo.path, *MIRRORED, "-n", "1", *SH, "echo a > a").report["id"]
+    environ = {"RALPH_TRUST": "1"}
+    with Gate(tmp_path / "gate", "read-tree") as gate:
+        words = ("resume", agent_id, *MIRRORED, "-n", "1")
+        with start(*words, cwd=other.path, env=environ | gate.env) as process:
+            gate.wait()
+            process.kill()
+    before = claim_of(remote, agent_id)
+    assert before["state"] == "running"
+    assert command("sweep", cwd=other.path).status == 0
+    claim = claim_of(remote, agent_id)
+    assert (claim["state"], claim["work"]) == ("stopped", f"refs/heads/ralph/{agent_id}-wip")
+    again = command("resume", agent_id, *MIRRORED, "-n", "1", cwd=repo.path, env=environ)
+    assert again.status == 0, again.stderr
+    assert remote.show(f"ralph/{agent_id}-wip:a") == b"a\n"

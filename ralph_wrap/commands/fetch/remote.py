@@ -62,19 +62,36 @@ class RemoteSessions:
         self.before = self.refs()
 
     def fetch(self) -> list[str]:
-        """Fetch all sessions, and return their agent ids."""
-        self._fetch(every_refspec(self.name))
-        refs = self.refs()
-        ids = sorted(ref.removeprefix(CLAIMS) for ref in refs if ref.startswith(CLAIMS))
-        claims = self.claims([agent_id for agent_id in ids if is_agent_id(agent_id)])
-        named = sorted({claim.branch for claim in claims.values() if not claim.is_on_own_branch})
-        if wanted := [branch for branch in named if is_branch_name(self.git, branch)]:
-            self._fetch([spec for branch in wanted for spec in refspecs(self.name, "none", branch)[-1:]])
-        return ids
+        """Fetch all sessions, and return their agent ids.
+
+        Only its claim says the name of a branch that a user has named. So a second fetch brings those that no
+        earlier claim has named.
+        """
+        known = self._named_branches()
+        self._fetch([*every_refspec(self.name), *self._specs(known)])
+        if new := self._named_branches() - known:
+            self._fetch(self._specs(new))
+        return self._ids()
+
+    def _ids(self) -> list[str]:
+        return sorted(ref.removeprefix(CLAIMS) for ref in self.refs() if ref.startswith(CLAIMS))
+
+    def _named_branches(self) -> set[str]:
+        """Return the branches in the claims that are not named after a session."""
+        claims = self.claims([agent_id for agent_id in self._ids() if is_agent_id(agent_id)]).values()
+        named = {claim.branch for claim in claims if not claim.is_on_own_branch}
+        return {branch for branch in named if is_branch_name(self.git, branch)}
+
+    def _specs(self, branches: set[str]) -> list[str]:
+        return [spec for branch in sorted(branches) for spec in refspecs(self.name, "none", branch)[-1:]]
 
     def one(self, agent_id: str) -> tuple[str, RemoteClaim]:
         """Fetch one session, and return its claim with the claim's object id."""
-        self._fetch(refspecs(self.name, agent_id, f"ralph/{agent_id}"))
+        before = self.claims([agent_id]).get(agent_id)
+        known = f"ralph/{agent_id}"
+        if before is not None and is_branch_name(self.git, before.branch):
+            known = before.branch
+        self._fetch(refspecs(self.name, agent_id, known))
         oid = self.refs().get(remote_claim.ref_of(agent_id))
         if oid is None:
             raise NotFoundError(
@@ -83,8 +100,8 @@ class RemoteSessions:
         claim = self.claims([agent_id]).get(agent_id)
         if claim is None:
             raise RalphError(f"the claim on session {agent_id} at {self.name} cannot be read")
-        if not claim.is_on_own_branch and is_branch_name(self.git, claim.branch):
-            self._fetch(refspecs(self.name, agent_id, claim.branch)[-1:])
+        if not claim.is_on_own_branch and claim.branch != known and is_branch_name(self.git, claim.branch):
+            self._fetch(self._specs({claim.branch}))
         return oid, claim
 
     def id_of(self, name: str) -> str:
