@@ -99,7 +99,7 @@ def ended(_sealed: None, home: Path) -> Iterator[None]:
 
 @pytest.fixture
 def log() -> Iterator[Log]:
-    """Yield a log that nobody reads."""
+    """Yield a log that goes nowhere."""
     null = os.open(os.devnull, os.O_WRONLY)
     yield Log(null, terminal=False, colour=False)
     os.close(null)

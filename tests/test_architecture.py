@@ -94,7 +94,7 @@ FORMS = {
     "worktree/model.py": r"\[0-9a-f\]\{8\}|\b(land|warm)-",
 }
 """How agent ids and session ids, submodules and hidden files in an index, object ids, ``.git`` files and
-names of worktrees are written or recognised: what only the code of one module holds."""
+names of worktrees are written or recognised. Only the code of one module has each."""
 
 HANDLED_ONCE = {
     # JSON of a file that another program may have changed
@@ -135,8 +135,8 @@ def _layer(path: str) -> int:
     return order.index(path.removesuffix(".py").partition("/")[0])
 
 
-def _is_below(path: str, place: str) -> bool:
-    return path == f"{place}.py" or path.startswith(f"{place}/")
+def _is_below(path: str, folder: str) -> bool:
+    return path == f"{folder}.py" or path.startswith(f"{folder}/")
 
 
 def test_imports_point_down() -> None:

@@ -34,7 +34,7 @@ _SUFFIXES = (*_FILES, ".jsonl", ".log")
 _PLACEHOLDER = "NAME"
 
 
-# What is in a document
+# The parts of a document
 
 
 def _code(text: str) -> list[str]:

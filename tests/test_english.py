@@ -1,4 +1,4 @@
-"""The English of the package and of its documents is plain: short sentences, a named actor, no riddles."""
+"""The English of package, tests and documents is plain: short sentences, a named actor, no riddles."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = PACKAGE.parent
+TESTS = Path(__file__).parent
 DOCUMENTS = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
@@ -44,6 +45,10 @@ BANNED = {
 """Words that hide the actor, and everyday words for terms of the field; the user may be *who*."""
 
 BANNED_PARAMETERS = frozenset({"here", "one", "place", "told", "where"})
+BANNED_IN_NAMES = frozenset(
+    {"nobody", "nobodys", "somebody", "somebodys", "someone", "told", "who", "whoever", "whom"}
+)
+"""Words of the name of a function or a class."""
 
 _PRAGMA = re.compile(r"#\s*(?:noqa|type:|pragma:|ruff:|mypy:|pylint:|!).*")
 _ROW = re.compile(r"\n(?=\s*(?:[-*] |\d+\. |\*{0,2}\w+: ))")
@@ -139,12 +144,22 @@ def _wrong_parameters(source: str) -> list[str]:
     return [f"{node.lineno}: {node.arg}" for node in arguments if node.arg in BANNED_PARAMETERS]
 
 
+def _wrong_names(source: str) -> list[str]:
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    defined = [node for node in ast.walk(ast.parse(source)) if isinstance(node, kinds)]
+    return [
+        f"{node.lineno}: {node.name}" for node in defined if BANNED_IN_NAMES & {*node.name.lower().split("_")}
+    ]
+
+
 @cache
 def _areas() -> dict[str, list[Path]]:
-    """Return each folder of the package with its modules, and each document."""
+    """Return each room of the package and of the tests with its modules, and each document."""
     areas: dict[str, list[Path]] = {}
-    for path in sorted(PACKAGE.rglob("*.py")):
-        areas.setdefault(path.parent.relative_to(ROOT).as_posix(), []).append(path)
+    for path in sorted([*PACKAGE.rglob("*.py"), *TESTS.rglob("*.py")]):
+        if path != Path(__file__):  # its examples are wrong on purpose
+            room = path.relative_to(ROOT).parts[:-1][:2]
+            areas.setdefault("/".join(room), []).append(path)
     return areas | {path.relative_to(ROOT).as_posix(): [path] for path in sorted(DOCUMENTS)}
 
 
@@ -161,12 +176,12 @@ def _faults(area: str) -> list[str]:
     ]
 
 
-def _parameter_faults(area: str) -> list[str]:
+def _name_faults(area: str) -> list[str]:
     return [
         f"{path.relative_to(ROOT)}:{fault}"
         for path in _areas()[area]
         if path.suffix == ".py"
-        for fault in _wrong_parameters(path.read_text())
+        for fault in [*_wrong_parameters(path.read_text()), *_wrong_names(path.read_text())]
     ]
 
 
@@ -177,9 +192,9 @@ def test_english_is_plain(area: str) -> None:
 
 
 @pytest.mark.parametrize("area", _areas())
-def test_parameters_have_names(area: str) -> None:
-    """A parameter says what it is."""
-    assert _parameter_faults(area) == []
+def test_names_are_plain(area: str) -> None:
+    """A parameter says what it is, and a function or a class names its actor."""
+    assert _name_faults(area) == []
 
 
 # Each check can fail
@@ -273,3 +288,15 @@ def test_a_banned_parameter_is_seen(name: str) -> None:
     for source in (f"def f({name}): ...", f"def f(*, {name}=1): ...", f"lambda {name}: 1"):
         assert _wrong_parameters(source) == [f"1: {name}"]
     assert _wrong_parameters(f"{name} = 1") == []
+
+
+@pytest.mark.parametrize("word", sorted(BANNED_IN_NAMES))
+def test_a_banned_word_in_a_name_is_seen(word: str) -> None:
+    """Of a test, a function or a class; as a part of another word it is free."""
+    for source in (
+        f"def test_{word}_is_there(): ...",
+        f"async def _{word}(): ...",
+        f"class {word.title()}: ...",
+    ):
+        assert len(_wrong_names(source)) == 1
+    assert _wrong_names(f"def test_un{word}(): ...") == []

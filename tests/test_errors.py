@@ -56,7 +56,7 @@ def test_an_agent_that_cannot_run_has_the_status_of_a_shell() -> None:
 
 
 def test_an_error_reads_as_its_message() -> None:
-    """The hint is kept apart, for whoever shows both."""
+    """The hint is kept apart; a caller shows both."""
     error = RalphError("the fact", "what to do")
     assert (str(error), error.message, error.hint) == ("the fact", "the fact", "what to do")
 
@@ -72,7 +72,7 @@ def test_an_error_reads_as_its_message() -> None:
         (" \n\n", "no message"),
     ],
 )
-def test_a_failed_git_command_is_told_by_its_reason(stderr: str, message: str) -> None:
+def test_the_error_of_a_failed_git_command_has_the_reason(stderr: str, message: str) -> None:
     """Of all that git says, the line that tells why is shown; the rest stays at hand."""
     error = GitError("worktree", 128, stderr)
     assert (error.message, error.status, error.stderr) == (

@@ -1,6 +1,6 @@
 """Capture what the real agents print, into ``streams/``: ``python -m tests.agents.capture [AGENT[/CASE]]…``.
 
-Paths of this machine are replaced, and nothing else. What is captured is compared with nothing: look at the
+Paths of this machine are replaced, and nothing else. No test compares what is captured: look at the
 diff, and at what ``test_streams.py`` says of it.
 """
 
@@ -47,7 +47,7 @@ CASES: dict[str, list[Turn]] = {
 PROMPT = f"Do the task. When it is done, answer {PROMISE}\n"
 _PATIENCE = {"interrupted": 12.0}  # seconds
 _SILENT = {"opencode/dropped", "codex/unconnected"}  # the former tells nothing, the latter does not end
-_UNCONNECTED = "unconnected"  # a case in which nobody listens
+_UNCONNECTED = "unconnected"  # a case without a server
 _MOST = 120.0  # the same for those that end by themselves
 
 

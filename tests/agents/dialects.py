@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 HURRY = {"retry-after-ms": "1"}
-"""For opencode, which else waits 2 to 30 s before each of five more attempts, or as long as it is told."""
+"""For opencode, which else waits 2 to 30 s before each of five more attempts, or as the server says."""
 
 
 def _sse(data: Any, *, named: bool = False) -> str:
@@ -36,7 +36,7 @@ class Dialect:
     """A protocol.
 
     Attributes:
-        hurry: headers of an error, for those who else would wait before they ask again.
+        hurry: headers of an error, for agents that would wait before they ask again.
 
     """
 

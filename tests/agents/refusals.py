@@ -26,7 +26,7 @@ class Refusal(NamedTuple):
     Attributes:
         answer: of the service.
         means: ``limit``, ``passing`` or ``failure``.
-        wait: seconds until the limit ends, by what was told.
+        wait: seconds until the limit ends, as the service names them.
         until: the same as a time, in seconds since the epoch.
         env: what the agent's environment needs besides.
 

@@ -46,7 +46,7 @@ class Write(NamedTuple):
 
 
 class Limited(NamedTuple):
-    """The account's usage limit is reached until a time, in seconds since the epoch, if that is told."""
+    """The account's usage limit is reached until a time, in seconds since the epoch, or none."""
 
     until: int | None = None
 

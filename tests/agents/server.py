@@ -1,7 +1,8 @@
 """A model that plays a script, on loopback, for real agents to talk to.
 
 A script is a list of iterations, each a list of turns. Which iteration it is stands in a file that the
-agent's launcher writes (see ``programs.py``); which turn, in the request: so many tools have answered. So it
+agent's launcher writes (see ``programs.py``).
+Which turn it is follows from the request: the number of tools that have answered. So it
 does not matter how often an agent repeats a request. A question without tools (a title for the conversation,
 say) gets a short answer that belongs to no turn.
 """

@@ -65,7 +65,7 @@ def test_it_remembers_the_iteration_before(program: Program, repo: Repo, tmp_pat
 
 
 @pytest.mark.parametrize("program", ["claude", "codex"], indirect=True)
-def test_each_iteration_begins_anew_unless_told(program: Program, repo: Repo, tmp_path: Path) -> None:
+def test_each_iteration_begins_anew_by_default(program: Program, repo: Repo, tmp_path: Path) -> None:
     """Negative control."""
     result, seen = _ask(program, repo, tmp_path, keep=False)
     assert (result.ending, [request.count(REMEMBERED) for request in seen]) == (

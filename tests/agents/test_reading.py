@@ -1,4 +1,4 @@
-"""Readers of agents' formats, against streams that nobody would want."""
+"""Readers of agents' formats, against damaged and unusual streams."""
 
 from __future__ import annotations
 

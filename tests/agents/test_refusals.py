@@ -30,7 +30,7 @@ def _utc(_sealed: None) -> None:
     ("agent", "case"), [(agent, case) for agent in REFUSALS for case in REFUSALS[agent]], ids="/".join
 )
 def test_what_a_refusal_means(monkeypatch: pytest.MonkeyPatch, agent: str, case: str) -> None:
-    """A limit, with the time that was told, or a failure that passes; counted from the moment it was told."""
+    """A limit, with the time that the answer names, or a failure that passes; counted from the answer."""
     refusal = REFUSALS[agent][case]
     path = STREAMS / agent / f"{case}.jsonl"
     now = _moment_of(json.loads(path.read_bytes().splitlines()[-1]))
@@ -131,7 +131,7 @@ def test_what_words_are_of_a_limit(words: str, status: int | None, event: type) 
     ],
 )
 def test_what_passes(words: str, status: int | None, passing: object) -> None:
-    """Words count where no status was told."""
+    """Words count where the answer has no status."""
     assert failure.judged(words, status) == AgentFailure(words, passing=bool(passing))
 
 
@@ -160,7 +160,7 @@ def test_codex_is_read_by_its_status() -> None:
     ],
 )
 def test_when_a_limit_of_opencode_ends(data: dict[str, Any], until: float | None) -> None:
-    """As the service has told it, in whatever way."""
+    """At the time that the service names, in any of its forms."""
     told = {"message": "none", "statusCode": 429, **data}
     document = {"type": "error", "timestamp": NOW * 1000, "error": {"name": "APIError", "data": told}}
     (event,) = OutputReader("opencode").feed(json.dumps(document).encode() + b"\n")

@@ -159,7 +159,7 @@ def test_a_usage_limit_is_waited_for(program: Program, repo: Repo, tmp_path: Pat
     indirect=["program"],
 )
 def test_a_refusal_is_a_limit_or_passes(program: Program, repo: Repo, tmp_path: Path, case: str) -> None:
-    """As the vendor's documentation has it; a limit is waited for as long as was told, or backed off from."""
+    """As the vendor's documentation says: a session waits until the time that it names, or backs off."""
     refusal = REFUSALS[program.name][case]
     begun = time.time()
     with _running(program, repo, tmp_path, [[refusal.answer]], "-n", "1", "--max-failures", "1") as running_:
@@ -180,7 +180,7 @@ def test_a_refusal_is_a_limit_or_passes(program: Program, repo: Repo, tmp_path: 
 
 @pytest.mark.parametrize("program", ["codex"], indirect=True)
 def test_an_agent_waits_for_the_network(program: Program, repo: Repo, tmp_path: Path) -> None:
-    """Nobody listens at first; it says so, which is seen, and works when somebody does."""
+    """At first there is no server. The session sees that the agent waits; with a server it works."""
     with _running(program, repo, tmp_path, [[Say(PROMISE)]], "-n", "1", late=True) as running_:
         running_.wait_for("agent.started")
         log = running_.session.directory / "output.log"

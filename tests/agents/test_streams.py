@@ -1,4 +1,4 @@
-"""What is read from streams that real agents have printed (see ``capture.py``)."""
+"""Reading streams that real agents have printed (see ``capture.py``)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ METADATA = AgentWarning(
 
 ANSWER = f"All is well.\n{PROMISE}"
 
-# Claude Code: one message is told once for each of its parts, its words counted only at the end.
+# Claude Code: one message comes once for each of its parts, its words counted only at the end.
 CLAUDE: dict[str, list[Event]] = {
     "answer": [
         SESSION,

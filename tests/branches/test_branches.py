@@ -1,4 +1,4 @@
-"""What is read of branches: refs tell what there is, records add to it, git's own answers are the measure."""
+"""Reading branches: refs say which exist, records add to them, and git's own answers are the measure."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _main(repo: Repo, configured: str | None = None) -> MainBranch:
 
 
 def test_saved_work_goes_with_its_branch(repo: Repo) -> None:
-    """What is left of it alone is a row of its own; of a name that is no id, -wip says nothing."""
+    """A branch of saved work alone has its own row. For a name that is no id, -wip means nothing."""
     for name in ("a3f2", "a3f2-wip", "09be-wip", "foo", "foo-wip", "a3f2-wip-wip", "nested/a3f2", "A3F2"):
         repo.git("branch", f"ralph/{name}")
     repo.git("branch", "elsewhere")
@@ -74,7 +74,7 @@ def test_a_record_tells_of_its_branch(repo: Repo) -> None:
 
 
 def test_a_session_that_went_on_with_a_branch_does_not_move_its_base(repo: Repo) -> None:
-    """The branch began with the session of its own id; what is told is of the newest one."""
+    """The branch began with the session of its own id; the row shows the newest session."""
     first = repo.head
     repo.commit("second")
     repo.git("branch", "ralph/a3f2")
@@ -147,7 +147,7 @@ def test_a_session_that_has_not_saved_it_does_not_record_it(repo: Repo, there: l
 
 
 def test_the_newest_session_of_an_id_has_saved_the_work(repo: Repo) -> None:
-    """Ids come back: an earlier one had a branch of that name, which is gone."""
+    """Ids come back: an earlier session with this id had a branch of the same name, which is gone."""
     repo.git("branch", "ralph/6732-wip")
     record(repo, "6732", repo.head, saved="ralph/6732-wip")
     later = datetime(2026, 1, 3, tzinfo=UTC)
@@ -181,7 +181,7 @@ def test_a_branch_of_a_live_session_is_live(repo: Repo) -> None:
 
 
 def test_an_unreadable_record_makes_its_branch_unknown(repo: Repo) -> None:
-    """Whose it is cannot be told, so that nobody touches it."""
+    """The record does not say whose branch it is, so every command leaves it alone."""
     home = Registry(repo.path / ".ralph" / "run")
     home.prepare()
     (home.agents / "a3f2.json").write_text("{")
@@ -272,13 +272,13 @@ def test_a_branch_of_ours_that_is_checked_out_is_not_the_main_branch(repo: Repo)
 
 
 def test_a_detached_checkout_leaves_main(repo: Repo) -> None:
-    """What is checked out then is no branch."""
+    """A detached HEAD is no branch."""
     repo.git("checkout", "--quiet", "--detach")
     assert _main(repo).name == "main"
 
 
 def test_a_branch_before_its_first_commit_is_no_main_branch(tmp_path: Path) -> None:
-    """There is nothing to hold others against."""
+    """There is nothing to compare others with."""
     with pytest.raises(NotFoundError):
         _main(make_repo(tmp_path / "empty", empty=True))
 
@@ -287,7 +287,7 @@ def test_a_branch_before_its_first_commit_is_no_main_branch(tmp_path: Path) -> N
 
 
 def test_sets_of_commits_are_bits() -> None:
-    """Those that nobody wants are forgotten on the way."""
+    """Sets that are no longer needed are forgotten on the way."""
     parents = {"a": ("edge",), "b": ("a",), "c": ("a",), "d": ("b", "c"), "e": ()}
     bits = numbered(parents)
     found = ancestry(parents, bits, ["b", "d", "e", "elsewhere"])

@@ -77,7 +77,7 @@ def test_saved_work_comes_to_the_disk_and_nothing_is_staged(repo: Repo, log: Log
 
 
 def test_a_second_time_there_is_nothing_to_do(repo: Repo, log: Log) -> None:
-    """What is as it should be is in nobody's way."""
+    """A file that is as it should be does not stop it."""
     apply(repo, log)
     before = state(repo)
     applied = apply(repo, log)
@@ -155,7 +155,7 @@ def test_what_conflicts_with_commits_is_named(repo: Repo, log: Log) -> None:
 
 
 def test_a_checkout_with_conflicts_is_refused(repo: Repo, log: Log) -> None:
-    """Its index cannot be told from."""
+    """Apply could not find its own changes in such an index."""
     branch(repo, "bbbb", {"run.sh": "theirs\n"})
     repo.write("run.sh", "mine\n")
     repo.commit("mine")
@@ -184,7 +184,7 @@ def test_a_checkout_of_another_repository_is_refused(repo: Repo, log: Log, tmp_p
 
 
 def test_a_sparse_checkout_gets_what_it_leaves_out(repo: Repo, log: Log) -> None:
-    """Work is not lost because nobody looked there."""
+    """Work is not lost because it is outside of the sparse checkout."""
     repo.git("sparse-checkout", "set", "--cone", "none")
     branch(repo, "aaaa-wip", {"one/two/three": "saved\n", "out/new": "new\n"})
     apply(repo, log)
@@ -217,7 +217,7 @@ def test_what_a_real_session_has_saved_comes(repo: Repo, log: Log) -> None:
 
 
 def test_commits_that_only_saved_work_holds_come_with_it(repo: Repo, log: Log) -> None:
-    """An agent left its branch: nobody else has them."""
+    """The agent has left its branch, so no branch has them."""
     branch(repo, "bbbb", {"b": "b\n"})
     branch(repo, "bbbb-wip", {"c": "c\n"}, base="ralph/bbbb")
     branch(repo, "bbbb-wip", {"d": "d\n"})
@@ -248,8 +248,8 @@ def test_nothing_saved_is_not_found(repo: Repo, log: Log) -> None:
         apply(repo, log, "bbbb")
 
 
-def test_nobody_has_to_be_known_for_it(repo: Repo, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is committed that anybody will see."""
+def test_it_needs_no_identity(repo: Repo, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its commit is internal: no user sees it."""
     repo.git("config", "--global", "user.useConfigOnly", "true")
     for name in ("AUTHOR_NAME", "AUTHOR_EMAIL", "COMMITTER_NAME", "COMMITTER_EMAIL"):
         monkeypatch.delenv(f"GIT_{name}")
@@ -275,7 +275,7 @@ def test_a_file_that_changes_meanwhile_is_not_overwritten(repo: Repo, log: Log, 
 
 
 def test_what_was_there_stays_where_git_refuses(repo: Repo, log: Log) -> None:
-    """Somebody has written the very same; it is theirs, and does not go back with the rest."""
+    """The user has written the very same file; it is theirs, and does not go back with the rest."""
     repo.write("new/a", "new\n")
     repo.write("file.txt", "staged\n")
     repo.git("add", "file.txt")

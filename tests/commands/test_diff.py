@@ -70,7 +70,7 @@ def test_two_branches_are_held_against_each_other(repo: Repo) -> None:
 
 
 def test_saved_work_is_shown_if_it_is_asked_for(repo: Repo) -> None:
-    """Of both branches; who has none is named."""
+    """Of both branches; a branch without saved work is named."""
     base = repo.head
     one = grow(repo, "ralph/a3f2", "main", {"new": "one\n"})
     saved = grow(repo, "ralph/a3f2-wip", one, {"more": "more\n"})
@@ -80,7 +80,7 @@ def test_saved_work_is_shown_if_it_is_asked_for(repo: Repo) -> None:
 
 
 def test_an_iteration_is_what_it_left_to_the_next_one(repo: Repo) -> None:
-    """As its session has told: a commit, or a snapshot on top of one. What is no such event is none."""
+    """By its session's events: a commit, or a snapshot on top of one. Another form of event is ignored."""
     base = repo.head
     commit = grow(repo, "ralph/a3f2", base, {"new": "1\n"})
     left = grow(repo, "snapshot", commit, {"new": "2\n"})
@@ -115,7 +115,7 @@ def test_an_iteration_is_what_it_left_to_the_next_one(repo: Repo) -> None:
             _sides(repo, "a3f2", iteration=number)
 
 
-def test_an_iteration_is_its_snapshot_where_nothing_was_told(repo: Repo) -> None:
+def test_an_iteration_without_an_event_is_its_snapshot(repo: Repo) -> None:
     """The last one has left what its session has; that was the third, as its record says."""
     base = repo.head
     left = grow(repo, "snapshot", base, {"new": "2\n"})
@@ -212,7 +212,7 @@ def test_a_branch_that_is_not_there_has_its_own_status(repo: Repo) -> None:
     assert told["message"] == "there is no branch ralph/beef"
 
 
-def test_saved_work_that_is_not_there_is_told(repo: Repo) -> None:
+def test_missing_saved_work_is_named(repo: Repo) -> None:
     """What there is is shown all the same."""
     grow(repo, "ralph/a3f2", "main", {"new": "new\n"})
     done = command("diff", "a3f2", "--saved", "--stat", cwd=repo.path)

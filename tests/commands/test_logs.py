@@ -1,4 +1,4 @@
-"""``ralph-wrap logs``: what is printed, how it is followed, and when that ends."""
+"""``ralph-wrap logs``: the output, following it, and its end."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_the_newest_session_of_an_id(repo: Repo) -> None:
 
 
 def test_a_live_session_is_printed_as_far_as_it_is(repo: Repo) -> None:
-    """Without -f nobody waits."""
+    """Without -f the command does not wait."""
     with Session(repo.path, *SH, "echo one; exec sleep 1000") as session:
         assert session.process.stdout is not None
         assert session.process.stdout.readline() == b"one\n"
@@ -149,7 +149,7 @@ def test_a_log_that_is_not_there_yet_is_waited_for(repo: Repo, tmp_path: Path) -
 
 
 def test_following_ends_with_a_session_that_is_killed(repo: Repo) -> None:
-    """Everything was printed, and nobody will write any more."""
+    """Everything was printed, and no process will write any more."""
     with Session(repo.path, *SH, "echo one; exec sleep 1000") as session:
         session.wait_for("agent.started")
         with _follow(repo, _id(session)) as follower:
@@ -159,7 +159,7 @@ def test_following_ends_with_a_session_that_is_killed(repo: Repo) -> None:
     assert (follower.returncode, stdout) == (0, b"")
 
 
-# Who reads
+# Readers
 
 
 def test_a_reader_that_goes_away_ends_it(repo: Repo) -> None:
@@ -241,7 +241,7 @@ def test_a_session_that_is_not_there(repo: Repo) -> None:
 @pytest.mark.parametrize("what", ["log", "directory", "sessions", "fifo"])
 @pytest.mark.parametrize("follow", [(), ("-f",)], ids=["", "-f"])
 def test_nothing_but_a_log_is_printed(repo: Repo, tmp_path: Path, what: str, follow: tuple[str, ...]) -> None:
-    """A symlink that an agent has put there leads nowhere; a FIFO hangs nobody."""
+    """A symlink that an agent has put there is not followed; a FIFO hangs no reader."""
     done = run(repo.path, "-n", "1", *SH, "echo secret")
     assert done.directory is not None
     place = {"directory": done.directory, "sessions": done.directory.parent}.get(

@@ -12,7 +12,7 @@ import pytest
 
 from ralph_wrap.commands import logs
 from ralph_wrap.state import project
-from tests.support.agent_script import TRUSTED, logged, result_line, says, told_line
+from tests.support.agent_script import TRUSTED, logged, print_line, result_line, says
 from tests.support.sessions import PROGRAM, Session
 from tests.support.wait import CAP
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("ended")
 
 
 CALL = {"id": "n", "content": [{"type": "tool_use", "name": "Bash", "input": {"command": "make\nmake"}}]}
-STREAM = says("Looking.") + told_line({"type": "assistant", "message": CALL}) + result_line("Fine.")
+STREAM = says("Looking.") + print_line({"type": "assistant", "message": CALL}) + result_line("Fine.")
 SEEN = b"Looking.\n> Bash: make \xe2\x80\xa6\n"
 
 
@@ -77,7 +77,7 @@ def test_words_do_nothing_to_a_terminal(repo: Repo, mine: Callable[..., Result],
     "change",
     [
         pytest.param(lambda _: None, id="control"),
-        pytest.param(lambda line: line | {"output": None}, id="not told"),
+        pytest.param(lambda line: line | {"output": None}, id="not named"),
         pytest.param(lambda line: line | {"output": "text"}, id="text"),
         pytest.param(lambda line: line | {"output": "..shape"}, id="no format"),
         pytest.param(lambda line: line | {"output": ["claude"]}, id="no text"),
@@ -88,7 +88,7 @@ def test_words_do_nothing_to_a_terminal(repo: Repo, mine: Callable[..., Result],
 def test_of_an_unknown_format_the_bytes_are_printed(
     repo: Repo, mine: Callable[..., Result], tmp_path: Path, change: Callable[[object], object]
 ) -> None:
-    """An agent can write into the event log; what is no format of ours loads nothing."""
+    """An agent can write into the event log; a format that is not ours loads no code."""
     result = mine(STREAM, "-n", "1")
     assert result.directory is not None
     events = [
@@ -103,7 +103,7 @@ def test_of_an_unknown_format_the_bytes_are_printed(
 def test_without_an_event_log_the_bytes_are_printed(
     repo: Repo, mine: Callable[..., Result], tmp_path: Path, what: str
 ) -> None:
-    """A symlink is not followed, and a FIFO hangs nobody."""
+    """A symlink is not followed, and a FIFO hangs no reader."""
     result = mine(STREAM, "-n", "1")
     assert result.directory is not None
     path = result.directory / "events.jsonl"

@@ -114,7 +114,7 @@ def test_a_commit_without_a_subject_is_no_title() -> None:
 
 
 def test_words_of_an_agent_are_only_words(repo: Repo, there: Repo, hub: GitHub, log: Log) -> None:
-    """No option of gh, nothing for a terminal, and in the body a block of code, which calls nobody."""
+    """No option of gh, nothing for a terminal, and in the body a block of code, which mentions no user."""
     subject = "--web @everyone, fixes #1 \x1b[2J\u202e" + "x" * 300
     grow(repo, "ralph/a3f2", "main", {"a": "a\n"}, message=subject)
     commit = repo.git("rev-parse", "--short=12", "ralph/a3f2")
@@ -127,7 +127,7 @@ def test_words_of_an_agent_are_only_words(repo: Repo, there: Repo, hub: GitHub, 
 
 
 @pytest.mark.parametrize(
-    ("told", "words"),
+    ("fields", "words"),
     [
         (
             {"agent": "claude", "ended_by": "promise", "iterations": 1},
@@ -139,9 +139,9 @@ def test_words_of_an_agent_are_only_words(repo: Repo, there: Repo, hub: GitHub, 
         ({"agent": "claude", "ended_by": None}, ""),
     ],
 )
-def test_of_a_session_is_told_what_we_have_written(told: dict[str, object], words: str) -> None:
-    """Somebody may have written more; and a command may hold a prompt, a path, or a key."""
-    body = pull_request.body_of(BRANCH._replace(record=told), [CommitSummary("0" * 40, "x")])
+def test_the_body_has_only_what_we_have_written(fields: dict[str, object], words: str) -> None:
+    """An agent may have written more into the record; and a command may hold a prompt, a path, or a key."""
+    body = pull_request.body_of(BRANCH._replace(record=fields), [CommitSummary("0" * 40, "x")])
     assert (
         body == "\n\n".join(["Commits, oldest first:", "    000000000000 x", *filter(None, [words])]) + "\n"
     )
@@ -240,7 +240,7 @@ def test_a_session_that_is_not_finished_is_waited_for(repo: Repo, there: Repo, h
     """As for landing its branch: it is not yet what it will be."""
     claimed = repo.path / ".ralph" / "run" / "agents" / "a3f2.json"
     record(repo, "a3f2", repo.head)
-    claimed.write_text("of nobody that we know")
+    claimed.write_text("of an unknown author")
     with pytest.raises(ConflictError, match=r"^ralph/a3f2: its session is unknown$"):
         opened(repo, log)
     claimed.unlink()
@@ -248,7 +248,7 @@ def test_a_session_that_is_not_finished_is_waited_for(repo: Repo, there: Repo, h
     assert (len(hub.pulls), len(pushed(there))) == (1, 1)
 
 
-def test_what_somebody_else_has_pushed_there_stays(repo: Repo, there: Repo, hub: GitHub, log: Log) -> None:
+def test_what_another_user_has_pushed_there_stays(repo: Repo, there: Repo, hub: GitHub, log: Log) -> None:
     """It is not contained in the branch: nothing is replaced, and nothing opened."""
     other = there.git("commit-tree", "-m", "theirs", there.git("mktree"))
     there.git("update-ref", "refs/heads/ralph/a3f2", other)
@@ -257,7 +257,7 @@ def test_what_somebody_else_has_pushed_there_stays(repo: Repo, there: Repo, hub:
     assert (pushed(there), hub.pulls) == ({"ralph/a3f2": "theirs"}, [])
 
 
-def test_a_refusal_is_told_in_its_own_words(repo: Repo, there: Repo, hub: GitHub, log: Log) -> None:
+def test_a_refusal_is_printed_in_its_own_words(repo: Repo, there: Repo, hub: GitHub, log: Log) -> None:
     """By GitHub, of a pull request."""
     hub.refusal = "Base ref must be a branch"
     with pytest.raises(RalphError) as error:
@@ -268,14 +268,14 @@ def test_a_refusal_is_told_in_its_own_words(repo: Repo, there: Repo, hub: GitHub
     assert pushed(there) == {"ralph/a3f2": "Add a"}
 
 
-def test_who_is_not_logged_in_is_told_how(repo: Repo, there: Repo, hub: GitHub, log: Log) -> None:
+def test_a_missing_login_is_explained(repo: Repo, there: Repo, hub: GitHub, log: Log) -> None:
     """Before anything is pushed."""
     with pytest.raises(RalphError, match="gh auth login"):
         opened(repo, log, GH_TOKEN="", GH_HOST="", CI="")
     assert (pushed(there), hub.asked) == ({}, [])
 
 
-def test_a_remote_that_is_not_on_github_is_told(repo: Repo, there: Repo, hub: GitHub, log: Log) -> None:
+def test_a_remote_that_is_not_on_github_is_refused(repo: Repo, there: Repo, hub: GitHub, log: Log) -> None:
     """In gh's words, before anything is pushed."""
     repo.git("remote", "set-url", "origin", os.fspath(there.path))
     with pytest.raises(RalphError, match=r"^gh repo view: none of the git remotes configured"):
@@ -323,7 +323,7 @@ def test_gh_runs_nothing_that_an_agent_has_configured(
     assert (len(hub.pulls), len(pushed(there))) == (1, 1)
 
 
-def test_commits_of_the_main_branch_that_are_not_there_are_told(
+def test_unpushed_commits_of_the_main_branch_are_named(
     repo: Repo, there: Repo, hub: GitHub, tmp_path: Path
 ) -> None:
     """They would show in the pull request as if they were the session's."""

@@ -1,4 +1,4 @@
-"""A place to read a configuration in."""
+"""A project to read a configuration in."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.config.approvals import SETUP
-from tests.config.place import Place
+from tests.config.configured_project import ConfiguredProject
 
 if TYPE_CHECKING:
     from tests.support.repo import Repo
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
+def configured(tmp_path: Path) -> ConfiguredProject:
     """Return an empty project, and another directory to type in."""
-    made = Place(tmp_path / "root", tmp_path / "cwd")
+    made = ConfiguredProject(tmp_path / "root", tmp_path / "cwd")
     made.root.mkdir()
     made.cwd.mkdir()
     return made

@@ -24,7 +24,7 @@ from ralph_wrap.config import (
 from ralph_wrap.config.table import TYPED
 from ralph_wrap.errors import UsageError
 from ralph_wrap.system.process import OWN_COMMAND
-from tests.config.place import Place
+from tests.config.configured_project import ConfiguredProject
 
 OPTIONS = [row.name for row in Settings.options if TYPED in row.sources]
 """What can be typed, except a job, which stands for several, and the project."""
@@ -66,9 +66,9 @@ VALUES: dict[str, tuple[str, Any, str, Any]] = {
 
 
 @pytest.fixture
-def same(tmp_path: Path) -> Place:
+def same(tmp_path: Path) -> ConfiguredProject:
     """Return a project that is also typed in, with the prompt files of the table."""
-    made = Place(tmp_path / "same", tmp_path / "same")
+    made = ConfiguredProject(tmp_path / "same", tmp_path / "same")
     made.root.mkdir()
     for name in ("one.md", "two.md"):
         (made.root / name).write_text(name)
@@ -132,7 +132,7 @@ def test_options_are_settings() -> None:
 
 
 @pytest.mark.parametrize("option", OPTIONS)
-def test_the_file_beats_the_default(same: Place, option: str) -> None:
+def test_the_file_beats_the_default(same: ConfiguredProject, option: str) -> None:
     """A key of the configuration file is used."""
     text, value, _, _ = VALUES[option]
     assert getattr(Settings(project=same.root, command=()), option) != value
@@ -141,7 +141,7 @@ def test_the_file_beats_the_default(same: Place, option: str) -> None:
 
 
 @pytest.mark.parametrize("option", OPTIONS)
-def test_the_environment_beats_the_file(same: Place, option: str) -> None:
+def test_the_environment_beats_the_file(same: ConfiguredProject, option: str) -> None:
     """RALPH_WRAP_<OPTION> is used, whatever the file says."""
     text, value, weaker, _ = VALUES[option]
     same.file(f'{option} = "{weaker}"\n')
@@ -149,7 +149,7 @@ def test_the_environment_beats_the_file(same: Place, option: str) -> None:
 
 
 @pytest.mark.parametrize("option", OPTIONS)
-def test_a_flag_beats_environment_and_file(same: Place, option: str) -> None:
+def test_a_flag_beats_environment_and_file(same: ConfiguredProject, option: str) -> None:
     """What was typed is used."""
     weaker, _, text, value = VALUES[option]
     same.file(f'{option} = "{weaker}"\n')
@@ -157,28 +157,28 @@ def test_a_flag_beats_environment_and_file(same: Place, option: str) -> None:
     assert same.value(option, environ=environ, flags={option: text}) == value
 
 
-def test_nothing_given_is_the_default(place: Place) -> None:
+def test_nothing_given_is_the_default(configured: ConfiguredProject) -> None:
     """Flags that were not typed and variables that are empty are not given."""
     nothing = config.load(
-        place.root,
-        place.root,
-        place.cwd,
+        configured.root,
+        configured.root,
+        configured.cwd,
         dict.fromkeys(OPTIONS),
         {f"RALPH_WRAP_{option.upper()}": "" for option in OPTIONS},
         ("agent.sh", "--fast"),
     )
-    assert nothing == Settings(project=place.root, command=("agent.sh", "--fast"), given=())
+    assert nothing == Settings(project=configured.root, command=("agent.sh", "--fast"), given=())
 
 
 @pytest.mark.parametrize(("flags", "agent"), [({}, ""), ({"agent": "three"}, "three")])
 def test_a_command_that_was_typed_beats_an_agent_that_was_not(
-    place: Place, flags: dict[str, str], agent: str
+    configured: ConfiguredProject, flags: dict[str, str], agent: str
 ) -> None:
-    """One that was typed beside it stays, for whoever looks at both to refuse."""
-    place.file('agent = "one"\nuntil = "x"\n')
-    loaded = place.load(flags, {"RALPH_WRAP_AGENT": "two"})
+    """If the user typed both, both stay, and a later check refuses them."""
+    configured.file('agent = "one"\nuntil = "x"\n')
+    loaded = configured.load(flags, {"RALPH_WRAP_AGENT": "two"})
     assert (loaded.command, loaded.agent, loaded.until) == (("agent.sh",), agent, "x")
-    assert place.load(flags, {"RALPH_WRAP_AGENT": "two"}, command=()).agent == (agent or "two")
+    assert configured.load(flags, {"RALPH_WRAP_AGENT": "two"}, command=()).agent == (agent or "two")
 
 
 @pytest.mark.parametrize(
@@ -191,44 +191,50 @@ def test_a_command_that_was_typed_beats_an_agent_that_was_not(
         ('"grace" = "2s"', "grace", 2.0),
     ],
 )
-def test_the_file_may_use_the_types_of_toml(place: Place, line: str, option: str, value: object) -> None:
+def test_the_file_may_use_the_types_of_toml(
+    configured: ConfiguredProject, line: str, option: str, value: object
+) -> None:
     """A number or a boolean need not be quoted."""
-    place.file(f"{line}\n")
-    assert getattr(place.load(), option) == value
+    configured.file(f"{line}\n")
+    assert getattr(configured.load(), option) == value
 
 
 @pytest.mark.parametrize(("given", "value"), [("1", True), ("0", False), ("", False), ("yes", True)])
-def test_worktrees_are_kept_by_the_variable_of_the_contract(place: Place, given: str, value: object) -> None:
+def test_worktrees_are_kept_by_the_variable_of_the_contract(
+    configured: ConfiguredProject, given: str, value: object
+) -> None:
     """RALPH_KEEP_WORKTREES has no WRAP in its name and is a plural."""
-    assert place.load(environ={"RALPH_KEEP_WORKTREES": given}).keep_worktree is value
+    assert configured.load(environ={"RALPH_KEEP_WORKTREES": given}).keep_worktree is value
 
 
 @pytest.mark.parametrize(
     ("text", "patterns"),
     [('[".env*", "!.env.x"]', (".env*", "!.env.x")), ('".env*"', (".env*",)), ("[]", ())],
 )
-def test_what_is_copied_stands_in_the_file(place: Place, text: str, patterns: tuple[str, ...]) -> None:
+def test_what_is_copied_stands_in_the_file(
+    configured: ConfiguredProject, text: str, patterns: tuple[str, ...]
+) -> None:
     """Patterns; nowhere else, since what goes into a worktree belongs to the project."""
-    place.file(f"copy = {text}\n")
-    assert place.load(environ={"RALPH_WRAP_COPY": "other"}).copy == patterns
+    configured.file(f"copy = {text}\n")
+    assert configured.load(environ={"RALPH_WRAP_COPY": "other"}).copy == patterns
     assert "copy" not in OPTIONS
 
 
-def test_what_becomes_of_submodules_stands_in_the_file(place: Place) -> None:
+def test_what_becomes_of_submodules_stands_in_the_file(configured: ConfiguredProject) -> None:
     """Off, unless it says so."""
-    assert place.load().submodules is config.SubmoduleMode.OFF
-    place.file('submodules = "init"\n')
-    assert place.load(environ={"RALPH_WRAP_SUBMODULES": "off"}).submodules is config.SubmoduleMode.INIT
+    assert configured.load().submodules is config.SubmoduleMode.OFF
+    configured.file('submodules = "init"\n')
+    assert configured.load(environ={"RALPH_WRAP_SUBMODULES": "off"}).submodules is config.SubmoduleMode.INIT
 
 
-def test_a_wrong_word_for_submodules(place: Place) -> None:
+def test_a_wrong_word_for_submodules(configured: ConfiguredProject) -> None:
     """Is an error that names what there is."""
-    place.file("submodules = true\n")
+    configured.file("submodules = true\n")
     with pytest.raises(UsageError, match=r"toml:1: submodules: 'True' is none of off, init"):
-        place.load()
+        configured.load()
 
 
-# Variables that nobody reads
+# Variables that no program reads
 
 
 @pytest.mark.parametrize(
@@ -248,7 +254,7 @@ def test_a_misspelt_variable_is_found(name: str, nearest: str | None) -> None:
     assert config.unknown_variables({name: "3", "RALPH_WRAP_DELAY": "1s"}) == {name: nearest}
 
 
-def test_variables_that_somebody_reads_or_sets_are_known() -> None:
+def test_variables_that_a_program_reads_or_sets_are_known() -> None:
     """Those of options, of other commands, and of our own git; empty ones count as not given."""
     known = {f"RALPH_WRAP_{option.upper()}": "x" for option in OPTIONS}
     others = {"RALPH_WRAP_PROJECT": "/x", "RALPH_WRAP_STOP_TIMEOUT": "8s", OWN_COMMAND: "1"}
@@ -258,7 +264,7 @@ def test_variables_that_somebody_reads_or_sets_are_known() -> None:
 
 @pytest.mark.parametrize(("name", "loaded"), [("RALPH_WRAP_DELAY", False), ("RALPH_WRAP_DELAI", True)])
 def test_looking_for_them_costs_nothing(name: str, *, loaded: bool) -> None:
-    """What compares words is loaded only for those who have something to compare."""
+    """The module that compares words is loaded only where there are words to compare."""
     code = f"import sys; from ralph_wrap import config; config.unknown_variables({{{name!r}: '1'}})"
     code += "; print('difflib' in sys.modules)"
     done = subprocess.run((sys.executable, "-c", code), check=True, capture_output=True, text=True)
@@ -270,7 +276,7 @@ def test_looking_for_them_costs_nothing(name: str, *, loaded: bool) -> None:
 
 @pytest.mark.parametrize("stronger", ["environ", "flags"])
 @pytest.mark.parametrize("kind", ["prompt", "prompt_file"])
-def test_a_prompt_and_a_prompt_file_are_one_choice(same: Place, stronger: str, kind: str) -> None:
+def test_a_prompt_and_a_prompt_file_are_one_choice(same: ConfiguredProject, stronger: str, kind: str) -> None:
     """A stronger source that gives one of them takes the place of a weaker one that gives the other."""
     other = {"prompt": "prompt_file", "prompt_file": "prompt"}[kind]
     same.file(f'{other} = "two.md"\n')
@@ -282,7 +288,7 @@ def test_a_prompt_and_a_prompt_file_are_one_choice(same: Place, stronger: str, k
 
 
 @pytest.mark.parametrize("source", ["file", "environment", "flags"])
-def test_one_source_gives_one_prompt(same: Place, source: str) -> None:
+def test_one_source_gives_one_prompt(same: ConfiguredProject, source: str) -> None:
     """Both at once would leave one of them unread without a word."""
     if source == "file":
         same.file('prompt = "x"\nprompt_file = "one.md"\n')
@@ -295,42 +301,42 @@ def test_one_source_gives_one_prompt(same: Place, source: str) -> None:
     )
 
 
-def test_relative_paths_belong_to_where_they_stand(place: Place) -> None:
+def test_relative_paths_belong_to_where_they_stand(configured: ConfiguredProject) -> None:
     """Typed ones to the directory that they are typed in, those of the file to the project root."""
-    for directory in (place.root, place.cwd):
+    for directory in (configured.root, configured.cwd):
         (directory / "prompt.md").write_text("x")
-    place.file('prompt_file = "prompt.md"\n')
+    configured.file('prompt_file = "prompt.md"\n')
     found = [
-        place.load().prompt_file,
-        place.load(environ={"RALPH_WRAP_PROMPT_FILE": "prompt.md"}).prompt_file,
-        place.load({"prompt_file": "prompt.md"}).prompt_file,
-        place.load({"prompt_file": str(place.root / "prompt.md")}).prompt_file,
+        configured.load().prompt_file,
+        configured.load(environ={"RALPH_WRAP_PROMPT_FILE": "prompt.md"}).prompt_file,
+        configured.load({"prompt_file": "prompt.md"}).prompt_file,
+        configured.load({"prompt_file": str(configured.root / "prompt.md")}).prompt_file,
     ]
-    root, cwd = place.root / "prompt.md", place.cwd / "prompt.md"
+    root, cwd = configured.root / "prompt.md", configured.cwd / "prompt.md"
     assert found == [root, cwd, cwd, root]
 
 
-def test_the_default_prompt_is_in_the_project_root(place: Place) -> None:
+def test_the_default_prompt_is_in_the_project_root(configured: ConfiguredProject) -> None:
     """Only where neither a text nor a file is given."""
-    (place.root / "PROMPT.md").write_text("x")
-    (place.cwd / "PROMPT.md").write_text("not this one")
-    assert place.load().prompt_file == place.root / "PROMPT.md"
-    assert place.load({"prompt": "x"}).prompt_file is None
+    (configured.root / "PROMPT.md").write_text("x")
+    (configured.cwd / "PROMPT.md").write_text("not this one")
+    assert configured.load().prompt_file == configured.root / "PROMPT.md"
+    assert configured.load({"prompt": "x"}).prompt_file is None
 
 
 @pytest.mark.parametrize(
     ("name", "reason"), [("absent", "No such file or directory"), (".", "Is a directory")]
 )
-def test_a_prompt_file_must_be_readable(place: Place, name: str, reason: str) -> None:
+def test_a_prompt_file_must_be_readable(configured: ConfiguredProject, name: str, reason: str) -> None:
     """Seen before anything is made."""
-    error = place.refused({"prompt_file": name})
+    error = configured.refused({"prompt_file": name})
     assert (error.message, error.hint) == (
-        f"prompt file {place.cwd / name} cannot be read: {reason}",
+        f"prompt file {configured.cwd / name} cannot be read: {reason}",
         "name a file that exists",
     )
 
 
-def test_a_prompt_file_that_is_not_used_need_not_be_there(place: Place) -> None:
+def test_a_prompt_file_that_is_not_used_need_not_be_there(configured: ConfiguredProject) -> None:
     """What a stronger source has replaced is not looked at."""
-    place.file('prompt_file = "absent.md"\n')
-    assert place.load({"prompt": "x"}).prompt == "x"
+    configured.file('prompt_file = "absent.md"\n')
+    assert configured.load({"prompt": "x"}).prompt == "x"

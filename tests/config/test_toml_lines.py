@@ -96,7 +96,7 @@ def test_every_key_that_is_read_is_found(first: dict[str, str], second: dict[str
     text = "\n".join([*head, "[table.'in']", *tail, ""])
     try:
         read = tomllib.loads(text)
-    except tomllib.TOMLDecodeError:  # a line break in an inline table, or a key of that name
+    except tomllib.TOMLDecodeError:  # a line break in an inline table, or a key of the same name
         return
     lines = of_keys(text)
     assert {*lines} == _paths(read)

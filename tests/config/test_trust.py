@@ -27,7 +27,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes names
 # Without a terminal
 
 
-def test_a_command_that_nobody_approved_is_not_run(app: Repo) -> None:
+def test_a_command_without_approval_is_not_run(app: Repo) -> None:
     """Nor is anything else, and nothing is made."""
     before = app.fingerprint(), sorted(app.path.rglob("*"))
     assert refused(session(app))
@@ -35,7 +35,7 @@ def test_a_command_that_nobody_approved_is_not_run(app: Repo) -> None:
 
 
 def test_spawn_is_refused_as_well(app: Repo) -> None:
-    """Nobody is there whom it could ask."""
+    """It has no terminal to ask on."""
     ended = command("spawn", *SH, "true", cwd=app.path)
     assert (refused(ended), ended.stdout) == (True, b"")
 
@@ -93,7 +93,7 @@ def test_where_no_command_is_run_none_needs_approval(app: Repo) -> None:
 
 
 def test_a_configuration_that_is_a_symlink_is_refused(app: Repo, tmp_path: Path) -> None:
-    """By all three: its text could be changed by whoever owns what it leads to."""
+    """By all three: the owner of the file that it leads to could change its text."""
     (app.path / ".ralph" / "config.toml").rename(tmp_path / "config.toml")
     (app.path / ".ralph" / "config.toml").symlink_to(tmp_path / "config.toml")
     for words in (("trust",), ("trust", "--show"), ("run", *SH, "true")):
@@ -105,7 +105,7 @@ def test_a_configuration_that_is_a_symlink_is_refused(app: Repo, tmp_path: Path)
 
 @pytest.mark.parametrize(("value", "runs"), [("1", True), ("0", False), ("yes", False), ("", False)])
 def test_a_variable_approves_everything(app: Repo, value: str, runs: bool) -> None:
-    """For those who know what they mount; exactly 1, so that no slip does it."""
+    """For users who know what they mount; exactly 1, so that no slip does it."""
     ended = session(app, RALPH_TRUST=value)
     assert (ended.status == 0, refused(ended)) == (runs, not runs)
 
@@ -113,7 +113,7 @@ def test_a_variable_approves_everything(app: Repo, value: str, runs: bool) -> No
 @needs_root
 @pytest.mark.parametrize("small", [False, True], ids=["PID 1", "below a small init"])
 def test_a_container_of_our_init_approves_everything(app: Repo, tmp_path: Path, small: bool) -> None:
-    """What is in it was put there to be run; from outside, the same project is as before."""
+    """Its files were put there to be run; from outside, the same project is as before."""
     with Container(app.path, under=forwarder(tmp_path) if small else ()) as box:
         box.rest()
         assert box.execute(PROGRAM, "run", *SH, "test -e ready").wait() == 0
@@ -123,7 +123,7 @@ def test_a_container_of_our_init_approves_everything(app: Repo, tmp_path: Path, 
 @needs_root
 @pytest.mark.parametrize("small", [False, True], ids=["another PID 1", "a small init"])
 def test_a_process_that_looks_like_our_init_approves_nothing(app: Repo, tmp_path: Path, small: bool) -> None:
-    """An agent can have one that PID 1 adopts: it is not whom the container was started for."""
+    """An agent can have one that PID 1 adopts: the container was not started for it."""
     liar = tmp_path / "ralph-wrap"
     liar.write_text(
         f"import os, pathlib, time\npathlib.Path({str(tmp_path / 'adopted')!r}).touch()\ntime.sleep(60)\n"

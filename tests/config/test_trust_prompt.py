@@ -80,7 +80,7 @@ def test_an_agent_of_the_configuration_is_a_command(repo: Repo, isolation: str) 
 
 
 def test_what_was_approved_is_what_is_run(app: Repo) -> None:
-    """The file is read once: whoever changes it while a person reads the question is too late."""
+    """The file is read once: a change while a person reads the question comes too late."""
     with asked(app) as terminal:
         app.write(".ralph/config.toml", 'setup = "touch evil"\n')
         terminal.type(b"y\n")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 from tests.config.approvals import SETUP, SH, answered, approval, refused, session
 
 UID = 54321
-"""Somebody else."""
+"""Another user."""
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes namespaces and other users")
 
@@ -31,7 +31,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes names
 
 
 def test_it_is_kept_privately_and_outside_the_project(app: Repo) -> None:
-    """Nobody else may read or write it; nothing of it is left half-written."""
+    """No other user may read or write it; nothing of it is left half-written."""
     path = approval(app)
     modes = [stat.S_IMODE(place.stat().st_mode) for place in (path, path.parent)]
     assert modes == [0o600, 0o700]
@@ -47,11 +47,11 @@ def test_without_a_variable_it_is_below_home(app: Repo, tmp_path: Path) -> None:
     assert not (app.path / "state").exists()
 
 
-@pytest.mark.parametrize("place", [".ralph/state", ".", "link"])
-def test_a_state_directory_inside_the_project_is_refused(app: Repo, place: str) -> None:
+@pytest.mark.parametrize("entry", [".ralph/state", ".", "link"])
+def test_a_state_directory_inside_the_project_is_refused(app: Repo, entry: str) -> None:
     """An agent could write it; also by a symlink that leads there. Neither approved nor believed."""
     (app.path.parent / "link").symlink_to(app.path)
-    state = os.fspath((app.path.parent if place == "link" else app.path) / place)
+    state = os.fspath((app.path.parent if entry == "link" else app.path) / entry)
     for words in (("trust",), ("trust", "--show"), ("run", *SH, "true")):
         ended = command(*words, cwd=app.path, env={"XDG_STATE_HOME": state})
         assert (ended.status, "inside the project" in ended.stderr) == (125, True)
@@ -76,8 +76,8 @@ def test_what_others_can_write_is_not_believed(app: Repo, what: str) -> None:
 
 
 @needs_root
-def test_what_belongs_to_somebody_else_is_not_believed(app: Repo) -> None:
-    """Whose word it is counts."""
+def test_a_file_of_another_user_is_not_believed(app: Repo) -> None:
+    """The owner's word counts."""
     path = approval(app)
     os.chown(path, UID, UID)
     assert refused(session(app))
@@ -86,8 +86,8 @@ def test_what_belongs_to_somebody_else_is_not_believed(app: Repo) -> None:
 
 
 @needs_root
-def test_root_approves_as_whom_it_becomes(app: Repo) -> None:
-    """In somebody else's project: their own state directory, and their word."""
+def test_root_approves_as_the_user_that_it_becomes(app: Repo) -> None:
+    """In the project of another user: that user's state directory, and that user's word."""
     place = Path(tempfile.mkdtemp(prefix="test-trust-"))
     try:
         shutil.copytree(app.path, place / "app")
@@ -170,7 +170,7 @@ def test_any_directory_can_be_a_project(tmp_path: Path) -> None:
     assert trust.unapproved(tmp_path / "other", {"setup": "x"}, os.environ)
 
 
-def test_somebody_who_cannot_write_at_all(tmp_path: Path) -> None:
+def test_a_user_without_a_directory_to_write_to(tmp_path: Path) -> None:
     """A disk that is read-only, say: the error has a hint, and nothing is there."""
     state = tmp_path / "state"
     state.mkdir()

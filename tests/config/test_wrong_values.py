@@ -8,7 +8,7 @@ import pytest
 
 from ralph_wrap import config
 from ralph_wrap.config import Settings
-from tests.config.place import Place
+from tests.config.configured_project import ConfiguredProject
 
 HELP = "see ralph-wrap run --help"
 
@@ -33,54 +33,56 @@ WRONG = {
 
 
 @pytest.mark.parametrize("option", WRONG)
-def test_a_wrong_flag_is_named(place: Place, option: str) -> None:
+def test_a_wrong_flag_is_named(configured: ConfiguredProject, option: str) -> None:
     """As it is typed."""
     text, reason = WRONG[option]
-    error = place.refused({option: text})
+    error = configured.refused({option: text})
     assert (error.message, error.hint) == (f"--{option.replace('_', '-')}: {reason}", HELP)
 
 
 @pytest.mark.parametrize("option", WRONG)
-def test_a_wrong_variable_is_named(place: Place, option: str) -> None:
+def test_a_wrong_variable_is_named(configured: ConfiguredProject, option: str) -> None:
     """As it stands in the environment."""
     text, reason = WRONG[option]
     variable = f"RALPH_WRAP_{option.upper()}"
-    error = place.refused(environ={variable: text})
+    error = configured.refused(environ={variable: text})
     assert (error.message, error.hint) == (f"{variable}: {reason}", HELP)
 
 
 @pytest.mark.parametrize("option", WRONG)
-def test_a_wrong_line_of_the_file_is_named(place: Place, option: str) -> None:
+def test_a_wrong_line_of_the_file_is_named(configured: ConfiguredProject, option: str) -> None:
     """By file, line and key."""
     text, reason = WRONG[option]
-    path = place.file(f'# a comment\nuntil = "x"\n  {option} = "{text}"\n')
-    error = place.refused()
+    path = configured.file(f'# a comment\nuntil = "x"\n  {option} = "{text}"\n')
+    error = configured.refused()
     assert (error.message, error.hint) == (f"{path}:3: {option}: {reason}", HELP)
 
 
 @pytest.mark.parametrize(
     ("key", "value"), [("orphans", '"kill"'), ("pool", '"many"'), ("keep_dropped", "[1]")]
 )
-def test_a_wrong_key_that_is_no_option_is_explained_elsewhere(place: Place, key: str, value: str) -> None:
+def test_a_wrong_key_that_is_no_option_is_explained_elsewhere(
+    configured: ConfiguredProject, key: str, value: str
+) -> None:
     """``run --help`` does not list it."""
-    path = place.file(f"{key} = {value}\n")
-    error = place.refused()
+    path = configured.file(f"{key} = {value}\n")
+    error = configured.refused()
     assert error.message.startswith(f"{path}:1: {key}: ")
     assert error.hint == f"see the README for {key}"
 
 
 def test_the_other_variable_for_worktrees_is_named() -> None:
-    """Not the one that nobody has set."""
+    """Not the one that is not set."""
     here = Path.cwd()
-    error = Place(here, here).refused(environ={"RALPH_KEEP_WORKTREES": "perhaps"})
+    error = ConfiguredProject(here, here).refused(environ={"RALPH_KEEP_WORKTREES": "perhaps"})
     assert error.message == "RALPH_KEEP_WORKTREES: 'perhaps' is neither on nor off"
 
 
 @pytest.mark.parametrize("line", ["zebra = 1", "[zebra]\nx = 1", "[[zebra]]\nx = 1", "zebra.x = 1"])
-def test_an_unknown_key_is_an_error(place: Place, line: str) -> None:
+def test_an_unknown_key_is_an_error(configured: ConfiguredProject, line: str) -> None:
     """A misspelt one would be ignored without a word; the hint lists those that exist."""
-    path = place.file(f'until = "x"\n{line}\n')
-    error = place.refused()
+    path = configured.file(f'until = "x"\n{line}\n')
+    error = configured.refused()
     assert (error.message, error.hint) == (
         f'{path}:2: unknown key "zebra"',
         f"known: {', '.join(config.KEYS)}",
@@ -88,10 +90,10 @@ def test_an_unknown_key_is_an_error(place: Place, line: str) -> None:
 
 
 @pytest.mark.parametrize("line", ["[grace]\nx = 1", "grace = [1]", "grace = 2026-01-01", "grace.x = 1"])
-def test_a_key_has_a_single_value(place: Place, line: str) -> None:
+def test_a_key_has_a_single_value(configured: ConfiguredProject, line: str) -> None:
     """No table, list or date."""
-    path = place.file(f"\n\n{line}\n")
-    assert place.refused().message == f"{path}:3: grace: a single value is expected"
+    path = configured.file(f"\n\n{line}\n")
+    assert configured.refused().message == f"{path}:3: grace: a single value is expected"
 
 
 @pytest.mark.parametrize(
@@ -103,28 +105,30 @@ def test_a_key_has_a_single_value(place: Place, line: str) -> None:
         (b'until = "\xff"', "'utf-8' codec can't decode byte 0xff in position 9: invalid start byte"),
     ],
 )
-def test_a_file_that_is_not_toml_is_told_with_its_place(place: Place, content: bytes, reason: str) -> None:
-    """As far as a place is known."""
-    path = place.file(content)
-    error = place.refused()
+def test_a_file_that_is_not_toml_is_named_with_its_line(
+    configured: ConfiguredProject, content: bytes, reason: str
+) -> None:
+    """As far as the line is known."""
+    path = configured.file(content)
+    error = configured.refused()
     assert (error.message, error.hint) == (f"{path} is not valid TOML: {reason}", "see https://toml.io")
 
 
-def test_a_file_that_is_too_deep_is_not_toml(place: Place) -> None:
+def test_a_file_that_is_too_deep_is_not_toml(configured: ConfiguredProject) -> None:
     """Whatever breaks its reader is the file's fault, not a bug of ours."""
-    path = place.file(b"grace = " + b"[" * 100_000)
-    assert place.refused().message.startswith(f"{path} is not valid TOML: ")
+    path = configured.file(b"grace = " + b"[" * 100_000)
+    assert configured.refused().message.startswith(f"{path} is not valid TOML: ")
 
 
-def test_a_file_that_cannot_be_read_is_an_error(place: Place) -> None:
+def test_a_file_that_cannot_be_read_is_an_error(configured: ConfiguredProject) -> None:
     """It may hold what must not be passed over, such as ``isolation = "require"``."""
-    path = place.root / ".ralph" / "config.toml"
+    path = configured.root / ".ralph" / "config.toml"
     path.mkdir(parents=True)
-    error = place.refused()
+    error = configured.refused()
     assert (error.message, error.hint) == (f"{path} cannot be read: not a regular file", "chmod or remove it")
 
 
-def test_without_a_directory_for_it_there_is_no_file(place: Place) -> None:
+def test_without_a_directory_for_it_there_is_no_file(configured: ConfiguredProject) -> None:
     """A ``.ralph`` that is a file is a reason to fall back, which is not decided here."""
-    (place.root / ".ralph").write_text("")
-    assert place.load() == Settings(project=place.root, command=("agent.sh",), given=())
+    (configured.root / ".ralph").write_text("")
+    assert configured.load() == Settings(project=configured.root, command=("agent.sh",), given=())

@@ -37,7 +37,7 @@ BOOTSTRAP = (
 )
 CHANGES = ["ENV LANG=C.UTF-8", "ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"]
 
-PULL_SECONDS = 20  # without an answer for so long there is no registry
+PULL_SECONDS = 20  # without an answer for this time there is no registry
 BOOTSTRAP_SECONDS = 600  # 40 seconds with a near mirror
 
 
@@ -66,7 +66,7 @@ def ensure(engine: docker.DockerClient) -> str:
 
 
 def default_base() -> str:
-    """Return the base image that `docker/Dockerfile` is built on if nobody says otherwise."""
+    """Return the base image that `docker/Dockerfile` is built on by default."""
     found = re.search(r"^ARG BASE_IMAGE=(\S+)$", DOCKERFILE.read_text(encoding="utf-8"), re.MULTILINE)
     if found is None:
         raise BaseImageError(f"{DOCKERFILE} has no ARG BASE_IMAGE")

@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.timeout(120, func_only=True),  # the first test of a worker may wait for the image to be built
 ]
 
-# Commits one file, leaves another uncommitted, and works on until it is told to stop.
+# Commits one file, leaves another uncommitted, and works on until SIGTERM.
 WORKING = """
 echo one >one.txt && git add one.txt && git commit --quiet --message=one
 echo draft >draft.new && mv draft.new draft.txt
@@ -34,7 +34,7 @@ echo $RALPH_AGENT_ID >same.txt && git add same.txt && git commit --quiet --messa
 echo draft of $RALPH_AGENT_ID >draft.txt
 """
 
-# Tells who it is and where it may write, and commits without an identity of its own.
+# Prints its user and where it may write, and commits without an identity of its own.
 WHO = """
 echo $(id -u):$(id -g)
 touch "$HOME/mine" && stat --format=%u "$HOME/mine"
@@ -42,7 +42,7 @@ echo one >one.txt && git add one.txt && git commit --quiet --message=one
 echo draft >draft.txt
 """
 
-# The owner of a project that is not root's: the user of these tests, or somebody without a passwd entry.
+# The owner of a project that is not root's: the user of these tests, or a user without a passwd entry.
 OWNER = os.getuid() or 1000
 GROUP = os.getgid() or 1000
 
@@ -65,7 +65,7 @@ def worktrees(repo: Repo) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What a session of the WORKING or WHO agent left behind."""
+    """What a session of the agent ``WORKING`` or ``WHO`` left behind."""
 
     ended_by: str
     exit_status: int
@@ -202,7 +202,7 @@ def test_fallback_without_git(start_box: StartBox, repo: Repo) -> None:
 
 @pytest.mark.parametrize("user", ["0:0", f"{OWNER}:{GROUP}"], ids=["by root", "by the owner"])
 def test_project_of_a_user(start_box: StartBox, repo: Repo, user: str) -> None:
-    """In a project of a user without passwd entry the agent is that user, who then owns every file."""
+    """In a project of a user without passwd entry, the agent runs as that user and owns every file."""
     give(repo)
     box = start_box(repo.path)
     ended = box.run(*session(WHO), user=user)

@@ -73,8 +73,8 @@ def test_another_first_process(start: Start, below: bool) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a project of root")
-def test_an_init_of_somebody_else(start: Start) -> None:
-    """It has no right to tell a session of root."""
+def test_an_init_of_another_user(start: Start) -> None:
+    """It has no right to signal a session of root."""
     status, checks = examined(start(user="1000:1000"), user="0")
     assert (status, failing(checks)) == (1, ["PID 1"])
     assert checks["PID 1"]["fix"] == "docker run without --user, or docker exec --user 1000"
@@ -95,7 +95,7 @@ def test_a_read_only_mount(start: Start) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 def test_a_container_without_capabilities(start: Start, repo: Repo) -> None:
-    """Root that cannot become the owner of the project is told by the one check that is about it."""
+    """If root cannot become the owner of the project, one check says so."""
     for path in (repo.path, *repo.path.rglob("*")):
         os.chown(path, 1000, 1000)
     status, checks = examined(start(cap_drop=["SETUID", "SETGID"]))

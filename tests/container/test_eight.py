@@ -49,7 +49,7 @@ def repo(repo: Repo) -> Iterator[Repo]:
 
 
 def main_checkout(repo: Repo) -> dict[str, bytes]:
-    """Return the files of the main checkout; what is no file has no content."""
+    """Return the files of the main checkout; any other entry has no content."""
     there = [path for path in repo.path.iterdir() if path.name not in {".git", ".ralph"}]
     return {path.name: path.read_bytes() if path.is_file() else b"" for path in there}
 
@@ -104,7 +104,7 @@ def stop_and_start(box: Box, workers: Workers, *states: str) -> None:
 
 @pytest.mark.parametrize("init", [False, True], ids=["", "--init"])
 def test_stop(start_box: StartBox, repo: Repo, init: bool) -> None:
-    """`docker stop` reaches all, who save their work and leave; PID 1 says so."""
+    """`docker stop` reaches all sessions, which save their work and leave; PID 1 logs it."""
     box = start_box(repo.path, init=init)
     workers = Workers.start(box)
     stop_and_start(box, workers, *["signal"] * EIGHT)
@@ -219,7 +219,7 @@ def kill_all(box: Box, workers: Workers) -> None:
     box.run("sh", "-c", f"kill -KILL {' '.join(map(str, workers.pids))}")
     box.eventually(lambda: not any(workers.are_locked()), "their end")
     workers.check(*[DEAD] * EIGHT)
-    box.eventually(lambda: processes(box) == ["sleep S"] * EIGHT, "nobody but the agents to be left")
+    box.eventually(lambda: processes(box) == ["sleep S"] * EIGHT, "only the agents to be left")
 
 
 def test_hup(start_box: StartBox, repo: Repo) -> None:
@@ -234,7 +234,7 @@ def test_hup(start_box: StartBox, repo: Repo) -> None:
 
 
 def test_zombies_without_it(start_box: StartBox, repo: Repo) -> None:
-    """With `sleep` as PID 1 the dead agents stay, which nobody reaps; so the above can fail."""
+    """With `sleep` as PID 1 the dead agents stay, since nothing reaps them; so the above can fail."""
     box = start_box(repo.path, "infinity", entrypoint="sleep")
     workers = Workers.start(box)
     kill_all(box, workers)

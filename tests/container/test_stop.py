@@ -14,7 +14,7 @@ pytestmark = [
 ]
 
 # Says that it works, and leaves a file when it is asked to end.
-WORKING = "trap 'echo told >told; exit 3' TERM; echo ready; while :; do sleep 0.05; done"
+WORKING = "trap 'echo TERM >signal; exit 3' TERM; echo ready; while :; do sleep 0.05; done"
 RUN = ["ralph-wrap", "run", "--", "/bin/sh", "-c", WORKING]
 
 
@@ -35,7 +35,7 @@ def assert_stopped(box: Box, repo: Repo) -> None:
     """Check that the session ended as asked, with what its agent did then saved."""
     (report,) = box.reports()
     assert (report["ended_by"], report["exit_status"]) == ("stop", 0)
-    assert repo.git("show", f"{report['saved']}:told") == "told"
+    assert repo.git("show", f"{report['saved']}:signal") == "TERM"
     assert repo.worktrees() == []
 
 

@@ -12,7 +12,7 @@ pytestmark = [
     pytest.mark.timeout(120, func_only=True),  # the first test of a worker may wait for the image to be built
 ]
 
-# Leaves a process with no environment and no inherited descriptor, which writes once more when it is told.
+# Leaves a process with no environment and no inherited descriptor, which writes once more on a signal.
 LEAVING = """
 python3 -c 'import subprocess; subprocess.Popen(
     ["/bin/sh", "-c",
@@ -54,7 +54,7 @@ def die(box: Box, repo: Repo, *others: Box) -> None:
 
 
 def test_a_sweep_leaves_what_another_container_may_work_in(start_box: StartBox, repo: Repo) -> None:
-    """As long as that container lives, nobody else takes the worktree away from under its processes."""
+    """As long as that container lives, no sweep takes the worktree away from under its processes."""
     box, other = start_box(repo.path), start_box(repo.path)
     die(box, repo, other)
 

@@ -12,7 +12,7 @@ from tests.support.trees import Listing, in_git, on_disk
 
 EIGHT = 8
 
-# Commits a file, changes a tracked one, leaves an untracked one, and works on until it is told to stop.
+# Commits a file, changes a tracked one, leaves an untracked one, and works on until SIGTERM.
 WORKING = """
 echo one of $RALPH_AGENT_ID >one.txt && git add one.txt && git commit --quiet --message=one
 echo changed by $RALPH_AGENT_ID >>file.txt
@@ -122,7 +122,7 @@ def _is_locked(record: Path) -> bool:
 
 
 def processes(box: Box) -> list[str]:
-    """Return name and state (`proc(5)`) of all processes but PID 1, init and its sweep, and who looks."""
+    """Return name and state (`proc(5)`) of all processes but PID 1, init, its sweep, and the reader."""
     status = box.run("sh", "-c", "exec cat /proc/[0-9]*/status").stdout
     return sorted(
         f"{name} {state}"

@@ -13,7 +13,7 @@ def chosen(count: int, shard: int = 0, shards: int = 1, *, first: int = 1, each:
         first: the first one; there is nothing to try before it.
         shard: the number of the test, from 0.
         shards: how many tests share the points.
-        each: of so many points one is tried, but every one with ``EVERY_POINT=1`` in the environment.
+        each: one point of this number is tried, but every one with ``EVERY_POINT=1`` in the environment.
 
     """
     step = 1 if os.environ.get("EVERY_POINT") else each

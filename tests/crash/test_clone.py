@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.support.sessions import Result
 
 EACH = 83
-"""Of so many points one is tried; a session has more than 400."""
+"""One point of this number is tried; a session has more than 400."""
 
 
 def run(world: World, fault: str = "count", number: int = 0, *options: str) -> Result:

@@ -39,7 +39,7 @@ def _explains(result: Result) -> bool:
 def test_a_session_that_meets_a_failing_disk_loses_nothing(
     tmp_path: Path, home: Path, program: ForkServer, fault: str, kind: str, shard: int
 ) -> None:
-    """It, or the next sweep, finishes everything, or the worktree is as it was, and a reason is told."""
+    """The session or the next sweep finishes everything, or the worktree stays as it was with a reason."""
     reference = Reference.make(tmp_path, home, program, kind, fault)
     for number in chosen(len(reference.points), shard, SHARDS, each=3):
         at = f"{fault} at {number}: {reference.points[number - 1]}"
@@ -58,7 +58,7 @@ def test_a_session_that_meets_a_failing_disk_loses_nothing(
 def test_a_sweep_that_meets_a_failing_disk_loses_nothing(
     tmp_path: Path, home: Path, program: ForkServer, fault: str, kind: str, shard: int
 ) -> None:
-    """The next one finishes the rest, or the worktree is as it was, and a reason is told."""
+    """The next one finishes the rest, or the worktree stays as it was with a reason."""
     reference = Reference.make(tmp_path, home, program, kind, "count")
     world = reference.fresh.copy(tmp_path / "world")
     died = reference.points.index("after agent.exited") + 1

@@ -56,7 +56,7 @@ class Deadly(NamedTuple):
         return cls(reference, {"PATH": deadly_git(tmp_path / "bin")})
 
     def check(self, world: World, at: str, *results: Result) -> None:
-        """Fail unless everything is finished, or still in the worktree, and nothing but words was told."""
+        """Fail unless everything is finished, or still in the worktree, and only sentences were printed."""
         told = "".join(result.stderr for result in results)
         assert "\nTraceback" not in told, f"{at}: {told}"
         assert "please report this" not in told, f"{at}: {told}"
@@ -101,7 +101,7 @@ def test_git_killed_in_the_middle_of_a_session_loses_nothing(
 def test_git_killed_at_any_call_of_a_sweep_loses_nothing(
     tmp_path: Path, home: Path, program: ForkServer, fault: str, kind: str, shard: int
 ) -> None:
-    """The next sweep finishes what is left, or the worktree is as it was, and a reason is told."""
+    """The next sweep finishes what is left, or the worktree stays as it was with a reason."""
     deadly = Deadly.make(tmp_path, home, program, kind)
     counted = deadly.reference.fresh.copy(tmp_path / "counted")
     assert counted.run().status == 0
@@ -166,7 +166,7 @@ def test_a_half_deleted_registration_is_finished(tmp_path: Path, home: Path, pro
 
 @pytest.mark.parametrize("fault", ["git-before", "git-after", "git-middle"])
 def test_git_does_die(tmp_path: Path, home: Path, program: ForkServer, fault: str) -> None:
-    """Negative control: whoever runs such a git sees that a signal has ended it."""
+    """Negative control: the parent of such a git sees that a signal has ended it."""
     deadly = Deadly.make(tmp_path, home, program, "dirty")
     repo = deadly.reference.fresh.repo
     repo.write("file.txt", "changed\n")

@@ -107,7 +107,7 @@ class Yard(NamedTuple):
 
 
 class Reference(NamedTuple):
-    """A yard as it is before and after a merge to which nothing happens, and the points of that."""
+    """A yard before and after an undisturbed merge, and the points of this merge."""
 
     fresh: Yard
     before: dict[str, Any]
@@ -140,7 +140,7 @@ class Reference(NamedTuple):
         assert yard.remains() == [], at
 
     def _is_known(self, path: str, entry: Any) -> bool:
-        """Return whether a file is as it was or as it is to be, or the beginning of that."""
+        """Return whether a file is as it was, or as it is to be, or a beginning of the latter."""
         whole = [side["files"][path][1] for side in (self.before, self.after) if path in side["files"]]
         return any(content.startswith(entry[1]) for content in whole)
 
@@ -195,10 +195,10 @@ def test_git_killed_in_the_middle_of_a_checkout(tmp_path: Path, program: ForkSer
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("fault", ["ENOSPC"])
-def test_what_cannot_be_written_is_told_and_nothing_moves(
+def test_a_failed_write_is_reported_and_nothing_moves(
     tmp_path: Path, program: ForkServer, fault: str
 ) -> None:
-    """At whatever file of ours that is."""
+    """For any file of ours."""
     reference = Reference.make(tmp_path, program, fault)
     for number in chosen(len(reference.points), each=3):
         point = reference.points[number - 1]
@@ -229,8 +229,8 @@ def _killed_before_the_branch_moves(tmp_path: Path, program: ForkServer) -> tupl
     return reference, yard
 
 
-def test_who_works_on_what_a_killed_merge_has_left_keeps_it(tmp_path: Path, program: ForkServer) -> None:
-    """Nothing goes back then, and it is told; it stands there uncommitted, so nothing lands either."""
+def test_work_on_what_a_killed_merge_has_left_is_kept(tmp_path: Path, program: ForkServer) -> None:
+    """A warning says so, and nothing goes back; the work is uncommitted, so nothing lands either."""
     _, yard = _killed_before_the_branch_moves(tmp_path, program)
     yard.repo.write("file.txt", "mine, since then\n")
     before = yard.look()
@@ -239,7 +239,7 @@ def test_who_works_on_what_a_killed_merge_has_left_keeps_it(tmp_path: Path, prog
     assert "was changed meanwhile, and these files stay: file.txt" in second.stderr
 
 
-def test_who_commits_what_a_killed_merge_has_left_has_it(tmp_path: Path, program: ForkServer) -> None:
+def test_a_commit_of_what_a_killed_merge_has_left_stays(tmp_path: Path, program: ForkServer) -> None:
     """The branch has moved: nothing goes back under it."""
     reference, yard = _killed_before_the_branch_moves(tmp_path, program)
     yard.repo.git("commit", "-q", "-m", "by hand")

@@ -19,7 +19,7 @@ SHARDS = 8
 
 
 def _reference(tmp_path: Path, home: Path, program: ForkServer, kind: str) -> tuple[World, World, list[str]]:
-    """Return a fresh world, one in which a session has ended well, and the points of that session."""
+    """Return a fresh world, one in which a session has ended well, and the points of this session."""
     fresh = World.make(tmp_path / "fresh", home, program, kind)
     ended = fresh.copy(tmp_path / "ended")
     assert ended.run().status == 0

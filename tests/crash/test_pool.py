@@ -1,4 +1,4 @@
-"""The crash matrix with a pool: a session that takes a warm worktree, and whoever fills the pool."""
+"""The crash matrix with a pool: a session that takes a warm worktree, and the process that fills the pool."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _world(tmp_path: Path, home: Path, program: ForkServer) -> World:
 
 
 def _settled(world: World) -> dict[str, object]:
-    """Return what is left of sessions once nobody fills the pool any more."""
+    """Return what is left of sessions once no process fills the pool any more."""
     eventually(lambda: "processes" not in world.remains(), "the pool to be filled")
     remains = world.remains()
     warm = {path.name for path in (world.repo.path / ".ralph/run/pool").glob("warm-*")}

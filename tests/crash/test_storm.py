@@ -132,7 +132,7 @@ class Storm:
     def _commit(self) -> None:
         self._repo.write(f"main-{self.commits}", "x\n")
         self._repo.git("add", f"main-{self.commits}")
-        for _ in range(20):  # git itself fails while somebody registers a worktree (measured)
+        for _ in range(20):  # git itself fails while another process registers a worktree (measured)
             if (
                 subprocess.run(
                     ("git", "commit", "-qm", "main"), cwd=self._repo.path, check=False, capture_output=True

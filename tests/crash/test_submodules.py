@@ -1,4 +1,4 @@
-"""The crash matrix for a session with submodules: their work is found again, or nobody had begun with it."""
+"""The crash matrix for a session with submodules: their work is found again, or was not begun."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("trusted")
 SHARDS = 4
 _EACH = 11  # one point takes two seconds, and most are those of a session like any other
 _OF_A_FILE = ("open ", "os.chmod ", "os.chown ", "fcntl.flock ")
-"""What is done on the way to one that replaces another: see ``test_matrix`` for each of it."""
+"""The steps on the way to a file that replaces another: see ``test_matrix`` for each of it."""
 
 
 WORK = f"""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.support.trees import Listing
 
 LEAVING = ".leaving"
-"""What is on its way out, but may come back."""
+"""Worktrees on their way out, which may come back."""
 
 STRANGERS = (
     ".ralph/worktrees/mine",
@@ -163,7 +163,7 @@ class World(NamedTuple):
 
     def run(self, fault: str = "count", number: int = 0, env: Mapping[str, str] | None = None) -> Result:
         """Run a session of the agent that meets a fault at a point."""
-        # Never in the project itself: what is done there is not for us to save.
+        # Never in the project itself: work there is not for us to save.
         options = ("--isolation", "require", "-n", "1")
         result = self.command(
             "run", *options, "--", os.fspath(self.agent), fault=fault, number=number, env=env
@@ -207,7 +207,7 @@ class World(NamedTuple):
 
     @property
     def worktrees(self) -> list[Path]:
-        """What is in the place of worktrees."""
+        """Each worktree, or whatever is in its place."""
         strangers = {self.repo.path / place for place in STRANGERS}
         return sorted({*self.repo.path.glob(".ralph/worktrees/*")} - strangers)
 
@@ -342,19 +342,19 @@ class Reference(NamedTuple):
             fresh.repo.fingerprint(),
         )
 
-    def check(self, world: World, at: str, told: str) -> None:
+    def check(self, world: World, at: str, printed: str) -> None:
         """Fail unless everything is finished, or all of the work is still in a worktree, with a reason.
 
         Arguments:
             world: in which something has happened, and then a sweep.
             at: where.
-            told: all that was told to the user.
+            printed: all that the user was shown.
 
         """
         assert world.repo.fingerprint() == self.untouched, at
         if not world.worktrees:
             remains = world.remains()
-            assert remains == {}, f"{at}: {remains}; {told}"
+            assert remains == {}, f"{at}: {remains}; {printed}"
             assert world.work() == (self.work if world.done.exists() else {}), at
             return
         (worktree,) = world.worktrees
@@ -362,5 +362,5 @@ class Reference(NamedTuple):
         assert world.repo.git("ls-files", "--stage", cwd=worktree) == self.staged, at
         reason = world.report.get("kept")
         assert reason, at
-        assert reason in told, f"{at}: {told}"
+        assert reason in printed, f"{at}: {printed}"
         assert {*world.remains()} == {"registrations", "worktrees"}, at

@@ -206,7 +206,7 @@ def test_the_job_is_read(repo: Repo) -> None:
 
 
 def test_the_python_examples_run(repo: Repo) -> None:
-    """As they stand, with an agent of that name."""
+    """As they stand, with an agent of the same name."""
     repo.write("agent.sh", "#!/bin/sh\ntrue\n", executable=True)
     repo.commit("an agent")
     examples = [block.text for block in blocks(DOCS / "integrations.md") if block.language == "python"]
@@ -221,7 +221,7 @@ def test_the_python_examples_run(repo: Repo) -> None:
 
 
 def test_each_row_of_the_source_systems_names_a_test() -> None:
-    """What other tools ask for is tried, by a test of that name."""
+    """The test that a row names exists."""
     table = rows((DOCS / "development/source-systems.md").read_text())
     assert len(table) > 30
     for _, cell in table:

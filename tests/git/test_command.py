@@ -110,7 +110,7 @@ def test_a_version_is_read(output: bytes, version: tuple[int, ...]) -> None:
 def test_git_before_2_15_is_too_old(
     repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
 ) -> None:
-    """Told as such, not by whatever fails first."""
+    """The error says so, instead of the first git command that fails."""
     monkeypatch.setenv("PATH", old_git(tmp_path / "bin", version))
     assert refusal(repo.path) == (
         GitTooOldError,

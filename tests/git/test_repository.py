@@ -125,7 +125,7 @@ def test_an_ordinary_directory_is_no_repository(tmp_path: Path) -> None:
 
 
 @needs_root
-def test_somebody_elses_repository_is_refused_with_the_cure(
+def test_a_repository_of_another_user_is_refused_with_the_cure(
     repo: Repo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Git's own words, and the setting that helps, which is one that passes through."""
@@ -144,7 +144,7 @@ def test_somebody_elses_repository_is_refused_with_the_cure(
 
 
 def test_a_ref_is_created_once(repo: Repo) -> None:
-    """Whoever comes second gets an error, and the ref stays."""
+    """The second process gets an error, and the ref stays."""
     first = repo.head
     second = repo.commit("second")
     git.create_ref(git_in(repo.path), "refs/heads/new", first, "a test")
@@ -234,7 +234,7 @@ def test_existing_commits_are_picked_out(repo: Repo) -> None:
 
 
 def test_a_missing_object_is_named(repo: Repo) -> None:
-    """What is there by name only counts as missing; objects of a known commit are taken for granted."""
+    """An id without an object counts as missing; objects of a known commit are taken for granted."""
     blob = repo.git("rev-parse", "HEAD:file.txt")
     here = git_in(repo.path)
     assert git.what_is_missing(here, "HEAD", None) is None

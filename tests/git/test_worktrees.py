@@ -95,13 +95,13 @@ def test_a_listing_is_read_back(infos: list[WorktreeInfo]) -> None:
 
 @given(st.lists(_infos.filter(lambda info: b"\n" not in os.fsencode(info.path))))
 def test_a_listing_of_older_git_is_read_back(infos: list[WorktreeInfo]) -> None:
-    """Whatever bytes the reasons hold; a newline in a path alone cannot be told."""
+    """Whatever bytes the reasons hold; only a newline in a path cannot be recognised."""
     assert git.parse_porcelain(_listing(infos, b"\n"), b"\n") == infos
 
 
 @given(st.binary(), st.sampled_from([b"\0", b"\n"]))
 def test_anything_is_read(output: bytes, separator: bytes) -> None:
-    """What is no listing is no error, and changes nothing of the path before it."""
+    """Bytes that are no listing are no error, and change nothing of the path before them."""
     [first, *_] = git.parse_porcelain(b"worktree /first" + separator + output, separator)
     assert first.path == Path("/first")
 
@@ -149,7 +149,7 @@ def test_any_reason_of_a_lock(
 
 
 def test_a_worktree_that_is_gone(repo: Repo) -> None:
-    """Git says why it could be pruned; nobody prunes it."""
+    """Git says why it could be pruned; our calls do not prune it."""
     path = _add(repo, b"gone")
     shutil.rmtree(path)
     [_, gone] = git.list_worktrees(_git(repo.path))
@@ -181,7 +181,7 @@ def test_no_repository(tmp_path: Path) -> None:
 
 
 def test_a_listing_is_tried_again(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Git fails while somebody else adds a worktree."""
+    """Git fails while another process adds a worktree."""
     failed = tmp_path / "failed"
     fail_once = f'*" list "*) [ -e {failed} ] || {{ touch {failed}; exit 128; }} ;;'
     monkeypatch.setenv("PATH", shim_git(tmp_path / "shim", fail_once))
@@ -189,12 +189,12 @@ def test_a_listing_is_tried_again(repo: Repo, tmp_path: Path, monkeypatch: pytes
     assert failed.exists()
 
 
-# What is made of it
+# Questions to the listing
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_who_holds_a_branch(repo: Repo, name: bytes) -> None:
-    """The worktree that has it checked out, by its whole name."""
+def test_the_worktree_that_holds_a_branch(repo: Repo, name: bytes) -> None:
+    """By the branch's whole name."""
     path = _add(repo, name, "a/topic")
     found = {ref: git.worktree_holding(_git(repo.path), f"refs/heads/{ref}") for ref in ("a/topic", "topic")}
     assert found == {"a/topic": path, "topic": None}

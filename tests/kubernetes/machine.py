@@ -1,7 +1,7 @@
 """A machine of its own for a test: processes, mounts and network in namespaces that end with it.
 
 The kernel removes everything at once. If the test process ends, even by SIGKILL, the first process of each
-machine gets SIGKILL, and with it go all its processes, mounts and network interfaces.
+machine gets SIGKILL. With it go all its processes, mounts and network interfaces.
 Kernel settings that a kubelet changes are files of the machine. A directory and control groups stay:
 :mod:`tests.kubernetes.leftovers` removes them.
 """

@@ -31,7 +31,7 @@ class Run:
     """Sessions of the agent ``numbered-lines``, one for each index of a Job.
 
     Arguments:
-        project: of the user, who has no other way to the remote than its directory.
+        project: of the user; its directory is the only way to the remote.
         lines: that each session writes.
         pause: seconds between two lines.
 

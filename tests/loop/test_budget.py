@@ -34,7 +34,7 @@ def _after(*iterations: Usage | None) -> TotalUsage:
         ([None], 0, 0.0),
         ([Usage(100, 0.5)], 100, 0.5),
         ([Usage(100, 0.5), Usage(300, 1.0)], 400, 1.5),
-        # No price is known before an iteration has told one.
+        # No price is known before an iteration has reported one.
         ([Usage(100)], 100, 0.0),
         ([Usage(100), Usage(100)], 200, 0.0),
         # From then on each token has it, also those before.

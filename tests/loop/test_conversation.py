@@ -23,7 +23,7 @@ FINE, FAILED = Iteration(0), Iteration(1)
 
 @pytest.fixture
 def log() -> Iterator[Log]:
-    """Yield a log that nobody reads."""
+    """Yield a log that goes nowhere."""
     descriptor = os.open(os.devnull, os.O_WRONLY)
     yield Log(descriptor, terminal=False, colour=False)
     os.close(descriptor)
@@ -49,7 +49,7 @@ def _resumption(log: Log, command: tuple[str, ...] = ("x",), agent: str = "claud
     ],
 )
 def test_a_command_line(log: Log, agent: str, command: str, given: str) -> None:
-    """Options stand at its end; what is a command of its own, before what it is to do."""
+    """Options stand at its end; a sub-command stands before the task."""
     resumption = _resumption(log, tuple(command.split()), agent)
     assert resumption.command() == tuple(command.split())
     resumption.note(FINE, "s-1")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.agent_script import TRUSTED, limited, result_line, told_line
+from tests.support.agent_script import TRUSTED, limited, print_line, result_line
 from tests.support.sessions import run
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ TAKEN_UP = 'echo "[$*]"\n'  # text between the lines, which is shown
 
 
 def _names(session: str) -> str:
-    return told_line({"type": "system", "subtype": "init", "session_id": session})
+    return print_line({"type": "system", "subtype": "init", "session_id": session})
 
 
 def _in_iteration(number: int, body: str) -> str:
@@ -70,7 +70,7 @@ def test_nothing_is_taken_up_unless_it_is_wanted(agent: Callable[..., Result]) -
     assert (_taken_up(result), result.warnings) == (["", ""], [])
 
 
-def test_an_agent_that_names_none_is_told_once(agent: Callable[..., Result]) -> None:
+def test_an_agent_that_names_none_is_reported_once(agent: Callable[..., Result]) -> None:
     """It goes on without."""
     result = agent(TAKEN_UP + result_line("Fine."), "-n", "3")
     assert _taken_up(result) == ["", "", ""]
@@ -85,7 +85,7 @@ def test_an_agent_that_names_none_is_told_once(agent: Callable[..., Result]) -> 
 def test_an_agent_that_is_not_known_to_do_that(
     repo: Repo, script: Callable[[str], str], *, known: bool
 ) -> None:
-    """Another program, even in the table of one that can; it is told once, and runs as it would."""
+    """Another program, even in the table of an agent that can; one message says so, and it runs as usual."""
     name = "claude" if known else "mine"
     program = script(TAKEN_UP + _names("a-1") + result_line("Fine."))
     table = f'[agents.{name}]\ncommand = ["{program}"]\noutput = "claude"\n'
@@ -124,9 +124,9 @@ def test_what_a_session_has_cost_before_is_not_counted_again(
     """Codex tells what all of the session has used; less than before was counted anew."""
 
     def used(number: int) -> str:
-        return told_line({"type": "turn.completed", "usage": {"input_tokens": number}})
+        return print_line({"type": "turn.completed", "usage": {"input_tokens": number}})
 
-    body = told_line({"type": "thread.started", "thread_id": "t-1"})
+    body = print_line({"type": "thread.started", "thread_id": "t-1"})
     result = agent(
         body + _in_iteration(1, used(100)) + _in_iteration(2, used(second)), "-n", "2", name="codex"
     )

@@ -1,4 +1,4 @@
-"""The loop's own ends: so many iterations, failures, stalls, or a promise."""
+"""The loop's own ends: a number of iterations, failures or stalls, or a promise."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_no_limit_is_ended_by_a_promise_alone(repo: Repo) -> None:
 
 
 def test_a_hundred_iterations_are_the_default_limit(repo: Repo) -> None:
-    """Whoever sets no limit gets one."""
+    """A user who sets no limit gets one."""
     result = run(repo.path, "--max-stalls", "0", "--isolation", "off", "--", "true")
     assert result.ending == ("max-iterations", 100, 0)
 
@@ -82,7 +82,7 @@ def test_failing_iterations_end_the_loop_with_longer_and_longer_waits(repo: Repo
     assert second >= 2.0
 
 
-def test_a_failing_iteration_is_told_with_the_wait_for_the_next(repo: Repo) -> None:
+def test_a_failing_iteration_is_logged_with_the_wait_for_the_next(repo: Repo) -> None:
     """One line each; those that succeed or keep their promise are not worth one."""
     agent = '[ "$RALPH_ITERATION" != 3 ] || exit 0; [ "$RALPH_ITERATION" != 5 ] || echo "$KEPT"; exit 7'
     env = {"KEPT": PROMISE}
@@ -96,7 +96,7 @@ def test_a_failing_iteration_is_told_with_the_wait_for_the_next(repo: Repo) -> N
 
 
 def test_the_last_failing_iteration_has_no_next(repo: Repo) -> None:
-    """It is told all the same."""
+    """It is logged all the same."""
     result = run(repo.path, "-n", "1", "--", "false")
     assert [told["message"] for told in result.narration if told["event"] == "iteration.ended"] == [
         "iteration 1 failed with status 1"

@@ -171,11 +171,11 @@ def test_an_agent_that_ends_at_its_cap_was_cut_short(repo: Repo, tmp_path: Path)
 
 
 def test_a_cap_that_is_not_ours_is_a_failure(repo: Repo, tmp_path: Path) -> None:
-    """Negative control: of somebody who gives it one for each iteration."""
+    """Negative control: the user gives the agent one for each iteration."""
     assert _claude(repo, tmp_path, CAPPED, "-n", "1").ending == ("max-iterations", 1, 1)
 
 
-def test_a_limit_that_cannot_hold_is_told_once(repo: Repo) -> None:
+def test_a_limit_that_cannot_hold_is_reported_once(repo: Repo) -> None:
     """The agent does not report what it limits."""
     limits = ("--max-cost", "1", "--max-tokens", "5")
     result = run(repo.path, "-n", "2", *limits, "--", "true")

@@ -1,4 +1,4 @@
-"""What an agent prints: where it goes, and what becomes of it when nobody reads."""
+"""The output of an agent: where it goes, and what becomes of it without a reader."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_output_of_every_iteration_is_kept(repo: Repo) -> None:
 
 
 def test_a_hundred_megabytes_pass_in_constant_memory(repo: Repo, tmp_path: Path) -> None:
-    """What is read is what was written, and the wrapper does not grow by 10 MB."""
+    """The reader gets every byte, and the wrapper does not grow by 10 MB."""
     go = tmp_path / "go"
     with Session(repo.path, "-n", "1", "--", sys.executable, TALKER, "100", go) as session:
         session.wait_for("agent.started")
@@ -98,7 +98,7 @@ def test_a_reader_that_goes_away_does_not_end_the_loop(repo: Repo) -> None:
 
 @pytest.fixture
 def unread() -> Iterator[int]:
-    """Yield the writing end of a pipe that nobody reads from."""
+    """Yield the writing end of a pipe without a reader."""
     reading, writing = os.pipe()
     yield writing
     os.close(writing)
@@ -132,8 +132,8 @@ def test_a_reader_that_never_reads_does_not_keep_a_session(repo: Repo, home: Pat
     assert left(home) == {}
 
 
-def test_an_agent_that_nobody_reads_is_not_idle(repo: Repo, unread: int) -> None:
-    """It is our reader who keeps it from going on, so --idle-timeout does not count."""
+def test_an_agent_without_a_reader_is_not_idle(repo: Repo, unread: int) -> None:
+    """Our reader keeps it from going on, so --idle-timeout does not count."""
     agent = "head -c 300000 /dev/zero; exec sleep 1000"
     with (
         os.fdopen(os.dup(unread), "wb") as ours,
@@ -148,7 +148,7 @@ def test_an_agent_that_nobody_reads_is_not_idle(repo: Repo, unread: int) -> None
 
 @pytest.mark.parametrize("closed", ["2>&-", ">&-", "<&-", "<&- >&- 2>&-"])
 def test_a_session_runs_with_descriptors_closed(repo: Repo, closed: str) -> None:
-    """Output is in the log, work is saved, and nothing of ours ends up in a descriptor of that number."""
+    """Output is in the log, work is saved, and no file of ours gets the number of a standard stream."""
     agent = "echo out; echo err >&2; cat; echo left > left; exit 3"
     under = ("sh", "-c", f'exec "$@" {closed}', "sh")
     result = run(repo.path, "-n", "1", *SH, agent, under=under)

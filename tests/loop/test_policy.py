@@ -50,7 +50,7 @@ STATES = [
     (LoopState(4, 2, 3, 1), UNTIMED, LoopState(4, 2, 3, 2)),
     (LoopState(4, 2, 3, 1), Iteration(1, refused=UsageLimitRefusal(-1.0)), LoopState(4, 2, 3, 2)),
     (LoopState(4, 2, 3, 1), GOOD, LoopState(5, 0, 0)),
-    # The network: a failure, but whether the work goes on nobody knows.
+    # The network: a failure, which says nothing about the work.
     (LoopState(4, 2, 3), Iteration(1, changed=True, passing=True), LoopState(5, 3, 3)),
     (LoopState(4, 2, 3), Iteration(1, changed=False, passing=True), LoopState(5, 3, 3)),
 ]
@@ -73,7 +73,7 @@ ENDS: list[tuple[dict[str, Any], LoopState, Iteration, EndLoop | RepeatIteration
         EndLoop("promise", 0),
     ),
     ({}, LoopState(), Iteration(124, promised=True, cut=CutReason.MAX_TIME), EndLoop("promise", 0)),
-    # Somebody has asked for no further iteration: nothing else counts, but a kept promise is still told.
+    # The user wants no further iteration: nothing else counts, but a kept promise is still reported.
     ({}, LoopState(), Iteration(0, last=True), EndLoop("stop", 0)),
     ({}, LoopState(), Iteration(3, promised=True, last=True), EndLoop("promise", 0)),
     ({}, LoopState(), Iteration(143, cut=CutReason.STOP, last=True), EndLoop("stop", 0)),
@@ -123,7 +123,7 @@ ENDS: list[tuple[dict[str, Any], LoopState, Iteration, EndLoop | RepeatIteration
     ({}, LoopState(), Iteration(124, promised=True, cut=CutReason.MAX_TOKENS), EndLoop("promise", 0)),
     ({}, LoopState(), Iteration(0, last=True, reached=CutReason.MAX_COST), EndLoop("stop", 0)),
     ({}, LoopState(), LIMITED._replace(reached=CutReason.MAX_COST), EndLoop("max-cost", 1)),
-    # It was told to end long after its promise.
+    # It got SIGTERM long after its promise.
     ({}, LoopState(), Iteration(124, promised=True, cut=CutReason.AFTER_PROMISE), EndLoop("promise", 0)),
     # A usage limit, whatever other limits there are, but for those that ask for an end.
     ({"max_iterations": 1, "max_failures": 1, "max_stalls": 1}, LoopState(), LIMITED, RepeatIteration(90.0)),
@@ -228,7 +228,7 @@ def test_refusals_without_a_time_wait_longer_and_longer(
 
 @given(st.lists(st.none() | st.floats(-1e9, 1e12)), st.integers(0, 9))
 def test_refusals_are_never_counted(refusals: list[float | None], iterations: int) -> None:
-    """However many there are: what is counted stays as it is, and each wait has an end."""
+    """However many there are: the counters stay as they are, and each wait has an end."""
     settings = _settings(max_iterations=1, max_failures=1, max_stalls=1)
     state = LoopState(iterations, 1, 1)
     for seconds in refusals:

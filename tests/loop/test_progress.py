@@ -39,8 +39,8 @@ def _shown(terminal: Terminal) -> list[str]:
     return [found.decode() for found in LINE.findall(terminal.screen)]
 
 
-def test_it_tells_iteration_time_and_commits(repo: Repo) -> None:
-    """And is gone in the end: what is left is what there would be without it."""
+def test_it_shows_iteration_time_and_commits(repo: Repo) -> None:
+    """It is gone in the end: the screen is as it would be without it."""
     agent = "echo one; git commit -q --allow-empty -m mine"
     with Terminal(PROGRAM, "run", "-n", "2", *OPTIONS, *SH, agent, cwd=repo.path) as terminal:
         assert terminal.finish() == 0
@@ -139,15 +139,15 @@ def test_a_terminal_that_cannot_take_it_away_shows_none(repo: Repo, under: tuple
     assert "\none\nralph-wrap: session ended" in terminal.words
 
 
-@pytest.mark.parametrize(("where", "shown"), [("| cat", False), ("> out", True), ("> /dev/null", True)])
-def test_it_keeps_out_of_pipes(repo: Repo, where: str, *, shown: bool) -> None:
-    """Whoever reads from one may write on the same terminal; a file gets the agent's bytes alone."""
-    under = ("sh", "-c", f'"$@" {where}', "sh")
+@pytest.mark.parametrize(("redirection", "shown"), [("| cat", False), ("> out", True), ("> /dev/null", True)])
+def test_it_keeps_out_of_pipes(repo: Repo, redirection: str, *, shown: bool) -> None:
+    """The reader of a pipe may write on the same terminal; a file gets the agent's bytes alone."""
+    under = ("sh", "-c", f'"$@" {redirection}', "sh")
     command = (*under, PROGRAM, "run", "-n", "1", *OPTIONS, *SH, "printf one")
     with Terminal(*command, cwd=repo.path) as terminal:
         assert terminal.finish() == 0
     assert bool(_shown(terminal)) is shown
-    if where == "> out":
+    if redirection == "> out":
         assert (repo.path / "out").read_bytes() == b"one"
 
 
@@ -162,7 +162,7 @@ def test_an_agent_that_has_the_terminal_is_left_alone(repo: Repo) -> None:
 
 @pytest.mark.parametrize(("background", "shown"), [("", True), (" &", False)])
 def test_a_job_in_the_background_shows_none(repo: Repo, background: str, *, shown: bool) -> None:
-    """The terminal is somebody else's."""
+    """Another job has the terminal."""
     command = shlex.join((PROGRAM, "run", "-n", "1", *OPTIONS, "--", "true"))
     with Terminal(*shell("> "), cwd=repo.path) as terminal:
         terminal.wait_for("> ")
@@ -260,7 +260,7 @@ def _progress(
     ],
 )
 def test_its_words(tmp_path: Path, most: int, seconds: float, spent: Usage | None, words: str) -> None:
-    """What is not known, or does not apply, is left out."""
+    """A value that is unknown, or does not apply, is left out."""
     clock, log = [0.0], _Heard()
     progress = _progress(tmp_path, log, clock, most=most, spent=spent)
     progress.begin(7)
@@ -368,7 +368,7 @@ def test_other_words_stand_in_its_place_for_a_while(tmp_path: Path) -> None:
     assert log.shown == [line, "wait", "wait", line, ""]
 
 
-def test_nobody_sees_it_where_there_is_no_terminal(tmp_path: Path) -> None:
+def test_it_is_not_shown_where_there_is_no_terminal(tmp_path: Path) -> None:
     """No git runs for it, either, which would be an error here."""
     log = _Heard(terminal=False)
     progress = _progress(tmp_path / "absent", log, [0.0])

@@ -156,12 +156,12 @@ def test_a_fifo_as_prompt_file_does_not_lose_a_signal(repo: Repo, tmp_path: Path
     assert (result.status, result.report["ended_by"]) == (143, "signal")
 
 
-def _waits_for(pid: int, place: str) -> bool:
+def _waits_for(pid: int, kernel_function: str) -> bool:
     found = subprocess.run(("cat", f"/proc/{pid}/wchan"), capture_output=True, check=False).stdout
-    return place.encode() in found or sys.platform != "linux" or found in {b"", b"0"}
+    return kernel_function.encode() in found or sys.platform != "linux" or found in {b"", b"0"}
 
 
-# What is told before it
+# The preamble
 
 
 PROMISED = b"""\
@@ -205,7 +205,7 @@ def test_the_preamble_stands_before_the_prompt(repo: Repo) -> None:
 
 
 def test_without_a_prompt_there_is_no_preamble(repo: Repo) -> None:
-    """It would be taken for one; that it changes nothing is told."""
+    """The agent would take it for a prompt; a message says that the option changes nothing."""
     result = run(repo.path, "--preamble", "on", "-n", "1", "--", "cat")
     assert (result.ending, result.stdout) == (("max-iterations", 1, 0), b"")
     assert "--preamble: no effect without a prompt" in [told["message"] for told in result.narration]

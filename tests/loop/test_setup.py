@@ -97,7 +97,7 @@ def test_its_environment_is_the_agents(repo: Repo) -> None:
 
 
 def test_its_output_is_in_the_log_and_never_on_our_stdout(repo: Repo) -> None:
-    """That is the agent's, and somebody may read it by a program."""
+    """Our stdout is the agent's, and a program may read it."""
     configure(repo, "echo printed; echo complained >&2")
     result = run(repo.path, *SH, "echo answer")
     assert result.stdout == b"answer\n"
@@ -106,7 +106,7 @@ def test_its_output_is_in_the_log_and_never_on_our_stdout(repo: Repo) -> None:
 
 
 def test_its_input_is_empty(repo: Repo) -> None:
-    """What is piped into the session is the agent's."""
+    """The session's standard input belongs to the agent."""
     configure(repo, "cat > got; test ! -t 0")
     (repo.path.parent / "typed").write_text("for the agent\n")
     with (repo.path.parent / "typed").open("rb") as stdin:
@@ -152,15 +152,15 @@ def test_events_tell_status_and_seconds(repo: Repo) -> None:
     assert (done["status"], done["pid"], 0 <= done["seconds"] < 10) == (0, started["pid"], True)
 
 
-def test_without_one_nothing_is_run_or_told(repo: Repo) -> None:
+def test_without_one_nothing_is_run_or_logged(repo: Repo) -> None:
     """Nor asked for."""
     configure(repo, "  ")
     assert [name for name in run(repo.path, *SH, "true").names if name.startswith(("setup", "comm"))] == []
 
 
 @pytest.mark.parametrize("configured", [False, True])
-def test_nobody_else_waits_for_what_it_needs(repo: Repo, configured: bool) -> None:
-    """Every start is measured: what few projects want is loaded for them alone."""
+def test_a_session_without_one_does_not_load_its_modules(repo: Repo, configured: bool) -> None:
+    """Every start is measured: few projects have one, so only they load its modules."""
     if configured:
         configure(repo, "true")
     told = run(repo.path, *SH, "true", env={"PYTHONPROFILEIMPORTTIME": "1"}).stderr

@@ -118,7 +118,7 @@ def test_ctrl_c_on_a_terminal(repo: Repo, home: Path) -> None:
 
 
 def test_a_kill_leaves_what_a_sweep_saves(repo: Repo, home: Path) -> None:
-    """Nobody cleans up after SIGKILL but the next one."""
+    """After SIGKILL only the next session or sweep can clean up."""
     configure(repo, "echo x > x; sleep 600")
     with Session(repo.path, *SH, "true") as session:
         eventually(lambda: [*repo.path.glob(".ralph/worktrees/*/x")], "its work")
@@ -169,7 +169,7 @@ def test_an_agents_server_ends_with_a_cut_iteration(repo: Repo, home: Path) -> N
     assert left(home) == {}
 
 
-# Whoever starts it
+# Each way to start it
 
 
 def test_sessions_in_the_background_run_it(repo: Repo) -> None:
@@ -183,7 +183,7 @@ def test_sessions_in_the_background_run_it(repo: Repo) -> None:
     assert json.loads(path.read_text())["exit_status"] == 0
 
 
-def test_one_that_fails_in_the_background_is_told(repo: Repo) -> None:
+def test_one_that_fails_in_the_background_is_reported(repo: Repo) -> None:
     """By ``spawn`` itself, which started it for nothing; no worktree waits for ``rm``."""
     configure(repo, "exit 3")
     started = command("spawn", *SH, "true", cwd=repo.path)
@@ -193,7 +193,7 @@ def test_one_that_fails_in_the_background_is_told(repo: Repo) -> None:
 
 
 def test_a_program_runs_its_own(repo: Repo) -> None:
-    """Settings of a Python program are its own words: nobody else has to approve them."""
+    """A Python program sets it itself: it needs no approval."""
     settings = Settings(
         project=repo.path, command=("sh", "-c", "test -e ready"), setup="touch ready", max_iterations=1
     )
@@ -223,7 +223,7 @@ def test_bad_configuration(repo: Repo, row: str, said: str) -> None:
 
 
 def test_it_is_a_key_of_the_file_alone(repo: Repo) -> None:
-    """Nobody sets it by a variable that they have inherited."""
+    """An inherited variable cannot set it."""
     result = run(repo.path, *SH, "true", env={"RALPH_WRAP_SETUP": "touch ran"})
     assert "setup.started" not in result.names
     assert result.warnings[0]["event"] == "variable.ignored"

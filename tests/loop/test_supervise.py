@@ -82,7 +82,7 @@ def deaf(repo: Repo, pids: Path) -> Iterator[Session]:
 
 
 def test_a_second_signal_ends_the_grace(deaf: Session, home: Path) -> None:
-    """Whoever asks twice does not wait for the agent."""
+    """A user who asks twice does not wait for the agent."""
     deaf.send(signal.SIGTERM)
     deaf.wait_for("signal.received")
     deaf.send(signal.SIGTERM)
@@ -126,7 +126,7 @@ def test_a_stopped_agent_is_woken_to_hear_the_signal(repo: Repo) -> None:
 
 
 def test_many_signals_at_once_lose_nothing(repo: Repo, home: Path) -> None:
-    """However often somebody presses Ctrl-C, saving is never skipped."""
+    """However often the user presses Ctrl-C, saving is never skipped."""
     agent = "echo left > left; echo ready; while :; do sleep 0.05; done"
     with Session(repo.path, *SH, agent) as session:
         assert session.process.stdout is not None

@@ -80,7 +80,7 @@ BAD = {
 
 @pytest.mark.parametrize("content", BAD.values(), ids=BAD)
 def test_what_is_not_believed(limits: Path, content: bytes) -> None:
-    """It holds nobody back, and is replaced by who knows better."""
+    """It makes no session wait, and a session that learns the real time replaces it."""
     path = _account(limits).path
     limits.mkdir()
     path.write_bytes(content)
@@ -98,15 +98,15 @@ def test_a_file_that_is_right_is_believed(limits: Path) -> None:
 
 
 def test_the_later_time_counts(limits: Path) -> None:
-    """Of two sessions that were told different ones."""
+    """Of two sessions whose services named different ones."""
     _share(limits, NOW + 600)
     early = _share(limits, NOW + 60)
     assert [early.refused_until(NOW), _account(limits).refused_until(NOW)] == [NOW + 600] * 2
 
 
 @pytest.mark.parametrize("until", [NOW + 60, NOW + 600])
-def test_who_removes_the_file_ends_the_waiting(limits: Path, until: float) -> None:
-    """Of the session that wrote it, and of one that was told the same."""
+def test_removing_the_file_ends_the_waiting(limits: Path, until: float) -> None:
+    """Of the session that wrote it, and of one whose service named the same time."""
     one, other = _share(limits, until), _share(limits, until)
     assert str(one.path) in one.hint["hint"]
     one.path.unlink()
@@ -114,7 +114,7 @@ def test_who_removes_the_file_ends_the_waiting(limits: Path, until: float) -> No
 
 
 def test_a_symlink_is_not_followed(limits: Path, tmp_path: Path) -> None:
-    """An agent can put one there; who was refused waits all the same."""
+    """An agent can put one there; a session that was refused waits all the same."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     limits.symlink_to(elsewhere)

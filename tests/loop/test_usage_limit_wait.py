@@ -111,7 +111,7 @@ def test_a_request_to_stop_ends_the_waiting(repo: Repo, script: Callable[[str], 
     assert result.ending == ("stop", 1, 0)
 
 
-def test_who_waits_does_not_wake_up(repo: Repo, script: Callable[[str], str]) -> None:
+def test_a_waiting_session_does_not_wake_up(repo: Repo, script: Callable[[str], str]) -> None:
     """Off a terminal, until it is time to look for a request, or the time has come."""
     _configure(repo, script(limited(3600)), "mine")
     with Session(repo.path, "-a", "mine", "-p", "x", env=TRUSTED) as session:

@@ -1,4 +1,4 @@
-"""``ralph-wrap audit``: what is said, what is put back, what is accepted."""
+"""``ralph-wrap audit``: findings, undoing them, accepting them."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ def test_a_prompt_that_leads_out_of_the_project_is_named(repo: Repo, tmp_path: P
 
 @needs_root
 def test_a_configuration_of_another_user_is_not_obeyed(repo: Repo) -> None:
-    """Not even for limits: who owns the file can change it at any time."""
+    """Not even for limits: the owner of the file can change it at any time."""
     path = repo.write(".ralph/config.toml", "max_iterations = 1\n")
     assert command("run", "--", "true", cwd=repo.path).status == 0
     os.chown(path, UID, UID)
@@ -190,10 +190,10 @@ def test_a_repository_of_another_user_is_an_error(
     assert off.stdout == b"obey\n"
 
 
-@pytest.mark.parametrize("place", [".ralph", ".ralph/run", ".ralph/worktrees", ".ralph/run/sessions"])
-def test_a_symlink_takes_no_isolation_away(repo: Repo, tmp_path: Path, place: str) -> None:
+@pytest.mark.parametrize("entry", [".ralph", ".ralph/run", ".ralph/worktrees", ".ralph/run/sessions"])
+def test_a_symlink_takes_no_isolation_away(repo: Repo, tmp_path: Path, entry: str) -> None:
     """Once it made the next session work in the plain root; now that session ends before it begins."""
-    link = repo.path / place
+    link = repo.path / entry
     link.parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / "elsewhere").mkdir()
     link.symlink_to(tmp_path / "elsewhere")

@@ -62,7 +62,7 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 @pytest.mark.slow
 def test_run_names_the_holder_and_gets_its_turn(repo: Repo) -> None:
-    """A session says whom it waits for. It goes on as soon as the lock is free."""
+    """A session names the process that it waits for. It goes on as soon as the lock is free."""
     with holder(repo.path / ".git") as process, Session(repo.path, "-n", "1", "--", "true") as session:
         event = session.wait_for("lock.waiting")
         process.kill()

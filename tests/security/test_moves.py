@@ -75,7 +75,7 @@ def test_work_is_saved_without_a_filter_that_the_repository_requires(repo: Repo,
 
 
 def test_the_configuration_of_one_worktree_runs_nothing(repo: Repo, proof: Path) -> None:
-    """An agent writes config.worktree of the main checkout; what is harmless in it counts."""
+    """An agent writes config.worktree of the main checkout; harmless keys in it count."""
     included = repo.path / ".git/more"
     config = repo.path / ".git/config"
     config.write_text(config.read_text().replace("[include]", "[extensions]\n\tworktreeConfig = true\n[x]"))
@@ -158,7 +158,7 @@ def test_a_work_tree_elsewhere_gets_nothing(repo: Repo, home: Path) -> None:
 
 
 def test_an_approval_counts_for_exactly_these_lines(repo: Repo, proof: Path) -> None:
-    """One more line, and all are off again; what is off is named once, with its meaning."""
+    """One more line, and all are off again; each that is off is named once, with its meaning."""
     repo.write(".gitattributes", "*.txt filter=evil\n")
     (named,) = [
         event

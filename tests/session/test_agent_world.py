@@ -22,7 +22,7 @@ def _printed_environment(output: bytes) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("isolation", ["prefer", "off"])
-def test_the_agent_is_told_where_it_is(repo: Repo, isolation: str) -> None:
+def test_the_agent_knows_where_it_is(repo: Repo, isolation: str) -> None:
     """Seven variables, of which one changes; RALPH_BRANCH is empty where there is none."""
     result = run(repo.path, "-n", "2", "--isolation", isolation, *SH, "env -0; printf '\\0'")
     report = result.report
@@ -43,7 +43,7 @@ def test_the_agent_is_told_where_it_is(repo: Repo, isolation: str) -> None:
 
 
 def test_variables_that_point_git_elsewhere_are_gone(repo: Repo, tmp_path: Path) -> None:
-    """For the agent as for us; what says who commits stays."""
+    """For the agent as for us; the identity for commits stays."""
     elsewhere = {
         name: os.fspath(tmp_path / "elsewhere")
         for name in (

@@ -32,7 +32,7 @@ def on_each(*scripts: str) -> tuple[str, ...]:
 
 
 def kept(result: Result) -> list[tuple[int, str | None]]:
-    """Return what was told of each iteration: its number, and the last part of its snapshot's name."""
+    """Return what was logged of each iteration: its number, and the last part of its snapshot's name."""
     events = [event for event in result.events if event["event"] == "iteration.kept"]
     return [(event["iteration"], event["snapshot"] and event["snapshot"].split("/")[-1]) for event in events]
 
@@ -51,7 +51,7 @@ def configure(repo: Repo, line: str) -> None:
 
 
 def test_each_iteration_leaves_a_snapshot_of_what_is_uncommitted(repo: Repo) -> None:
-    """On top of the HEAD of that moment, and none where everything is committed; the last is saved anyway."""
+    """On top of the HEAD at its end, and none where everything is committed; the last is saved anyway."""
     commit = "git add -A; git commit -qm two"
     result = run(
         repo.path, "-n", "4", *on_each("echo 1 > one", f"echo 2 > two; {commit}", "echo 3 > three", ":")
@@ -102,7 +102,7 @@ def test_sigkill_loses_no_more_than_the_current_iteration_even_without_the_disk_
 
 
 def test_a_disk_that_takes_no_snapshot_does_not_end_the_loop(repo: Repo) -> None:
-    """It is told, each time."""
+    """A warning says so each time."""
     script = 'echo > new; cd "$RALPH_PROJECT/.git/refs"; mkdir -p ralph; touch ralph/snapshots'
     result = run(repo.path, "-n", "2", *SH, script)
     assert result.ending == ("max-iterations", 2, 0)
@@ -118,8 +118,8 @@ def test_a_branch_with_snapshots_is_not_empty(repo: Repo, *, first: str, stays: 
 
 
 @pytest.mark.parametrize("name", ["HEAD", "index"])
-def test_a_pipe_in_the_place_of_a_file_of_git_holds_nobody_up(repo: Repo, name: str) -> None:
-    """Nobody waits for its other end; the worktree stays."""
+def test_a_pipe_in_the_place_of_a_file_of_git_hangs_no_session(repo: Repo, name: str) -> None:
+    """The session does not wait for its other end; the worktree stays."""
     script = f'cd "$(git rev-parse --git-dir)"; rm {name}; mkfifo {name}'
     result = run(repo.path, "-n", "2", *on_each(script, ":"))
     assert result.ending[0] == "max-iterations"
@@ -128,7 +128,7 @@ def test_a_pipe_in_the_place_of_a_file_of_git_holds_nobody_up(repo: Repo, name: 
 
 
 def test_a_plain_project_is_left_alone(repo: Repo) -> None:
-    """What is uncommitted there may be the user's."""
+    """Uncommitted work there may be the user's."""
     configure(repo, "commit_each = true")
     result = run(repo.path, "--isolation", "off", "-n", "2", *SH, 'echo "$RALPH_ITERATION" > new')
     assert kept(result) == []
@@ -172,7 +172,7 @@ def test_commit_each_is_no_progress(repo: Repo) -> None:
     ["git checkout -q --detach", "git checkout -q theirs", MERGE],
 )
 def test_commit_each_stays_out_of_what_git_is_in_the_middle_of(repo: Repo, script: str) -> None:
-    """Without a branch, on somebody else's, or with conflicts, there is a snapshot instead."""
+    """Without a branch, on the user's branch, or with conflicts, there is a snapshot instead."""
     repo.git("branch", "theirs")
     configure(repo, "commit_each = true")
     result = run(
@@ -195,7 +195,7 @@ def test_commit_each_stays_out_of_what_git_is_in_the_middle_of(repo: Repo, scrip
     ],
     ids=["snapshot", "saved", "branch"],
 )
-def test_a_ref_of_ours_that_names_somebodys_branch_moves_nothing(
+def test_a_ref_of_ours_that_names_another_branch_moves_nothing(
     repo: Repo, name: str, options: tuple[str, ...]
 ) -> None:
     """An agent can make it a symbolic one."""
@@ -208,7 +208,7 @@ def test_a_ref_of_ours_that_names_somebodys_branch_moves_nothing(
     assert repo.git("show", f"{result.report['saved']}:new") == options[1]
 
 
-def test_an_unused_branch_that_names_somebodys_goes_alone(repo: Repo) -> None:
+def test_an_unused_branch_that_names_another_goes_alone(repo: Repo) -> None:
     """An agent can make it a symbolic one."""
     repo.git("checkout", "-qb", "other")
     script = 'git checkout -q --detach; git symbolic-ref "refs/heads/$RALPH_BRANCH" refs/heads/main'
@@ -233,7 +233,7 @@ def test_files_beside_another_repository_are_kept(repo: Repo) -> None:
 
 
 @pytest.mark.parametrize("line", ["", "commit_each = true"])
-def test_a_repository_within_is_told_and_no_failure(repo: Repo, line: str) -> None:
+def test_a_repository_within_is_named_and_no_failure(repo: Repo, line: str) -> None:
     """Neither a snapshot nor a commit can hold it."""
     configure(repo, line)
     script = "mkdir inner; cd inner; git init -q; git commit -q --allow-empty -m inner; echo x > new"
@@ -244,8 +244,8 @@ def test_a_repository_within_is_told_and_no_failure(repo: Repo, line: str) -> No
 
 
 @pytest.mark.parametrize("line", ["", "commit_each = true"])
-def test_a_dirty_submodule_is_told_and_no_progress(repo: Repo, tmp_path: Path, line: str) -> None:
-    """What is uncommitted in it is saved at the end alone."""
+def test_a_dirty_submodule_is_named_and_no_progress(repo: Repo, tmp_path: Path, line: str) -> None:
+    """Uncommitted work in it is saved at the end alone."""
     inner = make_repo(tmp_path / "inner")
     repo.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner.path), "sub")
     repo.commit("with a submodule")
@@ -266,7 +266,7 @@ def test_what_a_symlink_leads_to_is_not_kept(repo: Repo) -> None:
     assert "a symlink is in the worktree's place" in result.stderr
 
 
-def test_what_has_no_effect_without_a_worktree_is_told(repo: Repo) -> None:
+def test_an_option_without_effect_in_the_project_is_named(repo: Repo) -> None:
     """Nothing is left out in silence."""
     repo.git("remote", "add", "origin", "nowhere")
     configure(repo, 'commit_each = true\npush = "origin"')

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ralph_wrap.system import container
-from tests.support.agent_script import PROMISE, TRUSTED, result_line, says, told_line
+from tests.support.agent_script import PROMISE, TRUSTED, print_line, result_line, says
 from tests.support.processes import left
 from tests.support.sessions import Session, assert_ended_by, command, run
 from tests.support.wait import eventually
@@ -22,24 +22,24 @@ if TYPE_CHECKING:
     from tests.support.repo import Repo
     from tests.support.sessions import Result
 
-TOOL = told_line(
+TOOL = print_line(
     {
         "type": "user",
         "message": {"content": [{"type": "tool_result", "content": f"\n{PROMISE}\n"}]},
     }
 )
-THOUGHT = told_line(
+THOUGHT = print_line(
     {"type": "assistant", "message": {"content": [{"type": "thinking", "thinking": PROMISE}]}}
 )
 
 
-# What is shown
+# The output of an agent
 
 
 def test_words_and_tools_are_shown_and_the_stream_is_kept(mine: Callable[..., Result]) -> None:
     """One line for each use of a tool; the stream is in output.log as it came."""
     used = {"id": "n", "content": [{"type": "tool_use", "name": "Bash", "input": {"command": "make\nmake"}}]}
-    body = says("Looking.") + told_line({"type": "assistant", "message": used}) + TOOL + result_line("Fine.")
+    body = says("Looking.") + print_line({"type": "assistant", "message": used}) + TOOL + result_line("Fine.")
     result = mine(body, "-n", "1")
     assert result.stdout == b"Looking.\n> Bash: make \xe2\x80\xa6\n"
     logged = [json.loads(line)["type"] for line in result.output_log.splitlines()]
@@ -47,7 +47,7 @@ def test_words_and_tools_are_shown_and_the_stream_is_kept(mine: Callable[..., Re
 
 
 def test_raw_passes_the_stream_on(mine: Callable[..., Result]) -> None:
-    """Byte for byte, invalid ones too; what is to be understood of it is understood."""
+    """Byte for byte, invalid ones too; the session still understands the stream."""
     result = mine(says("Looking.") + r"printf 'noise\377\n';" + result_line(PROMISE), "--raw")
     assert result.stdout == result.output_log
     assert (b"noise\xff\n" in result.stdout, result.ending) == (True, ("promise", 1, 0))
@@ -82,7 +82,7 @@ def test_what_keeps_the_promise(mine: Callable[..., Result], body: str, *, kept:
 
 
 def test_what_an_agent_reports_to_have_spent_is_in_the_report(mine: Callable[..., Result]) -> None:
-    """Of all iterations together; of one that was cut off, what it told until then."""
+    """Of all iterations together; of one that was cut off, what it had reported until then."""
     body = f'[ "$RALPH_ITERATION" = 3 ] && {{ {says("Hm.")}exit 0; }}\n' + result_line("Fine.")
     result = mine(body, "-n", "3", "--max-stalls", "0")
     assert (result.report["tokens"], result.report["cost_usd"]) == (123 + 123 + 11, 0.5)
@@ -108,11 +108,11 @@ def test_an_error_with_status_0_is_a_failure(mine: Callable[..., Result]) -> Non
     assert result.stdout == b"! No such model\n"
 
 
-def test_a_usage_limit_is_told_with_its_time(mine: Callable[..., Result]) -> None:
+def test_a_usage_limit_is_logged_with_its_time(mine: Callable[..., Result]) -> None:
     """What it tells of it; how long that is waited for is another matter."""
     rejected = {"type": "rate_limit_event", "rate_limit_info": {"status": "rejected", "resetsAt": 1900000000}}
     result = mine(
-        told_line(rejected) + result_line("Limit", is_error=True, api_error_status=429), "--max-time", "1s"
+        print_line(rejected) + result_line("Limit", is_error=True, api_error_status=429), "--max-time", "1s"
     )
     assert result.ending == ("usage-limit", 1, 1)
     told, *_ = result.warnings
@@ -228,7 +228,7 @@ def test_an_agent_without_a_command_cannot_be_run(repo: Repo) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root is refused by Claude Code")
-def test_claude_is_told_of_a_sandbox_only_in_a_container(repo: Repo, tmp_path: Path) -> None:
+def test_claude_gets_the_variable_of_a_sandbox_only_in_a_container(repo: Repo, tmp_path: Path) -> None:
     """Where root can do no harm outside of it: that is not for us to say elsewhere."""
     program = tmp_path / "bin" / "claude"
     program.parent.mkdir()

@@ -68,6 +68,6 @@ def test_an_expected_error_is_one_line(case: str, tmp_path: Path) -> None:
 
 
 def test_a_bug_shows_its_traceback(tmp_path: Path) -> None:
-    """Negative control: nobody could report it otherwise."""
+    """Negative control: without it a user could not report the bug."""
     printed, _ = _failed(ValueError("x"), tmp_path / "events.jsonl")
     assert "Traceback" in json.dumps(printed)

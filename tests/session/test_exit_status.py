@@ -75,7 +75,7 @@ def test_an_agent_that_is_seen_not_to_run_leaves_no_trace(
     assert not (tmp_path / "home" / "state").exists()
 
 
-def test_a_known_agent_that_is_missing_is_told_with_what_installs_it(repo: Repo, tmp_path: Path) -> None:
+def test_the_error_of_a_missing_agent_says_what_installs_it(repo: Repo, tmp_path: Path) -> None:
     """Or with how it is run from elsewhere."""
     path = path_without_git(tmp_path / "bin")
     result = run(repo.path, "-a", "claude", "-p", "x", env={"PATH": path})
@@ -143,7 +143,7 @@ def test_the_hint_for_an_agent_that_may_not_run_works_as_typed(
 
 
 def test_an_agent_that_is_missing_in_the_plain_root_is_not_to_be_committed(repo: Repo) -> None:
-    """Nobody works on a commit there."""
+    """There the session works on no commit."""
     (told,) = run(repo.path, "--isolation", "off", "--", "./absent.sh").warnings
     assert told["message"] == f"agent command ./absent.sh was not found in {repo.path}"
     assert told["hint"] == f"to see what is there: ls {repo.path}"

@@ -90,7 +90,7 @@ def test_a_branch_named_ralph(repo: Repo, script: Callable[[str], str]) -> None:
 @needs_mounts
 @pytest.mark.parametrize("part", [".git", "."])
 def test_read_only(repo: Repo, script: Callable[[str], str], part: str, tmp_path: Path) -> None:
-    """A read-only .git or project: told so, nothing half-made."""
+    """A read-only .git or project: a message says so, and nothing is half-made."""
     repo.write(".gitignore", ".ralph/worktrees/\n")
     repo.commit("ignored already")
     state = tmp_path / "home" / "state" / "ralph-wrap"

@@ -161,7 +161,7 @@ def test_a_bad_link_is_a_usage_error(wide: Repo, path: str) -> None:
 
 
 def test_what_the_commit_has_is_not_linked_over(wide: Repo) -> None:
-    """It is a mistake, told before anything is made."""
+    """It is a mistake, which is an error before anything is made."""
     ended = run(wide.path, "-n", "1", "--link", "docs", "--", "true")
     assert ended.status == 2
     assert "'docs' cannot be linked: the commit has it" in ended.stderr
@@ -238,7 +238,7 @@ def test_a_job_without_isolation(wide: Repo) -> None:
 
 
 def test_an_option_beats_the_job(wide: Repo) -> None:
-    """What is typed beside it."""
+    """An option on the command line."""
     path = job(wide, prompt="from the job", worktree={"sparse_paths": ["docs"]})
     ended = run(
         wide.path,

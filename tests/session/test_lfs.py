@@ -1,4 +1,4 @@
-"""Git LFS is left alone: the user's filters run as in any checkout; what is saved is what git would store."""
+"""Git LFS is left alone: the user's filters run as in any checkout, and git stores their result."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_large_files_of_a_submodule_keep_the_worktree(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("_lfs")
 def test_large_files_of_the_main_checkouts_submodule_are_there(tmp_path: Path) -> None:
-    """Copied from its repository, which needs no network; unchanged, they keep nobody."""
+    """Copied from its repository, which needs no network; unchanged files keep no worktree."""
     project = make_project(tmp_path / "world")
     _filters(project.repo, "git-lfs")
     project.repo.write(".ralph/config.toml", 'submodules = "init"\n')
@@ -111,7 +111,7 @@ def test_large_files_of_the_main_checkouts_submodule_are_there(tmp_path: Path) -
 
 
 def test_a_program_that_is_missing_is_a_fallback(repo: Repo) -> None:
-    """A filter that is required, and is not there, makes every checkout fail: told, with git's own words."""
+    """A required filter that is missing makes every checkout fail: the message has git's own words."""
     repo.write(".gitattributes", "*.bin filter=lfs\n")
     repo.write("large.bin", _pointer(b"x"))
     repo.commit("large")

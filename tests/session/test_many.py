@@ -94,7 +94,7 @@ def test_loose_and_saved_branches_take_their_ids(repo: Repo, script: Callable[[s
 
 
 def test_a_copied_project_does_not_confuse_its_sessions(repo: Repo, script: Callable[[str], str]) -> None:
-    """A record that came with a copy belongs to nobody here and blocks only its id."""
+    """A record that came with a copy belongs to no session here and blocks only its id."""
     with Session(repo.path, "-n", "1", "--", script("exec sleep 600")) as session:
         session.wait_for("agent.started")
         copy = repo.path.with_name("copy")

@@ -47,7 +47,7 @@ def test_a_signal_waits_for_no_snapshot(repo: Repo, remote: Repo, tmp_path: Path
 
 
 def test_a_session_without_a_worktree_has_no_claim(repo: Repo, remote: Repo) -> None:
-    """It works in the plain directory, whose work nobody mirrors; so it gives its claim back at once."""
+    """It works in the plain directory, whose work has no mirror; so it gives its claim back at once."""
     repo.git("branch", "ralph")
     seen = repo.path.parent / "seen"
     look = f"git -C {remote.path} for-each-ref refs/ralph > {seen}"

@@ -45,7 +45,7 @@ def pushed(remote: Repo) -> dict[str, str]:
     return dict(row.split(" ", 1) for row in rows)
 
 
-def told(result: Result) -> list[str]:
+def pushes(result: Result) -> list[str]:
     """Return the pushes that succeeded, by the commit that was pushed."""
     return [event["commit"] for event in result.events if event["event"] == "branch.pushed"]
 
@@ -55,7 +55,7 @@ def test_what_is_committed_is_pushed_and_saved_work_is_not(repo: Repo, remote: R
     result = run(repo.path, "-n", "3", *SH, f"{COMMIT}; echo x > uncommitted")
     assert pushed(remote) == {result.report["branch"]: "3"}
     assert result.report["saved"]
-    assert told(result)[-1] == repo.git("rev-parse", result.report["branch"])
+    assert pushes(result)[-1] == repo.git("rev-parse", result.report["branch"])
 
 
 def test_each_commit_is_pushed_while_the_loop_goes_on(repo: Repo, remote: Repo) -> None:
@@ -91,7 +91,7 @@ def test_the_agent_may_push_too(repo: Repo, remote: Repo) -> None:
 
 
 def test_a_question_on_the_terminal_is_not_asked(repo: Repo, remote: Repo, tmp_path: Path) -> None:
-    """Nobody is there to answer it, and it would stand in the agent's output."""
+    """No person is there to answer it, and it would stand in the agent's output."""
     ssh = tmp_path / "ssh"
     ssh.write_text(
         "#!/bin/sh\n(true </dev/tty) 2>/dev/null || { echo no terminal >&2; exit 1; }\nread x </dev/tty\n"
@@ -107,8 +107,8 @@ def test_a_question_on_the_terminal_is_not_asked(repo: Repo, remote: Repo, tmp_p
 
 
 @pytest.mark.usefixtures("remote")
-def test_a_git_that_finds_no_bare_repository_is_told_where_it_is(repo: Repo) -> None:
-    """That is asked for by safe.bareRepository; the worktree goes as ever."""
+def test_a_git_that_finds_no_bare_repository_gets_its_path(repo: Repo) -> None:
+    """With safe.bareRepository git needs the path; the worktree is removed as usual."""
     explicit = {
         "GIT_CONFIG_COUNT": "1",
         "GIT_CONFIG_KEY_0": "safe.bareRepository",
@@ -116,12 +116,12 @@ def test_a_git_that_finds_no_bare_repository_is_told_where_it_is(repo: Repo) -> 
     }
     result = run(repo.path, "-n", "1", *SH, COMMIT, env=explicit)
     assert result.warnings == []
-    assert told(result) == [repo.git("rev-parse", result.report["branch"])]
+    assert pushes(result) == [repo.git("rev-parse", result.report["branch"])]
     assert repo.worktrees() == []
 
 
 @pytest.mark.parametrize(
-    ("stderr", "told"),
+    ("stderr", "message"),
     [
         (b"fatal: no 'https://me:secret@host/x'\n", "fatal: no 'https://host/x'"),
         (b"ssh: denied\r\nfatal: Could not read\n\nPlease\n", "ssh: denied; fatal: Could not read"),
@@ -129,9 +129,9 @@ def test_a_git_that_finds_no_bare_repository_is_told_where_it_is(repo: Repo) -> 
         (b"", "git failed (128)"),
     ],
 )
-def test_why_it_was_not_pushed(stderr: bytes, told: str) -> None:
-    """On one line, in the words of whoever knows, and without a password."""
-    assert git.push_error(CompletedCommand(128, b"", stderr)) == told
+def test_why_it_was_not_pushed(stderr: bytes, message: str) -> None:
+    """On one line, in git's or the server's words, and without a password."""
+    assert git.push_error(CompletedCommand(128, b"", stderr)) == message
 
 
 def test_an_address_may_be_relative_to_the_project(repo: Repo, remote: Repo) -> None:
@@ -142,14 +142,14 @@ def test_an_address_may_be_relative_to_the_project(repo: Repo, remote: Repo) -> 
 
 
 def test_nothing_is_pushed_before_anything_is_committed(repo: Repo, remote: Repo) -> None:
-    """A branch that is where it began tells nobody anything."""
+    """A branch that is where it began has no news for another machine."""
     result = run(repo.path, "-n", "2", *SH, "echo x > uncommitted")
     assert pushed(remote) == {}
-    assert told(result) == []
+    assert pushes(result) == []
 
 
 def test_what_the_agent_rewrites_is_replaced(repo: Repo, remote: Repo) -> None:
-    """Its branch is its own, as long as nobody else has pushed there."""
+    """Its branch is its own, as long as no other user has pushed there."""
     gate = f"until git -C {remote.path} log --all --format=%s | grep -qx 1; do sleep 0.05; done"
     script = f'[ "$RALPH_ITERATION" = 1 ] || {{ {gate}; git reset -q --hard HEAD^; }}; {COMMIT}'
     result = run(repo.path, "-n", "2", *SH, script)
@@ -157,8 +157,8 @@ def test_what_the_agent_rewrites_is_replaced(repo: Repo, remote: Repo) -> None:
     assert "was not pushed" not in result.stderr
 
 
-def test_what_somebody_else_has_pushed_there_stays(repo: Repo, remote: Repo) -> None:
-    """It is told, with what to run, and the loop goes on."""
+def test_what_another_user_has_pushed_there_stays(repo: Repo, remote: Repo) -> None:
+    """A warning says so, with what to run, and the loop goes on."""
     steal = 'git push -q origin "$RALPH_BRANCH"; git -C {} update-ref "refs/heads/$RALPH_BRANCH" {}'
     other = remote.git("commit-tree", "-m", "theirs", remote.git("mktree", "-z"))
     result = run(repo.path, "-n", "2", *SH, f"{COMMIT}; {steal.format(remote.path, other)}")
@@ -171,7 +171,7 @@ def test_what_somebody_else_has_pushed_there_stays(repo: Repo, remote: Repo) -> 
 
 
 def test_a_named_branch_only_moves_forward(repo: Repo, remote: Repo) -> None:
-    """It may be somebody's: what was rewritten is refused."""
+    """It may be the user's: a rewritten branch is refused."""
     repo.git("branch", "theirs")
     repo.git("push", "-q", "origin", "theirs")
     there = remote.git("rev-parse", "theirs")
@@ -181,7 +181,7 @@ def test_a_named_branch_only_moves_forward(repo: Repo, remote: Repo) -> None:
 
 
 def test_a_remote_that_hangs_holds_nothing_up(repo: Repo, remote: Repo, tmp_path: Path) -> None:
-    """The next iterations run meanwhile, and at TERM nobody waits for it."""
+    """The next iterations run meanwhile, and at TERM the session does not wait for it."""
     hanging = tmp_path / "hanging"
     hanging.write_text("#!/bin/sh\nexec sleep 600\n")
     hanging.chmod(0o755)

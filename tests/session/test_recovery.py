@@ -1,4 +1,4 @@
-"""What is left of dead sessions where something is not as it should be: nothing of it passes for finished."""
+"""Dead sessions whose files are not as they should be: none of them passes for finished."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def test_without_a_usable_git_an_orphan_stays(repo: Repo) -> None:
-    """Nobody can look at its work then; once git works again, it is finished."""
+    """No sweep can look at its work then; once git works again, it is finished."""
     left = orphan(repo)
     config = repo.path / ".git" / "config"
     before = config.read_text()
@@ -37,7 +37,7 @@ def test_without_a_usable_git_an_orphan_stays(repo: Repo) -> None:
 
 @pytest.mark.parametrize("field", [None, "branch", "base"])
 def test_a_worktree_that_git_does_not_know_any_more_stays(repo: Repo, field: str | None) -> None:
-    """Its registration is gone, or its record does not tell of one: the files are still there, and told."""
+    """Its registration is gone, or its record names none: the files stay, and a message names them."""
     left = orphan(repo)
     if field is None:
         for path in sorted(left.registration.rglob("*"), reverse=True):
@@ -72,7 +72,7 @@ def test_a_symlink_in_the_registry_is_not_followed(repo: Repo, tmp_path: Path, n
     assert listing(outside) == before
 
 
-def test_a_fifo_as_event_log_hangs_nobody(repo: Repo) -> None:
+def test_a_fifo_as_event_log_hangs_no_sweep(repo: Repo) -> None:
     """The session is finished all the same."""
     left = orphan(repo)
     (left.directory / "events.jsonl").unlink()
@@ -81,8 +81,8 @@ def test_a_fifo_as_event_log_hangs_nobody(repo: Repo) -> None:
     assert repo.show(f"{left.wip}:new") == b"new\n"
 
 
-def test_a_branch_that_somebody_works_on_is_not_moved(repo: Repo, script: Callable[[str], str]) -> None:
-    """What was edited in the worktree since gets a hidden ref instead."""
+def test_a_branch_that_is_checked_out_is_not_moved(repo: Repo, script: Callable[[str], str]) -> None:
+    """Later work in the worktree gets a hidden ref instead."""
     agent_id = (
         command("spawn", "-n", "1", "--", script("echo x > new"), cwd=repo.path).stdout.decode().strip()
     )

@@ -101,7 +101,7 @@ def test_while_the_agent_runs(repo: Repo, home: Path, number: signal.Signals) ->
 
 @each_signal
 def test_between_iterations(repo: Repo, home: Path, number: signal.Signals) -> None:
-    """Nobody waits for the end of a long delay."""
+    """The session does not wait for the end of a long delay."""
     with Session(repo.path, "--delay", "1h", *SH, "echo left > left") as session:
         session.wait_for("iteration.ended")
         session.send(number)

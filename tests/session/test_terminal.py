@@ -1,4 +1,4 @@
-"""A session on a terminal: who gets the keys."""
+"""A session on a terminal: which process gets the keys."""
 
 from __future__ import annotations
 
@@ -90,15 +90,15 @@ def test_a_key_that_ends_the_agent_ends_the_loop(repo: Repo, home: Path, keys: b
 
 
 def test_ctrl_c_with_a_prompt_ends_the_session(repo: Repo, home: Path) -> None:
-    """The keys are ours then: the agent is told, its work is saved."""
-    agent = f"trap 'echo told > told; exit 0' INT; echo ready; {LOOP}"
+    """The session gets the keys then: it signals the agent, and saves its work."""
+    agent = f"trap 'echo INT > signal; exit 0' INT; echo ready; {LOOP}"
     with Terminal(PROGRAM, "run", "-p", "task", *SH, agent, cwd=repo.path) as terminal:
         terminal.wait_for("ready")
         terminal.type(CTRL_C)
         assert terminal.finish() == 130
     report = report_of(repo)
     assert (report["ended_by"], report["exit_status"]) == ("signal", 130)
-    assert repo.show(f"{report['saved']}:told") == b"told\n"
+    assert repo.show(f"{report['saved']}:signal") == b"INT\n"
     assert left(home) == {}
 
 
@@ -169,7 +169,7 @@ def test_ctrl_z_is_not_lost_between_iterations(repo: Repo, tmp_path: Path, promp
         terminal.wait_for("status=130\r\n")
 
 
-def test_a_window_that_changes_its_size_is_told(repo: Repo) -> None:
+def test_the_agent_knows_the_new_size_of_the_window(repo: Repo) -> None:
     """The agent gets SIGWINCH and finds the new size."""
     agent = (
         "import os, signal\n"
@@ -217,7 +217,7 @@ def test_the_terminal_is_ours_again_before_the_next_iteration(repo: Repo) -> Non
 def test_a_closed_window_ends_the_session_with_its_work_saved(
     repo: Repo, home: Path, prompt: tuple[str, ...], *, in_a_shell: bool
 ) -> None:
-    """Nobody reads the report any more, but it is written."""
+    """No terminal shows the report any more, but it is written."""
     command = (PROGRAM, "run", *prompt, *SH, f"echo left > left; echo ready; {LOOP}")
     with Terminal(*(shell(PROMPT) if in_a_shell else command), cwd=repo.path) as terminal:
         if in_a_shell:

@@ -90,7 +90,7 @@ def test_nothing_is_added_where_the_agents_line_is_not_on_our_terminal(repo: Rep
     assert "session ended: limit reached" in terminal.words
 
 
-def test_a_second_ctrl_c_is_told_to_hurry(repo: Repo) -> None:
+def test_a_second_ctrl_c_is_confirmed(repo: Repo) -> None:
     """In other words than the first."""
     agent = f"trap '' INT; echo ready; {LOOP}"
     with Terminal(PROGRAM, "run", "-p", "x", "--grace", "1h", *SH, agent, cwd=repo.path) as terminal:
@@ -115,7 +115,7 @@ def test_a_mistake_is_an_error_like_every_other_on_a_terminal(repo: Repo) -> Non
 
 
 def test_a_person_reads_a_warning_with_a_hint(tmp_path: Path) -> None:
-    """One line each, and they can be told apart."""
+    """One line each, and they look different."""
     empty = make_repo(tmp_path / "empty", empty=True)
     with Terminal(PROGRAM, "run", "-n", "1", "--", "true", cwd=empty.path, size=(24, 200)) as terminal:
         assert terminal.finish() == 0

@@ -32,7 +32,7 @@ def _end_in_a_hurry(repo: Repo) -> tuple[Path, str]:
 
 
 def test_work_is_saved_and_the_worktree_left(repo: Repo) -> None:
-    """And that is told; who looks sees an orphan."""
+    """A message says so, and ps shows an orphan."""
     directory, agent_id = _end_in_a_hurry(repo)
     assert repo.show(f"ralph/{agent_id}-wip:new") == b"x\n"
     assert (repo.path / ".ralph" / "worktrees" / directory.name / "new").exists()
@@ -57,7 +57,7 @@ def test_the_next_start_finishes_it(repo: Repo) -> None:
 
 
 def test_two_interrupts_are_no_hurry(repo: Repo) -> None:
-    """Who types Ctrl-C twice has time: the agent gets none, but everything is tidied up."""
+    """A user who types Ctrl-C twice has time: the agent gets none, but everything is tidied up."""
     deaf = ("sh", "-c", "trap '' INT; echo x > new; echo ready; while :; do sleep 0.1; done")
     with Session(repo.path, "--grace", "60s", "--", *deaf) as session:
         log = session.directory / "output.log"

@@ -1,4 +1,4 @@
-"""Records that somebody has damaged, or that a newer version wrote."""
+"""Records that are damaged, or that a newer version wrote."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_an_unknown_session_is_a_row_that_says_why(repo: Repo, agents: Path) -> 
     assert row.startswith("not a record of this version: version 2  ")
 
 
-def test_an_undamaged_record_of_somebody_far_away_is_foreign(repo: Repo, agents: Path) -> None:
+def test_an_undamaged_record_of_another_machine_is_foreign(repo: Repo, agents: Path) -> None:
     """Negative control: the same record, whole; keys that this version does not know do not matter."""
     (agents / "beef.json").write_bytes(_with(invented_later={"x": 1}))
     (entry,) = _listed(repo)

@@ -45,7 +45,7 @@ def test_every_record_has_its_verdict(state: str, locked: bool, same_boot: bool,
 
 @pytest.fixture
 def zombie() -> Iterator[ProcessIdentity]:
-    """Yield a process that has ended, and that nobody has waited for."""
+    """Yield a process that has ended, and whose parent has not waited for it."""
     with subprocess.Popen(("sleep", "60")) as process:
         started = process_table.start_time(process.pid)
         assert started is not None

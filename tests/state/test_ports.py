@@ -26,7 +26,7 @@ SH = ("-n", "1", "--", "sh", "-c")
 
 
 def test_the_agent_has_ports_of_its_own(repo: Repo) -> None:
-    """Ten, the same in each iteration, and those of its id where nobody else has them."""
+    """Ten, the same in each iteration, and those of its id where no other session has them."""
     ended = run(repo.path, "-n", "2", "--", "sh", "-c", "echo $RALPH_PORT")
     first, second = map(int, ended.stdout.split())
     assert first == second == port_for(ended.report["id"], [])
@@ -37,7 +37,7 @@ def test_sessions_beside_each_other_have_other_ports(repo: Repo) -> None:
     agent = "echo $RALPH_PORT > $RALPH_PROJECT/../port-$RALPH_AGENT_ID; sleep 600"
     with Session(repo.path, *SH, agent) as session:
         [port] = eventually(lambda: [*repo.path.parent.glob("port-????")], "the first port")
-        held = int(eventually(port.read_text, "what is in it"))
+        held = int(eventually(port.read_text, "its content"))
         beside = run(repo.path, *SH, "echo $RALPH_PORT")
         others = [session.wait_for("session.registered")["agent_id"]]
         assert int(beside.stdout) == port_for(beside.report["id"], others) != held

@@ -1,4 +1,4 @@
-"""Agent records: one id each, kept as written, and whatever somebody made of the files."""
+"""Agent records: one id each, kept as written, and damaged files."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_an_id_with_a_file_is_taken(home: Registry, name: str) -> None:
 
 
 def test_an_id_whose_lock_is_a_directory_is_taken(home: Registry) -> None:
-    """Whoever made it had a reason; there are others."""
+    """The directory may have a purpose; there are other ids."""
     (home.agents / "a3f2.lock").mkdir()
     assert _claim(home, "a3f2", "09be").record.id == "09be"
     with pytest.raises(NoIdLeftError):
@@ -201,7 +201,7 @@ def test_a_released_record_is_the_sessions(home: Registry) -> None:
 
 
 def test_a_record_that_cannot_be_moved_frees_its_lock(home: Registry) -> None:
-    """Whoever cleans up later sees that its owner is gone; the record stays for that."""
+    """A later sweep sees that its owner is gone; the record stays for that."""
     claim = _claim(home, "a3f2")
     claim.directory.rmdir()
     with pytest.raises(FileNotFoundError):
@@ -212,7 +212,7 @@ def test_a_record_that_cannot_be_moved_frees_its_lock(home: Registry) -> None:
 
 @pytest.mark.parametrize("kind", ["gone", "directory"])
 def test_a_record_without_its_lock_proves_nothing(home: Registry, kind: str) -> None:
-    """Somebody has removed or replaced it, perhaps while its owner lives."""
+    """Another process has removed or replaced it, perhaps while its owner lives."""
     _claim(home, "a3f2")
     (home.agents / "a3f2.lock").unlink()
     if kind == "directory":
@@ -357,7 +357,7 @@ def test_a_finished_record_is_known_by_its_directory(home: Registry) -> None:
 
 
 def test_one_bad_record_hides_no_other(home: Registry) -> None:
-    """What is listed is in order of the ids."""
+    """The list is in order of the ids."""
     claim = _claim(home, "a3f2")
     (home.agents / "09be.json").write_text("garbage")
     (home.agents / "ffff.json").mkdir()

@@ -1,4 +1,4 @@
-"""The request to end a session, and whatever somebody made of its file."""
+"""The request to end a session, and damaged request files."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ def log(session: Path) -> Log:
     return log
 
 
-def _told(session: Path) -> list[str]:
+def _logged(session: Path) -> list[str]:
     return [event["event"] for event in read_events(session)]
 
 
 @pytest.mark.parametrize(("first", "second"), list(product(StopMode, StopMode)))
 def test_the_strongest_request_stands(session: Path, first: StopMode, second: StopMode) -> None:
-    """Whatever comes after it, and both who ask are told."""
+    """Whatever comes after it, and both requests are answered."""
     strongest = max(first, second, key=lambda how: how.strength)
     assert ask(session, first) is first
     assert ask(session, second) is strongest
@@ -71,11 +71,11 @@ def test_strength() -> None:
     ]
 
 
-def test_nobody_has_asked(session: Path, log: Log) -> None:
-    """Then there is nothing, and nothing is told."""
+def test_there_is_no_request(session: Path, log: Log) -> None:
+    """Then there is nothing to read or to log."""
     with StopRequests(session, log) as requests:
         assert requests.look() is None
-    assert (read(session), is_urgent(session), _told(session)) == (None, False, [])
+    assert (read(session), is_urgent(session), _logged(session)) == (None, False, [])
 
 
 @pytest.mark.parametrize("how", StopMode)
@@ -92,7 +92,7 @@ def test_a_request_is_heard_once(session: Path, log: Log, how: StopMode) -> None
 
 
 def test_a_stronger_request_is_heard(session: Path, log: Log) -> None:
-    """A weaker one, whoever wrote it, is not."""
+    """A weaker one, from whichever command, is not."""
     with StopRequests(session, log) as requests:
         for how, then in ((StopMode.SOON, StopMode.SOON), (StopMode.NOW, StopMode.NOW)):
             ask(session, how)
@@ -100,11 +100,11 @@ def test_a_stronger_request_is_heard(session: Path, log: Log) -> None:
         (session / "stop").unlink()
         ask(session, StopMode.AFTER_ITERATION)
         assert requests.look() is StopMode.NOW
-    assert _told(session) == ["stop.requested", "stop.requested"]
+    assert _logged(session) == ["stop.requested", "stop.requested"]
 
 
 @pytest.mark.parametrize("content", GARBAGE.values(), ids=GARBAGE)
-def test_garbage_is_told_once(session: Path, log: Log, content: bytes) -> None:
+def test_garbage_is_reported_once(session: Path, log: Log, content: bytes) -> None:
     """It stops nothing and crashes nothing, and a request in its place is heard."""
     path = session / "stop"
     with StopRequests(session, log, every=0.0) as requests:
@@ -113,7 +113,7 @@ def test_garbage_is_told_once(session: Path, log: Log, content: bytes) -> None:
         assert not is_urgent(session)
         with pytest.raises(NoRequestError):
             read(session)
-        assert _told(session) == ["stop.not_understood"]
+        assert _logged(session) == ["stop.not_understood"]
         assert path.read_bytes() == content
         ask(session, StopMode.SOON)
         assert requests.look() is StopMode.SOON
@@ -126,7 +126,9 @@ def test_keys_of_later_versions_do_not_matter(session: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["directory", "fifo", "link", "dangling"])
-def test_what_is_no_file_is_told_and_not_followed(session: Path, log: Log, tmp_path: Path, kind: str) -> None:
+def test_what_is_no_file_is_reported_and_not_followed(
+    session: Path, log: Log, tmp_path: Path, kind: str
+) -> None:
     """Nothing hangs; a good request behind a link is none, and is not overwritten by one."""
     path, good = session / "stop", tmp_path / "good"
     good.write_text('{"version": 1, "how": "now"}')
@@ -139,7 +141,7 @@ def test_what_is_no_file_is_told_and_not_followed(session: Path, log: Log, tmp_p
         path.symlink_to(good if kind == "link" else tmp_path / "absent")
     with StopRequests(session, log) as requests:
         assert requests.look() is None
-    assert _told(session) == ["stop.not_understood"]
+    assert _logged(session) == ["stop.not_understood"]
     if kind == "directory":
         with pytest.raises(OSError, match="directory"):
             ask(session, StopMode.SOON)
@@ -168,7 +170,7 @@ def _replaced(session: Path) -> None:
     session.mkdir()
 
 
-def test_a_request_is_seen_where_nothing_is_told(session: Path, log: Log) -> None:
+def test_a_request_is_seen_without_a_notification(session: Path, log: Log) -> None:
     """By a look at the file every so often."""
     with StopRequests(session, log, every=0.2) as requests:
         _replaced(session)
@@ -178,11 +180,11 @@ def test_a_request_is_seen_where_nothing_is_told(session: Path, log: Log) -> Non
         eventually(requests.look, "the request")
 
 
-def test_nobody_looks_more_often_than_that(session: Path, log: Log) -> None:
+def test_the_file_is_not_read_more_often(session: Path, log: Log) -> None:
     """Negative control: with the usual time, nothing is seen so soon, and the next look is due in time."""
     with StopRequests(session, log) as requests:
         _replaced(session)
         requests.look()
         ask(session, StopMode.SOON)
-        never(requests.look, "seen although nothing was told")
+        never(requests.look, "seen without a notification")
     assert EVERY == 30.0

@@ -15,7 +15,7 @@ def logged(words: str) -> str:
     return f'until grep -aq "{words}" {log}; do sleep 0.01; done\n'
 
 
-def told_line(document: dict[str, Any]) -> str:
+def print_line(document: dict[str, Any]) -> str:
     """Return a line of a shell script that prints a document."""
     return f"cat <<'EOT'\n{json.dumps(document, separators=(',', ':'))}\nEOT\n"
 
@@ -25,18 +25,18 @@ def says(words: str, tokens: int = 11) -> str:
     content = [{"type": "text", "text": words}]
     usage = {"input_tokens": tokens - 1, "output_tokens": 1}
     message = {"id": "m", "content": content, "usage": usage}
-    return told_line({"type": "assistant", "message": message, "parent_tool_use_id": None})
+    return print_line({"type": "assistant", "message": message, "parent_tool_use_id": None})
 
 
 def result_line(words: str, **more: Any) -> str:
     """Return what prints the final answer: 123 tokens, a quarter of a dollar."""
     usage = {"input_tokens": 100, "output_tokens": 20, "cache_read_input_tokens": 3}
     document = {"type": "result", "subtype": "success", "is_error": False, "result": words}
-    return told_line({**document, "usage": usage, "total_cost_usd": 0.25, "num_turns": 2, **more})
+    return print_line({**document, "usage": usage, "total_cost_usd": 0.25, "num_turns": 2, **more})
 
 
 def limited(seconds: int | None) -> str:
-    """Return what prints that the usage limit is reached, until so many seconds from then on."""
+    """Return what prints that the usage limit is reached, for this number of seconds."""
     told = ""
     if seconds is not None:
         info = '"rate_limit_info":{"status":"rejected","resetsAt":%s}'

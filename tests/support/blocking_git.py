@@ -61,11 +61,11 @@ class Gate:
         }
 
     def wait(self) -> None:
-        """Wait until somebody waits at the gate."""
+        """Wait until a git command waits at the gate."""
         eventually(self._reached.exists, f"git {self._at}")
 
     def open(self) -> None:
-        """Let through who waits at it."""
+        """Let the waiting command through."""
         os.write(self._line, b"\n")
 
     def __enter__(self) -> Self:

@@ -1,7 +1,7 @@
 """What the contract says of a session that a test has killed, robbed or copied.
 
-Everything that is to be expected is computed from what was done to the session; nothing is read back
-from where it is to be found.
+Every expectation is computed from what was done to the session. Nothing is read back from the files that a
+test then checks.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ REWRITINGS: dict[str, dict[str, Any]] = {
     "written in another container": {"pid_namespace": "pid:[1]", "host": "another host"},
     "of a pid that was reused": {"pid": os.getpid(), "start_time": 0.5},
 }
-"""What somebody may make of a record that can be read all the same."""
+"""Changes to a record after which it can still be read."""
 
 SPOILINGS = ("garbage", "empty", "half", "newer", "another's", "a directory", "a link", "gone")
-"""What else somebody may make of it."""
+"""Changes after which it cannot."""
 
 ENDS = ("killed", "killed, a zombie", "saved", "finished", "properly")
 """How an owner ends: at once, between save and removal, when only its record is still to leave, or well."""
@@ -43,11 +43,11 @@ INNER = "inner"
 
 
 class Fate(NamedTuple):
-    """What becomes of a session that somebody finishes.
+    """What becomes of a session when a command finishes it.
 
     Attributes:
         action: as a sweep names it.
-        saved: what is uncommitted gets a branch.
+        saved: uncommitted work gets a branch.
         removed: so is the worktree.
         released: its record leaves.
         dropped: its branch is deleted.
@@ -63,7 +63,7 @@ class Fate(NamedTuple):
 
 @dataclass(eq=False)
 class ExpectedSession:
-    """A session, and all that is to be known of it.
+    """A session, and all that a test must know of it.
 
     Attributes:
         repo: its project.
@@ -84,12 +84,12 @@ class ExpectedSession:
         nested: there is a repository in its worktree.
         alive: its owner is.
         record: ``own``, or how it was spoiled.
-        rewritten: what somebody has changed in its record.
+        rewritten: the changed keys of its record.
         lock: ``own``, ``copied``, ``away``, or ``gone`` for good.
         whereabouts: what was done to its worktree: ``own``, ``away``, ``renamed`` or ``unregistered``.
         elsewhere: held by a process of its agent that is not seen from here.
         left: processes that its agent has left running.
-        occupant: somebody's process that works in its worktree.
+        occupant: a process of the user that works in its worktree.
         ended: it is finished, and its record has left.
 
     """
@@ -199,7 +199,7 @@ class ExpectedSession:
         found = on_disk(self.place).items()
         return {os.fsdecode(path): content for path, (_, content) in found if not path.startswith(b"inner/")}
 
-    # What is to be expected
+    # Expectations
 
     @property
     def locked(self) -> bool:
@@ -228,7 +228,7 @@ class ExpectedSession:
         return self.files != self.head
 
     def leaving(self) -> Fate:
-        """Return what becomes of its worktree, whoever finishes it."""
+        """Return what becomes of its worktree, whichever command finishes it."""
         record = self.claim.record
         if record.keep_worktree:
             return Fate("finished")

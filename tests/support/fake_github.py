@@ -1,7 +1,7 @@
 """GitHub on loopback, as far as gh and git need it: its queries, and repositories to push to.
 
-gh speaks plain HTTP to one host, ``github.localhost``; a proxy that is named in the environment leads both
-programs here, so no name is ever looked up.
+gh speaks plain HTTP to one host, ``github.localhost``. A proxy in the environment leads both programs
+here, so no name is ever looked up.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class GitHub:
         root: where its repositories are: ``OWNER/NAME.git``.
 
     Attributes:
-        pulls: open pull requests: what gh has sent for each, with its ``url``, its ``head`` as it was sent,
-            and the ``owner`` of the repository that this is in.
-        refusal: what it says to who wants to open one; empty if it may.
+        pulls: open pull requests, each as gh has sent it. Added are its ``url``, and the ``owner`` of the
+            repository of its ``head``.
+        refusal: its answer to a request to open one; empty if that may be opened.
         asked: names of the queries, in order.
 
     """

@@ -1,13 +1,14 @@
 """Run ralph-wrap, and have something happen to it at a chosen point of its life.
 
-A point is: right before each change of the file system and each start of a process (Python's audit events,
-https://docs.python.org/3/library/audit_events.html), right after each of our own commands, and right before
-and after each logged event. Where an operation is to fail, only what can fail counts, and each write to a
-file and each ``fsync`` as well; where git is to be killed, each start of git. Counted from 1.
+There is a point right before each change of the file system and each start of a process. Python's audit
+events report these (https://docs.python.org/3/library/audit_events.html). There is one right after each of
+our own commands, and right before and after each logged event. If an operation is to fail, only operations
+that can fail count, with each write to a file and each ``fsync``. If git is to be killed, each start of git
+counts. Points are counted from 1.
 
 Usage: ``fault_injection.py FILE FAULT N ARGUMENT…`` or ``fault_injection.py serve``. Each point is appended
-to FILE by name. At N the process is killed (``kill``), the operation fails (``ENOSPC``, ``EIO``, …), git is
-told by its environment what to meet (``git-…``, see ``git_shim.deadly_git``), or nothing happens (``count``).
+to FILE by name. At N the process is killed (``kill``), or the operation fails (``ENOSPC``, ``EIO``, …), or
+nothing happens (``count``). With ``git-…`` git gets its fault by its environment (``git_shim.deadly_git``).
 
 ``serve`` loads the program once and forks for each command, see ``fork_server.py``. Its stdin is a socket.
 Each packet is a JSON object (arguments, cwd, environ, fault) with four descriptors: stdin, stdout, stderr,
@@ -83,7 +84,7 @@ class Points:
         return reached == self._number
 
     def audit(self, event: str, arguments: tuple[Any, ...]) -> None:
-        """Be told of everything that Python does."""
+        """Hear of everything that Python does."""
         if event == "open":
             path, _, flags = arguments
             if (

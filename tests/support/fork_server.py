@@ -49,20 +49,22 @@ class ForkedCommand:
 
     Arguments:
         words: of its command line.
-        told: a pipe from which its pid is read, and its status once it has ended.
+        status_pipe: from which its pid is read, and its status once it has ended.
         stdout: a pipe; ``None`` if its standard output goes elsewhere.
         stderr: the same for its standard error.
 
     """
 
-    def __init__(self, words: Sequence[str], told: int, stdout: int | None, stderr: int | None) -> None:
+    def __init__(
+        self, words: Sequence[str], status_pipe: int, stdout: int | None, stderr: int | None
+    ) -> None:
         self.args = words
         self.stdin: IO[bytes] | None = None
         self.stdout = None if stdout is None else os.fdopen(stdout, "rb")
         self.stderr = None if stderr is None else os.fdopen(stderr, "rb")
         self.returncode: int | None = None
-        self._told = os.fdopen(told, "rb")
-        self.pid = int(self._told.readline())
+        self._status = os.fdopen(status_pipe, "rb")
+        self.pid = int(self._status.readline())
 
     def __enter__(self) -> Self:
         return self
@@ -80,10 +82,10 @@ class ForkedCommand:
     def wait(self, timeout: float | None = None) -> int:
         """Wait for its end, and return its status."""
         if self.returncode is None:
-            if timeout is not None and not select.select([self._told], [], [], max(0.0, timeout))[0]:
+            if timeout is not None and not select.select([self._status], [], [], max(0.0, timeout))[0]:
                 raise subprocess.TimeoutExpired(list(self.args), timeout)
-            with self._told:
-                self.returncode = int(self._told.readline())
+            with self._status:
+                self.returncode = int(self._status.readline())
         return self.returncode
 
     def communicate(self, timeout: float | None = None) -> tuple[bytes, bytes]:
@@ -142,8 +144,8 @@ class ForkServer:
     def can_run(self, arguments: Sequence[str], environ: Mapping[str, str]) -> bool:
         """Return whether a fork does what the program does.
 
-        It is not PID 1, Python starts the same way, and no shell asks for completions: Typer takes the name
-        of the program from the command line of the process.
+        It is not PID 1, Python starts the same way, and no shell asks for completions. For those, Typer
+        takes the name of the program from the command line of the process.
         """
         if [*arguments[:1]] == ["init"] or any(name in environ for name in _COMPLETION):
             return False
@@ -180,12 +182,12 @@ class ForkServer:
             "fault": fault and (os.fspath(fault[0]), *fault[1:]),
         }
         with contextlib.ExitStack() as sent:
-            told = _given(subprocess.PIPE, sent)
+            status_pipe = _given(subprocess.PIPE, sent)
             files = [_given(file, sent) for file in (stdin, stdout, stderr)]
-            theirs = [file.theirs for file in (*files, told)]
+            theirs = [file.theirs for file in (*files, status_pipe)]
             socket.send_fds(self._socket, [json.dumps(asked).encode()], theirs)
-        assert told.ours is not None
-        return ForkedCommand(("ralph-wrap", *arguments), told.ours, files[1].ours, files[2].ours)
+        assert status_pipe.ours is not None
+        return ForkedCommand(("ralph-wrap", *arguments), status_pipe.ours, files[1].ours, files[2].ours)
 
     def run(
         self,

@@ -46,8 +46,8 @@ def path_without_git(directory: Path) -> str:
 def deadly_git(directory: Path) -> str:
     """Make a git that dies of SIGKILL when the environment says so, and return the PATH that finds it first.
 
-    ``DEADLY`` is ``git-before`` (it does anything), ``git-after`` (it has done it), or ``git-middle``:
-    then it dies by :func:`deadly_filter`, or, where it starts another git, by that.
+    ``DEADLY`` is ``git-before`` (it does anything), ``git-after`` (it has done it), or ``git-middle``.
+    In the middle :func:`deadly_filter` kills it, or another git that it starts.
     """
     killer = directory.with_name(f"{directory.name}-exec") / "git"
     killer.parent.mkdir()

@@ -104,7 +104,7 @@ def record(
     report: bool = True,
     title: str = "",
     branch_created: bool = False,
-    **told: Any,
+    **fields: Any,
 ) -> str:
     """Write what a finished session has left below ``.ralph/run``, and return its id.
 
@@ -117,7 +117,7 @@ def record(
         report: whether it has left a report.
         title: what people call it.
         branch_created: whether it made its branch.
-        told: what else stands in that.
+        fields: the other fields of its record.
 
     """
     home = Registry(repo.path / ".ralph" / "run")
@@ -145,6 +145,6 @@ def record(
     (directory / "record.json").write_bytes(known.to_json())
     if report:
         made = SessionReport.of(known, ended_by="promise", exit_status=0, commits=1, iterations=3)
-        told = {"ended": "2026-01-02T04:05:06+00:00", **told}
-        (directory / "report.json").write_bytes(made._replace(**told).to_json())
+        fields = {"ended": "2026-01-02T04:05:06+00:00", **fields}
+        (directory / "report.json").write_bytes(made._replace(**fields).to_json())
     return session

@@ -1,7 +1,7 @@
 """A session that a test can kill, rob and copy.
 
-The owner is a child that only sleeps; what a session does for itself, the test does in its stead, with the
-functions that a session does it with.
+The owner is a child that only sleeps. The test does the work of the session in its stead, with the same
+functions.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class KillableSession(ExpectedSession):
         self.begun = True
 
     def write_record(self, **changes: Any) -> None:
-        """Have the owner write its record, whatever somebody has made of it."""
+        """Have the owner write its record again, over a damaged one too."""
         with self._unless_directory():
             self.claim.update(**changes)
             self.record, self.rewritten = "own", {}
@@ -110,7 +110,7 @@ class KillableSession(ExpectedSession):
         return fate
 
     def perish(self, *, zombie: bool = False) -> None:
-        """Have the owner die at once, perhaps without anybody who waits for it."""
+        """Have the owner die at once, perhaps without a parent that waits for it."""
         self.owner.kill()
         os.waitid(os.P_PID, self.owner.pid, os.WEXITED | os.WNOWAIT)
         if not zombie:

@@ -13,7 +13,7 @@ from typing import Any
 
 PROMISE = "<promise>COMPLETE</promise>"
 BIG = 50_000_000  # bytes of a long line
-_MOMENT = 0.1  # seconds, in which whoever reads has read
+_MOMENT = 0.1  # seconds, in which the reader has read
 
 
 def _line(kind: str, **more: Any) -> bytes:
@@ -35,13 +35,13 @@ def _write(content: bytes, to: int = 1) -> None:
         left = left[os.write(to, left) :]
 
 
-def _in_two(content: bytes, place: int, between: bytes = b"") -> None:
+def _in_two(content: bytes, position: int, between: bytes = b"") -> None:
     """Write the beginning, something else on stderr, and the rest."""
-    _write(content[:place])
+    _write(content[:position])
     time.sleep(_MOMENT)
     _write(between, 2)
     time.sleep(_MOMENT)
-    _write(content[place:])
+    _write(content[position:])
 
 
 def _cut_character() -> None:

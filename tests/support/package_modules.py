@@ -20,9 +20,8 @@ class Module(NamedTuple):
 
     Attributes:
         path: below the package.
-        imports: full names of everything that it imports, wherever in it: at its top, in a function, for
-            type checkers alone, by a text that is the full name of one of our modules, or as an attribute of
-            ``deferred``.
+        imports: full names of everything that it imports, at its top, in a function, or for type checkers
+            alone. The full name of one of our modules as a text counts, and an attribute of ``deferred``.
         ours: the modules of this package among them, by path.
         lines: how many it has.
         sizes: kind and number of lines of its classes and functions, by name.

@@ -1,4 +1,4 @@
-"""PID 1 of a pid namespace, which is as good as a container, and processes that tell what they were told."""
+"""PID 1 of a pid namespace, which is as good as a container, and processes that print their signals."""
 
 from __future__ import annotations
 

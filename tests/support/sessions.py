@@ -149,7 +149,7 @@ class Session:
         self.process.send_signal(number)
 
     def finish(self, patience: float = CAP * 3) -> Result:
-        """Wait for its end, for so many seconds at most."""
+        """Wait for its end, for *patience* seconds at most."""
         stdout, stderr = self.process.communicate(timeout=patience)
         status = self.process.wait()
         return Result(status, stdout or b"", stderr.decode(errors="replace"), self.find_directory())

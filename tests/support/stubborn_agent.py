@@ -2,8 +2,8 @@
 
 Usage: stubborn_agent.py DIRECTORY ROLE…
 
-One process for each role, which writes its pid to DIRECTORY/ROLE once it is what it is meant to be; the
-agent itself is the role ``agent``, and leaves at once if that is not among them.
+There is one process for each role. It writes its pid to DIRECTORY/ROLE once it plays the role. The agent
+itself is the role ``agent``, and leaves at once if no argument names this role.
 """
 
 import os

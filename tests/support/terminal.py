@@ -1,4 +1,4 @@
-"""A terminal with somebody typing at it (``pty(7)``)."""
+"""A terminal with a user who types (``pty(7)``)."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class Terminal:
         return self.screen
 
     def wait_for(self, words: str, count: int = 1) -> None:
-        """Wait until words were printed so many times, at the beginning of a line."""
+        """Wait until words were printed *count* times, at the beginning of a line."""
         wanted = b"\n" + words.encode()
         try:
             eventually(

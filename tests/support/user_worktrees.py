@@ -120,7 +120,7 @@ def replaced(
         directory: the worktree.
         away: where it is meanwhile.
         registration: one of ``REGISTRATIONS``.
-        found: what is in its place.
+        found: the entry in its place.
         way: how that gets there, one of ``WAYS``.
 
     """

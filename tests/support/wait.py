@@ -1,7 +1,7 @@
 """Waiting for something to become true; the only place where a test itself sleeps.
 
 The programs that tests run as agents (``stubborn_agent.py``, ``talkative_agent.py``, shell scripts) cannot
-import this: they sleep by themselves, between two looks at a file, or to be an agent that takes its time.
+import this. They sleep by themselves, between two looks at a file, or to be an agent that takes its time.
 """
 
 from __future__ import annotations

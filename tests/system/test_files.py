@@ -27,7 +27,7 @@ except FileExistsError:
     print("lost")
 """
 
-# Whoever has the lock makes a file that must not be there, and takes it away again.
+# The holder of the lock makes a file that must not be there, and takes it away again.
 CONTEND = """
 for _ in range(50):
     while (lock := files.try_lock(path)) is None:
@@ -230,7 +230,7 @@ def test_a_lock_is_seen_by_another_process(room: Path) -> None:
 
 
 def test_the_kernel_frees_the_lock_of_a_killed_process(room: Path) -> None:
-    """Nobody has to clean up after SIGKILL."""
+    """No process has to clean up after SIGKILL."""
     with _holder(room / "lock") as holder:
         holder.kill()
         holder.wait()
@@ -258,7 +258,7 @@ def test_two_processes_never_hold_a_lock_that_is_removed_on_release(room: Path) 
 
 
 def test_a_lock_is_released_once(room: Path) -> None:
-    """A second call does not close a descriptor that is somebody else's by then."""
+    """A second call does not close a descriptor that has another owner by then."""
     lock = files.try_lock(room / "lock")
     assert lock is not None
     lock.release(unlink=True)
@@ -303,7 +303,7 @@ def test_a_directory_is_freed_by_an_exception() -> None:
     assert not files.is_locked(here)
 
 
-def test_whoever_waits_for_a_directory_gets_it(room: Path) -> None:
+def test_a_process_that_waits_for_a_directory_gets_it(room: Path) -> None:
     """As soon as its holder is done."""
     with _holder(room) as holder, _crowd(WAIT, room, 1) as crowd:
         holder.kill()
@@ -324,7 +324,7 @@ def test_waiting_for_a_directory_ends(room: Path) -> None:
 
 
 def test_a_file_is_read_up_to_the_limit(room: Path) -> None:
-    """A huge file that somebody put there does not fill the memory."""
+    """A huge file of an agent does not fill the memory."""
     (room / "file").write_bytes(b"0123456789")
     assert (files.read(room / "file"), files.read(room / "file", 4)) == (b"0123456789", b"0123")
 

@@ -11,12 +11,12 @@ import pytest
 from ralph_wrap.system.inotify import CAME, LEFT, MODIFIED, DirectoryWatch, GrowingFile
 
 WRITES: dict[str, tuple[Callable[[Path], object], set[int]]] = {
-    "made": (lambda place: (place / "new").touch(), {CAME}),
-    "moved in": (lambda place: (place.parent / "outside").rename(place / "new"), {CAME}),
-    "written": (lambda place: (place / "there").write_text("more"), {MODIFIED}),
-    "moved away": (lambda place: (place / "there").rename(place.parent / "gone"), {LEFT}),
-    "deleted": (lambda place: (place / "there").unlink(), {LEFT}),
-    "read": (lambda place: (place / "there").read_text(), set()),
+    "made": (lambda directory: (directory / "new").touch(), {CAME}),
+    "moved in": (lambda directory: (directory.parent / "outside").rename(directory / "new"), {CAME}),
+    "written": (lambda directory: (directory / "there").write_text("more"), {MODIFIED}),
+    "moved away": (lambda directory: (directory / "there").rename(directory.parent / "gone"), {LEFT}),
+    "deleted": (lambda directory: (directory / "there").unlink(), {LEFT}),
+    "read": (lambda directory: (directory / "there").read_text(), set()),
 }
 
 
@@ -32,7 +32,7 @@ def directory(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("events", [CAME, MODIFIED, LEFT])
 @pytest.mark.parametrize("write", WRITES)
-def test_only_what_was_asked_for_is_told(directory: Path, write: str, events: int) -> None:
+def test_only_requested_changes_are_reported(directory: Path, write: str, events: int) -> None:
     """So that a session's own writes to its logs do not wake it."""
     do, told = WRITES[write]
     with DirectoryWatch(directory, events=events) as watch:
@@ -43,7 +43,7 @@ def test_only_what_was_asked_for_is_told(directory: Path, write: str, events: in
 
 
 def test_several_directories_are_watched_at_once(directory: Path) -> None:
-    """A change in any of them is told."""
+    """A change in any of them is reported."""
     other = directory.parent / "other"
     other.mkdir()
     with DirectoryWatch(directory, other, events=CAME) as watch:

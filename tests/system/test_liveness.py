@@ -1,4 +1,4 @@
-"""Who a process is, and whether an owner is provably dead."""
+"""The identity of a process, and whether an owner is provably dead."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TRUTH = {
         False,
         False,
     ): Liveness.ALIVE,  # on another machine, by a file system that knows of its lock
-    (False, True, True, True): Liveness.ALIVE,  # somebody replaced the lock's file
+    (False, True, True, True): Liveness.ALIVE,  # another process replaced the lock's file
     (False, True, True, False): Liveness.ALIVE,  # the same, and the host was renamed
     (False, True, False, True): Liveness.ALIVE,
     (False, True, False, False): Liveness.ALIVE,
@@ -105,13 +105,13 @@ def test_another_process_of_the_same_pid_is_not_it(
     assert not liveness.is_running(child._replace(**difference))
 
 
-def test_a_clock_that_jumps_makes_nobody_else_of_a_process() -> None:
+def test_a_clock_that_jumps_does_not_change_the_identity_of_a_process() -> None:
     """The kernel counts a process's start from the boot, not from the epoch."""
     assert liveness.myself().start_time < time.clock_gettime(time.CLOCK_BOOTTIME) < 1e9
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_i_am_who_the_kernel_says() -> None:
+def test_my_identity_is_the_kernels() -> None:
     """Pid, start time, boot, pid namespace and host name, as ``proc(5)`` has them."""
     me = liveness.myself()
     ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
@@ -124,7 +124,7 @@ def test_i_am_who_the_kernel_says() -> None:
     )
 
 
-def test_another_process_is_somebody_else() -> None:
+def test_another_process_has_another_identity() -> None:
     """On the same kernel and host, but with another number."""
     code = "import json; from ralph_wrap.system import liveness; m = liveness.myself()"
     show = "print(json.dumps([m.pid, m.boot_id, m.pid_namespace, m.host]))"

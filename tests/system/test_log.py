@@ -1,4 +1,4 @@
-"""What is told: on stderr, to a person or to a program, and in the event log."""
+"""Messages: on stderr, for a person or for a program, and in the event log."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.wait import CAP
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = pytest.mark.timeout(60)  # who must not hang fails soon
+pytestmark = pytest.mark.timeout(60)  # a log that must not hang fails soon
 
 NASTY = "a\nb\r\x1b[2J\x07\x9b\u202e\u2028\udcff\x00\x7f\u00fc"
 """Line ends, terminal controls, direction marks and half characters: a file can be called like this."""
@@ -30,7 +30,7 @@ HARMLESS = r"a\nb\r\x1b[2J\x07\x9b\u202e\u2028\udcff\x00\x7f" + "\u00fc"
 
 
 @contextmanager
-def _told(
+def _narrated(
     *, terminal: bool = False, colour: bool = False, as_json: bool | None = None
 ) -> Iterator[tuple[Log, FileIO]]:
     """Make a log, and a pipe to read what it narrates from, which does not wait."""
@@ -84,9 +84,9 @@ EVENTS: list[dict[str, Any]] = [
 # Narration
 
 
-def test_a_program_is_told_by_objects() -> None:
+def test_a_program_gets_objects() -> None:
     """One a line, time, level and name first; events without a message are not narrated."""
-    with _told() as (teller, reader):
+    with _narrated() as (teller, reader):
         _tell_everything(teller)
         lines = _read(reader).decode("ascii").splitlines()
     assert [_timeless(line) for line in lines] == EVENTS[1:]
@@ -95,7 +95,7 @@ def test_a_program_is_told_by_objects() -> None:
 
 def test_a_terminal_can_get_objects_too() -> None:
     """The user's choice counts, and nothing is drawn between them."""
-    with _told(terminal=True, as_json=True) as (teller, reader):
+    with _narrated(terminal=True, as_json=True) as (teller, reader):
         teller.progress("half done")
         _tell_everything(teller)
         lines = _read(reader).splitlines()
@@ -106,15 +106,15 @@ def test_a_terminal_can_get_objects_too() -> None:
 def test_another_log_beside_prints_in_the_same_way() -> None:
     """It has an event log of its own."""
     for as_json in (True, False):
-        with _told(as_json=as_json) as (teller, reader):
+        with _narrated(as_json=as_json) as (teller, reader):
             teller.beside().event("thing.happened", "a thing happened")
             assert _read(reader).startswith(b"{") is as_json
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_a_person_is_told_by_sentences(terminal: bool) -> None:
+def test_a_person_gets_sentences(terminal: bool) -> None:
     """A warning says what it is, a hint stands on its own line, a block as it was written."""
-    with _told(terminal=terminal, as_json=False) as (teller, reader):
+    with _narrated(terminal=terminal, as_json=False) as (teller, reader):
         _tell_everything(teller)
         told = _read(reader).decode()
     assert told == (
@@ -129,7 +129,7 @@ def test_a_person_is_told_by_sentences(terminal: bool) -> None:
 
 def test_each_line_of_a_hint_is_a_hint() -> None:
     """Its commands name the project if they must."""
-    with _told(as_json=False) as (teller, reader):
+    with _narrated(as_json=False) as (teller, reader):
         teller.location = "-C x"
         teller.beside().warning("thing.doubted", "a thing is odd", Commands.of("ralph-wrap ps", "none"))
         assert _read(reader).decode().splitlines()[1:] == [
@@ -141,15 +141,15 @@ def test_each_line_of_a_hint_is_a_hint() -> None:
 def test_a_rule_is_for_people() -> None:
     """It separates lines, and is dim where colours are allowed."""
     for colour, words in ((False, "── here ──\n"), (True, "\x1b[2m── here ──\x1b[0m\n")):
-        with _told(terminal=True, colour=colour) as (teller, reader):
+        with _narrated(terminal=True, colour=colour) as (teller, reader):
             teller.rule("here")
             assert _read(reader).decode() == words
-    with _told() as (teller, reader):
+    with _narrated() as (teller, reader):
         teller.rule("here")
         assert _read(reader) == b""
 
 
-def test_more_events_may_be_told_to_a_program() -> None:
+def test_a_program_may_get_more_events() -> None:
     """To one that waits for something that no person reads; never as a sentence."""
     reading, writing = os.pipe()
     with FileIO(reading) as reader, FileIO(writing, "w"):
@@ -162,7 +162,7 @@ def test_more_events_may_be_told_to_a_program() -> None:
 
 def test_colours_mark_the_labels_only() -> None:
     """Where they are allowed."""
-    with _told(terminal=True, colour=True) as (teller, reader):
+    with _narrated(terminal=True, colour=True) as (teller, reader):
         _tell_everything(teller)
         told = _read(reader).decode()
     assert told == (
@@ -177,7 +177,7 @@ def test_colours_mark_the_labels_only() -> None:
 
 def test_no_control_characters_reach_a_terminal() -> None:
     """The name of a file in a message or a hint does nothing but stand there, on its line."""
-    with _told(terminal=True) as (teller, reader):
+    with _narrated(terminal=True) as (teller, reader):
         teller.warning("name.seen", NASTY, NASTY)
         told = _read(reader).decode()
     assert told == f"ralph-wrap: warning: {HARMLESS}\nralph-wrap: hint: {HARMLESS}\n"
@@ -185,7 +185,7 @@ def test_no_control_characters_reach_a_terminal() -> None:
 
 def test_objects_are_ascii() -> None:
     """Whatever a program that reads them takes them for, and nothing is lost."""
-    with _told() as (teller, reader):
+    with _narrated() as (teller, reader):
         teller.event("name.seen", NASTY, path=Path(NASTY.replace("\0", "")))
         line = _read(reader)
     assert line.isascii()
@@ -198,9 +198,9 @@ def test_objects_are_ascii() -> None:
     }
 
 
-def test_a_block_is_told_although_it_is_no_text() -> None:
+def test_a_block_is_shown_although_it_is_no_text() -> None:
     """Half a character is written as its number."""
-    with _told(terminal=True) as (teller, reader):
+    with _narrated(terminal=True) as (teller, reader):
         teller.block("name.seen", "one line", "one\n\udcff")
         assert _read(reader) == b"one\n\\udcff\n"
 
@@ -218,9 +218,9 @@ def test_one_line_is_printable(words: str) -> None:
 
 
 def test_all_events_are_logged(tmp_path: Path) -> None:
-    """Also those that nobody is told about, and those from before there was a file, in order."""
+    """Also those that are not narrated, and those from before there was a file, in order."""
     path = tmp_path / "events.jsonl"
-    with _told() as (teller, _):
+    with _narrated() as (teller, _):
         teller.event("early.happened", "before")
         teller.attach(path, agent_id="a3f2", session_id="x-a3f2")
         _tell_everything(teller)
@@ -234,10 +234,10 @@ def test_all_events_are_logged(tmp_path: Path) -> None:
 def test_events_carry_the_session_with_and_without_structlog(tmp_path: Path, terminal: bool) -> None:
     """Bound before structlog is loaded and after; both run the same processors, and log the same lines."""
     first, second = tmp_path / "first.jsonl", tmp_path / "second.jsonl"
-    with _told(terminal=terminal) as (teller, _):
+    with _narrated(terminal=terminal) as (teller, _):
         teller.attach(first, agent_id="a3f2", session_id="x-a3f2")
         _tell_everything(teller)
-    with _told(terminal=terminal) as (teller, _):
+    with _narrated(terminal=terminal) as (teller, _):
         teller.load()
         teller.attach(second, agent_id="a3f2", session_id="x-a3f2")
         _tell_everything(teller)
@@ -252,7 +252,7 @@ def test_a_log_is_appended_to(tmp_path: Path) -> None:
     """Nothing that is in it is lost."""
     path = tmp_path / "events.jsonl"
     path.write_text('{"event": "before"}\n')
-    with _told() as (teller, _):
+    with _narrated() as (teller, _):
         teller.attach(path)
         teller.event("after.happened")
     assert [json.loads(line)["event"] for line in path.read_text().splitlines()] == [
@@ -262,12 +262,12 @@ def test_a_log_is_appended_to(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["full disk", "directory", "symlink"])
-def test_a_log_that_cannot_be_written_stops_nobody(tmp_path: Path, kind: str) -> None:
+def test_a_log_that_cannot_be_written_stops_no_session(tmp_path: Path, kind: str) -> None:
     """Narration goes on; a symlink is not followed."""
     path = {"full disk": Path("/dev/full"), "directory": tmp_path, "symlink": tmp_path / "link"}[kind]
     if kind == "symlink":
         path.symlink_to(tmp_path / "behind")
-    with _told() as (teller, reader):
+    with _narrated() as (teller, reader):
         teller.event("early.happened")
         teller.attach(path)
         teller.event("thing.happened", "a thing happened")
@@ -275,10 +275,10 @@ def test_a_log_that_cannot_be_written_stops_nobody(tmp_path: Path, kind: str) ->
     assert not (tmp_path / "behind").exists()
 
 
-# Whoever listens
+# Listeners
 
 
-def test_a_full_disk_behind_stderr_stops_nobody(tmp_path: Path) -> None:
+def test_a_full_disk_behind_stderr_stops_no_session(tmp_path: Path) -> None:
     """The event log has what could not be narrated."""
     with FileIO("/dev/full", "w") as full:
         teller = Log(full.fileno(), terminal=False, colour=False)
@@ -288,16 +288,16 @@ def test_a_full_disk_behind_stderr_stops_nobody(tmp_path: Path) -> None:
     assert _timeless((tmp_path / "events.jsonl").read_text())["event"] == "thing.happened"
 
 
-def test_a_listener_that_went_away_stops_nobody(tmp_path: Path) -> None:
+def test_a_listener_that_went_away_stops_no_session(tmp_path: Path) -> None:
     """As above, for a pipe without a reader."""
-    with _told() as (teller, reader):
+    with _narrated() as (teller, reader):
         reader.close()
         teller.attach(tmp_path / "events.jsonl")
         teller.event("thing.happened", "a thing happened")
     assert _timeless((tmp_path / "events.jsonl").read_text())["event"] == "thing.happened"
 
 
-def test_a_closed_stderr_stops_nobody(tmp_path: Path) -> None:
+def test_a_closed_stderr_stops_no_session(tmp_path: Path) -> None:
     """As above, for ``2>&-``."""
     teller = Log(1 << 20, terminal=False, colour=False)
     teller.attach(tmp_path / "events.jsonl")
@@ -307,8 +307,8 @@ def test_a_closed_stderr_stops_nobody(tmp_path: Path) -> None:
 
 
 def test_a_listener_that_stands_still_is_not_waited_for_long(tmp_path: Path) -> None:
-    """A second for each message: those who must tell something have work to save."""
-    with _told() as (teller, reader):
+    """A second for each message: a session with a message has work to save."""
+    with _narrated() as (teller, reader):
         teller.attach(tmp_path / "events.jsonl")
         teller.event("much.happened", "x" * 200_000)
         begun = time.monotonic()

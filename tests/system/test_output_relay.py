@@ -29,7 +29,7 @@ EVERYTHING = bytes(range(256)) * 4000
 
 @dataclass
 class Carried:
-    """A relay and what it has told."""
+    """A relay and what it has reported."""
 
     relay: OutputRelay
     heard: list[bytes] = field(default_factory=list)
@@ -101,11 +101,11 @@ def log(tmp_path: Path) -> Path:
     return tmp_path / "output.log"
 
 
-# What is carried
+# Bytes that pass
 
 
 def test_bytes_pass_unchanged_through_pipes(tmp_path: Path, big: Path, log: Path) -> None:
-    """From the agent to whoever reads our stdout, into the log, and to whoever listens."""
+    """From the agent to the reader of our stdout, into the log, and to the listener."""
     arrived = tmp_path / "arrived"
     with (
         _file(arrived) as target,
@@ -197,7 +197,7 @@ def test_one_pipe_for_both_streams_blocks_nothing(big: Path, log: Path) -> None:
             carried.relay.handle({both.fileno()})
 
 
-def test_a_reader_that_went_away_is_told_once(big: Path, log: Path) -> None:
+def test_a_reader_that_went_away_is_reported_once(big: Path, log: Path) -> None:
     """The agent goes on, and its output is in the log and listened to."""
     with (
         _pipe() as (reader, stdout),
@@ -213,7 +213,7 @@ def test_a_reader_that_went_away_is_told_once(big: Path, log: Path) -> None:
 
 
 def test_a_stream_that_was_closed_from_the_start_is_left_out(log: Path) -> None:
-    """``>&-``: there is nobody to miss it."""
+    """``>&-``: no reader misses it."""
     closed = 1 << 20
     with (
         _pipe() as (_, stderr),
@@ -224,7 +224,7 @@ def test_a_stream_that_was_closed_from_the_start_is_left_out(log: Path) -> None:
     assert (log.read_bytes(), carried.troubles) == (b"word\n", [])
 
 
-def test_flushing_ends_when_somebody_hurries(big: Path, log: Path) -> None:
+def test_flushing_ends_when_the_user_hurries(big: Path, log: Path) -> None:
     """The reader is not waited for; what it did not get is counted, and is in the log."""
     with (
         _pipe() as (reader, stdout),
@@ -264,13 +264,13 @@ def test_draining_ends(log: Path, reader_is_there: object) -> None:
 # The log
 
 
-@pytest.mark.parametrize("place", ["/dev/full", "."])
-def test_a_log_that_cannot_be_written_is_told_once(tmp_path: Path, big: Path, place: str) -> None:
+@pytest.mark.parametrize("target", ["/dev/full", "."])
+def test_a_log_that_cannot_be_written_is_reported_once(tmp_path: Path, big: Path, target: str) -> None:
     """A full disk, or something else in its place; the output passes all the same."""
     out = tmp_path / "out"
     with (
         _file(out) as stdout,
-        _carrying(tmp_path / place, stdout, stdout) as carried,
+        _carrying(tmp_path / target, stdout, stdout) as carried,
         _agent(carried.relay, "cat", big) as agent,
     ):
         carried.until_end_of(agent)

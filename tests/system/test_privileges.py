@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
     from tests.support.repo import Repo
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 
 UID, GID = 54321, 54322
-"""Somebody without a passwd entry."""
+"""A user without a passwd entry."""
 
 CHILD = """
 import json, os, sys, tempfile
@@ -89,7 +89,7 @@ def homes(directory: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def _become(
     project: Path, *under: str, start_as: int = 0, step: str = "ensure", **environ: str
 ) -> dict[str, Any]:
-    """Let a child become the owner of a project, with a home made or not, and return who it is then."""
+    """Let a child become the owner of a project, with a home made or not, and return its identity then."""
     places = (os.fspath(project), os.fspath(project.with_name("homes")))
     argv = (*under, sys.executable, "-c", CHILD, *places, str(start_as), step)
     variables = {"USER": "root", "LOGNAME": "root", "KEPT": "yes", **environ}
@@ -130,7 +130,7 @@ def test_root_becomes_the_owner_for_good(directory: Path, homes: Path) -> None:
 
 @needs_root
 def test_an_owner_with_a_name_gets_it(directory: Path, homes: Path) -> None:
-    """And the groups of that name, beside the group that the project has."""
+    """And the groups of the same name, beside the group of the project."""
     entry = pwd.getpwnam("nobody")
     project = _owned(directory / "project", entry.pw_uid, GID)
     assert _become(project, HOME="/root") == {
@@ -147,7 +147,7 @@ def test_an_owner_with_a_name_gets_it(directory: Path, homes: Path) -> None:
 
 @needs_root
 def test_a_project_of_root_is_worked_on_as_root(directory: Path) -> None:
-    """There is nobody to become."""
+    """There is no other user to become."""
     project = _owned(directory / "project", 0, 0)
     found = _become(project, HOME=str(directory))
     expected = ([0] * 3, [0] * 3, str(directory), "root", sorted(os.getgroups()))
@@ -156,8 +156,8 @@ def test_a_project_of_root_is_worked_on_as_root(directory: Path) -> None:
 
 
 @needs_root
-def test_who_is_not_root_stays_who_he_is(directory: Path) -> None:
-    """Whoever owns the project."""
+def test_a_user_other_than_root_stays_the_same(directory: Path) -> None:
+    """In a project of any owner."""
     project = _owned(directory / "project", UID + 1, GID)
     home = _owned(directory / "home", UID, GID)
     found = _become(project, start_as=UID, HOME=str(home))
@@ -165,7 +165,7 @@ def test_who_is_not_root_stays_who_he_is(directory: Path) -> None:
 
 
 @needs_root
-def test_what_may_not_be_done_is_told(directory: Path, homes: Path, temporary: Path) -> None:
+def test_a_refused_change_of_user_is_an_error(directory: Path, homes: Path, temporary: Path) -> None:
     """A container without capabilities; no half-made home is left."""
     project = _owned(directory / "project", UID, GID)
     helpless = ("setpriv", "--bounding-set=-all", "--inh-caps=-all")
@@ -199,13 +199,13 @@ def test_my_home_is_the_given_one_or_that_of_my_name(
 
 @needs_root
 def test_another_users_own_home_is_kept(directory: Path) -> None:
-    """It belongs to who we are about to become."""
+    """It belongs to the user that we are about to become."""
     home = _owned(directory / "home", UID, GID)
     assert privileges.with_home({"HOME": str(home)}, UID) == {"HOME": str(home)}
 
 
 def test_a_home_that_is_not_one_of_ours_is_not_made(tmp_path: Path, homes: Path) -> None:
-    """Whoever names a directory that is absent finds it absent."""
+    """If HOME names an absent directory, it stays absent."""
     environ = {"HOME": str(tmp_path / "absent")}
     assert privileges.ensure_home(environ) == environ
     assert not (tmp_path / "absent").exists()
@@ -226,7 +226,7 @@ def test_becoming_the_owner_makes_nothing(directory: Path, homes: Path, temporar
 def test_a_home_is_made_once(
     directory: Path, homes: Path, temporary: Path, given: str, *, image: bool
 ) -> None:
-    """For who has none: a private directory, found again the next time, also without the image's place."""
+    """For a user without one: a private directory, found again later, also without the image's place."""
     project = _owned(directory / "project", UID, GID)
     if not image:
         homes.rmdir()
@@ -267,10 +267,10 @@ def _dangling_symlink(directory: Path, lure: Path) -> None:
     ids=lambda trap: trap.__name__.strip("_"),
 )
 @pytest.mark.parametrize("image", [True, False], ids=["in the image", "elsewhere"])
-def test_somebody_elses_directory_is_no_home(
+def test_a_directory_of_another_user_is_no_home(
     directory: Path, homes: Path, temporary: Path, trap: Callable[[Path, Path], None], *, image: bool
 ) -> None:
-    """Whoever made it first could read what is put there; another one is made, and nothing in it."""
+    """The user who made it could read every file in it; another one is made, and nothing in it."""
     project, lure = _owned(directory / "project", UID, GID), _owned(directory / "lure", UID, GID)
     if not image:
         homes.rmdir()
@@ -290,7 +290,7 @@ def test_somebody_elses_directory_is_no_home(
 def test_a_place_for_homes_that_cannot_be_written_is_none(
     directory: Path, homes: Path, temporary: Path
 ) -> None:
-    """Somebody made it without the permissions that the image gives it."""
+    """It was made without the permissions that the image gives it."""
     project = _owned(directory / "project", UID, GID)
     homes.chmod(0o755)
     home = Path(_become(project, HOME="/root")["HOME"])
@@ -323,7 +323,7 @@ SOMEBODY = dict.fromkeys(privileges.FALLBACK_IDENTITY, "Somebody")
         ({}, False, False, True),
     ],
 )
-def test_git_is_asked_who_commits_only_where_that_is_not_plain(
+def test_git_is_asked_for_the_identity_only_where_it_is_not_plain(
     repo: Repo, tmp_path: Path, given: dict[str, str], configured: bool, known: bool, asked: bool
 ) -> None:
     """A start does not wait for an answer that environment and configuration give."""

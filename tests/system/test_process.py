@@ -169,7 +169,7 @@ def _started(tmp_path: Path, *argv: str, **environ: str) -> process.RunningComma
 
 
 def test_git_that_is_ended_leaves_no_lock(repo: Repo, tmp_path: Path) -> None:
-    """It has one while its user edits a message, and so does everybody who would come next."""
+    """It has one while its user edits a message, and the next git command would fail."""
     repo.write("file.txt", "changed\n")
     editor = "touch $MARK; exec sleep 600 #"
     with _started(tmp_path, "git", "-C", os.fspath(repo.path), "commit", "-a", GIT_EDITOR=editor) as git:
@@ -184,7 +184,7 @@ def test_git_that_is_ended_leaves_no_lock(repo: Repo, tmp_path: Path) -> None:
 )
 @pytest.mark.usefixtures("ended")
 def test_what_does_not_end_is_killed(tmp_path: Path, home: Path, who: str) -> None:
-    """With all of its group, whoever of that is deaf."""
+    """With all of its group, deaf processes too."""
     work = who.replace("$WORK", "touch $MARK; while :; do sleep 0.05; done")
     with _started(tmp_path, "sh", "-c", work, HOME=os.fspath(home)):
         assert running(home)

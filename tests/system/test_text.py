@@ -26,7 +26,7 @@ def test_a_wide_letter_takes_two_columns(text: str, width: int) -> None:
 
 @given(st.text(), st.integers(min_value=0, max_value=40))
 def test_a_text_is_cut_to_its_room(text: str, room: int) -> None:
-    """What is left is its beginning, and fits."""
+    """The beginning is left, and fits."""
     begin = cut(text, room)
     assert text.startswith(begin)
     assert cells(begin) <= room
@@ -63,12 +63,12 @@ def test_nothing_follows_a_list_that_is_whole() -> None:
     [(0, "0s"), (59.9, "59s"), (60, "1m00s"), (252, "4m12s"), (3600, "1h00m"), (3900, "1h05m")],
 )
 def test_a_span_has_seconds_below_an_hour(seconds: float, text: str) -> None:
-    """Nobody counts them afterwards."""
+    """In a longer one they do not matter."""
     assert span(seconds) == text
 
 
 @pytest.mark.parametrize(
-    ("here", "typed", "words"),
+    ("start", "typed", "words"),
     [
         *[(".", ".", ""), (".", "sub", ""), ("sub", ".", ""), ("sub", "..", "")],
         *[("..", "project", "-C project"), ("..", "project/sub", "-C project/sub")],
@@ -76,12 +76,12 @@ def test_a_span_has_seconds_below_an_hour(seconds: float, text: str) -> None:
     ],
 )
 def test_a_command_names_a_project_that_is_elsewhere(
-    repo: Repo, monkeypatch: pytest.MonkeyPatch, here: str, typed: str, words: str
+    repo: Repo, monkeypatch: pytest.MonkeyPatch, start: str, typed: str, words: str
 ) -> None:
     """One that is found from where the user stands needs no name."""
     for directory in ("sub", "nested/.git"):
         (repo.path / directory).mkdir(parents=True)
-    monkeypatch.chdir(repo.path / here)
+    monkeypatch.chdir(repo.path / start)
     assert location(Path(typed)) == words
 
 

@@ -1,4 +1,4 @@
-"""Sessions whose worktree somebody else has changed."""
+"""Sessions whose worktree another process has changed."""
 
 from __future__ import annotations
 

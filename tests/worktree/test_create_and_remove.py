@@ -1,4 +1,4 @@
-"""Worktrees are made whole or not at all, and removed only if they are ours and nobody is in them."""
+"""Worktrees are made whole or not at all, and removed only if they are ours and no process is in them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_worktree_works_under_another_path(repo: Repo, tmp_path: Path) -> None
 
 
 def test_what_names_a_worktree_outlives_a_power_failure(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Git syncs none of it: empty files would tell nobody whose worktree it was."""
+    """Git syncs none of it: with empty files the owner of the worktree would be unknown."""
     synced: set[Path] = set()
     fsync = os.fsync
 
@@ -116,7 +116,7 @@ def test_a_failed_attempt_leaves_nothing(
 def test_a_signal_during_the_checkout_leaves_nothing(
     repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody waits for the checkout of a large repository to end."""
+    """The session does not wait for the checkout of a large repository to end."""
     monkeypatch.setenv("PATH", shim_git(tmp_path / "shim", '*" read-tree --reset "*) exec sleep 600 ;;'))
     where, repository = located(repo)
     with pytest.raises(StoppedError):
@@ -136,7 +136,7 @@ def test_a_signal_during_the_checkout_leaves_nothing(
 
 
 def test_an_attempt_never_touches_what_was_there(repo: Repo) -> None:
-    """A directory in the way is somebody's."""
+    """A directory in the way belongs to the user."""
     precious = repo.write(f".ralph/worktrees/{SESSION}/precious", "p\n")
     with pytest.raises(IsolationError, match="is there already"):
         make_tree(repo)
@@ -273,7 +273,7 @@ def test_a_failed_removal_puts_the_worktree_back(
 
 
 def test_the_trash_is_emptied_in_the_background(tmp_path: Path) -> None:
-    """Nobody waits for it, and it ends all the same."""
+    """The session does not wait for it, and it ends all the same."""
     trash = tmp_path / "trash"
     directory = tmp_path / "a worktree"
     (directory / "deep").mkdir(parents=True)

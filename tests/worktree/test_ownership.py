@@ -120,7 +120,7 @@ def test_a_session_touches_nothing_that_is_in_the_place_of_its_own_worktree(
 def test_an_init_touches_nothing_at_its_start_that_is_in_the_place_of_a_worktree(
     repo: Repo, tmp_path: Path, kind: str
 ) -> None:
-    """Its sweep is told by the same rules."""
+    """Its sweep follows the same rules."""
     left = orphan(repo)
     found = stranger(kind, repo, tmp_path / "theirs")
     with moved_away(left, tmp_path / "away", "as it was", found, "mv"):
@@ -261,7 +261,7 @@ def test_a_worktree_that_was_never_finished_is_taken_apart(
     assert not left.record.exists()
 
 
-def test_a_worktree_that_git_has_forgotten_is_told(repo: Repo, tmp_path: Path) -> None:
+def test_a_worktree_that_git_has_forgotten_is_named(repo: Repo, tmp_path: Path) -> None:
     """At its place, or gone from there."""
     left = orphan(repo)
     shutil.rmtree(left.registration)
@@ -275,7 +275,7 @@ def test_a_worktree_that_git_has_forgotten_is_told(repo: Repo, tmp_path: Path) -
     assert listing(tmp_path / "away") == before
 
 
-def test_a_long_pointer_holds_nobody_up(repo: Repo) -> None:
+def test_a_long_pointer_delays_no_sweep(repo: Repo) -> None:
     """Of another registration: no more is read of it than a path may be long."""
     left = orphan(repo)
     other = left.registration.with_name("other")

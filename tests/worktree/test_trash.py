@@ -85,7 +85,7 @@ def discarded(trash: Path, name: str = SESSION) -> Path:
     return directory
 
 
-def test_a_deletion_that_was_cut_short_is_told_and_goes_on(repo: Repo, home: Path) -> None:
+def test_a_deletion_that_was_cut_short_is_reported_and_goes_on(repo: Repo, home: Path) -> None:
     """By the next start."""
     run(repo.path, "-n", "1", "--", "true")
     directory = discarded(repo.path / RUN / "trash")
@@ -95,7 +95,7 @@ def test_a_deletion_that_was_cut_short_is_told_and_goes_on(repo: Repo, home: Pat
     assert not directory.exists()
 
 
-def test_a_deletion_that_runs_is_not_told(repo: Repo) -> None:
+def test_a_deletion_that_runs_is_not_reported(repo: Repo) -> None:
     """Another process is at it, and holds the lock."""
     run(repo.path, "-n", "1", "--", "true")
     directory = discarded(repo.path / RUN / "trash")
@@ -189,7 +189,7 @@ def test_an_agent_that_makes_a_directory_by_the_name_of_the_token(repo: Repo, ho
 
 
 def test_a_start_that_only_reports_dead_sessions_goes_on_with_deletions(repo: Repo, home: Path) -> None:
-    """They are nobody's work any more."""
+    """No session needs them any more."""
     run(repo.path, "-n", "1", "--", "true")
     directory = discarded(repo.path / RUN / "trash")
     repo.write(".ralph/config.toml", 'orphans = "report"\n')

@@ -1,4 +1,4 @@
-"""Files that go back to what they were in a commit, and those that are somebody's."""
+"""Files that go back to their state in a commit, and files of the user."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ MEDDLED = {
 
 @pytest.mark.parametrize("partly", [False, True])
 @pytest.mark.parametrize("kind", MEDDLED)
-def test_what_is_somebodys_stays(tmp_path: Path, kind: str, partly: bool) -> None:
+def test_files_of_the_user_stay(tmp_path: Path, kind: str, partly: bool) -> None:
     """All goes back, or nothing does, or all but what is not ours: whatever was asked for."""
     repo = project_with_files(tmp_path / "project")
     old, new = repo.head, branch(repo, "aaaa", CHANGES)
@@ -68,8 +68,8 @@ def test_what_is_somebodys_stays(tmp_path: Path, kind: str, partly: bool) -> Non
         assert {path: entry for path, entry in after.items() if path != "new"} == before
 
 
-def test_a_half_written_file_is_told_from_a_changed_one(tmp_path: Path) -> None:
-    """Negative control: what is no beginning of what was to come stays."""
+def test_a_half_written_file_differs_from_a_changed_one(tmp_path: Path) -> None:
+    """Negative control: a file that is no beginning of the new one stays."""
     repo: Repo = project_with_files(tmp_path / "project")
     old, new = repo.head, branch(repo, "aaaa", {"file.txt": "one\nA\n"})
     here = Git(repo.path, git.git_environment(os.environ), repo.path / ".git", repo.path / ".git", repo.path)

@@ -42,7 +42,7 @@ def json_of(repo: Repo, *words: str) -> tuple[int, str]:
 @pytest.mark.parametrize("force", [[], ["--force"]])
 @pytest.mark.parametrize(("kind", "way"), CASES)
 def test_cleanup(repo: Repo, tmp_path: Path, kind: str, way: str, force: list[str]) -> None:
-    """Not even by force: what is at the path has no mark, or is no worktree."""
+    """Not even by force: the directory at the path has no mark, or is no worktree."""
     created = command("worktree", "create", "task", cwd=repo.path)
     path = Path(json.loads(created.stdout)["data"]["path"])
     found = stranger(kind, repo, tmp_path / "theirs")
@@ -225,7 +225,7 @@ def test_a_directory_that_bears_the_name_in_the_note_of_a_merge(repo: Repo) -> N
 
 @pytest.mark.parametrize(("kind", "way"), CASES)
 def test_drop(repo: Repo, tmp_path: Path, kind: str, way: str) -> None:
-    """A branch goes; what is where its session worked stays."""
+    """A branch goes; the directory where its session worked stays."""
     ended = run(repo.path, "-n", "1", "--", "sh", "-c", "echo new > new")
     assert ended.directory is not None
     place = repo.path / ".ralph/worktrees" / ended.directory.name

@@ -64,7 +64,7 @@ def test_rm_removes_a_worktree_that_its_user_has_unlocked_again(repo: Repo) -> N
 def test_a_session_leaves_a_worktree_that_was_locked_meanwhile(
     repo: Repo, script: Callable[[str], str]
 ) -> None:
-    """By its user, while the agent worked: saved, kept, and told in the report."""
+    """By its user, while the agent worked: saved, kept, and named in the report."""
     unlock = 'git worktree unlock "$RALPH_WORKSPACE"'
     agent = script(f'echo new > new; {unlock} && git worktree lock --reason mine "$RALPH_WORKSPACE"')
     ended = run(repo.path, "-n", "1", "--", agent)

@@ -43,7 +43,7 @@ def _state_file(project: Project) -> Path:
 
 
 def test_the_next_batch_knows_what_this_one_has_kept(project: Project, log: Log) -> None:
-    """Another file has a state of its own; nobody else reads it."""
+    """Another task file has a state of its own; no other batch reads it."""
     task = new_task()._replace(session="20260102T030405Z-a3f2", cost_usd=0.25)
     with _opened(project, log) as state:
         state.keep("key", task)
@@ -113,12 +113,12 @@ def test_a_damaged_state_is_an_error(project: Project, log: Log, content: str) -
         pass
 
 
-@pytest.mark.parametrize("place", ["batches", "batches/name"])
-def test_a_symlink_is_not_followed(project: Project, log: Log, tmp_path: Path, place: str) -> None:
+@pytest.mark.parametrize("entry", ["batches", "batches/name"])
+def test_a_symlink_is_not_followed(project: Project, log: Log, tmp_path: Path, entry: str) -> None:
     """An agent would have us write elsewhere."""
     _tampered(project, log)
     directory = _state_file(project).parent
-    moved = directory if place == "batches/name" else directory.parent
+    moved = directory if entry == "batches/name" else directory.parent
     moved.rename(tmp_path / "elsewhere")
     moved.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(RalphError, match="is a symlink"), _opened(project, log):

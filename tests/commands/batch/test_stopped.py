@@ -59,11 +59,11 @@ def test_a_signal_ends_all_sessions_saved(batch: Batch, number: signal.Signals) 
 
 def test_a_second_signal_takes_the_grace_away(batch: Batch) -> None:
     """As in ``run``: the agent, which ignores the first one, has no hour."""
-    batch.during("trap ': > \"$RALPH_PROJECT/calls.told\"' INT TERM\n" + HANG)
+    batch.during("trap ': > \"$RALPH_PROJECT/calls.signal\"' INT TERM\n" + HANG)
     process = batch.start("--grace", "1h")
     _wait_for_work(batch, "one")
     process.send_signal(signal.SIGINT)
-    _wait_for_work(batch, "told")
+    _wait_for_work(batch, "signal")
     process.send_signal(signal.SIGINT)
     assert result_of(process).status == 130
 

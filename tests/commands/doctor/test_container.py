@@ -18,10 +18,10 @@ from tests.commands.doctor.world import HOST, OWN, World
 # Python 3.12 warns of a fork beside threads, which the test runner has and the program has not.
 pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 
 UID, GID = 54321, 54322
-"""Somebody without a passwd entry."""
+"""A user without a passwd entry."""
 
 INIT = ("/usr/bin/python3", "/usr/local/bin/ralph-wrap", "init")
 
@@ -105,7 +105,7 @@ def test_our_init_is_known_by_its_command_line(box: World, words: tuple[str, ...
 def test_our_init_may_be_below_one_that_forwards(
     box: World, first: str, child: tuple[str, ...], verdict: str
 ) -> None:
-    """A shell does not, and what was started by ``docker exec`` is below nobody."""
+    """A shell does not forward, and the parent of what ``docker exec`` starts is outside the container."""
     box.process(1, 0, first, "--", *child)
     box.process(7, 1, *child)
     box.process(8, 0, *INIT)
@@ -124,7 +124,7 @@ def test_our_init_has_to_be_allowed_to_tell(box: World, uid: int, verdict: str) 
 
 
 def test_a_machine_in_a_container(tmp_path: Path) -> None:
-    """Where systemd is PID 1 and no engine has left a mark, what goes down is told; elsewhere it is not."""
+    """Where systemd is PID 1 and no engine has left a mark, it says what stops; elsewhere it does not."""
     world = World(tmp_path / "world", OWN)
     world.process(1, 0, "/lib/systemd/systemd", "--system")
     assert container.first_process(world.root, EXECUTED).verdict == "ok"
@@ -133,7 +133,7 @@ def test_a_machine_in_a_container(tmp_path: Path) -> None:
 
 
 def test_a_container_that_sees_the_host(tmp_path: Path) -> None:
-    """Its first process is not PID 1, which is somebody else's."""
+    """Its first process is not PID 1, which belongs to the host."""
     check = container.first_process(World(tmp_path / "world", HOST, ".dockerenv").root, EXECUTED)
     assert (check.verdict, "/sbin/init, which is the host's" in check.found) == ("FAIL", True)
 
@@ -165,14 +165,14 @@ def test_a_long_command_line_is_cut(box: World) -> None:
 def test_the_time_to_stop(
     box: World, words: tuple[str, ...], environ: Mapping[str, str], verdict: str, said: str
 ) -> None:
-    """It has to be shorter than docker's, which is 10 s unless somebody has said otherwise."""
+    """It has to be shorter than docker's, which is 10 s by default."""
     box.process(1, 0, *INIT, *words, **environ)
     check = container.stop_timeout(box.root)
     assert (check.verdict, said in check.found) == (verdict, True), check.found
 
 
-def test_nobody_has_time_without_our_init(box: World, host: Path) -> None:
-    """That is what the check of PID 1 is about."""
+def test_there_is_no_time_to_stop_without_our_init(box: World, host: Path) -> None:
+    """The check of PID 1 is about that."""
     for root in (box.root, host):
         check = container.stop_timeout(root)
         assert (check.verdict, check.found) == ("ok", "no ralph-wrap init is running here")

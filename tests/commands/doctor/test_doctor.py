@@ -12,7 +12,7 @@ import pytest
 
 from ralph_wrap.agents import NAMES, known
 from ralph_wrap.commands.doctor import examine
-from tests.commands.doctor.world import World, checked, failing, told, with_environ
+from tests.commands.doctor.world import World, checked, failing, verdict_of, with_environ
 from tests.support.directory_listing import listing
 from tests.support.git_shim import path_without_git
 from tests.support.repo import Repo
@@ -162,19 +162,19 @@ def test_a_directory_that_is_not_there_is_a_mistake(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_agents_need_not_be_there(repo: Repo, host: Path, tmp_path: Path, name: str) -> None:
-    """Which ones are is told, with what installs the others: those that --agent takes, and no more."""
+    """It names the agents that are installed, and what installs the others of those that --agent takes."""
     program = tmp_path / "bin" / name
     path = path_without_git(tmp_path / "bin")
     found = examine(repo.path, with_environ(PATH=path), host)
     assert [check.check for check in found.checks if check.check.startswith("agent ")] == AGENTS
-    assert told(found, f"agent {name}") == ("note", "not installed")
+    assert verdict_of(found, f"agent {name}") == ("note", "not installed")
     assert checked(found, f"agent {name}").fix == known(name).install
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
     found = examine(repo.path, with_environ(PATH=path), host)
-    assert told(found, f"agent {name}") == ("ok", str(program))
+    assert verdict_of(found, f"agent {name}") == ("ok", str(program))
 
 
-def test_python_is_told(repo: Repo, host: Path) -> None:
-    """For whoever reads the answer elsewhere."""
-    assert told(examine(repo.path, os.environ, host), "python") == ("ok", platform.python_version())
+def test_the_version_of_python_is_shown(repo: Repo, host: Path) -> None:
+    """A person who reads the answer on another machine needs it."""
+    assert verdict_of(examine(repo.path, os.environ, host), "python") == ("ok", platform.python_version())

@@ -15,7 +15,7 @@ from ralph_wrap.commands.doctor import examine, probes
 from ralph_wrap.session.sandbox import launcher
 from ralph_wrap.state import project
 from ralph_wrap.system import files, process_tree
-from tests.commands.doctor.world import failing, told, with_environ
+from tests.commands.doctor.world import failing, verdict_of, with_environ
 from tests.support.directory_listing import listing
 from tests.support.mounts import needs_mounts, read_only
 from tests.support.repo import Repo
@@ -29,21 +29,21 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning
 
 def test_records_can_be_kept(repo: Repo, host: Path) -> None:
     """Whether something was kept before or not."""
-    assert told(examine(repo.path, os.environ, host), ".ralph") == ("ok", "can be created")
+    assert verdict_of(examine(repo.path, os.environ, host), ".ralph") == ("ok", "can be created")
     (repo.path / ".ralph/run/agents").mkdir(parents=True)
-    assert told(examine(repo.path, os.environ, host), ".ralph") == ("ok", "exists, and is writable")
+    assert verdict_of(examine(repo.path, os.environ, host), ".ralph") == ("ok", "exists, and is writable")
 
 
-@pytest.mark.parametrize("place", [".ralph", ".ralph/run", ".ralph/worktrees"])
-def test_a_symlink_is_not_followed(repo: Repo, host: Path, tmp_path: Path, place: str) -> None:
+@pytest.mark.parametrize("entry", [".ralph", ".ralph/run", ".ralph/worktrees"])
+def test_a_symlink_is_not_followed(repo: Repo, host: Path, tmp_path: Path, entry: str) -> None:
     """Wherever it stands; nothing is made behind it."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    link = repo.path / place
+    link = repo.path / entry
     link.parent.mkdir(exist_ok=True)
     link.symlink_to(elsewhere)
     found = examine(repo.path, os.environ, host)
-    assert told(found, ".ralph") == ("FAIL", f"{link} is a symlink, which is not followed")
+    assert verdict_of(found, ".ralph") == ("FAIL", f"{link} is a symlink, which is not followed")
     assert list(elsewhere.iterdir()) == []
 
 
@@ -51,14 +51,14 @@ def test_a_file_in_the_way(repo: Repo, host: Path) -> None:
     """Records need a directory."""
     path = repo.write(".ralph/run/agents")
     found = examine(repo.path, os.environ, host)
-    assert told(found, ".ralph") == ("FAIL", f"{path} is in the way: it is not a directory")
+    assert verdict_of(found, ".ralph") == ("FAIL", f"{path} is in the way: it is not a directory")
 
 
 def test_the_ignore_rule(repo: Repo, host: Path, tmp_path: Path) -> None:
     """There, to be added, not wanted, or not to be had."""
 
     def rule(**environ: str) -> tuple[str, str]:
-        return told(examine(repo.path, with_environ(**environ), host), "ignore rule")
+        return verdict_of(examine(repo.path, with_environ(**environ), host), "ignore rule")
 
     path = repo.path / ".gitignore"
     assert rule() == ("ok", f"the first session adds .ralph/worktrees/ to {path}")
@@ -78,9 +78,9 @@ def test_the_ignore_rule(repo: Repo, host: Path, tmp_path: Path) -> None:
 def test_a_branch_in_the_way(repo: Repo, host: Path) -> None:
     """It leaves no room for ralph/<id>, which another one does."""
     repo.git("branch", "ralphs")
-    assert told(examine(repo.path, os.environ, host), "branch names")[0] == "ok"
+    assert verdict_of(examine(repo.path, os.environ, host), "branch names")[0] == "ok"
     repo.git("branch", "ralph")
-    assert told(examine(repo.path, os.environ, host), "branch names")[0] == "FAIL"
+    assert verdict_of(examine(repo.path, os.environ, host), "branch names")[0] == "FAIL"
 
 
 # Locks and events
@@ -89,12 +89,12 @@ def test_a_branch_in_the_way(repo: Repo, host: Path) -> None:
 def test_locks_are_tried(repo: Repo, host: Path) -> None:
     """In one process, and from a second one."""
     found = examine(repo.path, os.environ, host)
-    assert told(found, "locks") == ("ok", f"a second process sees a lock in {repo.path}")
-    assert told(found, "repository lock")[0] == "ok"
+    assert verdict_of(found, "locks") == ("ok", f"a second process sees a lock in {repo.path}")
+    assert verdict_of(found, "repository lock")[0] == "ok"
     (repo.path / ".ralph/run").mkdir(parents=True)
     assert (
         f"a second process sees a lock in {repo.path}/.ralph/run"
-        in told(examine(repo.path, os.environ, host), "locks")[1]
+        in verdict_of(examine(repo.path, os.environ, host), "locks")[1]
     )
 
 
@@ -104,7 +104,7 @@ def test_a_lock_that_is_held_is_not_disturbed(repo: Repo, host: Path) -> None:
     assert lock is not None
     found = examine(repo.path, os.environ, host)
     lock.release()
-    assert told(found, "repository lock") == ("ok", f"a session holds the lock on {repo.path}/.git")
+    assert verdict_of(found, "repository lock") == ("ok", f"a session holds the lock on {repo.path}/.git")
 
 
 def test_no_locks_at_all(repo: Repo, host: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,20 +117,20 @@ def test_no_locks_at_all(repo: Repo, host: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(fcntl, "flock", no_locks)
     found = examine(repo.path, os.environ, host)
     assert failing(found) == ["locks", "repository lock"]
-    assert told(found, "locks")[1] == f"cannot lock in {repo.path}: {os.strerror(errno.ENOLCK)}"
+    assert verdict_of(found, "locks")[1] == f"cannot lock in {repo.path}: {os.strerror(errno.ENOLCK)}"
     assert listing(repo.path) == before
 
 
-def test_locks_that_nobody_else_sees(repo: Repo, host: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a file system that only says yes."""
+def test_locks_that_no_other_process_sees(repo: Repo, host: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a file system that grants every lock."""
     monkeypatch.setattr(fcntl, "flock", lambda *_: None)
     found = examine(repo.path, os.environ, host)
     assert failing(found) == ["locks", "repository lock"]
-    assert told(found, "locks")[1] == f"a second process does not see a lock in {repo.path}"
+    assert verdict_of(found, "locks")[1] == f"a second process does not see a lock in {repo.path}"
 
 
 def test_events_are_tried(repo: Repo) -> None:
-    """What comes from elsewhere is not told on file systems that others share: a note."""
+    """On file systems that machines share, no event comes from another machine: a note."""
     place = project.find_project(repo.path, os.environ)
     assert probes.events(place, "ext4").verdict == ("ok" if sys.platform == "linux" else "note")
     check = probes.events(place, "virtiofs")
@@ -167,7 +167,7 @@ def test_a_bubblewrap_that_works_or_fails(repo: Repo, host: Path, tmp_path: Path
     (programs / "bwrap").chmod(0o755)
 
     def check() -> tuple[str, str]:
-        return told(examine(repo.path, with_environ(PATH=os.fspath(programs)), host), "bubblewrap")
+        return verdict_of(examine(repo.path, with_environ(PATH=os.fspath(programs)), host), "bubblewrap")
 
     assert check() == ("ok", f"{programs}/bwrap makes sandboxes")
     (programs / "bwrap").write_text("#!/bin/sh\necho no namespaces >&2; exit 1\n")
@@ -189,4 +189,4 @@ def test_landlock(
 ) -> None:
     """Its version says what it stops."""
     monkeypatch.setattr(launcher, "landlock_abi", lambda: abi)
-    assert told(examine(repo.path, os.environ, host), "Landlock") == verdict
+    assert verdict_of(examine(repo.path, os.environ, host), "Landlock") == verdict

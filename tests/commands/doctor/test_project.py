@@ -20,15 +20,15 @@ from tests.support.sessions import command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-from tests.commands.doctor.world import checked, failing, told, with_environ
+from tests.commands.doctor.world import checked, failing, verdict_of, with_environ
 
 # Python 3.12 warns of a fork beside threads, which the test runner has and the program has not.
 pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 
 UID, GID = 54321, 54322
-"""Somebody without a passwd entry."""
+"""A user without a passwd entry."""
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_no_git(repo: Repo, host: Path, tmp_path: Path) -> None:
     """Then nothing is said about the repository."""
     environ = with_environ(PATH=path_without_git(tmp_path / "bin"))
     found = examine(repo.path, environ, host)
-    assert (told(found, "git"), failing(found)) == (("FAIL", "git is not installed"), ["git"])
+    assert (verdict_of(found, "git"), failing(found)) == (("FAIL", "git is not installed"), ["git"])
 
 
 def test_git_that_is_too_old(repo: Repo, tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_a_repository_without_a_checkout(tmp_path: Path, host: Path) -> None:
     bare = tmp_path / "bare"
     make_repo(tmp_path / "source").git("clone", "-q", "--bare", ".", bare)
     found = examine(bare, os.environ, host)
-    assert told(found, "repository") == (
+    assert verdict_of(found, "repository") == (
         "FAIL",
         f"{bare} is a bare repository: it has no checkout to work in",
     )
@@ -111,7 +111,7 @@ def test_no_commit_yet(tmp_path: Path, host: Path) -> None:
     """There is nothing to branch from."""
     empty = make_repo(tmp_path / "empty", empty=True)
     found = examine(empty.path, os.environ, host)
-    assert (told(found, "commit"), failing(found)) == (
+    assert (verdict_of(found, "commit"), failing(found)) == (
         ("FAIL", "the repository has no commit yet"),
         ["commit"],
     )
@@ -119,7 +119,7 @@ def test_no_commit_yet(tmp_path: Path, host: Path) -> None:
 
 def test_a_commit_is_there(repo: Repo, host: Path) -> None:
     """The one that sessions start from."""
-    assert told(examine(repo.path, os.environ, host), "commit") == ("ok", repo.head)
+    assert verdict_of(examine(repo.path, os.environ, host), "commit") == ("ok", repo.head)
 
 
 def test_a_configuration_that_cannot_be_read(repo: Repo, host: Path) -> None:
@@ -129,45 +129,45 @@ def test_a_configuration_that_cannot_be_read(repo: Repo, host: Path) -> None:
     assert failing(found) == ["configuration"]
     assert "is not valid TOML" in checked(found, "configuration").found
     repo.write(".ralph/config.toml", "max_iterations = 3")
-    assert told(examine(repo.path, os.environ, host), "configuration") == ("ok", "can be read")
+    assert verdict_of(examine(repo.path, os.environ, host), "configuration") == ("ok", "can be read")
 
 
-def test_commands_that_nobody_has_approved(repo: Repo, host: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a terminal no session starts; approved, implied, or never run, they are in nobody's way."""
+def test_commands_without_approval(repo: Repo, host: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a terminal no session starts. Commands that are approved, implied or never run do no harm."""
     name = "trust"
-    assert told(examine(repo.path, os.environ, host), name) == (
+    assert verdict_of(examine(repo.path, os.environ, host), name) == (
         "ok",
         "the project decides nothing but limits",
     )
     repo.write(".ralph/config.toml", 'setup = "npm ci"\n')
     found = examine(repo.path, os.environ, host)
-    assert told(found, name) == ("FAIL", "setup: not approved")
+    assert verdict_of(found, name) == ("FAIL", "setup: not approved")
     assert (failing(found), checked(found, name).fix) == ([name], "ralph-wrap trust")
     unused = with_environ(RALPH_WRAP_ISOLATION="off")
-    assert told(examine(repo.path, unused, host), name)[0] == "ok"
+    assert verdict_of(examine(repo.path, unused, host), name)[0] == "ok"
     repo.write(".ralph/config.toml", 'setup = "npm ci"\n')
     implied = examine(repo.path, with_environ(RALPH_TRUST="1"), host)
-    assert told(implied, name) == ("ok", "setup: approved by RALPH_TRUST=1")
+    assert verdict_of(implied, name) == ("ok", "setup: approved by RALPH_TRUST=1")
     assert command("trust", cwd=repo.path).status == 0
-    assert told(examine(repo.path, os.environ, host), name) == ("ok", "setup: approved")
+    assert verdict_of(examine(repo.path, os.environ, host), name) == ("ok", "setup: approved")
     monkeypatch.setenv("XDG_STATE_HOME", os.fspath(repo.path / "state"))
-    assert told(examine(repo.path, os.environ, host), name)[0] == "FAIL"
+    assert verdict_of(examine(repo.path, os.environ, host), name)[0] == "FAIL"
 
 
 def test_a_base_that_is_no_commit(repo: Repo, host: Path) -> None:
     """Sessions look that up before they begin."""
     found = examine(repo.path, with_environ(RALPH_WRAP_BASE="nothing"), host)
-    assert told(found, "base") == ("FAIL", "base 'nothing' names no commit")
+    assert verdict_of(found, "base") == ("FAIL", "base 'nothing' names no commit")
 
 
-def test_who_commits(repo: Repo, host: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If git does not know, that is worth a note: somebody is found."""
-    assert told(examine(repo.path, os.environ, host), "committer") == ("ok", "git has an identity")
+def test_the_identity_of_commits(repo: Repo, host: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If git has no identity, that is worth a note: a commit still gets one."""
+    assert verdict_of(examine(repo.path, os.environ, host), "committer") == ("ok", "git has an identity")
     for role in ("AUTHOR", "COMMITTER"):
         for part in ("NAME", "EMAIL"):
             monkeypatch.delenv(f"GIT_{role}_{part}")
     repo.git("config", "user.useConfigOnly", "true")
-    assert told(examine(repo.path, os.environ, host), "committer") == (
+    assert verdict_of(examine(repo.path, os.environ, host), "committer") == (
         "note",
         "git has no identity here: the committer is ralph-wrap",
     )
@@ -194,10 +194,10 @@ print(json.dumps({check.check: [check.verdict, check.found, check.fix] for check
 """
 
 
-def _as_somebody(
+def _as_another_user(
     directory: Path, *under: str, uid: int = UID, environ: Mapping[str, str] | None = None
 ) -> dict[str, list[str]]:
-    """Examine a directory as another user, who could not start this Python, and return what was found."""
+    """Examine a directory as another user, which could not start this Python, and return the findings."""
     done = subprocess.run(
         (*under, sys.executable, "-c", AS_SOMEBODY, directory, str(uid), str(GID if uid else 0)),
         env={**os.environ, "HOME": "/", **(environ or {})},
@@ -214,10 +214,10 @@ def _given(repo: Repo, uid: int = UID, gid: int = GID) -> Path:
     return repo.path
 
 
-def test_who_owns_the_project_runs_this(repo: Repo, host: Path) -> None:
+def test_the_owner_of_the_project_runs_this(repo: Repo, host: Path) -> None:
     """As it should be."""
     found = f"user id {os.geteuid()} runs this and owns {repo.path}"
-    assert told(examine(repo.path, os.environ, host), "owner") == ("ok", found)
+    assert verdict_of(examine(repo.path, os.environ, host), "owner") == ("ok", found)
 
 
 @needs_root
@@ -238,7 +238,7 @@ def test_root_that_cannot_become_the_owner(reachable: Path) -> None:
     """A container without capabilities."""
     path = _given(make_repo(reachable / "project"))
     helpless = ("setpriv", "--bounding-set=-setuid,-setgid", "--inh-caps=-all")
-    verdict, said, fix = _as_somebody(path, *helpless, uid=0)["owner"]
+    verdict, said, fix = _as_another_user(path, *helpless, uid=0)["owner"]
     assert (verdict, said) == (
         "FAIL",
         f"cannot become user id {UID}, the owner of {path}: Operation not permitted",
@@ -247,10 +247,10 @@ def test_root_that_cannot_become_the_owner(reachable: Path) -> None:
 
 
 @needs_root
-def test_a_repository_of_somebody_else(reachable: Path) -> None:
-    """Git refuses it, unless it is told not to."""
+def test_a_repository_of_another_user(reachable: Path) -> None:
+    """Git refuses it, unless its configuration allows it."""
     path = make_repo(reachable / "project").path
-    found = _as_somebody(path)
+    found = _as_another_user(path)
     assert found["owner"][:2] == [
         "note",
         f"user id {UID} runs this, {path} belongs to user id {os.geteuid()}",
@@ -259,7 +259,7 @@ def test_a_repository_of_somebody_else(reachable: Path) -> None:
     assert "dubious ownership" in found["repository"][1]
     assert "safe.directory" in found["repository"][2]
     safe = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}
-    found = _as_somebody(path, environ=safe)
+    found = _as_another_user(path, environ=safe)
     assert found["repository"][0] == "ok"
     assert found["repository files"][:2] == ["FAIL", f"{path}/.git cannot be written by user id {UID}"]
     assert found[".ralph"][:2] == ["FAIL", f"{path} cannot be written by user id {UID}"]
@@ -273,7 +273,7 @@ def test_what_root_has_left_in_the_repository(reachable: Path) -> None:
     repo = make_repo(reachable / "project")
     path = _given(repo)
     (path / ".git/refs/heads/ralph").mkdir()
-    verdict, said, fix = _as_somebody(path)["repository files"]
+    verdict, said, fix = _as_another_user(path)["repository files"]
     assert (verdict, said, fix) == (
         "FAIL",
         f"{path}/.git/refs/heads/ralph cannot be written by user id {UID}",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ralph_wrap.commands.doctor import examine, storage
-from tests.commands.doctor.world import World, checked, failing, told
+from tests.commands.doctor.world import World, checked, failing, verdict_of
 from tests.support.mounts import mounted, needs_mounts, read_only
 from tests.support.repo import Repo, make_repo
 
@@ -23,7 +23,7 @@ def test_a_project_that_can_be_written(repo: Repo, host: Path) -> None:
     """On one file system."""
     kind = storage.kind(repo.path)
     assert kind
-    assert told(examine(repo.path, os.environ, host), "mounts") == ("ok", f"{kind}, writable")
+    assert verdict_of(examine(repo.path, os.environ, host), "mounts") == ("ok", f"{kind}, writable")
 
 
 @needs_mounts
@@ -32,7 +32,7 @@ def test_a_project_that_is_read_only(repo: Repo, host: Path, part: str) -> None:
     """Or its repository."""
     with read_only(Path(f"{repo.path}{part}")) as path:
         found = examine(repo.path, os.environ, host)
-    assert told(found, "mounts") == ("FAIL", f"{path} is mounted read-only")
+    assert verdict_of(found, "mounts") == ("FAIL", f"{path} is mounted read-only")
     assert checked(found, "mounts").fix == "mount it without :ro"
 
 
@@ -41,7 +41,7 @@ def test_worktrees_on_another_file_system(repo: Repo, host: Path) -> None:
     """Worth a note."""
     with mounted(repo.path / ".ralph/worktrees", "-t", "tmpfs", "none") as path:
         found = examine(repo.path, os.environ, host)
-    assert told(found, "mounts") == (
+    assert verdict_of(found, "mounts") == (
         "note",
         f"{path} is on another file system (tmpfs) than {repo.path}",
     )
@@ -57,7 +57,7 @@ def test_a_project_that_goes_with_its_container(tmp_path: Path, host: Path, box:
     with mounted(tmp_path / "merged", "-t", "overlay", "-o", layers, "none") as merged:
         repo = make_repo(merged / "project")
         verdicts = [examine(repo.path, os.environ, root) for root in (host, box.root)]
-    assert [told(found, "mounts")[0] for found in verdicts] == ["ok", "note"]
+    assert [verdict_of(found, "mounts")[0] for found in verdicts] == ["ok", "note"]
 
 
 MOUNTS = """\
@@ -88,10 +88,10 @@ def test_the_kind_of_a_file_system(tmp_path: Path, path: str, kind: str) -> None
 
 
 def test_room_for_a_worktree(repo: Repo, host: Path) -> None:
-    """What one takes is told."""
+    """The check says how much room a worktree takes."""
     repo.write("large", bytes(range(256)) * (3 << 12))
     repo.git("add", "large")
-    verdict, said = told(examine(repo.path, os.environ, host), "disk")
+    verdict, said = verdict_of(examine(repo.path, os.environ, host), "disk")
     assert verdict == "ok"
     assert said.endswith(f"left on {repo.path}; a worktree takes 3.0 MiB in 2 files")
 
@@ -111,4 +111,4 @@ def test_no_room_for_a_worktree(tmp_path: Path, host: Path, options: str, said: 
             (small / "filler").write_bytes(bytes(free.f_bavail * free.f_frsize - (26 << 20) // 10))
         found = examine(repo.path, os.environ, host)
     assert failing(found) == ["disk"]
-    assert said in told(found, "disk")[1]
+    assert said in verdict_of(found, "disk")[1]

@@ -50,7 +50,7 @@ def failing(found: Diagnosis) -> list[str]:
     return [check.check for check in found.checks if not check.ok]
 
 
-def told(found: Diagnosis, name: str) -> tuple[str, str]:
+def verdict_of(found: Diagnosis, name: str) -> tuple[str, str]:
     """Return the verdict on a check, and what it found."""
     check = checked(found, name)
     return check.verdict, check.found

@@ -61,7 +61,7 @@ def test_a_branch_without_an_id_goes_by_its_name_alone(repo: Repo) -> None:
 
 
 def test_saved_work_that_is_alone_goes_and_comes_back(repo: Repo) -> None:
-    """Its branch was deleted by somebody else."""
+    """Another process has deleted its branch."""
     saved = grow(repo, "ralph/a3f2-wip", "main", {"new": "new\n"})
     assert isinstance(drop_some(repo, "a3f2"), RefusedError)
     assert drop_some(repo, "a3f2", force=True) is None
@@ -70,7 +70,7 @@ def test_saved_work_that_is_alone_goes_and_comes_back(repo: Repo) -> None:
 
 
 def test_a_branch_does_not_go_because_its_saved_work_was_named(repo: Repo) -> None:
-    """Whoever says so means that alone, forced or not."""
+    """The name of saved work means the saved work alone, with --force or without."""
     grow(repo, "ralph/a3f2-wip", grow(repo, "ralph/a3f2", "main", {"new": "new\n"}), {"more": "more\n"})
     before = refs(repo)
     with pytest.raises(UsageError, match="ralph/a3f2-wip can only be dropped with ralph/a3f2"):
@@ -162,7 +162,7 @@ def test_snapshots_of_a_branch_that_is_there_again_stay(repo: Repo) -> None:
 
 
 def test_snapshots_of_a_session_that_is_not_finished_stay(repo: Repo) -> None:
-    """Its branch has another name: ralph/a3f2 was made, and dropped, by somebody else."""
+    """Its branch has another name: another session made ralph/a3f2, and the user dropped it."""
     home = Registry(repo.path / ".ralph" / "run")
     home.prepare()
     repo.git("branch", "ralph/a3f2")
@@ -174,7 +174,7 @@ def test_snapshots_of_a_session_that_is_not_finished_stay(repo: Repo) -> None:
 
 
 def test_the_time_counts_from_the_last_time_that_something_was_dropped(repo: Repo) -> None:
-    """Somebody has brought it back by hand, or a drop was killed half-way long ago."""
+    """The user has brought it back by hand, or a drop was killed half-way long ago."""
     repo.git("branch", "ralph/a3f2")
     repo.git("branch", "ralph/a3f2-wip")
     assert drop_some(repo, "a3f2", now=NOW - 40 * DAY) is None
@@ -185,8 +185,8 @@ def test_the_time_counts_from_the_last_time_that_something_was_dropped(repo: Rep
     assert refs(repo) == {"ralph/dropped/a3f2": repo.head, "ralph/dropped/a3f2-wip": repo.head}
 
 
-def test_what_nobody_knows_the_time_of_is_kept(repo: Repo) -> None:
-    """Somebody has deleted the reflog, or made the ref by hand."""
+def test_what_was_dropped_at_an_unknown_time_is_kept(repo: Repo) -> None:
+    """The user has deleted the reflog, or made the ref by hand."""
     repo.git("update-ref", "refs/ralph/dropped/a3f2", repo.head)
     assert _expire(repo, DAY, NOW + 900 * DAY) == []
     assert [*refs(repo)] == ["ralph/dropped/a3f2"]
@@ -225,7 +225,7 @@ def test_an_id_is_not_given_away_while_it_can_come_back(repo: Repo) -> None:
 
 @pytest.mark.parametrize("name", ["1", "commit-1"])
 def test_an_id_is_not_given_away_while_there_are_snapshots_of_it(repo: Repo, name: str) -> None:
-    """Those of two sessions could not be told apart."""
+    """Snapshots of two sessions would look alike."""
     repo.git("update-ref", f"refs/ralph/snapshots/a3f2/{name}", "HEAD")
     place = project.find_project(repo.path, os.environ)
     assert [taken_ids(place, *one) for one in [("a3f2",), ()]] == [{"a3f2"}] * 2
@@ -253,7 +253,7 @@ def test_the_commands_answer_in_json(repo: Repo) -> None:
 
 
 def test_the_commands_answer_in_words(repo: Repo) -> None:
-    """A line each; what has expired is told beside it."""
+    """A line each; what has expired is listed beside it."""
     (repo.path / ".ralph").mkdir()
     (repo.path / ".ralph" / "config.toml").write_text('keep_dropped = "1ms"\n')
     repo.git("branch", "ralph/a3f2")
@@ -274,7 +274,7 @@ def test_an_age_that_is_none_is_a_mistake(repo: Repo) -> None:
     assert repo.branches() == ["main", "ralph/a3f2"]
 
 
-def test_each_that_is_kept_is_told_with_what_to_do(repo: Repo) -> None:
+def test_each_that_is_kept_is_listed_with_a_hint(repo: Repo) -> None:
     """For people a line and a hint each, the others go; for programs one error."""
     for number in (1, 2, 3):
         grow(repo, f"ralph/000{number}", "main", {f"new-{number}": "1\n"})

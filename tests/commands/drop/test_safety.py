@@ -158,7 +158,7 @@ def test_a_root_of_its_own_is_not_merged(repo: Repo) -> None:
     assert isinstance(drop_some(repo, "a3f2"), RefusedError)
 
 
-# Who is left alone
+# What drop leaves alone
 
 
 @pytest.mark.parametrize("name", ["a3f2", "a3f2-wip"])
@@ -248,7 +248,7 @@ def test_the_branch_of_a_session_on_another_machine_stays(repo: Repo) -> None:
 
 
 def test_a_branch_whose_record_cannot_be_read_stays(repo: Repo) -> None:
-    """Nobody knows whose it is."""
+    """Its session may still be running."""
     home = Registry(repo.path / ".ralph" / "run")
     home.prepare()
     (home.agents / "a3f2.json").write_text("{")
@@ -281,7 +281,7 @@ def test_what_a_branch_only_stands_for_stays(repo: Repo, target: str) -> None:
 
 
 def test_the_main_branch_stays(repo: Repo) -> None:
-    """Also if somebody has configured one of ours."""
+    """Also if the configuration names one of ours."""
     (repo.path / ".ralph").mkdir()
     (repo.path / ".ralph" / "config.toml").write_text('main = "ralph/a3f2"\n')
     repo.git("branch", "ralph/a3f2")

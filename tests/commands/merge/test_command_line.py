@@ -43,7 +43,7 @@ def test_the_answer_in_words(repo: Repo) -> None:
     assert "conflicts with release in a" in ended.stderr
 
 
-def test_a_conflict_is_told_once_with_the_ways_on(repo: Repo) -> None:
+def test_a_conflict_is_printed_once_with_the_ways_on(repo: Repo) -> None:
     """By hand, or by the agent; each command has its line."""
     branch(repo, "aaaa", {"file.txt": "theirs\n"})
     repo.write("file.txt", "mine\n")
@@ -87,7 +87,7 @@ def test_two_ways_at_once_are_a_mistake(repo: Repo) -> None:
     assert (status, told["error"]["code"]) == (2, "usage")
 
 
-def test_a_check_that_nobody_approved_is_not_run(repo: Repo, tmp_path: Path) -> None:
+def test_a_check_without_approval_is_not_run(repo: Repo, tmp_path: Path) -> None:
     """An agent can write it; approved, it runs."""
     branch(repo, "aaaa", AAAA)
     repo.write(".ralph/config.toml", f'check = "touch {tmp_path}/ran"\n')

@@ -1,4 +1,4 @@
-"""``ralph-wrap merge``: others who change something meanwhile."""
+"""``ralph-wrap merge`` while other processes change something."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _meanwhile(repo: Repo, tmp_path: Path, at: str, body: str) -> dict[str, str]
 
 
 def test_a_target_that_moves_meanwhile_is_left(repo: Repo, log: Log, tmp_path: Path) -> None:
-    """Somebody has moved it by hand: what they have is kept, and the checkout is as it was."""
+    """The user has moved it by hand: their commits stay, and the checkout is as it was."""
     branch(repo, "aaaa", AAAA)
     other = repo.git("commit-tree", "-p", "main", "-m", "other", "main^{tree}")
     before = files_of(repo.path)
@@ -55,7 +55,7 @@ def test_what_is_staged_meanwhile_is_kept(repo: Repo, log: Log, tmp_path: Path) 
     assert (repo.head, repo.git("status", "--porcelain", "--", ":!.ralph")) == (before, "A  mine")
 
 
-def test_who_commits_meanwhile_has_all_of_it(repo: Repo, log: Log, tmp_path: Path) -> None:
+def test_a_commit_made_meanwhile_has_all_of_it(repo: Repo, log: Log, tmp_path: Path) -> None:
     """Their commit has what they saw on the disk; nothing is taken back under them."""
     branch(repo, "aaaa", AAAA)
     before = repo.head
@@ -71,7 +71,7 @@ def test_who_commits_meanwhile_has_all_of_it(repo: Repo, log: Log, tmp_path: Pat
     assert (repo.show("main:new/a"), is_clean(repo, repo.head)) == (b"A\n", True)
 
 
-def test_who_commits_something_else_meanwhile_has_nothing_of_it(repo: Repo, log: Log, tmp_path: Path) -> None:
+def test_a_commit_of_something_else_meanwhile_has_nothing_of_it(repo: Repo, log: Log, tmp_path: Path) -> None:
     """What has come to the disk goes back, though the index is at their commit."""
     branch(repo, "aaaa", AAAA)
     body = "echo mine >mine; $REAL add mine; $REAL commit -q -m theirs"
@@ -81,7 +81,7 @@ def test_who_commits_something_else_meanwhile_has_nothing_of_it(repo: Repo, log:
     assert is_clean(repo, repo.head)
 
 
-def test_who_commits_a_part_meanwhile_keeps_it(repo: Repo, log: Log, tmp_path: Path) -> None:
+def test_a_part_that_is_committed_meanwhile_is_kept(repo: Repo, log: Log, tmp_path: Path) -> None:
     """What they have not committed goes back, and nothing else."""
     branch(repo, "aaaa", AAAA)
     alone = "unset GIT_DIR GIT_COMMON_DIR GIT_WORK_TREE"
@@ -95,10 +95,10 @@ def test_who_commits_a_part_meanwhile_keeps_it(repo: Repo, log: Log, tmp_path: P
     assert is_clean(repo, repo.head)
 
 
-def test_a_lock_that_somebody_else_has_got_meanwhile_stays(
+def test_a_lock_that_another_process_has_got_meanwhile_stays(
     repo: Repo, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ours is gone once it is the index; whoever comes right after us has one of their own."""
+    """Our lock is gone once it is the index; a process that comes right after us has its own."""
     tip = branch(repo, "aaaa", AAAA)
     rename = Path.rename
 
@@ -139,7 +139,7 @@ def test_what_git_could_not_write_goes_back(repo: Repo, log: Log, tmp_path: Path
     assert left(repo) == []
 
 
-def test_a_disk_that_is_full_is_told(repo: Repo, log: Log, tmp_path: Path) -> None:
+def test_a_full_disk_is_reported(repo: Repo, log: Log, tmp_path: Path) -> None:
     """Nothing has moved."""
     branch(repo, "aaaa", AAAA)
     before = state(repo)
@@ -168,7 +168,7 @@ def test_two_merges_at_once_land_both(repo: Repo) -> None:
     assert left(repo) == []
 
 
-def test_what_somebody_killed_has_left_is_taken_away(repo: Repo, log: Log) -> None:
+def test_what_a_killed_merge_has_left_is_taken_away(repo: Repo, log: Log) -> None:
     """Registered or not; what bears another name, or is of another project, is not touched."""
     branch(repo, "aaaa", AAAA)
     place = repo.path / ".ralph" / "run" / "landing"
@@ -187,7 +187,7 @@ def test_what_somebody_killed_has_left_is_taken_away(repo: Repo, log: Log) -> No
 
 
 def test_a_sweep_takes_away_what_was_killed(repo: Repo) -> None:
-    """Unless somebody is at it."""
+    """Unless a process still uses it."""
     place = repo.path / ".ralph" / "run" / "landing"
     place.mkdir(parents=True)
     repo.git(
@@ -228,7 +228,7 @@ def test_two_projects_in_one_repository_take_turns(repo: Repo, tmp_path: Path) -
 
 
 def test_ctrl_c_ends_the_check_and_nothing_lands(repo: Repo, tmp_path: Path, home: Path) -> None:
-    """With the status of whoever is ended by that signal."""
+    """The status is that of a program that SIGINT ends."""
     branch(repo, "aaaa", AAAA)
     begun = tmp_path / "begun"
     repo.write(".ralph/config.toml", f'check = "touch {begun}; sleep 600"\n')

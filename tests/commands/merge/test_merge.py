@@ -183,7 +183,7 @@ def test_saved_work_is_named_and_stays(repo: Repo, log: Log) -> None:
     assert not (repo.path / "wip").exists()
 
 
-def test_another_target_moves_that_nobody_has_checked_out(repo: Repo, log: Log) -> None:
+def test_a_target_that_is_not_checked_out_moves(repo: Repo, log: Log) -> None:
     """And the main checkout does not."""
     repo.git("branch", "release")
     tip = branch(repo, "aaaa", AAAA)

@@ -42,9 +42,9 @@ _SETTINGS = settings(
 )
 
 
-def _with_branches(place: str, base: Listing, theirs: Listing, ours: Listing) -> Repo:
+def _with_branches(directory: str, base: Listing, theirs: Listing, ours: Listing) -> Repo:
     """Return a repository with a branch, and main checked out with something else."""
-    repo = make_repo(Path(place, "project"), empty=True)
+    repo = make_repo(Path(directory, "project"), empty=True)
     repo.write(".git/info/exclude", ".ralph/\n")
     for name, listing in (("main", base), ("ralph/aaaa", theirs), ("ours", ours)):
         if name != "main":

@@ -25,7 +25,7 @@ from tests.support.repo import Repo, make_repo
 from tests.support.sessions import PROGRAM, command
 from tests.support.wait import eventually
 
-# What is left
+# Changes that stay
 
 
 @pytest.mark.parametrize("method", MergeMethod)
@@ -103,7 +103,7 @@ def _landable(repo: Repo) -> str:
     return branch(repo, "dddd", {"new/a": "A\n"})
 
 
-def test_what_is_in_nobodys_way_may_stay(repo: Repo, log: Log) -> None:
+def test_what_is_not_in_the_way_may_stay(repo: Repo, log: Log) -> None:
     """Untracked and ignored files, an empty directory, and a file that comes as a tracked one goes."""
     repo.write(".gitignore", "*.log\n")
     repo.commit("ignore")
@@ -119,7 +119,7 @@ def test_what_is_in_nobodys_way_may_stay(repo: Repo, log: Log) -> None:
     )
 
 
-def test_our_own_line_in_the_ignore_file_is_in_nobodys_way(repo: Repo, log: Log) -> None:
+def test_our_own_line_in_the_ignore_file_is_not_in_the_way(repo: Repo, log: Log) -> None:
     """A session has added it; with anything else, or where the file is to change, it is refused."""
     repo.write(".gitignore", "*.log\n")
     repo.commit("ignore")
@@ -135,7 +135,7 @@ def test_our_own_line_in_the_ignore_file_is_in_nobodys_way(repo: Repo, log: Log)
 
 @pytest.mark.parametrize("flag", ["--assume-unchanged", "--skip-worktree"])
 def test_a_hidden_change_is_not_overwritten(repo: Repo, log: Log, flag: str) -> None:
-    """Git was told to overlook it; that is no leave to lose it."""
+    """A flag makes git overlook it; that is no leave to lose it."""
     branch(repo, "aaaa", AAAA)
     repo.git("update-index", flag, "file.txt")
     repo.write("file.txt", "mine, and hidden\n")
@@ -178,7 +178,7 @@ def test_a_submodule_is_not_replaced_with_all_that_it_holds(
 
 
 def test_nothing_is_written_into_another_worktree(repo: Repo, log: Log) -> None:
-    """One that stands below the checkout, and that git does not know there: somebody works in it."""
+    """It stands below the checkout, git does not know it there, and a user works in it."""
     inner = repo.path / "trees" / "inner"
     repo.git("worktree", "add", "-q", "-b", "other", inner)
     branch(repo, "aaaa", {"trees/inner/new": "theirs\n"})
@@ -191,7 +191,7 @@ def test_nothing_is_written_into_another_worktree(repo: Repo, log: Log) -> None:
 def test_another_checkout_in_the_place_of_a_worktree_is_not_moved(
     repo: Repo, log: Log, tmp_path: Path
 ) -> None:
-    """Somebody has deleted the one that is registered, and made a clone there."""
+    """The user has deleted the registered worktree, and made a clone there."""
     repo.git("worktree", "add", "-q", "-b", "release", tmp_path / "linked")
     shutil.rmtree(tmp_path / "linked")
     repo.git("clone", "-q", repo.path, tmp_path / "linked")
@@ -203,7 +203,7 @@ def test_another_checkout_in_the_place_of_a_worktree_is_not_moved(
 
 
 def test_a_dirty_linked_worktree_is_refused(repo: Repo, log: Log, tmp_path: Path) -> None:
-    """Whoever has the target checked out, wherever that is."""
+    """Wherever the worktree that has the target checked out is."""
     linked = Repo(tmp_path / "linked")
     repo.git("worktree", "add", "-q", "-b", "release", linked.path)
     branch(repo, "aaaa", AAAA)
@@ -216,7 +216,7 @@ def test_a_dirty_linked_worktree_is_refused(repo: Repo, log: Log, tmp_path: Path
 
 
 def test_a_checkout_that_cannot_be_reached_is_refused(repo: Repo, log: Log, tmp_path: Path) -> None:
-    """It would be left behind, as one where somebody takes back what has landed."""
+    """It would stay behind: its next commit would take back what has landed."""
     repo.git("worktree", "add", "-q", "-b", "release", tmp_path / "linked")
     (tmp_path / "linked").rename(tmp_path / "elsewhere")
     branch(repo, "aaaa", AAAA)
@@ -291,7 +291,7 @@ def test_saved_work_alone_is_no_branch(repo: Repo, log: Log) -> None:
 
 
 def test_merges_are_not_replayed(repo: Repo, log: Log) -> None:
-    """What somebody has decided in one would be lost."""
+    """What a person has decided in one would be lost."""
     branch(repo, "aaaa", AAAA)
     branch(repo, "bbbb", {"b": "b\n"})
     land(repo, log, "bbbb", into="ralph/aaaa")
@@ -325,7 +325,7 @@ def test_a_target_that_is_not_there(repo: Repo, log: Log, into: str) -> None:
 
 
 def test_a_target_that_stands_for_another_one(repo: Repo, log: Log) -> None:
-    """Whoever has the other one checked out would be left behind."""
+    """A worktree that has the other one checked out would stay behind."""
     repo.git("symbolic-ref", "refs/heads/alias", "refs/heads/main")
     branch(repo, "aaaa", AAAA)
     with pytest.raises(ConflictError, match="alias is a symbolic ref to main"):
@@ -346,13 +346,13 @@ def test_a_record_directory_that_leads_elsewhere_is_not_followed(
 
 
 @needs_mounts
-@pytest.mark.parametrize("place", [".git", ".ralph/run"])
-def test_what_is_read_only_is_told(repo: Repo, log: Log, place: str) -> None:
+@pytest.mark.parametrize("entry", [".git", ".ralph/run"])
+def test_a_read_only_directory_is_reported(repo: Repo, log: Log, entry: str) -> None:
     """Nothing has moved."""
     branch(repo, "aaaa", AAAA)
     (repo.path / ".ralph" / "run").mkdir(parents=True)
     before = state(repo)
-    with read_only(repo.path / place), pytest.raises(RalphError, match=r"Read-only|not writable"):
+    with read_only(repo.path / entry), pytest.raises(RalphError, match=r"Read-only|not writable"):
         land(repo, log, "aaaa")
     assert state(repo) == before
     assert land(repo, log, "aaaa")[0].outcome == "landed"

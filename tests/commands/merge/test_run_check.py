@@ -89,7 +89,7 @@ def test_a_signal_ends_the_check_and_nothing_lands(repo: Repo, log: Log, tmp_pat
 
 
 def test_a_check_that_takes_too_long_has_failed(repo: Repo, home: Path) -> None:
-    """As the file says; nobody else has to wait for it, and the next branch is checked by itself."""
+    """The file sets the limit. The lock is free again, and the next branch has its own check."""
     tip = branch(repo, "aaaa", AAAA)
     branch(repo, "bbbb", {"b": "b\n"})
     check = "test -e b || { sleep 600 & sleep 600; }"
@@ -125,7 +125,7 @@ def test_an_ignored_file_that_comes_while_a_check_runs_is_not_overwritten(repo: 
     assert (repo.path / "new.log").read_text() == "mine\n"
 
 
-def test_who_takes_a_part_while_a_check_runs_keeps_it(repo: Repo, log: Log) -> None:
+def test_a_part_that_is_taken_while_a_check_runs_is_kept(repo: Repo, log: Log) -> None:
     """Picked by hand, it is not taken back again, neither from the disk nor from the index."""
     branch(repo, "aaaa", {"file.txt": "one\nA\n"})
     branch(repo, "aaaa", {"gone": "still there\n"})
@@ -138,6 +138,6 @@ def test_who_takes_a_part_while_a_check_runs_keeps_it(repo: Repo, log: Log) -> N
 
 @pytest.mark.parametrize("content", [b"{", b"[]", b'{"version": 2}', b'{"version": 1, "checks": {"a": 1}}'])
 def test_results_that_cannot_be_read_are_none(repo: Repo, content: bytes) -> None:
-    """Whatever somebody made of the file."""
+    """Whatever is in the file."""
     repo.write(".ralph/run/checks.json", content)
     assert merge.check_results(project.find_project(repo.path, os.environ)) == {}

@@ -85,8 +85,8 @@ def test_conflicts_are_what_git_says_of_every_pair(repo: Repo, seed: int) -> Non
         commits.append(Grown(name, [base], files))
     tips = dict(zip((one.branch for one in commits), grow_all(repo, commits), strict=True))
 
-    def clash(one: str, other: str) -> bool:
-        merged = repo.git("merge-tree", "--write-tree", "--name-only", tips[one], tips[other], check=False)
+    def clash(branch: str, other: str) -> bool:
+        merged = repo.git("merge-tree", "--write-tree", "--name-only", tips[branch], tips[other], check=False)
         return "\n" in merged
 
     rows = {row.branch: row for row in look_at(repo).rows}
@@ -116,7 +116,7 @@ def test_a_review_leaves_nothing_behind(repo: Repo) -> None:
 
 
 def test_what_a_killed_review_has_left_goes_with_the_next(tmp_path: Path) -> None:
-    """Not what somebody still holds, has just made, or what only looks like it."""
+    """Not what a live review holds or has just made, nor what only looks like it."""
     old, held, young, link = (tmp_path / f"ralph-wrap-merges-{name}" for name in ("a", "b", "c", "d"))
     other = tmp_path / "other"
     for directory in (old, held, young, other):
@@ -170,7 +170,7 @@ def test_the_number_of_git_processes_does_not_grow_with_the_branches(
 
 
 def test_without_a_git_that_can_tell_conflicts_are_unknown(repo: Repo) -> None:
-    """Everything else is told, and that is said once."""
+    """The rest of the review is there, and one note says what is missing."""
     grow(repo, "ralph/0001", "main", {"file.txt": "one\n"})
     place = project.find_project(repo.path, os.environ)
     assert place.repository is not None
@@ -183,7 +183,7 @@ def test_without_a_git_that_can_tell_conflicts_are_unknown(repo: Repo) -> None:
 
 
 def test_too_many_pairs_are_not_tried(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of whom not all were tried nothing is said."""
+    """If some pairs of a branch were not tried, its row says nothing about conflicts."""
     monkeypatch.setattr(comparing, "MOST_PAIRS", 1)
     for number in range(3):
         grow(repo, f"ralph/{number:04x}", "main", {"new": f"{number}\n"})

@@ -153,7 +153,7 @@ def test_a_patch_that_was_there_before_the_branch_does_not_make_it_merged(repo: 
 
 
 def test_commits_that_come_to_nothing_are_not_merged(repo: Repo) -> None:
-    """Nobody else has them, and nothing else is like them."""
+    """No other branch has them, and nothing else is like them."""
     grow(repo, "ralph/a3f2", "main", {"new": "new\n"}, {"new": None})
     grow(repo, "ralph/09be", "main", {})
     grow(repo, "main", "main", {"other": "later\n"}, {})

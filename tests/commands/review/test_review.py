@@ -86,8 +86,8 @@ def test_a_renamed_file_is_one_file(repo: Repo) -> None:
 
 
 @pytest.mark.parametrize("ended", [7, None, "yesterday", "9999-99-99T00:00:00+00:00x", "\x1b[2J"])
-def test_a_report_that_somebody_has_written_does_no_harm(repo: Repo, ended: object) -> None:
-    """What is no time is none, what is no word is none."""
+def test_a_report_with_wrong_values_does_no_harm(repo: Repo, ended: object) -> None:
+    """A value of the wrong kind counts as missing."""
     repo.git("branch", "ralph/a3f2")
     record(repo, "a3f2", repo.head, ended=ended, ended_by=["x"], agent={"a": 1})
     row = rows_of(repo)["a3f2"]
@@ -152,7 +152,7 @@ def test_a_branch_whose_commit_is_missing_is_shown(repo: Repo) -> None:
 
 @pytest.mark.parametrize("missing", ["ralph/0001-wip", "ralph/0001-wip^2"])
 def test_saved_work_whose_commit_is_missing_is_left(repo: Repo, missing: str) -> None:
-    """Nobody knows what was in it."""
+    """Its content is unknown."""
     repo.git("branch", "ralph/0001")
     grow(repo, "index", "main", {})
     grow(repo, "ralph/0001-wip", "main", {"new": "new\n"}, merging=["index"])
@@ -187,6 +187,6 @@ def test_ten_thousand_commits_are_counted(repo: Repo) -> None:
 
 
 def test_without_a_repository_there_is_no_review(tmp_path: Path) -> None:
-    """That is told by its own status."""
+    """The exit status says so."""
     with pytest.raises(NotARepositoryError):
         review.look(project.find_project(tmp_path, os.environ))

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("ended")
 
 SH = ("--", "sh", "-c")
 
-TOLD = "trap 'echo told > got; exit 3' TERM; echo ready; while :; do sleep 0.02; done"
+TRAP = "trap 'echo TERM > got; exit 3' TERM; echo ready; while :; do sleep 0.02; done"
 """An agent that leaves a file when it is asked to end."""
 
 
@@ -38,8 +38,8 @@ def _requests(result: Result) -> list[str]:
 
 @pytest.mark.parametrize("whole", [True, False], ids=["session id", "agent id"])
 def test_the_agent_is_asked_and_its_work_saved(repo: Repo, home: Path, *, whole: bool) -> None:
-    """The status is 0, whatever the agent's; who asked comes back when all is done."""
-    with Session(repo.path, *SH, TOLD) as session:
+    """The status is 0, whatever the agent's; stop comes back when all is done."""
+    with Session(repo.path, *SH, TRAP) as session:
         wait_until_ready(session)
         asked = stop_sessions(repo, session.directory.name if whole else id_of(session))
         assert list((repo.path / ".ralph/run/agents").iterdir()) == []
@@ -48,7 +48,7 @@ def test_the_agent_is_asked_and_its_work_saved(repo: Repo, home: Path, *, whole:
     assert (asked.status, lines_of(asked)) == (0, [[session.directory.name, "stopped"]])
     assert result.ending == ("stop", 1, 0)
     assert _requests(result) == ["soon"]
-    assert repo.show(f"{result.report['saved']}:got") == b"told\n"
+    assert repo.show(f"{result.report['saved']}:got") == b"TERM\n"
     assert left(home) == {}
 
 
@@ -81,7 +81,7 @@ def test_now_gives_no_grace(repo: Repo, home: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("role", ["agent", "daemon"])
 def test_a_stronger_request_hurries(repo: Repo, home: Path, tmp_path: Path, role: str) -> None:
-    """Who waits for the end of a long grace can ask once more: the agent's, or that of its leftovers."""
+    """A second request shortens a long grace: the agent's, or that of the processes it leaves."""
     agent = ("--", sys.executable, STUBBORN, tmp_path, role)
     with Session(repo.path, "--grace", "1h", "--delay", "1h", *agent) as session:
         eventually((tmp_path / "ready").exists, "the agent")
@@ -157,8 +157,8 @@ def test_a_signal_that_comes_as_well_wins(repo: Repo, tmp_path: Path) -> None:
     assert_ended_by(result, signal.SIGTERM)
 
 
-def test_a_promise_kept_in_the_last_iteration_is_told(repo: Repo, tmp_path: Path) -> None:
-    """The work is done: that is worth more to know than that somebody would have ended it."""
+def test_a_promise_kept_in_the_last_iteration_is_reported(repo: Repo, tmp_path: Path) -> None:
+    """The work is done: that matters more than the request to stop."""
     go = tmp_path / "go"
     agent = f"echo ready; until [ -e {go} ]; do sleep 0.02; done; echo '<promise>COMPLETE</promise>'"
     with Session(repo.path, *SH, agent) as session:
@@ -173,7 +173,7 @@ def test_a_promise_kept_in_the_last_iteration_is_told(repo: Repo, tmp_path: Path
 
 def test_the_plain_project_root_can_be_stopped(repo: Repo) -> None:
     """A session without a worktree is one all the same."""
-    with Session(repo.path, "--isolation", "off", *SH, TOLD) as session:
+    with Session(repo.path, "--isolation", "off", *SH, TRAP) as session:
         wait_until_ready(session)
         assert stop_sessions(repo, "--all").status == 0
         assert session.finish().ending == ("stop", 1, 0)

@@ -34,7 +34,7 @@ pytestmark = pytest.mark.usefixtures("ended")
 
 SH = ("--", "sh", "-c")
 
-TOLD = "trap 'echo told > got; exit 3' TERM; echo ready; while :; do sleep 0.02; done"
+TRAP = "trap 'echo TERM > got; exit 3' TERM; echo ready; while :; do sleep 0.02; done"
 """An agent that leaves a file when it is asked to end."""
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a pid namespace needs root")
@@ -63,7 +63,7 @@ def _foreign(repo: Repo) -> Path:
     return agents / "beef.json"
 
 
-# Whom
+# Which sessions
 
 
 def test_all_are_asked_before_any_is_waited_for(repo: Repo, tmp_path: Path) -> None:
@@ -93,19 +93,19 @@ def test_all_are_asked_before_any_is_waited_for(repo: Repo, tmp_path: Path) -> N
     assert answer == {"version": 1, "success": True, "tool": "stop"}
 
 
-def test_only_who_was_named_is_asked(repo: Repo) -> None:
+def test_only_the_named_session_is_asked(repo: Repo) -> None:
     """Twice by different ids is once."""
-    with Session(repo.path, *SH, TOLD) as one, Session(repo.path, *SH, TOLD) as other:
+    with Session(repo.path, *SH, TRAP) as one, Session(repo.path, *SH, TRAP) as other:
         for session in (one, other):
             wait_until_ready(session)
         asked = stop_sessions(repo, id_of(one), one.directory.name)
         assert (asked.status, lines_of(asked)) == (0, [[one.directory.name, "stopped"]])
-        never((other.directory / "stop").exists, "a request to somebody else")
+        never((other.directory / "stop").exists, "a request to another session")
         assert other.process.poll() is None
 
 
 @pytest.mark.parametrize("arguments", [("--all",), ("--all", "--json")])
-def test_nobody_is_there(repo: Repo, arguments: tuple[str, ...]) -> None:
+def test_no_session_is_there(repo: Repo, arguments: tuple[str, ...]) -> None:
     """That is said, and no error; nothing is made."""
     asked = stop_sessions(repo, *arguments)
     assert (asked.status, [told["event"] for told in asked.narration]) == (0, ["stop.needless"])
@@ -126,7 +126,7 @@ def test_a_session_that_has_ended_is_said(repo: Repo) -> None:
 
 @pytest.mark.parametrize("name", ["--all", None])
 def test_an_orphan_is_said_with_what_to_run(repo: Repo, name: str | None) -> None:
-    """There is nobody to ask, and no error."""
+    """No process is left to ask, and that is no error."""
     agent_id = _orphan(repo)
     asked = stop_sessions(repo, name or agent_id)
     ((session, outcome),) = lines_of(asked)
@@ -137,7 +137,7 @@ def test_an_orphan_is_said_with_what_to_run(repo: Repo, name: str | None) -> Non
 
 
 def test_a_session_that_is_killed_meanwhile_is_said(repo: Repo, tmp_path: Path) -> None:
-    """Nobody waits for ever for its end."""
+    """Stop does not wait for ever for its end."""
     agent = ("--", sys.executable, STUBBORN, tmp_path, "agent")
     with Session(repo.path, "--grace", "1h", *agent) as session:
         eventually((tmp_path / "ready").exists, "the agent")
@@ -165,7 +165,7 @@ def test_a_foreign_session_is_asked_and_waited_for(repo: Repo) -> None:
 def test_a_foreign_session_is_not_waited_for_by_rm(repo: Repo) -> None:
     """It may never answer: its files are left alone at once, and others that were named go."""
     record = _foreign(repo)
-    with Session(repo.path, *SH, TOLD) as session:
+    with Session(repo.path, *SH, TRAP) as session:
         wait_until_ready(session)
         asked = command("rm", "beef", id_of(session), cwd=repo.path)
         assert session.finish().ending == ("stop", 1, 0)
@@ -176,7 +176,7 @@ def test_a_foreign_session_is_not_waited_for_by_rm(repo: Repo) -> None:
 
 def test_an_unknown_session_is_an_error_and_left_alone(repo: Repo) -> None:
     """The others are stopped all the same, and JSON tells both."""
-    with Session(repo.path, *SH, TOLD) as session:
+    with Session(repo.path, *SH, TRAP) as session:
         wait_until_ready(session)
         bad = repo.path / ".ralph/run/agents/beef.json"
         bad.write_text("garbage")
@@ -192,7 +192,7 @@ def test_an_unknown_session_is_an_error_and_left_alone(repo: Repo) -> None:
 
 def test_a_session_that_is_not_there(repo: Repo) -> None:
     """Status 4, after the others were stopped."""
-    with Session(repo.path, *SH, TOLD) as session:
+    with Session(repo.path, *SH, TRAP) as session:
         wait_until_ready(session)
         missing = "0000" if id_of(session) != "0000" else "0001"
         asked = stop_sessions(repo, missing, id_of(session))
@@ -265,9 +265,9 @@ def test_ctrl_c_before_the_waiting(repo: Repo, log: Log, monkeypatch: pytest.Mon
 
 @needs_root
 def test_from_another_pid_namespace(repo: Repo) -> None:
-    """Where the session's pid is nobody's."""
+    """Where no process has the session's pid."""
     apart = ("unshare", "--pid", "--fork", "--mount-proc")
-    with Session(repo.path, *SH, TOLD) as session:
+    with Session(repo.path, *SH, TRAP) as session:
         wait_until_ready(session)
         asked = subprocess.run(
             (*apart, PROGRAM, "stop", "--all"), cwd=repo.path, capture_output=True, timeout=CAP, check=False
@@ -282,13 +282,13 @@ def test_from_a_directory_of_the_project(repo: Repo) -> None:
     below = repo.path / "below"
     below.mkdir()
     for arguments, cwd in (((), below), (("-C", os.fspath(repo.path)), Path("/"))):
-        with Session(repo.path, *SH, TOLD) as session:
+        with Session(repo.path, *SH, TRAP) as session:
             wait_until_ready(session)
             assert command("stop", "--all", *arguments, cwd=cwd).status == 0
             assert session.finish().ending == ("stop", 1, 0)
 
 
-UNTOLD = """
+UNTRAP = """
 import functools, sys
 import ralph_wrap.loop.driver as driver
 driver.StopRequests = functools.partial(driver.StopRequests, every=float(sys.argv[1]))
@@ -303,12 +303,12 @@ main()
 def test_where_the_kernel_tells_nothing(repo: Repo, tmp_path: Path, seconds: float) -> None:
     """The session looks by itself; negative control: with the usual time, it does so later."""
     program = tmp_path / "untold.py"
-    program.write_text(UNTOLD)
+    program.write_text(UNTRAP)
     # No inotify instance can be had (namespaces(7), /proc/sys/user).
     script = 'echo 0 > /proc/sys/user/max_inotify_instances; exec "$@"'
     under = ("unshare", "--user", "--map-root-user", "sh", "-c", script, "sh")
     replaced = (sys.executable, os.fspath(program), str(seconds))
-    with Session(repo.path, *SH, TOLD, under=(*under, *replaced)) as session:
+    with Session(repo.path, *SH, TRAP, under=(*under, *replaced)) as session:
         wait_until_ready(session)
         assert "inotify" not in _descriptors(session.process.pid)
         with subprocess.Popen((PROGRAM, "stop", "--all"), cwd=repo.path) as asking:
@@ -331,7 +331,7 @@ def _descriptors(pid: int) -> str:
 
 
 def test_waiting_costs_nothing(repo: Repo, tmp_path: Path) -> None:
-    """Who waits wakes up about once a second; the session whose own logs grow is woken by no watch."""
+    """Stop wakes up about once a second; a session's own growing logs do not wake it."""
     agent = ("--", sys.executable, STUBBORN, tmp_path, "agent")
     with Session(repo.path, "--grace", "1h", *agent) as session:
         eventually((tmp_path / "ready").exists, "the agent")
@@ -348,7 +348,7 @@ def _switches(pid: int) -> int:
     return status_of(pid, "voluntary_ctxt_switches")
 
 
-# What somebody made of the request
+# A damaged request
 
 
 @pytest.mark.parametrize("kind", ["garbage", "huge", "directory", "link", "fifo", "newer"])

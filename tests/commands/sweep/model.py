@@ -59,7 +59,7 @@ BEGINNING = datetime(2001, 1, 1, tzinfo=UTC) + timedelta(seconds=1000 * os.getpi
 
 
 class Sessions(RuleBasedStateMachine):
-    """One project, its sessions, and everybody who meddles with them.
+    """One project, its sessions, and the processes that disturb them.
 
     Attributes:
         template: a repository to copy; beside it is one to be nested.
@@ -175,7 +175,7 @@ class Sessions(RuleBasedStateMachine):
             self.be(session, deed)
 
     def be(self, session: KillableSession, deed: Deed) -> None:
-        """Be the session, its agent, or anybody who meddles with it."""
+        """Act as the session, its agent, or a process that disturbs it."""
         kind, how = deed
         if session.ended:
             return
@@ -204,7 +204,7 @@ class Sessions(RuleBasedStateMachine):
             self._sweep({"sweep": set[str](), "adopt one": {*foreign[:1]}, "adopt all": {*foreign}}[then])
 
     def _sweep(self, adopted: set[str]) -> None:
-        """Finish who is dead, or is so on the user's word, and nobody else."""
+        """Finish each session that is dead, or that the user calls dead, and no other."""
         fates = {one: one.swept() for one in self.sessions if self._is_dead(one, adopted)}
         spared = [one for one in self.sessions if one not in fates and one.record != "gone"]
         expected = self._expected(adopted, lambda session: fates[session])
@@ -222,7 +222,7 @@ class Sessions(RuleBasedStateMachine):
         self._meet(fates)
 
     def _ask(self, session: KillableSession) -> None:
-        """Be told what would be done, or be refused; nothing is touched either way."""
+        """Ask what would be done, or be refused; nothing changes either way."""
         verdict = {one.id: one.verdict for one in self.sessions if one.verdict is not None}.get(session.id)
         before = self._all_of(self.sessions) | self._refs()
         if verdict in {None, Verdict.LIVE, Verdict.UNKNOWN}:
@@ -317,7 +317,7 @@ class Sessions(RuleBasedStateMachine):
         """Its files, HEAD, index and configuration."""
         assert self._main() == self.main
 
-    # What is there
+    # The state of things
 
     def _main(self) -> dict[str, object]:
         root = self.repo.path

@@ -26,7 +26,7 @@ def test_a_run_sweeps_first(repo: Repo) -> None:
 
 
 def test_what_cannot_be_swept_stops_no_run(repo: Repo) -> None:
-    """It is told, and the session goes on."""
+    """A warning says so, and the session goes on."""
     left = orphan(repo, work=NESTED)
     result = run(repo.path, "-n", "1", "--", "true")
     assert result.status == 0

@@ -1,4 +1,4 @@
-"""A sweep that meets records, locks and registrations which somebody has damaged, or made to deceive it."""
+"""A sweep that meets damaged or forged records, locks and registrations."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ KINDS = ("truncated", "empty", "garbage", "symlink", "dangling", "directory", "f
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_damaged_record_is_reported_and_not_touched(repo: Repo, tmp_path: Path, kind: str) -> None:
-    """Unknown: neither it nor the worktree that it once told of."""
+    """Its state is unknown: the sweep leaves the record and the worktree that it named."""
     left = orphan(repo)
     _replace(left.record, kind, tmp_path / "good")
     before = listing(repo.path)
@@ -66,7 +66,7 @@ def test_a_damaged_record_is_reported_and_not_touched(repo: Repo, tmp_path: Path
 
 @pytest.mark.parametrize("kind", ["symlink", "dangling", "directory", "absent"])
 def test_a_damaged_lock_is_reported_and_not_touched(repo: Repo, tmp_path: Path, kind: str) -> None:
-    """Without the lock that its owner held, nobody is proved dead."""
+    """Without the lock that its owner held, there is no proof that the owner is dead."""
     left = orphan(repo)
     _replace(left.lock, kind, tmp_path / "good")
     before = listing(repo.path)
@@ -76,8 +76,8 @@ def test_a_damaged_lock_is_reported_and_not_touched(repo: Repo, tmp_path: Path, 
 
 
 @pytest.mark.parametrize("kind", ["fifo"])
-def test_a_lock_that_is_no_file_hangs_nobody(repo: Repo, tmp_path: Path, kind: str) -> None:
-    """Nobody waits for the other end of it."""
+def test_a_lock_that_is_no_file_does_not_hang_a_sweep(repo: Repo, tmp_path: Path, kind: str) -> None:
+    """The sweep does not wait for the other end of a FIFO."""
     left = orphan(repo)
     _replace(left.lock, kind, tmp_path / "good")
     before = listing(repo.path)
@@ -86,7 +86,7 @@ def test_a_lock_that_is_no_file_hangs_nobody(repo: Repo, tmp_path: Path, kind: s
 
 
 def test_what_is_in_a_lock_does_not_matter(repo: Repo) -> None:
-    """Only who holds it does."""
+    """Only its holder does."""
     left = orphan(repo)
     left.lock.write_bytes(b"\xff\0garbage\n")
     assert sweep(repo).status == 0
@@ -109,7 +109,7 @@ def test_a_lock_that_was_replaced_is_not_touched(repo: Repo, tmp_path: Path, kin
 @pytest.mark.parametrize("name", ["gitdir", "commondir", "HEAD", "index"])
 @pytest.mark.parametrize("kind", [*KINDS, "absent"])
 def test_a_damaged_registration_loses_no_work(repo: Repo, tmp_path: Path, name: str, kind: str) -> None:
-    """Either everything is saved, or the worktree is left as it is and the reason is told."""
+    """Either everything is saved, or the worktree stays as it is and the sweep gives the reason."""
     left = orphan(repo, work="echo staged > staged; git add staged; echo new > new")
     files = listing(left.worktree)
     _replace(left.registration / name, kind, tmp_path / "good")
@@ -137,7 +137,7 @@ def test_a_damaged_git_file_loses_no_work(repo: Repo, tmp_path: Path, kind: str)
     assert "  kept  " in swept.stdout.decode()
 
 
-def test_a_worktree_that_was_deleted_is_told(repo: Repo) -> None:
+def test_a_deleted_worktree_is_reported(repo: Repo) -> None:
     """Without a hard link in its registration, it may have been moved: the session stays, and its branch."""
     left = orphan(repo)
     (left.registration / "ralph-wrap-anchor").unlink()
@@ -173,7 +173,7 @@ def test_a_trash_that_is_a_symlink_is_not_followed(repo: Repo, tmp_path: Path) -
 
 
 def test_a_symlinked_ralph_directory_is_not_followed(repo: Repo, tmp_path: Path) -> None:
-    """What is behind it belongs to somebody else."""
+    """It may lead to the files of another user."""
     left = orphan(repo)
     shutil.move(repo.path / ".ralph", tmp_path / "away")
     (repo.path / ".ralph").symlink_to(tmp_path / "away")
@@ -204,7 +204,7 @@ def given_away() -> Iterator[Callable[[str], Orphan]]:
 
 
 @needs_root
-def test_a_record_of_somebody_else_that_cannot_be_read_is_not_touched(
+def test_an_unreadable_record_of_another_user_is_not_touched(
     given_away: Callable[[str], Orphan],
 ) -> None:
     """Unknown, and said."""
@@ -216,7 +216,7 @@ def test_a_record_of_somebody_else_that_cannot_be_read_is_not_touched(
 
 
 @needs_root
-def test_a_lock_of_somebody_else_that_cannot_be_opened_is_not_touched(
+def test_an_unreadable_lock_of_another_user_is_not_touched(
     given_away: Callable[[str], Orphan],
 ) -> None:
     """The same of a lock."""
@@ -229,7 +229,7 @@ def test_a_lock_of_somebody_else_that_cannot_be_opened_is_not_touched(
 
 @needs_root
 def test_a_worktree_with_files_that_cannot_be_read_is_kept(given_away: Callable[[str], Orphan]) -> None:
-    """What is not readable cannot be saved."""
+    """A file that cannot be read cannot be saved."""
     left = given_away("work")
     swept = sweep(left.repo)
     assert (swept.status, "  kept  " in swept.stdout.decode()) == (5, True)
@@ -256,7 +256,7 @@ LIES: dict[str, dict[str, object]] = {
     "no branch": {"branch": None},
     "no base": {"base": None},
     "the user's checkout": {"workspace": "{project}"},
-    "somebody else's directory": {"workspace": "{victim}"},
+    "another user's directory": {"workspace": "{victim}"},
     "a workspace that climbs": {"workspace": "{project}/.ralph/worktrees/../../../victim"},
     "no workspace": {"workspace": None},
     "a state that is not known": {"state": "../x"},
@@ -322,7 +322,7 @@ def test_no_record_leads_out(
     assert _outside(repo, victim) == before
 
 
-def test_a_record_of_another_name_finishes_nobody(repo: Repo) -> None:
+def test_a_record_of_another_name_finishes_no_session(repo: Repo) -> None:
     """Copied under another id, with a lock that is free: it does not speak for that one."""
     left = orphan(repo)
     copy = left.record.with_name("beef.json")
@@ -350,7 +350,7 @@ def test_a_record_cannot_name_the_worktree_of_a_live_session(repo: Repo) -> None
 
 
 def test_a_lie_about_the_state_does_not_pass_for_an_empty_checkout(repo: Repo) -> None:
-    """As if no agent had worked in it: what is there is saved all the same."""
+    """The record says that no agent has worked there; the sweep still saves what it finds."""
     left = orphan(repo, work="echo changed > file.txt; echo new > new; git rm -q --cached file.txt")
     left.change(state="starting")
     assert sweep(repo).status == 0

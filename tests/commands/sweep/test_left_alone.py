@@ -16,7 +16,7 @@ from tests.support.orphans import orphan, orphans, sweep
 from tests.support.repo import Repo
 from tests.support.sessions import Session, run
 
-# Who is not touched
+# Sessions that a sweep leaves alone
 
 
 def test_a_live_session_is_not_touched(repo: Repo) -> None:
@@ -52,7 +52,7 @@ def test_a_record_copied_without_its_lock_is_not_touched(repo: Repo) -> None:
 
 
 def test_a_session_that_is_just_starting_is_not_touched(repo: Repo, tmp_path: Path) -> None:
-    """At no moment of its start: it goes on as if nobody had looked."""
+    """At no moment of its start: it goes on as if no sweep had run."""
     # Not while it holds the repository's lock: a sweep waits for that.
     for number, moment in enumerate(("for-each-ref", "read-tree --reset")):
         with (
@@ -152,7 +152,7 @@ def test_a_dry_run_adopts_nothing(repo: Repo) -> None:
 
 
 @pytest.mark.parametrize("name", ["beef", "../x", "", "-x", "20260102T030405Z-beef"])
-def test_who_is_not_there_cannot_be_adopted(repo: Repo, name: str) -> None:
+def test_an_absent_session_cannot_be_adopted(repo: Repo, name: str) -> None:
     """Status 4, and nothing is swept."""
     left = orphan(repo)
     swept = sweep(repo, f"--adopt={name}")
@@ -161,7 +161,7 @@ def test_who_is_not_there_cannot_be_adopted(repo: Repo, name: str) -> None:
     assert left.is_there()
 
 
-def test_who_has_ended_cannot_be_adopted(repo: Repo) -> None:
+def test_a_finished_session_cannot_be_adopted(repo: Repo) -> None:
     """There is nothing left of it to adopt."""
     ended = run(repo.path, "-n", "1", "--", "true")
     assert sweep(repo, "--adopt", ended.report["id"]).status == 4
@@ -179,7 +179,7 @@ def test_a_live_session_cannot_be_adopted(repo: Repo) -> None:
 
 
 def test_a_record_that_cannot_be_read_cannot_be_adopted(repo: Repo) -> None:
-    """Status 5: nobody knows what would be adopted."""
+    """Status 5: the sweep cannot know what it would adopt."""
     left = orphan(repo)
     left.record.write_text("{")
     swept = sweep(repo, "--adopt", left.id)
@@ -240,7 +240,7 @@ def test_a_copy_of_the_project_is_foreign(repo: Repo, tmp_path: Path) -> None:
 
 
 def test_a_copy_of_the_project_is_swept_by_itself(repo: Repo, tmp_path: Path) -> None:
-    """What is in the copy is finished there, on the user's word; the original keeps its own."""
+    """A sweep of the copy finishes the copied session on the user's word; the original keeps its own."""
     left = orphan(repo)
     copy = Repo(Path(shutil.copytree(repo.path, tmp_path / "copy", symlinks=True)))
     before = state(repo)

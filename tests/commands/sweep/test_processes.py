@@ -50,7 +50,7 @@ def test_many_sweeps_at_once(repo: Repo) -> None:
     assert [process.returncode for process in started] == [0] * 6
     rows = [row.split("  ") for answer in answers for row in answer.splitlines()]
     assert sorted(row[0] for row in rows if row[2] == "finished") == sorted(left)
-    assert {row[2] for row in rows} <= {"finished", "left"}  # who came too late says so
+    assert {row[2] for row in rows} <= {"finished", "left"}  # the one that came too late says so
 
 
 # Processes that a dead session has left running
@@ -65,7 +65,7 @@ def _pid(mark: Path) -> int:
 
 
 def test_what_a_dead_session_left_running_is_ended(repo: Repo, home: Path, tmp_path: Path) -> None:
-    """Its agent, and what that has detached, before anything is saved; nobody else's."""
+    """Its agent, and what the agent has detached, before anything is saved; no process of another session."""
     mine, other = tmp_path / "mine", tmp_path / "other"
     with (
         Session(repo.path, "--", "sh", "-c", _asleep(mine)) as dead,
@@ -97,7 +97,7 @@ def test_the_git_of_a_dead_session_is_ended(repo: Repo, home: Path, tmp_path: Pa
 
 
 def test_a_process_without_the_mark_is_not_ended(repo: Repo, home: Path, tmp_path: Path) -> None:
-    """The user's own, started by nobody of us, though it says that it belongs to another session."""
+    """It is the user's own, although its environment names another session."""
     left = orphan(repo)
     environ = {**os.environ, "RALPH_SESSION_ID": "20260102T030405Z-beef"}
     with subprocess.Popen(("sleep", "1000"), env=environ, cwd=tmp_path) as process:
@@ -108,7 +108,7 @@ def test_a_process_without_the_mark_is_not_ended(repo: Repo, home: Path, tmp_pat
 
 
 def test_a_nested_session_saves_its_own_work(repo: Repo, tmp_path: Path) -> None:
-    """It lives and is told to end; whichever is finished first, both works are saved."""
+    """It lives and gets SIGTERM; whichever is finished first, both works are saved."""
     inner = tmp_path / "inner.sh"
     inner.write_text(f"#!/bin/sh\necho inner > inner\ntouch {tmp_path}/ready\nexec sleep 1000\n")
     inner.chmod(0o755)

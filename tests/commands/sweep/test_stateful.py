@@ -22,11 +22,11 @@ from tests.commands.sweep.model import Sessions
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> type[Sessions]:
+def sessions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> type[Sessions]:
     """Return the machine, with a repository to copy."""
     monkeypatch.setattr(
         "ralph_wrap.commands.sweep._LAST_BREATH", 0.0
-    )  # nobody here lets go of a lock while it dies
+    )  # no process here lets go of a lock while it dies
     repo = make_repo(tmp_path / "template")
     repo.write(".gitignore", ".ralph/\n")
     repo.write("second", "two\n")
@@ -41,10 +41,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> type[Sessions]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)  # a failure is made as small as possible, which takes up to five minutes
-def test_sweeps_and_inventories_do_what_the_model_says(here: type[Sessions]) -> None:
-    """Who is alive, foreign or unknown stays untouched; of who is dead all is finished and nothing lost."""
+def test_sweeps_and_inventories_do_what_the_model_says(sessions: type[Sessions]) -> None:
+    """Live, foreign and unknown sessions stay untouched; a dead one is finished, and nothing is lost."""
     run_state_machine_as_test(
-        here,
+        sessions,
         settings=settings(
             max_examples=15,
             stateful_step_count=12,
@@ -65,24 +65,24 @@ MEDDLINGS = [
 
 
 @pytest.mark.parametrize("deed", MEDDLINGS, ids=": ".join)
-def test_each_meddling_has_its_consequence(here: type[Sessions], deed: Deed) -> None:
-    """With the session of a dead owner, and with that of one who dies later: chance may leave one out."""
+def test_each_meddling_has_its_consequence(sessions: type[Sessions], deed: Deed) -> None:
+    """With the session of a dead owner, and with one whose owner dies later: chance may leave one out."""
     dead: Life = ({}, "begun", [("work", "write")], [("end", "killed")], [deed])
     alive: Life = ({}, "begun", [("work", "write")], [], [deed])
-    _play(here, [dead, alive], ["ask", "sweep", ("end", "killed"), "sweep", "adopt all"])
+    _play(sessions, [dead, alive], ["ask", "sweep", ("end", "killed"), "sweep", "adopt all"])
 
 
 @pytest.mark.parametrize("how", ENDS)
-def test_each_end_has_its_consequence(here: type[Sessions], how: str) -> None:
-    """What is changed after it is not lost, and neither is what was saved before that."""
+def test_each_end_has_its_consequence(sessions: type[Sessions], how: str) -> None:
+    """Later changes are not lost, and neither is what was saved before."""
     works = [("work", name) for name in ("commit", "amend", "write")]
     lives: list[Life] = [(options, "begun", works, [("end", how)], []) for options in OPTIONS[2:]]
-    _play(here, lives, [("work", "change"), "ask", "sweep", "sweep"])
+    _play(sessions, lives, [("work", "change"), "ask", "sweep", "sweep"])
 
 
-def _play(here: type[Sessions], lives: list[Life], acts: list[Deed | str]) -> None:
+def _play(sessions: type[Sessions], lives: list[Life], acts: list[Deed | str]) -> None:
     """Do the same to each session, one thing after the other, and look at everything each time."""
-    machine = here()
+    machine = sessions()
     try:
         machine.begin(lives, named_like_ours=True)
         for act in [None, *acts]:

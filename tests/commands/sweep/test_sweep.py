@@ -50,7 +50,7 @@ def test_a_branch_without_work_is_dropped_by_the_hint(repo: Repo, work: str) -> 
 
 @needs_mounts
 def test_what_ran_on_the_host_is_left_to_the_host(repo: Repo) -> None:
-    """From inside a container nobody sees what an agent has left running there."""
+    """From inside a container, a sweep cannot see what an agent has left running there."""
     if not liveness.is_of_host(liveness.pid_namespace()):
         pytest.skip("this is a container itself")
     left = orphan(repo, work="echo new > new")
@@ -92,7 +92,7 @@ def test_the_report_of_an_orphan_tells_that_it_was_killed(repo: Repo) -> None:
     }
 
 
-def test_a_sweep_is_told_in_the_sessions_event_log(repo: Repo) -> None:
+def test_a_sweep_is_in_the_sessions_event_log(repo: Repo) -> None:
     """From the finding to the end, under the session's own id."""
     left = orphan(repo)
     before = len(read_events(left.directory))
@@ -176,7 +176,7 @@ def test_keep_worktree_is_respected(repo: Repo) -> None:
 
 
 def test_on_dirty_keep_is_respected(repo: Repo) -> None:
-    """What is uncommitted stays where it is, unsaved."""
+    """Uncommitted work stays where it is, unsaved."""
     left = orphan(repo, "--on-dirty", "keep")
     swept = sweep(repo)
     row = f"{left.session}  orphan  finished  1 uncommitted path\n"
@@ -206,8 +206,8 @@ def test_without_drop_empty_an_empty_branch_stays(repo: Repo) -> None:
     assert repo.branches() == ["main", left.branch]
 
 
-def test_somebody_elses_branch_is_never_dropped(repo: Repo) -> None:
-    """A branch that a session was told to continue is not its own, even if nothing came of it."""
+def test_a_branch_of_the_user_is_never_dropped(repo: Repo) -> None:
+    """A branch that the user gave a session with --branch is not its own, even without a new commit."""
     repo.git("branch", "mine")
     orphan(repo, "--branch", "mine", "--drop-empty", work="true")
     assert sweep(repo).status == 0
@@ -233,7 +233,7 @@ def test_what_cannot_be_saved_is_kept(repo: Repo) -> None:
     assert left.report["kept"] == reason
 
 
-def test_what_is_kept_is_told_once(repo: Repo) -> None:
+def test_what_is_kept_is_reported_once(repo: Repo) -> None:
     """Its session is finished: to remove the worktree is for a person."""
     left = orphan(repo, work=NESTED)
     assert sweep(repo).status == 5
@@ -242,7 +242,7 @@ def test_what_is_kept_is_told_once(repo: Repo) -> None:
     assert left.worktree.exists()
 
 
-def test_a_worktree_that_somebody_works_in_is_kept(repo: Repo) -> None:
+def test_a_worktree_with_a_process_in_it_is_kept(repo: Repo) -> None:
     """A shell in it is a reason; whose it is does not matter."""
     left = orphan(repo)
     with subprocess.Popen(("sleep", "1000"), cwd=left.worktree) as process:

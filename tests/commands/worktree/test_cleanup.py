@@ -124,7 +124,7 @@ def test_force_removes_it_all_the_same(repo: Repo) -> None:
     assert not tree.path.exists()
 
 
-def test_ignored_files_go_and_are_told(repo: Repo) -> None:
+def test_ignored_files_go_and_are_named(repo: Repo) -> None:
     """They are no reason to stay."""
     (repo.path / ".git/info/exclude").write_text("*.o\n")
     tree = _make(repo)
@@ -186,7 +186,7 @@ def test_force_deletes_the_branch_with_its_commits(repo: Repo) -> None:
 
 
 def test_a_branch_that_was_checked_out_elsewhere_stays(repo: Repo, tmp_path: Path) -> None:
-    """Somebody works on it now."""
+    """A user works on it now."""
     tree = _make(repo)
     tree.git("switch", "-q", "--detach")
     repo.git("worktree", "add", "-q", tmp_path / "other", BRANCH)
@@ -223,7 +223,7 @@ def test_a_branch_that_we_did_not_make_stays(repo: Repo) -> None:
 
 
 def test_a_mark_cannot_name_an_option(repo: Repo) -> None:
-    """Whoever worked in the worktree could write it."""
+    """An agent in the worktree could write the mark."""
     tree = _make(repo)
     [mark] = (repo.path / ".git/worktrees").glob("*/ralph-wrap.json")
     mark.write_text(mark.read_text().replace(f'"branch": "{BRANCH}"', '"branch": "../../HEAD"'))
@@ -316,7 +316,7 @@ def test_a_main_checkout_whose_repository_is_elsewhere(tmp_path: Path) -> None:
     assert (result.status, "main checkout" in _envelope(result)["error"]["message"]) == (7, True)
 
 
-def test_somebody_elses_worktree(repo: Repo, tmp_path: Path) -> None:
+def test_a_worktree_of_the_user(repo: Repo, tmp_path: Path) -> None:
     """Even in our place, and with a lock like ours."""
     for path in (tmp_path / "theirs", repo.path / ".ralph/worktrees/theirs"):
         repo.git("worktree", "add", "-q", "--detach", path)
@@ -339,8 +339,8 @@ def test_a_worktree_of_another_repository(repo: Repo, tmp_path: Path) -> None:
     assert theirs.git("status", "--porcelain") == ""
 
 
-def test_a_worktree_that_somebody_has_locked(repo: Repo) -> None:
-    """The reason is told."""
+def test_a_worktree_that_the_user_has_locked(repo: Repo) -> None:
+    """The message has the reason."""
     tree = _make(repo)
     repo.git("worktree", "unlock", tree.path)
     repo.git("worktree", "lock", "--reason", "on a stick", tree.path)

@@ -130,7 +130,7 @@ def test_sixteen_at_once(repo: Repo) -> None:
 def test_a_name_taken_at_the_last_moment_is_numbered(
     repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the look and the claim somebody else makes the branch."""
+    """Between the look and the claim another process makes the branch."""
     steal = f'if mkdir "{tmp_path}/once" 2>/dev/null; then "$REAL" branch {BRANCH}; fi'
     monkeypatch.setenv(
         "PATH", shim_git(tmp_path / "shim", f'*" update-ref "*) {steal}; exec "$REAL" "$@" ;;')
@@ -169,8 +169,8 @@ def test_a_path_of_ones_own(repo: Repo, tmp_path: Path, typed: str) -> None:
     assert Repo(target).git("status", "--porcelain") == ""
 
 
-def test_a_path_through_a_symlink_is_told_resolved(repo: Repo, tmp_path: Path) -> None:
-    """What git will call it."""
+def test_a_path_through_a_symlink_is_printed_resolved(repo: Repo, tmp_path: Path) -> None:
+    """Under the name that git will use."""
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     assert create(repo, TASK, "--path", tmp_path / "link" / "tree")["path"] == f"{tmp_path}/real/tree"
@@ -225,7 +225,7 @@ def test_a_name_that_cannot_be(repo: Repo, words: list[str]) -> None:
 
 
 def test_a_branch_below_is_in_the_way(repo: Repo) -> None:
-    """Refs are files: there is no room beside a directory of that name."""
+    """Refs are files: there is no room beside a directory with the same name."""
     repo.git("branch", f"{BRANCH}/deep")
     status, code, message = _refused(repo, "create", TASK)
     assert (status, code) == (6, "conflict")
@@ -273,7 +273,7 @@ def test_git_before_2_15(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_a_failed_checkout_leaves_nothing(
     repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No branch, no worktree, no line in the configuration; it is told as a failure, not tried again."""
+    """No branch, no worktree, no line in the configuration; it is a failure, not tried again."""
     before = (repo.path / ".git/config").read_bytes()
     monkeypatch.setenv("PATH", shim_git(tmp_path / "shim", '*" read-tree --reset "*) exit 1 ;;'))
     result = command("worktree", "create", TASK, cwd=repo.path)
@@ -284,7 +284,7 @@ def test_a_failed_checkout_leaves_nothing(
 
 
 @pytest.mark.parametrize("words", [[], ["nonsense"], ["create"], ["create", TASK, "--sparse", "x"]])
-def test_a_mistake_is_told_in_json(repo: Repo, words: list[str]) -> None:
+def test_a_mistake_is_printed_as_json(repo: Repo, words: list[str]) -> None:
     """Without being asked; nothing is on stderr."""
     result = command("worktree", *words, cwd=repo.path)
     assert (result.status, result.stderr, envelope_of(result)["error"]["code"]) == (2, "", "usage")
@@ -336,7 +336,7 @@ def test_a_signal_during_the_checkout_leaves_nothing(
     assert (repo.branches(), repo.worktrees()) == (["main"], [])
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_root_makes_nothing_of_its_own() -> None:
     """Everything belongs to the project's owner; tables that only root may read are loaded before."""
     with tempfile.TemporaryDirectory(dir="/tmp") as place:

@@ -33,7 +33,7 @@ def app(repo: Repo) -> Repo:
 
 
 def made(app: Repo, tool: tuple[str, ...]) -> tuple[Repo, list[dict[str, Any]]]:
-    """Make a worktree; return it, and what was told on stderr."""
+    """Make a worktree; return it, and what was printed on stderr."""
     ended = command("worktree", *tool, cwd=app.path)
     assert ended.status == 0, ended.stdout
     return Repo(Path(json.loads(ended.stdout)["data"]["path"])), ended.narration
@@ -60,7 +60,7 @@ def test_what_the_file_of_patterns_names_is_copied(app: Repo, tool: tuple[str, .
 
 @each_tool
 def test_without_patterns_nothing_is_copied(app: Repo, tool: tuple[str, ...]) -> None:
-    """Nor told."""
+    """Nor is a copy named."""
     (app.path / ".ralph" / "config.toml").unlink()
     inside, told = made(app, tool)
     assert ([*inside.path.glob(".env*")], [entry for entry in told if "cop" in entry["event"]]) == ([], [])
@@ -77,7 +77,7 @@ def test_a_failure_is_a_warning(app: Repo, tool: tuple[str, ...], monkeypatch: p
     ]
 
 
-def test_copies_are_in_nobodys_way(app: Repo) -> None:
+def test_copies_do_not_keep_a_worktree(app: Repo) -> None:
     """They go with the worktree, without being asked for."""
     inside, _ = made(app, CREATE)
     ended = command("worktree", "cleanup", inside.path, cwd=app.path)

@@ -152,7 +152,7 @@ def test_keep_leaves_everything(repo: Repo) -> None:
 
 
 def test_remove_deletes_worktree_and_branch(repo: Repo) -> None:
-    """A clean exit leaves nothing, and another worktree of that name can be entered."""
+    """A clean exit leaves nothing, and the name is free for another worktree."""
     inside = entered(repo)
     status, data = answered(repo, "exit", "--action", "remove")
     assert (status, data["removed"], data["branch"]) == (0, True, "ralph/try")
@@ -162,7 +162,7 @@ def test_remove_deletes_worktree_and_branch(repo: Repo) -> None:
 
 
 def test_remove_from_inside(repo: Repo) -> None:
-    """Whoever works in it may ask for that: its own processes are no strangers."""
+    """An agent that works in it may ask for that: its own processes are no strangers."""
     inside = entered(repo)
     status, data = answered(inside, "exit", "--action", "remove")
     assert (status, data["originalCwd"]) == (0, str(repo.path))
@@ -170,7 +170,7 @@ def test_remove_from_inside(repo: Repo) -> None:
 
 
 def test_remove_refuses_while_a_stranger_works_in_it(repo: Repo) -> None:
-    """It would write where nobody looks any more."""
+    """It would write into a directory that is lost."""
     inside = entered(repo)
     with subprocess.Popen(("sleep", "600"), cwd=inside.path) as stranger:
         try:
@@ -342,8 +342,8 @@ def test_it_is_left_and_named_on_keep(repo: Repo, server: dict[str, str]) -> Non
     assert sessions(server) == ["ralph-try"]
 
 
-def test_a_session_of_that_name_is_a_conflict(repo: Repo, server: dict[str, str]) -> None:
-    """It may be anybody's; nothing is left of the worktree."""
+def test_a_session_of_the_same_name_is_a_conflict(repo: Repo, server: dict[str, str]) -> None:
+    """It may belong to any user; nothing is left of the worktree."""
     subprocess.run(("tmux", "new-session", "-d", "-s", "ralph-try"), env={**os.environ, **server}, check=True)
     status, error = answered(repo, "enter", "try", "--tmux", **server)
     assert (status, error["code"]) == (6, "conflict")

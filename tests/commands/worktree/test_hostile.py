@@ -37,8 +37,8 @@ def created(repo: Repo, *arguments: str) -> Repo:
     return Repo(Path(data["path"]))
 
 
-def test_a_directory_that_somebody_made_is_not_removed(repo: Repo, tmp_path: Path) -> None:
-    """Two repositories want the same path: who fails leaves what the other has made."""
+def test_a_directory_that_another_process_made_is_not_removed(repo: Repo, tmp_path: Path) -> None:
+    """Two repositories want the same path: the one that fails leaves what the other has made."""
     other = make_repo(tmp_path / "other")
     place = tmp_path / "shared"
     starts = [
@@ -55,7 +55,7 @@ def test_a_directory_that_somebody_made_is_not_removed(repo: Repo, tmp_path: Pat
 
 
 def test_an_undo_leaves_what_was_there(repo: Repo, tmp_path: Path) -> None:
-    """A directory that is there is nobody's to remove, empty or not."""
+    """A directory that was there before is not ours to remove, empty or not."""
     place = tmp_path / "there"
     place.mkdir()
     where = git.Git(repo.path, git.git_environment(os.environ))
@@ -154,7 +154,7 @@ def test_a_mark_does_not_make_a_session_ours_to_remove(repo: Repo, what: str) ->
 
 
 def test_a_branch_that_was_renamed_is_not_mistaken(repo: Repo) -> None:
-    """Somebody has made another one of that name since."""
+    """The user has made another branch with the old name since."""
     inside = created(repo)
     inside.git("branch", "-m", "better-name")
     repo.git("branch", "quick-build-try-it")
@@ -237,7 +237,7 @@ def test_a_removal_that_was_killed_is_taken_back(repo: Repo, tmp_path: Path) -> 
 
 
 def test_a_removal_whose_git_lives_on_is_not_taken_back(repo: Repo, tmp_path: Path) -> None:
-    """That git would delete what has come back: whoever comes next waits until it has done its work."""
+    """That git would delete what has come back: the next command waits until it has done its work."""
     inside = created(repo)
     inside.write("new", "n\n")
     gate = tmp_path / "gate"

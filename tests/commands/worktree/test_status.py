@@ -40,8 +40,8 @@ def test_status_with_a_detached_head(repo: Repo) -> None:
     assert data(command("worktree", "status", cwd=path))["branch"] is None
 
 
-def test_status_in_somebody_elses_worktree(repo: Repo, tmp_path: Path) -> None:
-    """Whoever made it, it is one."""
+def test_status_in_a_worktree_of_the_user(repo: Repo, tmp_path: Path) -> None:
+    """It is a worktree, whatever program made it."""
     repo.git("worktree", "add", "-q", "-b", "feature", tmp_path / "feature")
     told = data(command("worktree", "status", cwd=tmp_path / "feature"))
     assert (told["isWorktree"], told["mainRepoPath"]) == (True, os.fspath(repo.path))

@@ -38,7 +38,7 @@ def test_a_session_from_python(repo: Repo, script: Callable[[str], str]) -> None
 
 
 def test_a_start_that_fails_late_leaves_nothing(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The worktree is there already, and nobody has worked in it."""
+    """The worktree is there already, and no agent has worked in it."""
 
     def fail() -> None:
         raise OSError("no more descriptors")

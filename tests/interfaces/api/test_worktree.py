@@ -155,7 +155,7 @@ def test_a_path_is_compared_by_where_it_leads(project: Repo, tmp_path: Path) -> 
 
 
 def test_a_worktree_that_has_the_branch_is_reused(project: Repo) -> None:
-    """Wherever it is, if no path was given; it is somebody's, so it is not cleaned up."""
+    """Wherever it is, if no path was given; another process made it, so it is not cleaned up."""
     path = aside(project)
     with Worktree("theirs", cleanup=True) as tree:
         assert tree.path == path
@@ -198,8 +198,8 @@ def test_what_is_in_the_way(
 
 
 @pytest.mark.parametrize("branch", ["main", "theirs"])
-def test_a_checkout_that_somebody_works_in_is_not_reused(project: Repo, branch: str) -> None:
-    """The main one, nor the linked one that we are called from: the user's own files are in it."""
+def test_a_checkout_of_the_user_is_not_reused(project: Repo, branch: str) -> None:
+    """The main one, nor the linked one that calls us: the user's own files are in it."""
     path = aside(project)
     with pytest.raises(BranchBusyError, match="is checked out in"), Worktree(branch, project=path):
         pass
@@ -227,7 +227,7 @@ def test_a_worktree_that_was_replaced_is_not_reused() -> None:
 
 
 def test_a_half_made_worktree_is_not_reused(project: Repo) -> None:
-    """Whoever made it was killed before every file was there."""
+    """The process that made it was killed before every file was there."""
     with Worktree("topic"):
         pass
     (project.path / ".git/worktrees/topic/index").unlink()

@@ -88,7 +88,7 @@ def test_git_that_is_too_old(project: Repo, tmp_path: Path, monkeypatch: pytest.
 
 
 def test_hooks_are_left_on_in_the_worktree(project: Repo) -> None:
-    """None runs for us; whoever commits there has the project's, and its configuration is as it was."""
+    """None runs for us; a commit there runs the project's, and the configuration is as it was."""
     ran = project.path.parent / "ran"
     for name in ("post-checkout", "pre-commit"):
         project.write(f".git/hooks/{name}", f"#!/bin/sh\necho {name} >> {ran}\n", executable=True)
@@ -114,7 +114,7 @@ def test_cleanup_removes_what_it_created(project: Repo) -> None:
 
 
 def test_cleanup_leaves_what_was_there(project: Repo) -> None:
-    """It was made by another block, or by somebody else."""
+    """Another block, or another process, made it."""
     with Worktree("topic") as tree:
         pass
     with Worktree("topic", cleanup=True):
@@ -173,8 +173,8 @@ def test_cleanup_leaves_others_their_worktree(project: Repo) -> None:
         assert trees_of(project) == [tree.path]
 
 
-def test_cleanup_does_not_wait_for_those_who_have_left(project: Repo) -> None:
-    """Only who is in the worktree keeps it."""
+def test_cleanup_does_not_wait_for_processes_that_have_left(project: Repo) -> None:
+    """Only a process in the worktree keeps it."""
     with Worktree("topic", cleanup=True), Worktree("topic"):
         pass
     assert trees_of(project) == []
@@ -202,7 +202,7 @@ def test_no_descriptor_is_left() -> None:
 
 
 def test_a_failure_to_clean_up_names_the_block(project: Repo) -> None:
-    """The warning points at the line of whoever wrote it, says what is left, and raises nothing."""
+    """The warning points at the caller's line, says what is left, and raises nothing."""
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         with Worktree("topic", cleanup=True) as tree:

@@ -18,7 +18,7 @@ from tests.interfaces.cli.project import DEAD, ELSEWHERE, Yard, ended_report
 
 @pytest.fixture
 def yard() -> Iterator[Callable[[Path], Yard]]:
-    """Return a function that makes a project's registry; who lives in it is released in the end."""
+    """Return a function that makes a project's registry; its live sessions are released in the end."""
     made: list[Yard] = []
 
     def make(root: Path) -> Yard:

@@ -33,7 +33,7 @@ class Yard:
         return SessionRecord(agent_id, session, **{**owner._asdict(), "agent": "claude", **fields})
 
     def left(self, agent_id: str, age: str, owner: ProcessIdentity, **fields: Any) -> None:
-        """Leave a record whose lock nobody holds."""
+        """Leave a record whose lock no process holds."""
         record = self._record(agent_id, age, owner, **fields)
         (self.home.agents / f"{agent_id}.json").write_bytes(record.to_json())
         (self.home.agents / f"{agent_id}.lock").touch()

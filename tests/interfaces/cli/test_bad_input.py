@@ -33,8 +33,8 @@ def _refused(repo: Repo, *arguments: str | os.PathLike[str], **options: Any) -> 
     return result
 
 
-def _told(result: Result) -> tuple[int, str, str]:
-    """Return status, message and hint of the one error that was told."""
+def _printed(result: Result) -> tuple[int, str, str]:
+    """Return status, message and hint of the one error that was printed."""
     (told,) = result.narration
     assert (told["level"], len(result.stderr.splitlines())) == ("error", 1)
     return result.status, told["message"], told["hint"]
@@ -71,7 +71,7 @@ def test_an_unknown_command(repo: Repo) -> None:
 def test_a_bad_duration(repo: Repo, option: str, value: str) -> None:
     """It is echoed, with the option and examples."""
     result = _refused(repo, f"--{option}={value}", "--", "true")
-    assert _told(result) == (2, f"--{option}: {value!r} is no duration (90s, 15m, 2h, 14d)", HELP)
+    assert _printed(result) == (2, f"--{option}: {value!r} is no duration (90s, 15m, 2h, 14d)", HELP)
 
 
 @pytest.mark.parametrize(
@@ -84,14 +84,14 @@ def test_a_bad_duration(repo: Repo, option: str, value: str) -> None:
 def test_a_bad_number(repo: Repo, option: str, value: str) -> None:
     """Negative ones included."""
     result = _refused(repo, f"--{option}", value, "--", "true")
-    assert _told(result) == (2, f"--{option}: {value!r} is no whole number of 0 or more", HELP)
+    assert _printed(result) == (2, f"--{option}: {value!r} is no whole number of 0 or more", HELP)
 
 
 @pytest.mark.parametrize("value", ["-1", "$1", "", "1e3", "1,50", ".5", "1.", "inf", "nan", "1.0000001", "٣"])
 def test_a_bad_amount(repo: Repo, value: str) -> None:
     """More than a number of dollars and cents is too much, too."""
     result = _refused(repo, "--max-cost", value, "--", "true")
-    assert _told(result) == (2, f"--max-cost: {value!r} is no amount in US dollars (5, 0.50)", HELP)
+    assert _printed(result) == (2, f"--max-cost: {value!r} is no amount in US dollars (5, 0.50)", HELP)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_a_bad_amount(repo: Repo, value: str) -> None:
 def test_a_bad_choice(repo: Repo, option: str, value: str, reason: str) -> None:
     """The choices are named."""
     result = _refused(repo, f"--{option}={value}", "--", "true")
-    assert _told(result) == (2, f"--{option}: {value!r} {reason}", HELP)
+    assert _printed(result) == (2, f"--{option}: {value!r} {reason}", HELP)
 
 
 @pytest.mark.parametrize(
@@ -125,11 +125,11 @@ def test_a_bad_choice(repo: Repo, option: str, value: str, reason: str) -> None:
 def test_a_bad_variable(repo: Repo, variable: str, value: str, reason: str) -> None:
     """It is named as it stands in the environment."""
     result = _refused(repo, "--", "true", env={variable: value})
-    assert _told(result) == (2, f"{variable}: {value!r} {reason}", HELP)
+    assert _printed(result) == (2, f"{variable}: {value!r} {reason}", HELP)
 
 
 @pytest.mark.parametrize("verb", ["run", "spawn"])
-def test_a_misspelt_variable_is_told_once(repo: Repo, verb: str) -> None:
+def test_a_misspelt_variable_is_named_once(repo: Repo, verb: str) -> None:
     """It changes nothing, and ends nothing."""
     misspelt = {"RALPH_WRAP_MAX_ITERATION": "3", "RALPH_WRAP_GRACE": "1s"}
     result = command(verb, "-n", "1", "--", "true", cwd=repo.path, env=misspelt)
@@ -160,7 +160,7 @@ IGNORED = {
 
 
 @pytest.mark.parametrize("typed", [*([option] for option in IGNORED), [*IGNORED]], ids=" ".join)
-def test_an_option_for_a_worktree_is_told_where_there_is_none(repo: Repo, typed: list[str]) -> None:
+def test_an_option_for_a_worktree_is_named_where_there_is_none(repo: Repo, typed: list[str]) -> None:
     """In one line for all that were typed."""
     result = run(repo.path, "--isolation", "off", *typed, "-n", "1", "--", "true")
     names = ", ".join(IGNORED[option] for option in typed)
@@ -190,7 +190,7 @@ def test_an_option_that_changes_something_is_no_reason_to_warn(repo: Repo, isola
     ],
 )
 def test_a_mistake_looks_like_every_other_error(repo: Repo, words: tuple[str, ...], path: str) -> None:
-    """What is wrong, and where the help is: no box, no colour."""
+    """The mistake, and where the help is: no box, no colour."""
     env = {"RALPH_WRAP_LOG_FORMAT": "text", "FORCE_COLOR": "1", "TERM": "xterm"}
     result = command(*words, cwd=repo.path, env=env)
     error, hint = result.stderr.splitlines()
@@ -206,7 +206,7 @@ def test_a_mistake_looks_like_every_other_error(repo: Repo, words: tuple[str, ..
 def test_a_bad_branch_name(repo: Repo, branch: str, shown: str) -> None:
     """Git's rules, and never an option."""
     result = _refused(repo, f"--branch={branch}", "--", "true")
-    assert _told(result) == (2, f"{shown} cannot be the name of a branch", "see git help check-ref-format")
+    assert _printed(result) == (2, f"{shown} cannot be the name of a branch", "see git help check-ref-format")
 
 
 @pytest.mark.parametrize("by", ["option", "variable"])
@@ -215,7 +215,7 @@ def test_a_prompt_file_that_is_not_there(repo: Repo, tmp_path: Path, by: str) ->
     options = ("-f", "absent.md") if by == "option" else ()
     env = {"RALPH_WRAP_PROMPT_FILE": "absent.md"} if by == "variable" else {}
     result = _refused(repo, "-C", repo.path, *options, "--", "true", cwd=tmp_path, env=env)
-    assert _told(result) == (
+    assert _printed(result) == (
         2,
         f"prompt file {tmp_path}/absent.md cannot be read: No such file or directory",
         "name a file that exists",
@@ -225,7 +225,7 @@ def test_a_prompt_file_that_is_not_there(repo: Repo, tmp_path: Path, by: str) ->
 def test_a_prompt_file_that_is_a_directory(repo: Repo, tmp_path: Path) -> None:
     """Seen before anything is made, not in the first iteration."""
     result = _refused(repo, "-f", tmp_path, "--", "true")
-    assert _told(result) == (
+    assert _printed(result) == (
         2,
         f"prompt file {tmp_path} cannot be read: Is a directory",
         "name a file that exists",
@@ -236,7 +236,7 @@ def test_two_prompts(repo: Repo) -> None:
     """Neither is silently left out."""
     repo.write("task", "x")
     result = _refused(repo, "-p", "text", "-f", "task", "--", "true")
-    assert _told(result) == (2, "both a prompt and a prompt file are given (flags)", "give one of them")
+    assert _printed(result) == (2, "both a prompt and a prompt file are given (flags)", "give one of them")
 
 
 OFFER = "ralph-wrap quickstart\nralph-wrap run --agent claude\nralph-wrap run -- COMMAND"
@@ -278,7 +278,7 @@ OFFER = "ralph-wrap quickstart\nralph-wrap run --agent claude\nralph-wrap run --
 )
 def test_no_agent_that_can_be_meant(repo: Repo, arguments: tuple[str, ...], message: str, hint: str) -> None:
     """None, an unknown one, two, or one without what it needs."""
-    assert _told(_refused(repo, *arguments)) == (2, message, hint)
+    assert _printed(_refused(repo, *arguments)) == (2, message, hint)
 
 
 @pytest.mark.parametrize("by", ["-C", "--project", "variable"])
@@ -291,7 +291,7 @@ def test_a_project_that_is_not_there(repo: Repo, tmp_path: Path, by: str, kind: 
     options = () if by == "variable" else (by, place)
     env = {"RALPH_WRAP_PROJECT": str(place)} if by == "variable" else {}
     result = _refused(repo, *options, "--", "true", env=env)
-    assert _told(result) == (
+    assert _printed(result) == (
         2,
         f"project {place}: {'No such file or directory' if kind == 'absent' else 'not a directory'}",
         "name a directory that exists",
@@ -339,7 +339,7 @@ WRONG_FILES = {
 def test_a_bad_configuration(repo: Repo, content: str, message: str) -> None:
     """File, line and key are named."""
     path = repo.write(".ralph/config.toml", content)
-    status, told, hint = _told(_refused(repo, "--", "true"))
+    status, told, hint = _printed(_refused(repo, "--", "true"))
     assert (status, told) == (2, f"{path}{message}")
     assert hint
 
@@ -347,14 +347,14 @@ def test_a_bad_configuration(repo: Repo, content: str, message: str) -> None:
 def test_an_old_name_is_corrected_by_the_hint(repo: Repo) -> None:
     """The hint is a command; after it the file is read."""
     path = repo.write(".ralph/config.toml", "max_stalls = 0\nresume = true\n")
-    _, _, hint = _told(_refused(repo, "--", "true"))
+    _, _, hint = _printed(_refused(repo, "--", "true"))
     subprocess.run(("sh", "-c", hint), check=True)
     assert path.read_text() == "max_stalls = 0\nkeep_conversation = true\n"
 
 
 def test_an_old_name_in_the_environment(repo: Repo) -> None:
     """An error that names the new one, and no mere warning about an unknown variable."""
-    status, told, hint = _told(_refused(repo, "--", "true", env={"RALPH_WRAP_RESUME": "on"}))
+    status, told, hint = _printed(_refused(repo, "--", "true", env={"RALPH_WRAP_RESUME": "on"}))
     assert (status, told) == (2, "RALPH_WRAP_RESUME: the setting resume is called keep_conversation now")
     assert "keep_conversation = true" in hint
 
@@ -362,7 +362,7 @@ def test_an_old_name_in_the_environment(repo: Repo) -> None:
 def test_a_configuration_that_is_not_text(repo: Repo) -> None:
     """Bytes that are no UTF-8."""
     path = repo.write(".ralph/config.toml", b'until = "\xff"\n')
-    status, told, _ = _told(_refused(repo, "--", "true"))
+    status, told, _ = _printed(_refused(repo, "--", "true"))
     assert status == 2
     assert told.startswith(f"{path} is not valid TOML: 'utf-8' codec can't decode byte 0xff in position 9")
 
@@ -372,14 +372,14 @@ def test_a_configuration_that_is_a_directory(repo: Repo) -> None:
     path = repo.path / ".ralph" / "config.toml"
     path.mkdir(parents=True)
     result = _refused(repo, "--", "true")
-    assert _told(result) == (2, f"{path} cannot be read: not a regular file", "chmod or remove it")
+    assert _printed(result) == (2, f"{path} cannot be read: not a regular file", "chmod or remove it")
 
 
 def test_a_prompt_file_in_the_configuration_that_is_not_there(repo: Repo) -> None:
     """Relative to the project root, where the file stands."""
     repo.write(".ralph/config.toml", 'prompt_file = "absent.md"\n')
     result = _refused(repo, "--", "true")
-    assert _told(result)[:2] == (
+    assert _printed(result)[:2] == (
         2,
         f"prompt file {repo.path}/absent.md cannot be read: No such file or directory",
     )

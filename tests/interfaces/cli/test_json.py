@@ -77,7 +77,7 @@ def test_the_answer_is_in_the_envelope(repo: Repo, path: tuple[str, ...]) -> Non
 
 
 @pytest.mark.parametrize("path", WITH_JSON, ids=_ids)
-def test_a_mistake_is_told_in_the_envelope(repo: Repo, path: tuple[str, ...]) -> None:
+def test_a_mistake_is_in_the_envelope(repo: Repo, path: tuple[str, ...]) -> None:
     """An option that is not there, wherever ``--json`` stands; nothing is on stderr."""
     for words in (("--json", "--nonsense"), ("--nonsense", "--json")):
         result = command(*path, *words, cwd=repo.path)
@@ -88,7 +88,7 @@ def test_a_mistake_is_told_in_the_envelope(repo: Repo, path: tuple[str, ...]) ->
         assert envelope["error"]["hint"] == f"see ralph-wrap {' '.join(path)} --help"
 
 
-def test_a_value_that_is_missing_is_told_in_the_envelope(repo: Repo) -> None:
+def test_a_missing_value_is_in_the_envelope(repo: Repo) -> None:
     """In one line, too."""
     envelope = _assert_envelope(command("ps", "--json", "--project", cwd=repo.path), "ps")
     assert envelope["error"] == {
@@ -120,7 +120,7 @@ def test_the_context_of_a_mistake_does_not_have_json(words: tuple[str, ...]) -> 
 
 
 @pytest.mark.parametrize("path", WITH_AN_ARGUMENT, ids=_ids)
-def test_an_argument_that_is_missing_is_told_in_the_envelope(repo: Repo, path: tuple[str, ...]) -> None:
+def test_a_missing_argument_is_in_the_envelope(repo: Repo, path: tuple[str, ...]) -> None:
     """Whether Typer misses it or the command itself."""
     result = command(*path, "--json", cwd=repo.path)
     envelope = _assert_envelope(result, " ".join(path))
@@ -129,7 +129,7 @@ def test_an_argument_that_is_missing_is_told_in_the_envelope(repo: Repo, path: t
 
 @pytest.mark.parametrize("path", WITH_JSON, ids=_ids)
 @pytest.mark.parametrize("words", [("--nonsense",), ("--nonsense", "--", "--json")], ids=["", "behind --"])
-def test_without_json_a_mistake_is_told_in_words(
+def test_without_json_a_mistake_is_a_sentence(
     repo: Repo, path: tuple[str, ...], words: tuple[str, ...]
 ) -> None:
     """On stderr, with the command that has the help."""

@@ -38,7 +38,7 @@ def configure(repo: Repo, **keys: Any) -> None:
         repo.commit("ignore")
 
 
-def told(result: Result, event: str) -> list[dict[str, Any]]:
+def logged(result: Result, event: str) -> list[dict[str, Any]]:
     """Return what a session has narrated of an event, and see that its log has the same."""
     narrated = [entry for entry in result.narration if entry["event"] == event]
     assert [entry for entry in result.events if entry["event"] == event] == narrated
@@ -55,7 +55,7 @@ def test_a_kept_promise_lands(repo: Repo) -> None:
     configure(repo)
     result = session(repo, KEPT)
     assert result.ending == ("promise", 1, 0)
-    (landed,) = told(result, "branch.landed")
+    (landed,) = logged(result, "branch.landed")
     assert landed["message"] == f"{result.report['branch']} has landed on main (fast-forward)"
     assert (landed["target"], landed["after"]) == ("main", repo.head)
     assert ((repo.path / "done").read_text(), repo.git("status", "--porcelain")) == ("done\n", "")
@@ -115,7 +115,7 @@ def test_what_cannot_land_is_a_warning_that_says_what_to_run(repo: Repo) -> None
     before = repo.head
     result = session(repo, KEPT)
     assert (result.ending, repo.head) == (("promise", 1, 0), before)
-    (warning,) = told(result, "branch.not_landed")
+    (warning,) = logged(result, "branch.not_landed")
     branch = result.report["branch"]
     where = f"main is checked out in {repo.path}, where changes are not committed: file.txt"
     assert warning["message"] == f"{branch} has not landed on main: {where}"
@@ -130,7 +130,7 @@ def test_a_check_that_fails_says_where_it_stands(repo: Repo) -> None:
     """Before the command that tries once more."""
     configure(repo, check="false")
     result = session(repo, KEPT, **TRUSTED)
-    (warning,) = told(result, "branch.not_landed")
+    (warning,) = logged(result, "branch.not_landed")
     about, again = warning["hint"].splitlines()
     assert about == "see its output above; it is check in .ralph/config.toml"
     assert again.endswith(" --into main")
@@ -142,7 +142,7 @@ def test_conflicts_have_the_ways_on(repo: Repo) -> None:
     edit = f"echo mine > {repo.path}/file.txt; git -C {repo.path} commit -qam mine"
     work = f"echo theirs > file.txt; git commit -qam theirs; echo '{PROMISE}'"
     result = session(repo, f"{work}; {edit}")
-    (warning,) = told(result, "branch.not_landed")
+    (warning,) = logged(result, "branch.not_landed")
     by_hand, by_agent = warning["hint"].splitlines()
     assert by_hand.endswith(f": git merge {result.report['branch']}")
     assert f": ralph-wrap resume {result.report['id']} -m " in by_agent
@@ -161,7 +161,7 @@ def test_saved_work_is_named(repo: Repo) -> None:
     """It has not landed."""
     configure(repo)
     result = session(repo, f"{KEPT}; echo new >new")
-    (note,) = told(result, "saved.not_landed")
+    (note,) = logged(result, "saved.not_landed")
     assert note["message"] == f"{result.report['saved']} holds work that has not landed"
     assert note["hint"] == f"ralph-wrap apply {result.report['id']}"
 
@@ -171,14 +171,14 @@ def test_a_promise_without_a_commit_has_nothing_to_land(repo: Repo) -> None:
     configure(repo)
     before = repo.head
     result = session(repo, f"echo '{PROMISE}'")
-    assert (told(result, "branch.landed")[0]["way"], repo.head) == (None, before)
+    assert (logged(result, "branch.landed")[0]["way"], repo.head) == (None, before)
 
 
 def test_a_branch_of_another_name_lands_as_well(repo: Repo) -> None:
     """By its name."""
     configure(repo)
     result = session(repo, KEPT, "--branch", "feature/x")
-    assert told(result, "branch.landed")[0]["branch"] == "feature/x"
+    assert logged(result, "branch.landed")[0]["branch"] == "feature/x"
     assert (repo.path / "done").exists()
 
 
@@ -199,7 +199,7 @@ def test_a_check_was_approved_before_the_session_began(repo: Repo, tmp_path: Pat
     changing = f"echo 'check = \"touch {tmp_path}/other\"' >{repo.path}/.ralph/config.toml"
     result = session(repo, f"{changing}; {KEPT}", RALPH_TRUST="1")
     assert [event["status"] for event in result.events if event["event"] == "check.ended"] == [0]
-    assert told(result, "branch.landed")
+    assert logged(result, "branch.landed")
     assert ((tmp_path / "checked").exists(), (tmp_path / "other").exists()) == (True, False)
 
 
@@ -209,7 +209,7 @@ def test_a_check_that_fails_lets_nothing_land(repo: Repo) -> None:
     before = repo.head
     result = session(repo, KEPT, RALPH_TRUST="1")
     assert (result.ending, repo.head) == (("promise", 1, 0), before)
-    assert "check failed with status 3" in told(result, "branch.not_landed")[0]["message"]
+    assert "check failed with status 3" in logged(result, "branch.not_landed")[0]["message"]
     assert ("\nnot good enough\n" in result.stderr, b"good enough" in result.stdout) == (True, False)
 
 
@@ -249,7 +249,7 @@ def test_sessions_that_end_at_once_land_one_after_the_other(repo: Repo, home: Pa
 
 
 def test_a_signal_after_the_promise_lets_nothing_land(repo: Repo) -> None:
-    """Whoever wants an end wants no more to happen."""
+    """The user who sends it wants no more to happen."""
     configure(repo)
     before = repo.head
     result = session(repo, f"{KEPT}; kill -TERM $PPID; sleep 600")

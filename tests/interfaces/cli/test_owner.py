@@ -1,4 +1,4 @@
-"""Root in somebody else's project: as its owner, it may be unable to read where Python stands."""
+"""Root in another user's project: as its owner, it may be unable to read where Python stands."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tests.support.submodules import Project
 
 pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user"),
     pytest.mark.usefixtures("ended"),
 ]
 
@@ -60,7 +60,7 @@ def project() -> Iterator[Project]:
 
 
 def _owned(project: Project) -> dict[str, str]:
-    """Give a project and what is around it away, and return the environment for whoever works in it.
+    """Give a project and what is around it away, and return the environment for a process in it.
 
     The state directory in it stays one that only root can see.
     """

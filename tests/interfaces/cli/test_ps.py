@@ -90,7 +90,7 @@ def test_ps_fits_into_a_terminal(full: Repo, columns: int) -> None:
 
 
 def test_ps_cuts_nothing_in_a_pipe(full: Repo) -> None:
-    """Whatever the terminal of whoever started it is like."""
+    """Whatever terminal the caller has."""
     result = command("ps", cwd=full.path, env={"COLUMNS": "20"})
     assert _without_usage(result.stdout) == SHOWN
 
@@ -103,7 +103,7 @@ def test_ps_cuts_nothing_in_a_pipe(full: Repo) -> None:
         (("sweep", "--json"), None),
     ],
 )
-def test_a_person_is_told_that_there_is_nothing(
+def test_a_person_reads_that_there_is_nothing(
     repo: Repo, tmp_path: Path, arguments: tuple[str, ...], remark: str | None
 ) -> None:
     """On a terminal, by stderr; what a program reads is as it was."""
@@ -255,7 +255,7 @@ def test_a_record_that_was_only_not_moved_is_finished(repo: Repo, yard: Callable
 
 
 def test_a_record_without_its_lock_is_unknown(repo: Repo, yard: Callable[[Path], Yard]) -> None:
-    """Somebody has deleted the lock: the owner may well be alive."""
+    """Another process has deleted the lock: the owner may well be alive."""
     sessions = yard(repo.path)
     sessions.live("a3f2", "2d")
     (sessions.home.agents / "a3f2.lock").unlink()
@@ -282,7 +282,7 @@ def test_what_an_agent_made_of_a_record_breaks_nothing(
 # Errors
 
 
-def test_a_project_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_project_is_named(tmp_path: Path) -> None:
     """On stderr, which is no terminal here; stdout stays empty."""
     result = command("ps", "-C", tmp_path / "absent", cwd=tmp_path)
     told = json.loads(result.stderr)
@@ -295,7 +295,7 @@ def test_a_project_that_is_not_there_is_told(tmp_path: Path) -> None:
     )
 
 
-def test_a_program_is_told_in_the_envelope(tmp_path: Path) -> None:
+def test_a_program_reads_it_in_the_envelope(tmp_path: Path) -> None:
     """On stdout alone."""
     result = command("ps", "--json", "-C", tmp_path / "absent", cwd=tmp_path)
     error = {

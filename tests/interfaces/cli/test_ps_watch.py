@@ -76,14 +76,14 @@ def _claim(home: Registry) -> SessionClaim:
 
 
 @pytest.fixture
-def one(home: Registry) -> Iterator[SessionClaim]:
+def claim(home: Registry) -> Iterator[SessionClaim]:
     """Return a session that lives."""
     claim = _claim(home)
     yield claim
     claim.release()
 
 
-def test_a_terminal_is_drawn_anew(repo: Repo, one: SessionClaim) -> None:
+def test_a_terminal_is_drawn_anew(repo: Repo, claim: SessionClaim) -> None:
     """In place, whether something has changed or not; Ctrl-C ends it with 130 and without a word."""
     with Terminal(PROGRAM, "ps", "--watch", cwd=repo.path) as terminal:
         eventually(lambda: len(_tables(terminal)) >= 2, "a second table")
@@ -91,7 +91,7 @@ def test_a_terminal_is_drawn_anew(repo: Repo, one: SessionClaim) -> None:
         terminal.type(CTRL_C)  # where it is shown, and the terminal loses what was not read yet
         assert terminal.finish() == 130
         assert terminal.screen.decode().rpartition("^C")[2].strip() == ""
-    assert all(table.startswith("TITLE ") and one.record.id in table for table in tables)
+    assert all(table.startswith("TITLE ") and claim.record.id in table for table in tables)
 
 
 def _tables(terminal: Terminal) -> list[str]:
@@ -147,7 +147,7 @@ def test_a_program_on_a_terminal_gets_no_more_than_that(repo: Repo, home: Regist
 
 
 def test_it_ends_with_its_reader(repo: Repo) -> None:
-    """Nobody would see the next table."""
+    """No reader is left for the next table."""
     with subprocess.Popen(
         (PROGRAM, "ps", "--watch"), cwd=repo.path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:

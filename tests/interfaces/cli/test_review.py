@@ -53,7 +53,7 @@ def test_a_list_is_limited(only: str | None, found: list[str]) -> None:
     ],
 )
 def test_a_list_is_sorted(field: str | None, found: str) -> None:
-    """By any field, lists by their length; what is not known comes last."""
+    """By any field, lists by their length; unknown values come last."""
     rows = [
         ROW._replace(branch="a", ahead=10, overlaps=("x",)),
         ROW._replace(branch="b", ahead=None, overlaps=()),
@@ -63,7 +63,7 @@ def test_a_list_is_sorted(field: str | None, found: str) -> None:
 
 
 @pytest.mark.parametrize(("only", "sort"), [("merged", None), (None, "size"), (None, "--ahead"), (None, "")])
-def test_a_mistake_is_told(only: str | None, sort: str | None) -> None:
+def test_a_mistake_lists_the_choices(only: str | None, sort: str | None) -> None:
     """With what there is to choose from."""
     with pytest.raises(UsageError):
         review.ordered(review.limited([ROW], only), sort)
@@ -180,7 +180,7 @@ def test_the_command_prints_an_envelope(repo: Repo) -> None:
 
 
 def test_a_terminal_gets_colours_and_no_line_that_is_too_long(repo: Repo) -> None:
-    """Unless it is told otherwise."""
+    """NO_COLOR turns the colours off."""
     grow_all(repo, [Grown(f"ralph/{number:04x}", ["main"], {"new": "1\n"}) for number in range(20)])
     with Terminal(PROGRAM, "review", "--sort=id", cwd=repo.path, size=(24, 100)) as terminal:
         assert terminal.finish() == 0

@@ -69,7 +69,7 @@ def test_an_id_is_printed_and_the_session_goes_on(repo: Repo, home: Path, tmp_pa
 
 
 def test_work_is_saved_and_the_worktree_stays(repo: Repo, script: Callable[[str], str]) -> None:
-    """Until somebody removes it."""
+    """Until the user removes it."""
     agent_id = _spawn(repo, "-n", "1", "--", script("echo x > new"))
     report = _report(repo, agent_id)
     assert report["saved"] == f"ralph/{agent_id}-wip"
@@ -151,7 +151,7 @@ def test_an_unknown_id_is_said(repo: Repo) -> None:
     assert _rm(repo, "abcd").status == 4
 
 
-def test_mistakes_are_told_before_anything_is_made(repo: Repo) -> None:
+def test_mistakes_are_printed_before_anything_is_made(repo: Repo) -> None:
     """On stderr, with the status that run would have; stdout stays empty."""
     for arguments, status in ((("--bogus", "--", "true"), 2), (("--", "/not/there"), 127), ((), 2)):
         result = command("spawn", *arguments, cwd=repo.path)
@@ -168,7 +168,7 @@ def test_mistakes_are_told_before_anything_is_made(repo: Repo) -> None:
         ("./plain.sh", "require", 126, "agent command ./plain.sh cannot be run: it is not committed"),
     ],
 )
-def test_an_agent_that_cannot_be_started_is_told_as_by_run(
+def test_an_agent_that_cannot_be_started_is_an_error_as_in_run(
     repo: Repo, home: Path, agent: str, isolation: str, status: int, message: str
 ) -> None:
     """Nothing but the report is left, and no id is printed: there is nothing to follow."""
@@ -194,7 +194,7 @@ def test_an_iteration_that_fails_before_its_agent_is_a_beginning(repo: Repo, tmp
 
 
 def test_a_closed_terminal_does_not_reach_it(repo: Repo, tmp_path: Path) -> None:
-    """It outlives whoever has started it."""
+    """It outlives the shell that started it."""
     go = tmp_path / "go"
     agent = ("sh", "-c", f"until [ -e {go} ]; do sleep 0.02; done; echo x > new")
     shell = ("sh", "-c", '"$@"; echo status $?; cat', "sh")

@@ -65,7 +65,7 @@ def test_the_command_starts_as_any_program_does(project: Path) -> None:
     # Python itself ignores two signals, so another program looks.
     shown = command("init", "grep", "-E", "Sig(Blk|Ign)", "/proc/self/status", cwd=project).stdout.decode()
     _, blocked, _, ignored = shown.split()
-    # 32 and 33 are the C library's own (nptl(7)), and inherited from whoever started us.
+    # 32 and 33 are the C library's own (nptl(7)), and inherited from the parent process.
     assert (int(blocked, 16), int(ignored, 16) & ~(0b11 << 31)) == (0, 0)
     shown = command("init", sys.executable, "-c", look, cwd=project).stdout.decode()
     assert shown.splitlines()[1] == "True ['0', '1', '2']"
@@ -73,7 +73,7 @@ def test_the_command_starts_as_any_program_does(project: Path) -> None:
 
 @needs_root
 def test_the_end_of_the_command_ends_the_sessions(project: Path) -> None:
-    """They are told and waited for, and the status stays the command's."""
+    """They get SIGTERM, init waits for them, and the status stays the command's."""
     words = ("sh", "-c", "until [ -e go ]; do sleep 0.01; done; exit 7")
     with Container(project, *words) as container:
         container.listen("session", program="ralph-wrap")
@@ -88,8 +88,8 @@ def test_term_reaches_sessions_beside_the_command(project: Path) -> None:
         eventually((project / "command.pid").exists, "the command to listen")
         container.listen("session", program="ralph-wrap")
         container.send(signal.SIGTERM)
-        eventually(lambda: container.heard("session") and container.heard("command"), "both to be told")
-        never(lambda: container.heard("command") != ["SIGTERM"], "the command was told again")
+        eventually(lambda: container.heard("session") and container.heard("command"), "both to get SIGTERM")
+        never(lambda: container.heard("command") != ["SIGTERM"], "the command got a second SIGTERM")
         container.send(signal.SIGTERM)
         assert (container.wait(), container.heard("session")) == (0, ["SIGTERM"])
 

@@ -47,7 +47,7 @@ def test_command_line(words: str, expected: InitOptions | None) -> None:
 
 
 def test_time_out_from_the_environment() -> None:
-    """As every option; what is typed is stronger."""
+    """As every option; a typed option is stronger."""
     environ = {"RALPH_WRAP_STOP_TIMEOUT": "55s"}
     assert init.read([], environ) == InitOptions(55.0, ())
     assert init.read(["--stop-timeout=3"], environ) == InitOptions(3.0, ())
@@ -117,7 +117,7 @@ def test_command_lines_of_sessions(words: str, expected: bool) -> None:
 
 
 def test_a_command_line_cannot_hang_pid_1() -> None:
-    """Whoever chooses the longest row of options is told apart at once."""
+    """The longest row of options that an agent can choose is recognised at once."""
     begun = time.process_time()
     assert not runs_session(b"python\0" + b"-X\0" * 2000)
     assert time.process_time() - begun < 1

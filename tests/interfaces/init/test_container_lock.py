@@ -34,7 +34,7 @@ def record() -> SessionRecord:
 
 
 def test_it_tells_that_the_container_lives(home: Registry, tmp_path: Path) -> None:
-    """The registry of that project finds it, from a directory below the project root too."""
+    """The project's registry finds it, from a directory below the project root too."""
     below = tmp_path / "src"
     below.mkdir()
     assert not home.has_container(record())
@@ -72,7 +72,7 @@ def test_it_follows_no_symlink(home: Registry, tmp_path: Path, link: str) -> Non
 
 
 def test_it_opens_no_symlink(home: Registry, tmp_path: Path) -> None:
-    """Nor has a file of somebody else change its owner."""
+    """Nor does a file of another user change its owner."""
     number = liveness.pid_namespace().removeprefix("pid:[").removesuffix("]")
     (home.containers / f"{number}.lock").symlink_to(tmp_path / "made")
     assert not processes.hold_lock(str(tmp_path))
@@ -80,7 +80,7 @@ def test_it_opens_no_symlink(home: Registry, tmp_path: Path) -> None:
 
 
 def test_it_is_not_held_twice(home: Registry, tmp_path: Path) -> None:
-    """A lock that somebody else holds is not ours, and is tried again."""
+    """A lock that another process holds is not ours, and is tried again."""
     number = liveness.pid_namespace().removeprefix("pid:[").removesuffix("]")
     with (home.containers / f"{number}.lock").open("w") as other:
         fcntl.flock(other, fcntl.LOCK_EX)

@@ -25,7 +25,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a pid namespace needs
 
 # -- where it must hold back --
 
-# Tests of what must not be told run in a pid namespace of their own: breaking the program must be safe.
+# Tests of processes that must get no signal have a pid namespace: breaking the program must be safe.
 ELSEWHERE = {
     "under a shell": ("sh", "-c", '"$@"; exit $?', "sh"),
     "below a small init": ("tini", "--", "sh", "-c", '"$@"; exit $?', "sh"),
@@ -35,7 +35,7 @@ ELSEWHERE = {
 @needs_root
 @pytest.mark.parametrize("under", ELSEWHERE.values(), ids=ELSEWHERE)
 def test_no_broadcast_elsewhere(project: Path, under: tuple[str, ...]) -> None:
-    """Who is not the init of the container tells neither strangers nor sessions without a record."""
+    """If it is not the init of the container, it signals neither strangers nor sessions without a record."""
     with Container(project, "--stop-timeout=1s", *listener(project, "own"), under=under) as container:
         eventually((project / "own.pid").exists, "the command to listen")
         container.listen("stranger")
@@ -76,7 +76,7 @@ def test_behind_a_small_init(project: Path, small_init: str) -> None:
 
 @needs_root
 @pytest.mark.parametrize(
-    ("record", "told"),
+    ("record", "signalled"),
     [
         ({}, True),
         ({"session": "../../etc"}, True),
@@ -95,14 +95,14 @@ def test_behind_a_small_init(project: Path, small_init: str) -> None:
     ],
     ids=str,
 )
-def test_a_record_names_a_session(project: Path, record: dict[str, Any], told: bool) -> None:
+def test_a_record_names_a_session(project: Path, record: dict[str, Any], signalled: bool) -> None:
     """Outside a container it is what makes a process ours to tell; it must fit the process in every way."""
     with Container(project, "--stop-timeout=1s", under=ELSEWHERE["under a shell"]) as container:
         container.rest()
         container.listen("session", 1, f"record={json.dumps(record)}")
         container.send(signal.SIGTERM)
         assert container.wait() == 0
-        assert container.heard("session") == (["SIGTERM"] if told else [])
+        assert container.heard("session") == (["SIGTERM"] if signalled else [])
         assert not [line for line in container.log if "etc" in line]
 
 
@@ -161,14 +161,14 @@ def test_records_by_the_thousand(inside: Container) -> None:
     inside.listen("session", program="ralph-wrap")
     begun = time.monotonic()
     inside.send(signal.SIGTERM)
-    eventually(lambda: inside.heard("session"), "it to be told")
+    eventually(lambda: inside.heard("session"), "it to get SIGTERM")
     assert time.monotonic() - begun < PROMPT
     assert inside.wait() == 0
 
 
 @needs_root
-def test_a_record_that_names_the_init_hides_nobody(project: Path) -> None:
-    """What is below PID 1 is not below a session, whatever a record says."""
+def test_a_record_that_names_the_init_hides_no_process(project: Path) -> None:
+    """A process below PID 1 is not below a session, whatever a record says."""
     words = ("sh", "-c", f"{' '.join(listener(project, 'server'))} & wait")
     with Container(project, *words) as container:
         eventually((project / "server.pid").exists, "the server to listen")

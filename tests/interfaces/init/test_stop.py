@@ -17,7 +17,7 @@ from tests.support.wait import eventually, never
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a pid namespace needs root")
 
 
-# -- who is told --
+# -- which processes get SIGTERM --
 
 
 @needs_root
@@ -26,10 +26,10 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a pid namespace needs
 )
 @pytest.mark.parametrize("program", ["listener", "ralph-wrap"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT])
-def test_everybody_is_told(
+def test_each_process_gets_term(
     inside: Container, more: tuple[str, ...], program: str, number: signal.Signals
 ) -> None:
-    """A session, registered or not, and what is none, gets TERM once; the container ends with 0 after it."""
+    """A session, registered or not, and any other process gets TERM once; then the container ends with 0."""
     inside.listen("one", 1, *more, program=program)
     inside.listen("two")
     inside.send(number)
@@ -64,8 +64,8 @@ signal.pidfd_send_signal = send_and_wait
 
 
 @needs_root
-def test_who_is_quick_to_obey_was_told(project: Path, tmp_path: Path) -> None:
-    """Also who has ended before the CONT that comes with TERM."""
+def test_a_process_that_ends_at_once_has_got_term(project: Path, tmp_path: Path) -> None:
+    """Also if it has ended before the CONT that comes with TERM."""
     (tmp_path / "sitecustomize.py").write_text(_OBEYED_AT_ONCE)
     with Container(project, env={"PYTHONPATH": os.fspath(tmp_path)}) as container:
         container.rest()
@@ -81,67 +81,67 @@ def test_who_is_quick_to_obey_was_told(project: Path, tmp_path: Path) -> None:
     [(("record={}",), "listener"), ((), "ralph-wrap")],
     ids=["registered", "command line"],
 )
-def test_what_a_session_has_started_is_not_told(
+def test_what_a_session_has_started_gets_no_term(
     inside: Container, more: tuple[str, ...], program: str
 ) -> None:
     """It is the session's own business: TERM in the middle of its ``git add`` would hurt the save."""
     inside.listen("session", 2, "child=git", *more, program=program)
     inside.send(signal.SIGTERM)
-    eventually(lambda: inside.heard("session"), "the session to be told")
-    never(lambda: heard_by(inside.project, "git"), "its child was told")
+    eventually(lambda: inside.heard("session"), "the session to get SIGTERM")
+    never(lambda: heard_by(inside.project, "git"), "its child got SIGTERM")
     inside.send(signal.SIGTERM)
     assert (inside.wait(), heard_by(inside.project, "git")) == (0, [])
 
 
 @needs_root
-def test_what_others_have_started_is_told(inside: Container) -> None:
+def test_what_other_processes_have_started_gets_term(inside: Container) -> None:
     """Only sessions end what is below them; so the test above can fail."""
     inside.listen("server", 2, "child=worker")  # which kills it at its own end
     inside.send(signal.SIGTERM)
-    assert eventually(lambda: inside.heard("worker"), "the worker to be told") == ["SIGTERM"]
+    assert eventually(lambda: inside.heard("worker"), "the worker to get SIGTERM") == ["SIGTERM"]
     inside.send(signal.SIGTERM)
     assert inside.wait() == 0
 
 
 @needs_root
-def test_what_a_killed_session_leaves_is_told(project: Path) -> None:
-    """Nobody else is there to end it."""
+def test_what_a_killed_session_leaves_gets_term(project: Path) -> None:
+    """No other process is there to end it."""
     with Container(project, "--stop-timeout=60s") as container:
         container.rest()
         session = container.listen("session", 2, "child=git", program="ralph-wrap")
         container.send(signal.SIGTERM)
-        eventually(lambda: container.heard("session"), "the session to be told")
+        eventually(lambda: container.heard("session"), "the session to get SIGTERM")
         os.kill(session, signal.SIGKILL)
-        eventually(lambda: container.heard("git"), "its child to be told")
+        eventually(lambda: container.heard("git"), "its child to get SIGTERM")
 
 
 @needs_root
-def test_who_comes_late_is_told(project: Path) -> None:
-    """Though nobody has ended in the meantime."""
+def test_a_late_process_gets_term(project: Path) -> None:
+    """Although no process has ended in the meantime."""
     with Container(project, "--stop-timeout=60s") as container:
         container.rest()
         container.listen("slow", 2)
         container.send(signal.SIGTERM)
-        eventually(lambda: container.heard("slow"), "it to be told")
+        eventually(lambda: container.heard("slow"), "it to get SIGTERM")
         container.listen("late")
-        eventually(lambda: container.heard("late"), "the other one to be told")
+        eventually(lambda: container.heard("late"), "the other one to get SIGTERM")
         assert container.heard("slow") == ["SIGTERM"]
 
 
 @needs_root
-def test_who_is_stopped_is_woken(inside: Container) -> None:
+def test_a_stopped_process_is_woken(inside: Container) -> None:
     """A session that was suspended (Ctrl-Z) would not see TERM, nor save."""
     suspended = inside.listen("suspended")
     outer = status_of(suspended, "PPid")
     os.kill(suspended, signal.SIGSTOP)
     inside.send(signal.SIGTERM)
-    eventually(lambda: inside.heard("suspended") == ["SIGTERM"], "it to be told")
-    os.kill(outer, signal.SIGCONT)  # nsenter stops with its child, which nobody else can reap
+    eventually(lambda: inside.heard("suspended") == ["SIGTERM"], "it to get SIGTERM")
+    os.kill(outer, signal.SIGCONT)  # nsenter stops with its child, which no other process can reap
     assert inside.wait() == 0
 
 
 @needs_root
-def test_who_ignores_term_is_hung_up(inside: Container) -> None:
+def test_a_process_that_ignores_term_is_hung_up(inside: Container) -> None:
     """So a shell of ``docker exec -it`` that is still open does not hold up the end."""
     inside.listen("shell", 1, "deaf=1")
     inside.send(signal.SIGTERM)
@@ -149,8 +149,8 @@ def test_who_ignores_term_is_hung_up(inside: Container) -> None:
 
 
 @needs_root
-def test_who_may_not_be_told(project: Path) -> None:
-    """The init of a user says that a session of root is not its to tell, and gives it the time there is."""
+def test_a_process_that_it_may_not_signal(project: Path) -> None:
+    """The init of a user logs that it may not signal a session of root, and waits as long as it can."""
     under = ("setpriv", "--reuid=1000", "--regid=1000", "--clear-groups")
     with Container(project, "--stop-timeout=0.5s", under=under) as container:
         container.listen("root", program="ralph-wrap")
@@ -165,7 +165,7 @@ def test_who_may_not_be_told(project: Path) -> None:
 
 
 @needs_root
-def test_hold_outs_are_told_again(project: Path) -> None:
+def test_hold_outs_get_a_second_term(project: Path) -> None:
     """After a part of the time: to a session it means that there is none left for the agent."""
     with Container(project, "--stop-timeout=2s") as container:
         container.rest()
@@ -178,19 +178,19 @@ def test_hold_outs_are_told_again(project: Path) -> None:
 
 @needs_root
 def test_a_second_signal_is_passed_on(project: Path) -> None:
-    """Whoever is in a hurry need not wait for that part."""
+    """A user in a hurry need not wait for that part."""
     with Container(project, "--stop-timeout=60s") as container:
         container.rest()
         container.listen("session", 2, program="ralph-wrap")
         container.send(signal.SIGTERM)
-        eventually(lambda: container.heard("session"), "it to be told")
+        eventually(lambda: container.heard("session"), "it to get SIGTERM")
         container.send(signal.SIGTERM)
         assert (container.wait(), container.heard("session")) == (0, ["SIGTERM", "SIGTERM"])
 
 
 @needs_root
 def test_it_gives_up(project: Path) -> None:
-    """It ends before docker kills it, and says who did not."""
+    """It ends before docker kills it, and names the processes that did not."""
     with Container(project, "--stop-timeout=1s") as container:
         container.rest()
         container.listen("deaf", 0)

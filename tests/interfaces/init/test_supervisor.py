@@ -25,7 +25,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a pid namespace needs
 
 @needs_root
 def test_zombies_are_reaped(inside: Container) -> None:
-    """Orphans of an exec'd process, which nobody else waits for, are gone when they have ended."""
+    """Orphans of an exec'd process, without a parent that waits, are gone when they have ended."""
     inside.execute("sh", "-c", "for i in 1 2 3 4 5 6 7 8; do (sleep 0.2 &) ; done").wait(CAP)
     eventually(lambda: len(children(inside.pid)) == 8, "eight orphans")
     eventually(lambda: not children(inside.pid), "them to be reaped")
@@ -78,7 +78,7 @@ def test_hup_sweeps_again(inside: Container) -> None:
 
 
 @needs_root
-def test_a_failing_sweep_is_told(project: Path) -> None:
+def test_a_failing_sweep_is_logged(project: Path) -> None:
     """And nothing else comes of it."""
     with Container(project, env={"RALPH_WRAP_PROJECT": "/does/not/exist"}) as container:
         container.rest()
@@ -161,7 +161,7 @@ def test_a_deletion_has_the_rest_of_the_time(project: Path) -> None:
 
 
 @needs_root
-def test_a_deletion_that_was_not_done_in_time_is_told_by_the_next_start(project: Path, home: Path) -> None:
+def test_the_next_start_logs_a_deletion_that_was_not_done_in_time(project: Path, home: Path) -> None:
     """Which goes on with it."""
     removed = project / ".ralph/run/trash" / LEFT
     (project / ".ralph/run/agents").mkdir(parents=True)

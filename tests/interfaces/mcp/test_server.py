@@ -186,7 +186,7 @@ def test_remove_refuses_what_would_be_lost(repo: Repo) -> None:
 
 
 def test_mistaken_calls(repo: Repo) -> None:
-    """Each is told with what to do, nothing is made or lost, and the next call works."""
+    """Each error says what to do, nothing is made or lost, and the next call works."""
     of_exit = "hint: arguments: action: keep|remove, discard_changes: boolean"
     with serving(repo.path) as agent:
         agent.call("enter_worktree", name="try")
@@ -249,7 +249,7 @@ def _session(repo: Repo) -> str:
 
 @pytest.mark.slow
 def test_two_servers_do_not_see_each_others_worktrees(repo: Repo) -> None:
-    """Each is a session of its own, unless it is told which one it belongs to."""
+    """Each is a session of its own, unless an argument names another session."""
     with serving(repo.path) as one, serving(repo.path) as other:
         one.call("enter_worktree", name="one")
         assert other.call("worktree_status") == {"isWorktree": False}
@@ -355,7 +355,7 @@ def test_what_has_begun_is_brought_to_its_end(repo: Repo, tmp_path: Path, way: s
             assert server.process.stdout is not None
             assert server.process.stdin is not None
             server.process.stdout.close()
-            server.ask("ping")  # an answer that nobody reads
+            server.ask("ping")  # an answer without a reader
             server.process.stdin.close()
         gate.open()
         assert server.process.wait(CAP) == (-signal.SIGTERM if way == "TERM" else 0)

@@ -1,4 +1,4 @@
-"""Who comes in, and who does not."""
+"""Which requests the server answers, and which it refuses."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_the_address_is_exchanged_for_a_cookie(site: Pages) -> None:
     assert TOKEN not in site.root
 
 
-def test_whoever_has_the_cookie_comes_in(site: Pages) -> None:
+def test_a_request_with_the_cookie_is_answered(site: Pages) -> None:
     """The control of what is refused below: the same request with nothing wrong."""
     assert site.ask("GET", f"{site.root}/", site.known).status == 200
     assert site.post("stop", ("id", "0000")).status == 303
@@ -42,7 +42,7 @@ def test_a_cookie_of_another_server_locks_no_user_out(site: Pages, before: str) 
 @pytest.mark.parametrize(
     "target", ["/", "/?token=", "/?token=wrong", f"/?token={TOKEN}x", "/?Token=x", "/favicon.ico", "/nowhere"]
 )
-def test_without_the_token_nothing_is_told(site: Pages, target: str) -> None:
+def test_without_the_token_nothing_is_shown(site: Pages, target: str) -> None:
     """Whatever is asked for, and whether it is there or not."""
     answer = site.ask("GET", target, {"host": "127.0.0.1:8000"})
     assert answer.status == 403
@@ -110,10 +110,10 @@ def test_our_own_pages_post(site: Pages, headers: dict[str, str]) -> None:
     assert site.ask("POST", f"{site.root}/stop", {**site.known, **headers}, b"id=0000").status == 303
 
 
-@pytest.mark.parametrize("where", ["cross-site", "same-site"])
-def test_no_other_site_embeds_a_page(site: Pages, where: str) -> None:
+@pytest.mark.parametrize("origin", ["cross-site", "same-site"])
+def test_no_other_site_embeds_a_page(site: Pages, origin: str) -> None:
     """Neither as a picture nor as a script, from whose errors it could learn something."""
-    assert site.ask("GET", f"{site.root}/", {**site.known, "sec-fetch-site": where}).status == 403
+    assert site.ask("GET", f"{site.root}/", {**site.known, "sec-fetch-site": origin}).status == 403
     assert site.ask("GET", f"{site.root}/", {**site.known, "origin": "http://127.0.0.1:3000"}).status == 403
 
 
@@ -123,7 +123,7 @@ def test_a_get_changes_nothing(site: Pages) -> None:
 
 
 def test_read_only(repo: Repo) -> None:
-    """No button is shown, and none works for whoever knows its address."""
+    """No button is shown, and no request works, even from a client that knows the address."""
     site = pages(repo.path, read_only=True)
     assert [site.post(button, ("name", "a")).status for button in BUTTONS] == [403] * len(BUTTONS)
     assert site.get().status == 200
@@ -152,7 +152,7 @@ def test_every_answer_has_the_policy(site: Pages, target: str) -> None:
 
 
 def test_a_form_has_an_end(site: Pages) -> None:
-    """Whoever sends more than any form of ours holds is stopped."""
+    """A request that is larger than any form of ours is cut off."""
     headers = {**site.known, "origin": "http://127.0.0.1:8000"}
     assert site.ask("POST", f"{site.root}/stop", headers, b"id=" + b"a" * (1 << 16)).status == 413
 

@@ -47,7 +47,7 @@ def test_merge_in_another_way(repo: Repo, site: Pages, how: str, parents: int) -
 
 
 def test_several_at_once(repo: Repo, site: Pages) -> None:
-    """In the order of the table; what does not land is told, and the others land."""
+    """In the order of the table; a branch that does not land is named, and the others land."""
     repo.write("file.txt", "main\n")
     repo.commit()
     note = site.note(site.post("merge", ("name", "ralph/bbbb"), ("name", "ralph/aaaa")))
@@ -67,7 +67,7 @@ def test_a_dirty_checkout_is_refused(repo: Repo, site: Pages) -> None:
     assert (repo.head, (repo.path / "file.txt").read_text()) == (before, "mine\n")
 
 
-def test_a_check_that_nobody_has_approved_is_not_run(
+def test_a_check_without_approval_is_not_run(
     repo: Repo, site: Pages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An agent may have written it; approved, it runs."""

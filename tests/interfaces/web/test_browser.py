@@ -65,7 +65,7 @@ def test_from_the_address_to_a_merge_by_the_keyboard(repo: Repo, browser: Browse
 
 
 def test_everything_has_a_name(repo: Repo, browser: BrowserContext) -> None:
-    """For those who hear a page: each control, region and picture says what it is."""
+    """For users of a screen reader: each control, region and picture says what it is."""
     work_on(repo, "ralph/aaaa", {"file.txt": "a\n"})
     work_on(repo, "ralph/bbbb", {"file.txt": "b\n"})
     nameless = """() => [...document.querySelectorAll(

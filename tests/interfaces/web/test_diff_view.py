@@ -23,7 +23,7 @@ def _git(repo: Repo) -> Git:
     return Git(repo.path, git.git_environment(os.environ))
 
 
-def _told(rows: Sequence[SideBySideRow]) -> list[str]:
+def _as_text(rows: Sequence[SideBySideRow]) -> list[str]:
     """Return rows as ``number text | number text``."""
     return [
         row.heading
@@ -143,7 +143,7 @@ def test_two_columns(repo: Repo) -> None:
     after = repo.commit()
     hunks = patch.patches(_git(repo), before, after, ["file.txt"], context=1)["file.txt"]
     part = side_by_side("file.txt", hunks, Highlighter(), 0, 100)
-    assert (_told(part.rows), part.more) == (
+    assert (_as_text(part.rows), part.more) == (
         [
             "@@ -1 +1 @@",
             "1 1 | 1 1",
@@ -202,4 +202,4 @@ def test_big_files_are_not_compared(repo: Repo) -> None:
     view = diff_view.one_file(_git(repo), before, after, ["many.txt"], 600)
     assert view is not None
     assert view.part is not None
-    assert (_told(view.part.rows)[0], view.part.more) == (" | 600 599", 1200)
+    assert (_as_text(view.part.rows)[0], view.part.more) == (" | 600 599", 1200)

@@ -34,7 +34,7 @@ def test_what_cannot_be_seen_is_named(text: str, seen: str) -> None:
 
 
 def test_what_stands_for_something_else_looks_different() -> None:
-    """So that who writes the name of a character is not taken for the character."""
+    """So the written name of a character does not look like the character."""
     assert shown("<b>\u202e") == '&lt;b&gt;<span class="odd">⟨U+202E⟩</span>'
     assert shown("⟨U+202E⟩") == "⟨U+202E⟩"
 
@@ -69,7 +69,7 @@ def test_output_without_its_terminal(output: bytes, text: str) -> None:
     lines=st.lists(st.text(st.characters(exclude_characters="\n"), max_size=30), max_size=6),
 )
 def test_colours_change_no_letter(name: str, lines: list[str]) -> None:
-    """What is shown is what is there, line by line, in any language."""
+    """The page shows each line as it is, in any language."""
     painted = Highlighter().paint(name, lines)
     assert [unescape(re.sub("<[^>]*>", "", row)) for row in painted] == [
         visible(line.replace("\r", "␍")) for line in lines

@@ -84,7 +84,7 @@ def _compared_branch(site: Pages, name: str) -> str:
 
 
 def test_one_iteration(repo: Repo, script: Callable[[str], str]) -> None:
-    """What ``ralph-wrap diff --iteration`` shows; one that never was is told."""
+    """The same as ``ralph-wrap diff --iteration``; an unknown iteration is an error."""
     agent = script('echo "in $RALPH_ITERATION" > "new-$RALPH_ITERATION.txt"')
     agent_id = run(repo.path, "-n", "2", "--", agent).report["id"]
     site = pages(repo.path)

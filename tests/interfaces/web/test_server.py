@@ -77,7 +77,7 @@ def test_signals_that_come_at_once(repo: Repo) -> None:
 def test_a_landing_that_has_begun_is_brought_to_its_end(
     repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A signal does not come between the branch and its checkout; whoever has asked is answered first."""
+    """A signal does not come between the branch and its checkout; the browser gets its answer first."""
     tip = work_on(repo, "ralph/a3f2", {"new.txt": "new\n"})
     with Gate(tmp_path / "gate", "read-tree") as gate:
         for name, value in gate.env.items():
@@ -97,7 +97,7 @@ def test_a_landing_that_has_begun_is_brought_to_its_end(
     assert (repo.path / "new.txt").exists()
 
 
-def test_a_port_that_somebody_has(repo: Repo) -> None:
+def test_a_port_that_is_taken(repo: Repo) -> None:
     """It is refused; a free one that is asked for is taken."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -111,7 +111,7 @@ def test_a_port_that_somebody_has(repo: Repo) -> None:
 
 @pytest.mark.parametrize("port", ["-1", "65536", "x"])
 def test_ports_that_are_none(repo: Repo, port: str) -> None:
-    """A mistake, told as one."""
+    """They are mistakes on the command line."""
     assert command("web", "--port", port, cwd=repo.path).status == 2
 
 

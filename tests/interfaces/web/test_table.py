@@ -111,7 +111,9 @@ def _through(gate: Gate, site: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(env, name, value)
 
 
-def test_nobody_waits_for_a_comparison(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_does_not_wait_for_a_comparison(
+    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The first page comes without the rows, and then with those of before, while git is at work."""
     work_on(repo, "ralph/aaaa", {"file.txt": "a\n"})
     work_on(repo, "ralph/bbbb", {"file.txt": "b\n"})
@@ -157,7 +159,7 @@ def test_nothing_is_compared_again_for_nothing(
 
 
 def test_a_mistake_in_the_configuration(repo: Repo) -> None:
-    """It is told on the page, and once it is corrected the page is as ever."""
+    """The page names it, and once it is corrected the page is as before."""
     repo.write(".ralph/config.toml", "main =\n")
     site = pages(repo.path)
     html = compared(site)

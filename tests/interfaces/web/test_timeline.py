@@ -12,7 +12,7 @@ BEGAN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
 def at(seconds: int, event: str, **facts: Any) -> dict[str, Any]:
-    """Return an event so many seconds after the beginning."""
+    """Return an event this number of seconds after the beginning."""
     return {"at": (BEGAN + timedelta(seconds=seconds)).isoformat(), "event": event, **facts}
 
 

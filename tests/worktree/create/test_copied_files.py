@@ -68,7 +68,7 @@ def test_the_configuration_has_the_last_word(app: Repo) -> None:
 
 
 def test_what_is_merely_untracked_is_not_copied(app: Repo) -> None:
-    """It is somebody's unfinished work; nor is what is tracked, as it is on the disk."""
+    """It is the user's unfinished work; nor is a tracked file, as it is on the disk."""
     app.write("new.txt", "mine\n")
     app.write("web/.env.example", "brought back by a rule\n")
     app.write("file.txt", "changed\n")

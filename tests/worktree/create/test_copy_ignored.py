@@ -85,7 +85,7 @@ def test_what_is_there_is_not_overwritten(source: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["link", "fifo"])
 def test_only_regular_files_are_copied(source: Path, tmp_path: Path, kind: str) -> None:
-    """Somebody may have put something else there since; a FIFO must not be waited for."""
+    """Another process may have replaced it since; a FIFO must not be waited for."""
     made = tmp_path / kind
     made.symlink_to(source) if kind == "link" else os.mkfifo(made)
     with pytest.raises(OSError, match=r"symbolic links|not a regular file"):
@@ -106,6 +106,6 @@ REPOSITORIES = [
 
 
 @pytest.mark.parametrize(("paths", "found"), REPOSITORIES)
-def test_repositories_are_told_by_names(paths: list[str], found: list[str]) -> None:
+def test_repositories_are_recognised_by_names(paths: list[str], found: list[str]) -> None:
     """A nested one as git lists it; a bare one by what makes it one."""
     assert copy_ignored.repositories_in(paths) == found

@@ -85,7 +85,7 @@ def test_one_file_that_cannot_be_copied_keeps_no_other_from_it(
 
 
 @pytest.mark.parametrize("failing", ["ls-files --others", "check-ignore --verbose"])
-def test_a_git_that_fails_is_told(app: Repo, monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
+def test_a_git_that_fails_is_reported(app: Repo, monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
     """The session goes on, in its worktree and without the copies."""
     monkeypatch.setenv("PATH", shim_git(app.path.parent / "shim", f'*" {failing} "*) exit 128 ;;'))
     configure(app, ".env*")
@@ -104,7 +104,7 @@ def test_a_signal_cuts_copying_short(app: Repo, monkeypatch: pytest.MonkeyPatch)
     assert not (app.path.parent / "ran").exists()
 
 
-# Whoever starts them, however they end
+# Each way to start and to end them
 
 
 def test_spawn_copies_as_well(app: Repo) -> None:

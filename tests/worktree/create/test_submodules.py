@@ -111,7 +111,7 @@ def test_git_itself_would_write_it(project: Project) -> None:
 
 
 def test_a_clone_knows_its_remote(project: Project) -> None:
-    """The agent can fetch and push; it is not told of our own directories."""
+    """The agent can fetch and push; it sees nothing of our own directories."""
     upstream = project.upstream.commit("newer")
     Repo(project.repo.path / SUB).git("fetch", "-q")
     ended = run(project.repo.path, *SH, f"cd {SUB}; git remote get-url origin; git rev-parse origin/main")
@@ -147,8 +147,8 @@ def test_a_file_that_git_does_not_permit(remote: Project) -> None:
     assert not (remote.repo.path / ".git" / "worktrees").exists()
 
 
-def test_a_commit_that_nobody_has(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A warning, and nothing half-made: the submodule is as if nobody had tried."""
+def test_a_commit_that_no_repository_has(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A warning, and nothing half-made: the submodule is as if it had not been tried."""
     project.repo.git("update-index", "--cacheinfo", f"160000,{'1' * 40},{SUB}")
     project.repo.git("commit", "-q", "-m", "nowhere")
     _allow_files(monkeypatch)
@@ -197,7 +197,7 @@ def test_a_name_that_leads_elsewhere(project: Project, name: str) -> None:
     assert len(_left_out(ended)) == 1
 
 
-# What is never run
+# Commands that are never run
 
 
 def test_no_command_of_a_configuration_is_run(project: Project, tmp_path: Path) -> None:
@@ -259,7 +259,7 @@ def test_work_in_a_submodule_is_no_stall(project: Project) -> None:
 
 
 def test_none_is_touched_by_the_time_limit(project: Project, capfd: pytest.CaptureFixture[str]) -> None:
-    """What has not been begun is left out, and told."""
+    """A clone that has not begun is left out and named."""
     tree = make_tree(project.repo)
     where = git.Git(project.repo.path, git.git_environment(os.environ))
     init_submodules(tree.linked, where, log=on_stderr(os.environ), limit=-1.0)
@@ -304,7 +304,7 @@ def test_a_signal_during_a_clone(remote: Project, script: Callable[[str], str], 
 def test_a_session_killed_during_a_clone(
     remote: Project, script: Callable[[str], str], tmp_path: Path, moment: str
 ) -> None:
-    """A sweep tidies what is left: nobody has worked in it."""
+    """A sweep tidies what is left: no agent has worked in it."""
     served = 'sh -c "for word; do :; done; eval \\"\\$word\\"" - "$@"; ' if moment == "after" else ""
     kill = f"kill -9 $(cat {tmp_path}/pid); kill -9 0"
     env = _through_ssh(remote, script, f"until test -s {tmp_path}/pid; do sleep 0.01; done; {served}{kill}")

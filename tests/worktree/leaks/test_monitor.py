@@ -18,7 +18,7 @@ IN = 'cd "$RALPH_WORKSPACE" && '
 
 EDIT = "echo more >> file.txt"
 
-# As somebody would in another terminal: nothing of the session is in the environment.
+# As a user would in another terminal: nothing of the session is in the environment.
 ELSEWHERE = f'cd "$RALPH_PROJECT" && env -u RALPH_SESSION_ID -u RALPH_AGENT_ID {PROGRAM}'
 
 # Git compares times of whole seconds. It misses a change in the second of the file's last change, if the
@@ -131,7 +131,7 @@ REPOSITORY = {
     [*FILES.values(), *REFS.values(), *REPOSITORY.values()],
     ids=[*FILES, *REFS, *REPOSITORY],
 )
-def test_a_change_is_told(repo: Repo, prepared: str, agent: str, found: list[str]) -> None:
+def test_a_change_is_reported(repo: Repo, prepared: str, agent: str, found: list[str]) -> None:
     """Each kind of change, and nothing but that."""
     assert leaks(session(repo, f"{OUT}{agent}", prepared=prepared)) == found
 
@@ -198,14 +198,14 @@ def test_what_does_not_count(repo: Repo, prepared: str, agent: str) -> None:
 
 
 def test_the_rule_of_another_session_does_not_count(repo: Repo) -> None:
-    """It is added where somebody has taken it out: that counts, the other session's start does not."""
+    """The user has taken it out: that counts, and the other session that adds it again does not."""
     take_out = f"{OUT}: > .gitignore; {ELSEWHERE} run -n 1 -- true >&2"
     result = run(repo.path, "-n", "2", "--", "sh", "-c", take_out)
     assert result.report["leaks"] == []
     assert (repo.path / ".gitignore").read_text() == ".ralph/worktrees/\n"
 
 
-def test_the_words_accuse_nobody(repo: Repo) -> None:
+def test_the_words_accuse_no_agent(repo: Repo) -> None:
     """One line and a hint: what has changed, when, and where to look; the exit report names it."""
     result = session(repo, f"{OUT}{EDIT}; git branch side")
     (told,) = result.warnings
@@ -226,14 +226,14 @@ def test_the_words_accuse_nobody(repo: Repo) -> None:
 
 
 def test_many_changes_are_counted(repo: Repo) -> None:
-    """Ten are named, wherever they are told."""
+    """Ten are named, in the message and in the report."""
     result = session(repo, f"{OUT}for n in $(seq 10 30); do echo > new-$n; done")
     named = [f"new-{number} (new)" for number in range(10, 20)]
     assert leaks(result) == [*named, "and 11 more"]
     assert result.warnings[0]["message"].endswith(": " + ", ".join([*named, "and 11 more"]))
 
 
-def test_no_value_of_the_configuration_is_told(repo: Repo) -> None:
+def test_no_value_of_the_configuration_is_printed(repo: Repo) -> None:
     """Nor an address in a key: there may be passwords in both."""
     agent = (
         f"{OUT}git config http.https://a:secret@x.invalid/.extraHeader secret;"
@@ -247,7 +247,7 @@ def test_no_value_of_the_configuration_is_told(repo: Repo) -> None:
 
 
 def test_each_iteration_has_its_own(repo: Repo) -> None:
-    """What one has changed is not told of the next one; with report, the default, the loop goes on."""
+    """A change in one is not reported for the next; with report, the default, the loop goes on."""
     agent = f'{OUT}[ "$RALPH_ITERATION" = 2 ] || echo "$RALPH_ITERATION" >> file.txt'
     result = session(repo, agent, "-n", "3")
     assert result.ending == ("max-iterations", 3, 0)

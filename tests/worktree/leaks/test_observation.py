@@ -1,4 +1,4 @@
-"""What is outside a workspace: git's answer read, two looks compared, what is found counted."""
+"""Files outside a workspace: reading git's answer, comparing two looks, counting the changes."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Room:
     def changes(self, before: Observation, landed: Collection[landings.Landing] = ()) -> list[str]:
         """Return what has changed since a look."""
         return compare(
-            before, self.look(), lambda one, other: changed_keys(self.place.git, one, other), landed
+            before, self.look(), lambda earlier, other: changed_keys(self.place.git, earlier, other), landed
         )
 
 
@@ -131,7 +131,7 @@ def test_refs_that_count(room: Room, ref: str) -> None:
 
 
 def test_what_a_merge_has_landed_does_not_count(room: Room) -> None:
-    """Branch and checkout move, by one landing or several; what somebody else moves in between does."""
+    """Branch and checkout move, by one landing or several; what another process moves in between does."""
     repo = room.repo
     run = repo.path / ".ralph" / "run"
     run.mkdir(parents=True)
@@ -171,13 +171,13 @@ def test_a_look_in_the_middle_of_a_landing_is_taken_again(room: Room, tmp_path: 
 
 @pytest.mark.parametrize("content", [b"{", b"[1]\n", b"\xff\n", b"[[]]\n"])
 def test_landings_that_cannot_be_read_are_none(tmp_path: Path, content: bytes) -> None:
-    """Then all is told."""
+    """Then every change is reported."""
     (tmp_path / "landings.jsonl").write_bytes(content)
     assert landings.read(tmp_path) == frozenset()
 
 
 def test_a_conflict(room: Room) -> None:
-    """Somebody merges in the main checkout."""
+    """The user merges in the main checkout."""
     repo = room.repo
     repo.git("switch", "-q", "-c", "side")
     repo.write("file.txt", "side\n")
@@ -213,7 +213,7 @@ def test_nothing_is_written(room: Room) -> None:
     assert (before.st_mtime_ns, before.st_ino) == (after.st_mtime_ns, after.st_ino)
 
 
-def test_only_so_many_dirty_files_are_followed(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limited_number_of_dirty_files_is_followed(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the others it is seen that they come and go."""
     monkeypatch.setattr("ralph_wrap.worktree.leaks.observation._LOOKED_AT", 2)
     for name in "abc":
@@ -257,7 +257,7 @@ def test_a_lookout_that_is_left_by_an_error_leaves_nothing_running(room: Room) -
 
 
 def test_a_hanging_git_delays_no_end(room: Room, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a signal has come before the start, nothing is waited for, and nothing told."""
+    """If a signal has come before the start, nothing is waited for or reported."""
     monkeypatch.setenv("PATH", shim_git(tmp_path / "shim", '*" status "*) exec sleep 600 ;;'))
     with room.narrated.open("wb") as narrated:
         looking = leak_monitor(room, narrated.fileno(), stopped=True)

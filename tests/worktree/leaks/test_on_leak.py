@@ -83,7 +83,7 @@ def test_what_else_ends_the_loop(
 
 
 @pytest.mark.parametrize("on_leak", ["report", "stop"])
-def test_a_change_in_a_pause_is_told_as_such(repo: Repo, on_leak: str) -> None:
+def test_a_change_in_a_pause_is_reported_as_such(repo: Repo, on_leak: str) -> None:
     """No agent has worked then, so it ends no loop either."""
     with Session(repo.path, "-n", "2", "--delay", "1s", "--on-leak", on_leak, "--", "true") as paused:
         paused.wait_for("iteration.ended")
@@ -95,7 +95,7 @@ def test_a_change_in_a_pause_is_told_as_such(repo: Repo, on_leak: str) -> None:
     )
 
 
-def test_a_change_during_setup_is_told_as_such(repo: Repo) -> None:
+def test_a_change_during_setup_is_reported_as_such(repo: Repo) -> None:
     """An installer that sets hooks up for everybody is a usual one."""
     repo.write(".ralph/config.toml", 'setup = "git config core.hooksPath hooks"\n')
     result = run(repo.path, "-n", "1", "--", "true", env={"RALPH_TRUST": "1"})
@@ -105,8 +105,8 @@ def test_a_change_during_setup_is_told_as_such(repo: Repo) -> None:
     )
 
 
-def test_a_change_by_somebody_else_is_told_in_the_same_words(repo: Repo) -> None:
-    """The user, who works in the main checkout while the agent waits for its prompt's end."""
+def test_a_change_by_the_user_is_reported_in_the_same_words(repo: Repo) -> None:
+    """The user works in the main checkout while the agent waits for its prompt's end."""
     fifo = repo.path.parent / "fifo"
     os.mkfifo(fifo)
     with Session(repo.path, "-n", "1", "--", "cat", fifo) as waiting:
@@ -118,7 +118,7 @@ def test_a_change_by_somebody_else_is_told_in_the_same_words(repo: Repo) -> None
 
 
 def test_in_the_plain_project_there_is_no_outside(repo: Repo) -> None:
-    """What is changed there is the work."""
+    """Changes there are the agent's work."""
     result = session(repo, EDIT, "--isolation", "off")
     assert (result.status, result.report["leaks"], result.warnings) == (0, None, [])
 
@@ -177,7 +177,7 @@ def test_a_repository_that_points_elsewhere(repo: Repo) -> None:
     assert leaks(session(repo, f"{OUT}echo /elsewhere > .git/commondir"))[0] == ".git/commondir created"
 
 
-def test_what_cannot_be_looked_at_is_told_once(repo: Repo) -> None:
+def test_what_cannot_be_looked_at_is_reported_once(repo: Repo) -> None:
     """The loop goes on, also with stop; what cannot be compared is no change."""
     agent = f"{OUT}: > .git/index.new; mv .git/index .git/kept; echo broken > .git/index"
     result = session(repo, agent, "-n", "3", "--on-leak", "stop")
@@ -185,7 +185,7 @@ def test_what_cannot_be_looked_at_is_told_once(repo: Repo) -> None:
     assert [told["event"] for told in result.warnings].count("leak.unknown") == 1
 
 
-def test_what_changed_while_nothing_could_be_seen_is_told_later(repo: Repo) -> None:
+def test_what_changed_while_nothing_could_be_seen_is_reported_later(repo: Repo) -> None:
     """Compared is with the last look that was one."""
     agent = f"""{OUT}case $RALPH_ITERATION in
         1) cp .git/index ../index; echo broken > .git/index; echo x > new ;;

@@ -1,4 +1,4 @@
-"""Hooks off in one worktree, for whoever works there; on elsewhere, and no trace afterwards."""
+"""Hooks off in one worktree, for every process there; on elsewhere, and no trace afterwards."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_on_if_that_is_asked_for(hooked: Repo) -> None:
     assert _config(hooked).read_bytes() == before
 
 
-def test_on_in_somebody_elses_worktree(hooked: Repo, tmp_path: Path) -> None:
+def test_on_in_a_worktree_of_the_user(hooked: Repo, tmp_path: Path) -> None:
     """Made before and after."""
     theirs = [Repo(tmp_path / name) for name in ("before", "after")]
     hooked.git("worktree", "add", "-q", "--detach", theirs[0].path)
@@ -196,8 +196,8 @@ def test_an_extension_that_the_user_takes_back_is_gone(repo: Repo) -> None:
     assert _config(repo).read_bytes() == before
 
 
-def test_an_extension_that_somebody_else_needs_by_now_stays(repo: Repo) -> None:
-    """As ``git sparse-checkout`` does; it goes when nobody needs it any more."""
+def test_an_extension_that_another_worktree_needs_stays(repo: Repo) -> None:
+    """As ``git sparse-checkout`` does; it goes when no worktree needs it any more."""
     before = _config(repo).read_bytes()
     tree = _make(repo)
     repo.git("config", "--worktree", "user.name", "Main")
@@ -237,13 +237,13 @@ def test_a_shared_work_tree_is_a_reason_not_to(repo: Repo) -> None:
     assert "core.worktree" in _refused(repo)
 
 
-def test_a_file_that_nobody_reads_is_a_reason_not_to(repo: Repo) -> None:
+def test_a_file_that_git_does_not_read_yet_is_a_reason_not_to(repo: Repo) -> None:
     """It would come into force."""
     repo.write(".git/config.worktree", "[user]\n\tname = Old\n")
     assert "config.worktree" in _refused(repo)
 
 
-def test_a_configuration_that_somebody_changes(repo: Repo) -> None:
+def test_a_configuration_that_another_process_changes(repo: Repo) -> None:
     """Git's own lock is waited for, then respected; nothing is left."""
     repo.write(".git/config.lock")
     result = command("worktree", "create", "fix it", cwd=repo.path)

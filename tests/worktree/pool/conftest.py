@@ -16,7 +16,7 @@ from tests.worktree.pool.filling import configure, fill, settle
 
 @pytest.fixture
 def project(repo: Repo, tmp_path: Path) -> Iterator[Repo]:
-    """Return a repository with a pool of one, filled, and wait in the end until nobody fills it any more."""
+    """Return a repository with a pool of one, filled, and wait in the end until no process fills it."""
     repo.write(".gitignore", ".ralph/\nbuild/\n*.log\n")
     for name in ("same", "changed", "removed", "dir/inner"):
         repo.write(name, f"{name}\n")

@@ -95,7 +95,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("what", CHANGES)
 def test_a_changed_one_is_neither_taken_nor_removed(project: Repo, what: str, tmp_path: Path) -> None:
-    """Somebody has worked in it: it stays as it is, and the next fill says so."""
+    """A user has worked in it: it stays as it is, and the next fill says so."""
     (there,) = warm(project)
     subprocess.run(("sh", "-ec", CHANGES[what]), cwd=there, check=True, capture_output=True)
     before = {path.name: path.read_bytes() for path in there.iterdir() if path.is_file()}
@@ -110,7 +110,7 @@ def test_a_changed_one_is_neither_taken_nor_removed(project: Repo, what: str, tm
     assert project.git("rev-parse", "HEAD", cwd=there) == head
 
 
-def test_its_index_is_read_only_if_somebody_has_written_it(project: Repo, tmp_path: Path) -> None:
+def test_its_index_is_read_only_if_it_was_written(project: Repo, tmp_path: Path) -> None:
     """The one that was written when it was filled lists nothing that git overlooks."""
     project.git("config", "index.version", "4")  # git alone reads it
     listed = tmp_path / "listed"
@@ -166,7 +166,7 @@ def test_an_untouched_one_is_taken_and_removed(project: Repo) -> None:
 
 
 def test_a_directory_that_git_does_not_know_is_left(project: Repo) -> None:
-    """Nobody can tell what is in it."""
+    """Its content is unknown."""
     (there,) = warm(project)
     stranger = there.with_name("warm-00000000")
     stranger.mkdir()
@@ -200,7 +200,7 @@ def test_one_at_a_time_fills(project: Repo) -> None:
 
 
 def test_a_pool_that_is_a_link_is_not_followed(project: Repo, tmp_path: Path) -> None:
-    """Whoever put it there could have us write and delete anywhere."""
+    """The process that put it there could have us write and delete anywhere."""
     (there,) = warm(project)
     pool = there.parent
     elsewhere = tmp_path / "elsewhere"

@@ -1,4 +1,4 @@
-"""The pool among people and agents who do what nobody expects: work by hand, links, odd configuration."""
+"""The pool among people and agents that do unexpected things: work by hand, links, odd configuration."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def paused_after(repo: Repo, gate: Path, function: str, *arguments: str) -> subp
 
 
 def go_on(process: subprocess.Popen[bytes], gate: Path) -> str:
-    """Open the gate, wait for the end, and return what was told."""
+    """Open the gate, wait for the end, and return the messages."""
     Path(f"{gate}.open").touch()
     return process.communicate(timeout=30)[1].decode()
 
@@ -111,7 +111,7 @@ def test_what_does_not_fit_gives_the_disk_back(tmp_path: Path) -> None:
 
 
 def test_an_unfinished_one_is_made_anew(project: Repo) -> None:
-    """Nobody has worked in it: what a checkout has left of it goes."""
+    """No agent has worked in it: what a checkout has left of it goes."""
     (there,) = warm(project)
     project.git("worktree", "remove", "--force", "--force", there)
     killed_at(project, "ralph_wrap.system.files.sync_file_system", "pool", "--fill")
@@ -132,7 +132,7 @@ def test_an_unfinished_one_is_made_anew(project: Repo) -> None:
     ],
 )
 def test_an_unfinished_one_with_work_in_it_stays(project: Repo, work: str) -> None:
-    """Whoever found it took it for a worktree like any other."""
+    """The user took it for a worktree like any other."""
     (there,) = warm(project)
     project.git("worktree", "remove", "--force", "--force", there)
     killed_at(project, "ralph_wrap.system.files.sync_file_system", "pool", "--fill")
@@ -167,7 +167,7 @@ def test_ignored_files_made_by_hand_are_not_taken(project: Repo, tmp_path: Path,
     assert sorted(there.rglob("*")) == before
 
 
-def test_one_in_which_somebody_sits_is_not_taken(project: Repo) -> None:
+def test_one_with_a_process_in_it_is_not_taken(project: Repo) -> None:
     """A shell would find itself in an agent's worktree, and commit to its branch."""
     (there,) = warm(project)
     with subprocess.Popen(("sleep", "600"), cwd=there) as somebody:
@@ -220,7 +220,7 @@ def test_one_whose_commit_was_amended_away_is_removed(project: Repo) -> None:
 
 
 def test_a_link_among_what_is_kept_is_not_followed(project: Repo, tmp_path: Path) -> None:
-    """Somebody else's directory would be moved into a worktree, and deleted with it."""
+    """Another user's directory would be moved into a worktree, and deleted with it."""
     foreign = tmp_path / "foreign"
     (foreign / "b").mkdir(parents=True)
     (foreign / "b" / "f").write_text("theirs\n")
@@ -248,7 +248,7 @@ def test_a_link_in_the_place_of_what_is_kept_is_not_followed(project: Repo, tmp_
 
 
 def test_what_is_not_named_like_a_session_is_left(project: Repo) -> None:
-    """Whoever put it there wants it."""
+    """It belongs to the user."""
     mine = project.path / ".ralph/run/pool/kept/my-work/f"
     mine.parent.mkdir(parents=True)
     mine.write_text("mine\n")
@@ -320,7 +320,7 @@ def test_a_directory_that_became_a_file_is_checked_out(project: Repo, tmp_path: 
 
 @pytest.mark.parametrize("setting", ["core.logAllRefUpdates=always", "core.ignoreStat=true"])
 def test_odd_configuration_makes_no_endless_pool(project: Repo, setting: str) -> None:
-    """What is made is ready, and is taken."""
+    """A new entry is ready, and a session takes it."""
     project.git("config", *setting.split("="))
     configure(project, "pool = 2")
     for _ in range(3):
@@ -369,7 +369,7 @@ def test_the_dead_are_swept_though_the_commit_they_came_from_is_gone(project: Re
 
 
 def test_the_dead_leave_nothing_of_the_commit_they_came_from(project: Repo) -> None:
-    """Nobody has made it in that session."""
+    """No agent has made it in the new session."""
     project.git("commit", "-q", "--amend", "-m", "amended")
     options = ("--isolation", "require", "-n", "1", "--", "true")
     killed_at(project, "ralph_wrap.worktree.create.transaction._check_out", "run", *options)

@@ -79,7 +79,7 @@ def test_a_sparse_session_takes_none(project: Repo, options: tuple[str, ...]) ->
 
 
 def test_sessions_at_once_take_each_its_own(project: Repo, tmp_path: Path) -> None:
-    """And who finds none left makes a worktree as ever."""
+    """And a session that finds none left makes a worktree as usual."""
     configure(project, "pool = 2")
     inodes = {Path(entry["path"]).stat().st_ino for entry in fill(project)}
     assert len(inodes) == 2
@@ -96,7 +96,7 @@ def test_sessions_at_once_take_each_its_own(project: Repo, tmp_path: Path) -> No
 
 
 def test_it_is_filled_again_after_a_session(project: Repo, tmp_path: Path) -> None:
-    """In the background: nobody waits for it."""
+    """In the background: no session waits for it."""
     before = warm(project)
     assert run(project, "true").status == 0
     settle(tmp_path)
@@ -119,10 +119,10 @@ def _listed(repo: Repo) -> bytes:
     return command("pool", "--json", cwd=repo.path).stdout
 
 
-def test_who_is_ended_by_term_fills_nothing(
+def test_a_session_that_term_ends_fills_nothing(
     project: Repo, script: Callable[[str], str], tmp_path: Path
 ) -> None:
-    """Somebody wants everything to end."""
+    """The user wants everything to end."""
     result = command(
         "run", "--isolation", "require", "--", script("kill -TERM $PPID; sleep 60"), cwd=project.path
     )

@@ -180,14 +180,14 @@ def test_a_worktree_ref_survives(tree: Tree) -> None:
 
 
 def test_the_saved_commit_names_its_session(tree: Tree) -> None:
-    """Whoever finds the branch later can look the session up."""
+    """A person who finds the branch later can look the session up."""
     tree.inside.write("new", "n\n")
     tree.finish()
     assert tree.repo.git("log", "-1", "--format=%s", WIP) == f"ralph: saved work of session {SESSION}"
 
 
 def test_ignored_files_are_counted_and_named(tree: Tree) -> None:
-    """They are not saved, so they are told."""
+    """They are not saved, so the message names them."""
     tree.inside.write("a.ignored", "")
     for number in range(30):
         tree.inside.write(f"build/deep/{number}", "")
@@ -237,7 +237,7 @@ def test_a_failing_filter_keeps_the_worktree_and_saves_the_rest(tree: Tree) -> N
 
 
 def test_a_broken_index_keeps_the_worktree_and_saves_the_files(tree: Tree) -> None:
-    """What was staged cannot be known, so the worktree stays; what is on disk is saved all the same."""
+    """Staged work cannot be known, so the worktree stays; the files on disk are saved all the same."""
     tree.inside.write("new", "n\n")
     (tree.linked.registration / "index").write_bytes(b"garbage")
     outcome = tree.finish()

@@ -87,7 +87,7 @@ def test_a_replaced_commit(tree: Tree) -> None:
     assert in_git(tree.repo, WIP) == before
 
 
-def test_a_deleted_file_that_git_was_told_to_skip(tree: Tree) -> None:
+def test_a_deleted_file_with_the_skip_worktree_flag(tree: Tree) -> None:
     """Outside a sparse checkout an absent file is a deleted one."""
     tree.inside.git("update-index", "--skip-worktree", "file.txt")
     (tree.path / "file.txt").unlink()
@@ -151,7 +151,7 @@ def test_patches_in_progress_keep_the_worktree(tree: Tree) -> None:
 def test_a_reflog_that_is_too_large_keeps_the_worktree(
     tree: Tree, monkeypatch: pytest.MonkeyPatch, unstarted: bool
 ) -> None:
-    """What is not read may name a commit, also where no agent is known to have worked."""
+    """The part that is not read may name a commit, also where no agent is known to have worked."""
     monkeypatch.setattr(commits, "_LARGEST", 10)
     outcome = tree.finish(unstarted=unstarted)
     assert outcome.kept is not None
@@ -172,8 +172,8 @@ def test_nothing_that_lies_about_is_used_or_written_through(tree: Tree, name: st
     assert in_git(tree.repo, WIP) == before
 
 
-def test_a_snapshot_ref_of_somebody_else(tree: Tree) -> None:
-    """Its name is not one of ours and in nobody's way."""
+def test_a_snapshot_ref_of_another_program(tree: Tree) -> None:
+    """Its name is not one of ours, and it does no harm."""
     tree.inside.git("update-ref", f"refs/ralph/snapshots/{ID}/not-a-number", "HEAD")
     commit = tree.inside.commit("reset away")
     tree.inside.git("reset", "-q", "--hard", "HEAD~1")
@@ -184,7 +184,7 @@ def test_a_snapshot_ref_of_somebody_else(tree: Tree) -> None:
 
 
 def test_an_open_file_keeps_the_worktree(tree: Tree) -> None:
-    """Whoever writes to it by a descriptor needs no working directory."""
+    """A process that writes to it by a descriptor needs no working directory."""
     script = f"exec 3>>{tree.path}/log; cat"
     with subprocess.Popen(("sh", "-c", script), stdin=subprocess.PIPE, cwd="/") as process:
         try:
@@ -268,7 +268,7 @@ def test_a_split_index_survives_a_kept_worktree(tree: Tree) -> None:
     assert "new" in tree.inside.git("status", "--porcelain")
 
 
-def test_a_conflicting_worktree_add_of_somebody_else(tree: Tree) -> None:
+def test_a_conflicting_worktree_add_of_another_process(tree: Tree) -> None:
     """Its half-written registration makes git fail for a moment; we try again."""
     broken = tree.linked.registration.with_name("half-made")
     broken.mkdir()
@@ -283,15 +283,15 @@ def test_a_conflicting_worktree_add_of_somebody_else(tree: Tree) -> None:
         timer.join()
 
 
-@pytest.mark.parametrize("place", ["trash", "agents", "sessions", "."])
+@pytest.mark.parametrize("entry", ["trash", "agents", "sessions", "."])
 def test_a_symlink_among_our_directories_is_not_followed(
-    repo: Repo, tmp_path: Path, script: Callable[[str], str], place: str
+    repo: Repo, tmp_path: Path, script: Callable[[str], str], entry: str
 ) -> None:
     """An agent could otherwise have the next session delete or overwrite anything."""
     victim = tmp_path / "victim"
     (victim / SESSION).mkdir(parents=True)
     run(repo.path, "-n", "1", "--", script("true"))
-    ours = repo.path / ".ralph" / "run" / place
+    ours = repo.path / ".ralph" / "run" / entry
     ours.rename(tmp_path / "moved")
     ours.symlink_to(victim)
     result = run(repo.path, "-n", "1", "--", script("true"))
@@ -328,9 +328,7 @@ def test_children_from_before_the_session_are_left_alone(
 
 
 @needs_mounts
-def test_a_project_of_somebody_else_with_a_directory_of_root(
-    repo: Repo, script: Callable[[str], str]
-) -> None:
+def test_a_project_of_another_user_with_a_directory_of_root(repo: Repo, script: Callable[[str], str]) -> None:
     """The owner of the repository counts, not of the directory that a user stands in."""
     repo.write("sub/file", "x\n")
     repo.commit("sub")
@@ -345,7 +343,7 @@ def test_a_project_of_somebody_else_with_a_directory_of_root(
 
 
 def test_an_id_whose_branch_appears_after_the_look(repo: Repo, script: Callable[[str], str]) -> None:
-    """Without --branch a session never goes on with somebody's branch."""
+    """Without --branch a session never goes on with a branch of the user."""
     repo.git("branch", f"ralph/{ID}")
     with pytest.raises(IsolationError, match="already exists"):
         make_tree(repo)

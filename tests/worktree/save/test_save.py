@@ -148,7 +148,7 @@ HIDING = {
 
 @pytest.mark.parametrize("hiding", HIDING)
 def test_no_setting_hides_a_change(tree: Tree, hiding: str) -> None:
-    """A changed and a new file are saved although git was told not to look."""
+    """A changed and a new file are saved although a setting makes git overlook them."""
     tree.inside.git(*HIDING[hiding])
     (tree.path / "file.txt").write_text("hidden\n")
     tree.inside.write("new\nfile", "hidden too\n")

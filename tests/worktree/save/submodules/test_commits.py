@@ -63,7 +63,7 @@ def test_what_is_below_a_submodule_does_not_count_as_the_worktrees(project: Proj
 
 
 def test_ignored_files_in_a_submodule_are_counted(tree: Tree) -> None:
-    """They go with it, so they are told."""
+    """They go with it, so the message counts them."""
     inside(tree).write("a.ignored", "x\n")
     outcome = tree.finish()
     assert outcome.saved is not None
@@ -71,7 +71,7 @@ def test_ignored_files_in_a_submodule_are_counted(tree: Tree) -> None:
 
 
 def test_a_submodule_that_the_agent_added(project: Project, tree: Tree, tmp_path: Path) -> None:
-    """Nobody else has it; its commits go where the project's are."""
+    """No other repository has it; its commits go where the project's are."""
     other = make_repo(tmp_path / "other")
     tree.inside.git(*ALLOWED, "submodule", "--quiet", "add", other.path, "added")
     inside(tree, "added").write("mine", "m\n")
@@ -129,7 +129,7 @@ def test_work_on_a_shallow_clone_of_a_shallow_clone(tmp_path: Path) -> None:
 def test_saving_again_makes_nothing_new(
     project: Project, tree: Tree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever was killed after the save is followed by somebody who saves the same."""
+    """A session killed after the save is followed by a sweep that saves the same."""
     stashed(inside(tree))
     inside(tree).write("new", "n\n")
     remove = import_module("ralph_wrap.worktree.remove")

@@ -128,7 +128,7 @@ def test_what_cannot_be_saved_keeps_the_worktree(tree: Tree, state: Callable[[Tr
 
 
 def test_a_shallow_clone_with_work_keeps_the_worktree(tmp_path: Path) -> None:
-    """A repository that is whole cannot take a commit whose parents nobody has."""
+    """A complete repository cannot take a commit whose parents are missing."""
     project = make_project(tmp_path / "world", checked_out=False)
     tree = project.tree(initialised=False)
     url = f"file://{project.upstream.path}"
@@ -147,9 +147,9 @@ def test_objects_that_do_not_come_keep_the_worktree(
 ) -> None:
     """No ref is made before every object has come, not only the commits."""
 
-    def write_commits(here: git.Git, objects: Path, wanted: tuple[str, ...], _: object) -> None:
+    def write_commits(store: git.Git, objects: Path, wanted: tuple[str, ...], _: object) -> None:
         oids = "".join(f"{oid}\n" for oid in wanted).encode()
-        git.run_git(here, "pack-objects", "-q", objects / "pack" / "pack", stdin=oids)
+        git.run_git(store, "pack-objects", "-q", objects / "pack" / "pack", stdin=oids)
 
     detached(inside(tree))
     before = refs_of(project.store)

@@ -75,7 +75,7 @@ LATE = [
 def test_what_is_done_after_the_save_keeps_the_worktree(
     tree: Tree, monkeypatch: pytest.MonkeyPatch, late: Callable[[Tree], None]
 ) -> None:
-    """The last look finds it, when nobody can reach the worktree any more; all is where it was."""
+    """The last look finds it, when no process can reach the worktree any more; all is where it was."""
     inside(tree).write("saved", "before\n")
     real = whole.save
 
@@ -140,7 +140,7 @@ def test_removal_of_an_unchanged_one(tree: Tree) -> None:
 
 @pytest.mark.parametrize("late", LATE, ids=lambda late: late.__name__.strip("_"))
 def test_removal_looks_for_the_last_time(tree: Tree, late: Callable[[Tree], None]) -> None:
-    """What is done between the list and the removal keeps it."""
+    """A change between the list and the removal keeps it."""
 
     def check_and_write(lost: Losses) -> None:
         _refuse(lost)

@@ -1,4 +1,4 @@
-"""What is in a submodule goes with the worktree's registration, so it is saved."""
+"""The repository of a submodule goes with the worktree's registration, so it is saved."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 from tests.worktree.save.submodules.states import detached, found, on_a_branch, refs_of, stashed
 
-# What is nothing of the agent's
+# Commits and files that are not the agent's
 
 
 def test_an_unchanged_submodule_goes(project: Project, tree: Tree) -> None:
@@ -29,7 +29,7 @@ def test_an_unchanged_submodule_goes(project: Project, tree: Tree) -> None:
 
 
 def test_one_that_only_its_origin_has_is_kept_in_the_project(tmp_path: Path) -> None:
-    """Of an agent's own clone nobody knows what of it is elsewhere; a remote may be gone tomorrow."""
+    """The project cannot know what of an agent's own clone is elsewhere; a remote may be gone tomorrow."""
     project = make_project(tmp_path / "world", checked_out=False)
     tree = project.tree()
     head = inside(tree).head
@@ -150,24 +150,24 @@ STATES = [
 
 
 @pytest.mark.parametrize(
-    ("where", "checked_out"),
+    ("location", "checked_out"),
     [(SUB, True), (SUB, False), (NESTED, True)],
     ids=["cloned", "bare", "deep"],
 )
 @pytest.mark.parametrize("state", STATES, ids=lambda state: state.__name__.strip("_"))
 def test_whatever_is_left_in_a_submodule_is_found_again(
-    tmp_path: Path, state: Callable[[Repo], dict[str, bytes]], where: str, *, checked_out: bool
+    tmp_path: Path, state: Callable[[Repo], dict[str, bytes]], location: str, *, checked_out: bool
 ) -> None:
     """Reachable by a ref, for good, from a repository that stays; and no part of it is missing there."""
     project = make_project(tmp_path / "world", checked_out=checked_out)
     tree = project.tree()
-    left = state(inside(tree, where))
+    left = state(inside(tree, location))
     outcome = tree.finish()
     assert outcome.kept is None
     assert not tree.path.exists()
     store = project.repo
     if checked_out:
-        store = project.store if where == SUB else Repo(project.store.path / "modules" / "deep")
+        store = project.store if location == SUB else Repo(project.store.path / "modules" / "deep")
     store.git("reflog", "expire", "--expire=all", "--all")
     store.git("-c", "gc.pruneExpire=now", "gc", "-q", "--prune=now")
     assert {path: content in found(store, path) for path, content in left.items()} == dict.fromkeys(

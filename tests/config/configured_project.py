@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Place:
-    """A project and the directory that things are typed in."""
+class ConfiguredProject:
+    """A project, and the directory in which the user types."""
 
     root: Path
     cwd: Path
