@@ -1,5 +1,5 @@
 # Every target makes the virtual environment that it needs.
-.PHONY: test test-fleet check lint docs docs-check package demo picture bench
+.PHONY: test test-fleet check measure lint docs docs-check package demo picture bench
 .DEFAULT_GOAL := test
 
 BIN := .venv/bin
@@ -16,6 +16,10 @@ test-fleet: .venv/installed
 # What a person runs while working: neither containers, browsers and real agents, nor the crash matrices.
 check: lint
 	$(BIN)/pytest --numprocesses=3 -m 'not slow and not crash and not fleet'
+
+# Measures each test, and writes tests/slow.txt: the tests that `make check` leaves out. On an idle machine.
+measure: .venv/installed
+	$(BIN)/python -m pytest -p tests.support.processor_time -m 'not crash and not fleet' $(TESTS)
 
 lint: .venv/installed
 	$(BIN)/ruff check .

@@ -15,6 +15,7 @@ from ralph_wrap.session.sandbox import launcher
 from ralph_wrap.system.log import Log
 from tests.support.agent_script import TRUSTED
 from tests.support.processes import end_all
+from tests.support.processor_time import entry_of, slow_tests
 from tests.support.repo import Repo, make_repo
 from tests.support.sandboxes import bubblewrap_works
 from tests.support.sessions import run
@@ -35,8 +36,11 @@ SLOW = {("agents", "program"), ("web", "chromium")}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what its folder or its fixture makes slow, before ``-m`` selects."""
+    """Mark what the list, its folder or its fixture makes slow, before ``-m`` selects."""
+    slow = slow_tests()
     for item in items:
+        if entry_of(item) in slow:
+            item.add_marker(pytest.mark.slow)
         folder = item.path.parent.name
         if folder == "crash":
             item.add_marker(pytest.mark.crash)

@@ -141,6 +141,11 @@ class ForkServer:
             words = (sys.executable, FAULTY, "serve")
             self._process = subprocess.Popen(words, stdin=theirs.fileno(), env=environ, cwd="/")
 
+    @property
+    def pid(self) -> int:
+        """Of the server, which waits for all commands that it runs."""
+        return self._process.pid
+
     def can_run(self, arguments: Sequence[str], environ: Mapping[str, str]) -> bool:
         """Return whether a fork does what the program does.
 
