@@ -121,6 +121,7 @@ def test_options_are_settings() -> None:
         "resumes",
         "takes_over",
         "agent_id",
+        "allowance",
         "patience",
         "patience_at_term",
         "task",
