@@ -93,7 +93,7 @@ def resumable(
             f"to merge its work: ralph-wrap merge {record.id}",
         )
     directory = found.home.sessions / record.session
-    started = session_start.read(directory, project)
+    started = _with_branch(session_start.read(directory, project), project, found.home, record)
     if record.branch is None:
         return ResumableSession(directory, record, None, has_branch=False, started=started)
     ref, wip = HEADS + record.branch, f"{HEADS}ralph/{record.id}{WIP}"
@@ -218,6 +218,36 @@ def _is_stuck(project: Project, registry: Registry, record: SessionRecord) -> bo
             return False
         record, left = earlier, record.restored
     return True
+
+
+def _with_branch(
+    started: FoundStart | None, project: Project, home: Registry, record: SessionRecord
+) -> FoundStart | None:
+    """Return how a session was started; the user must approve it if only the record names its branch.
+
+    The agent of the new session commits to that branch, and an agent may have written the record.
+    """
+    if record.branch in {None, f"ralph/{record.id}"} or _is_asked_for(project, home, record):
+        return started
+    start = started.start if started else session_start.SessionStart({}, (), ".")
+    return session_start.FoundStart(
+        start._replace(options={**start.options, "branch": record.branch}), is_genuine=False
+    )
+
+
+def _is_asked_for(project: Project, home: Registry, record: SessionRecord) -> bool:
+    """Return whether the user has typed the branch of a session, or of the first one that it goes on from."""
+    branch = record.branch
+    while True:
+        found = session_start.read(home.sessions / record.session, project)
+        if found is not None and found.is_genuine and found.start.options.get("branch") == branch:
+            return True
+        if record.resumes is None or record.resumes >= record.session:
+            return False
+        earlier = read_record(home.sessions / record.resumes / "record.json")
+        if not isinstance(earlier, SessionRecord):
+            return False
+        record = earlier
 
 
 def _ended(found: FoundSession) -> SessionRecord:

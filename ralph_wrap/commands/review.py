@@ -11,7 +11,7 @@ from ralph_wrap.branches.compare import compare
 from ralph_wrap.errors import GitError, NotFoundError, UsageError
 from ralph_wrap.git.compare import facts_of
 from ralph_wrap.state import check_results
-from ralph_wrap.state.project import RUN, objects_of, repository_of
+from ralph_wrap.state.project import objects_of, repository_of
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def look(project: Project) -> Review:
             saved_open = {branch.name for branch in landed}
             comparison_notes.append(f"cannot find out which saved work has landed: {error}")
         recorded = facts_of(objects, [branch.base for branch in all_branches if branch.base])
-    checked = check_results.results(project.root / RUN)
+    checked = check_results.results(project)
     rows = [
         _row(
             branch,

@@ -12,6 +12,7 @@ from ralph_wrap.state import inventory
 from ralph_wrap.state.advice import advice_for
 from ralph_wrap.state.inventory import Verdict
 from ralph_wrap.system import deferred, files
+from ralph_wrap.system.liveness import SessionNames
 from ralph_wrap.system.log import Commands, lines_of
 from ralph_wrap.system.named_tuple import NamedTuple
 
@@ -109,6 +110,11 @@ def remove(project: Project, name: str, log: Log) -> RemovedSession:
             advice_for(session.verdict, session.id),
         )
     record = session.record
+    if not session.home.has(record.id) and record.id in SessionNames():
+        raise RefusedError(
+            f"a process runs session {record.id}, although its record is gone: its worktree stays",
+            f"to see the process: ps -C ralph/{record.id}",
+        )
     lock = files.try_lock(session.directory)
     if lock is None:
         held = deferred.lock_holder.held_lock(session.directory)

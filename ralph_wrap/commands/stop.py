@@ -168,7 +168,9 @@ def _wait(
 
 def _is_stopped(session: FoundSession) -> bool:
     owner = session.record.owner if session.record else None
-    return owner is not None and liveness.is_running(owner) and process_table.is_stopped(owner.pid)
+    # Any pid may be in the record, and the hint lets that process go on.
+    is_its_own = owner is not None and liveness.bears_name(owner.pid, session.id)
+    return owner is not None and is_its_own and process_table.is_stopped(owner.pid)
 
 
 def _name_stopped(session: FoundSession, log: Log) -> None:

@@ -32,6 +32,7 @@ from ralph_wrap.state.registry import SessionRecord, UnreadableRecord
 from ralph_wrap.state.report import drop_command
 from ralph_wrap.system import deferred, files, liveness, process_tree
 from ralph_wrap.system.cancel import NEVER
+from ralph_wrap.system.liveness import SessionNames
 from ralph_wrap.system.log import Commands, lines_of
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.ignore import tidy
@@ -104,7 +105,8 @@ def sweep(
 
     """
     records = [(home, record) for home in registries(project) for record in home.unfinished()]
-    verdicts = [_verdict(home, record) for home, record in records]
+    named = SessionNames()
+    verdicts = [_verdict(home, record, named) for home, record in records]
     adopted = _adoptable(
         adopted,
         [
@@ -191,11 +193,11 @@ def kept(swept: Collection[SweptSession]) -> RefusedError | None:
     )
 
 
-def _verdict(home: Registry, record: SessionRecord | UnreadableRecord) -> Verdict:
+def _verdict(home: Registry, record: SessionRecord | UnreadableRecord, named: SessionNames) -> Verdict:
     if isinstance(record, UnreadableRecord):
         return Verdict.UNKNOWN
     try:
-        return inventory.verdict_on(record, home)
+        return inventory.verdict_on(record, home, named)
     except OSError:
         return Verdict.UNKNOWN
 

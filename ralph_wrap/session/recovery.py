@@ -22,7 +22,7 @@ from ralph_wrap.state.session_start import START
 from ralph_wrap.system import files
 from ralph_wrap.system.process import OWN_COMMAND
 from ralph_wrap.worktree.recover import adopt, finish_deleted, is_deleted, moved_or_replaced
-from ralph_wrap.worktree.remove import drop_branch_at
+from ralph_wrap.worktree.save.unused_branch import drop_branch_at
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -169,6 +169,8 @@ class Session:
         preflight = look_first(self._settings, project)
         project = project._replace(environ=privileges.ensure_home(self._environ))
         claim, obstacle = _register(self._settings, project, preflight, self._name)
+        if self._whole_process:
+            self._stack.callback(liveness.bear_name(claim.record.id))
         end = SessionEnd(self._settings, project, claim, self._state, self._signals.cancel, self._log)
         self._at_end("refill the pool", lambda: end.refill(self._context))
         self._at_end("print how it ended", end.print_end)

@@ -2,19 +2,25 @@
 
 The file ``.ralph/run/checks.json`` maps the tip of each checked branch to its result. It is only for display:
 ``merge`` never relies on it. Unreadable content is ignored.
+
+An agent can write this file, too. So each result has a signature of the user who ran the check, with the key
+of ``state.session_start``. A result without it is not shown: nothing tells it from one that an agent wrote.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ralph_wrap.state.project import RUN
+from ralph_wrap.state.session_start import is_signed, signature
 from ralph_wrap.system import files
 from ralph_wrap.system.document import DocumentFormat
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
+
+    from ralph_wrap.state.project import Project
 
 _FILE = "checks.json"
 _KEPT = 1000  # number of the newest results to keep
@@ -45,21 +51,21 @@ class CheckResult(NamedTuple):
         return self.status == 0
 
 
-def results(run: Path) -> dict[str, CheckResult]:
-    """Return the newest result of each tip, by object id.
+def results(project: Project) -> dict[str, CheckResult]:
+    """Return the newest result of each tip that this user has checked, by object id."""
+    return {
+        tip: check
+        for tip, entry in _entries(project).items()
+        if (check := _checked(entry))
+        and is_signed((tip, *check), project.root / RUN, project, entry.get("signature"))
+    }
 
-    Arguments:
-        run: ``.ralph/run`` of the project.
 
-    """
+def _entries(project: Project) -> dict[str, dict[str, Any]]:
     try:
-        return _FORMAT.read(run / _FILE, _by_tip)
+        return _FORMAT.read(project.root / RUN / _FILE, lambda loaded: dict(loaded["checks"].items()))
     except (OSError, ValueError):
         return {}
-
-
-def _by_tip(loaded: Mapping[str, Any]) -> dict[str, CheckResult]:
-    return {tip: check for tip, entry in loaded["checks"].items() if (check := _checked(entry))}
 
 
 def _checked(entry: Mapping[str, Any]) -> CheckResult | None:
@@ -71,11 +77,10 @@ def _checked(entry: Mapping[str, Any]) -> CheckResult | None:
     return check if type(check.status) is int and all(isinstance(word, str) for word in words) else None
 
 
-def keep(run: Path, tip: str, check: CheckResult) -> None:
+def keep(project: Project, tip: str, check: CheckResult) -> None:
     """Record the result of a check; a lock allows one writer at a time.
 
     Arguments:
-        run: ``.ralph/run`` of the project.
         tip: commit of the branch.
         check: the result.
 
@@ -83,9 +88,9 @@ def keep(run: Path, tip: str, check: CheckResult) -> None:
         OSError: the file cannot be written.
 
     """
-    known = results(run)
+    run = project.root / RUN
+    known = _entries(project)  # with those of other users, whose signatures we cannot check
     known.pop(tip, None)
-    known[tip] = check
+    known[tip] = check._asdict() | {"signature": signature((tip, *check), run, project)}
     newest = dict(list(known.items())[-_KEPT:])
-    content = _FORMAT.encode({"checks": {oid: result._asdict() for oid, result in newest.items()}})
-    files.replace(run / _FILE, content, sync=False)
+    files.replace(run / _FILE, _FORMAT.encode({"checks": newest}), sync=False)

@@ -17,7 +17,7 @@ from ralph_wrap.state.registry import Registry
 from ralph_wrap.state.selector import Candidate
 from ralph_wrap.state.session_files import last_events
 from ralph_wrap.system import liveness, process_table
-from ralph_wrap.system.liveness import Liveness
+from ralph_wrap.system.liveness import Liveness, SessionNames
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
@@ -72,13 +72,13 @@ class SessionEntry(NamedTuple):
     id: str
     session: str | None
     verdict: str
-    agent: str | None
-    iteration: int | None
-    age: int | None
-    branch: str | None
-    ahead: int | None
-    workspace: str | None
-    note: str | None
+    agent: str | None = None
+    iteration: int | None = None
+    age: int | None = None
+    branch: str | None = None
+    ahead: int | None = None
+    workspace: str | None = None
+    note: str | None = None
     ended_by: str | None = None
     exit_status: int | None = None
     saved: str | None = None
@@ -127,7 +127,7 @@ class FoundSession(NamedTuple):
 
     def again(self) -> FoundSession:
         """Return it with the verdict of now; *finished* once its record has left and its lock is free."""
-        unfinished = _unfinished(self.home, self.id)
+        unfinished = _unfinished(self.home, self.id, SessionNames())
         if unfinished is not None and (unfinished.record is None or unfinished.name == self.name):
             return unfinished
         held = False
@@ -192,9 +192,10 @@ def _candidate(session: FoundSession) -> Candidate:
 
 
 def _open(homes: Iterable[Registry]) -> Iterator[FoundSession]:
+    named = SessionNames()
     for home in homes:
         for record in home.unfinished():
-            if found := _unfinished(home, record.id):
+            if found := _unfinished(home, record.id, named):
                 yield found
 
 
@@ -214,7 +215,7 @@ def unfinished(project: Project) -> list[FoundSession]:
     return [session for session in _open(registries(project)) if session.verdict is not Verdict.FINISHED]
 
 
-def _unfinished(home: Registry, agent_id: str) -> FoundSession | None:
+def _unfinished(home: Registry, agent_id: str, named: SessionNames) -> FoundSession | None:
     """Return the session whose record is in *agents*; ``None`` if there is none, or no longer."""
     record = read_record(home.record_path(agent_id))
     note = ""
@@ -223,7 +224,7 @@ def _unfinished(home: Registry, agent_id: str) -> FoundSession | None:
         note = record.reason
     else:
         try:
-            verdict = verdict_on(record, home)
+            verdict = verdict_on(record, home, named)
         except OSError as error:
             note = f"its lock cannot be read: {error.strerror}"
     if not home.has(agent_id):
@@ -239,13 +240,13 @@ def classify(
     Arguments:
         record: of the session.
         locked: a process holds its lock.
-        running: its owner's process is seen here.
+        running: its process is seen here.
         boot_id: of this kernel.
         host: this one's name.
         copied: its lock is not the one that its owner holds: record and lock were copied, or restored.
 
     """
-    if record.state == "finished" and not locked:
+    if record.state == "finished" and not locked and not running:
         return Verdict.FINISHED
     if copied and not locked and not running:
         return Verdict.FOREIGN
@@ -276,12 +277,13 @@ def sessions(
     """
     entries = []
     owners = {}
+    named = SessionNames()
     taken = set()  # worktrees of sessions that go on: their earlier sessions have kept nothing
     for home in registries(project):
         for found in home.unfinished():
             if isinstance(found, SessionRecord):
                 taken.add(found.worktree_name)
-            entry = _entry(found, home, project, now)
+            entry = _entry(found, (home, named), project, now)
             # If the record is gone, its session has ended since we read it: it is among the finished ones.
             if home.has(found.id) and (finished or entry.verdict != Verdict.FINISHED.value):
                 entries.append(_with_end(entry, home))
@@ -306,17 +308,24 @@ def _with_usage(entries: list[SessionEntry], owners: Mapping[str, ProcessIdentit
     ]
 
 
-def verdict_on(record: SessionRecord, home: Registry) -> Verdict:
+def verdict_on(record: SessionRecord, home: Registry, named: SessionNames) -> Verdict:
     """Return the verdict of this process on a record in a registry.
+
+    An agent can write another process into the record, and put a free lock in the place of the held one. The
+    name of the session's process still shows that it lives.
+
+    Arguments:
+        named: the sessions whose processes we see by their names.
 
     Raises:
         OSError: its lock cannot be read.
 
     """
+    locked = home.is_locked(record.id)
     return classify(
         record,
-        locked=home.is_locked(record.id),
-        running=liveness.is_running(record.owner),
+        locked=locked,
+        running=liveness.is_running(record.owner) or (not locked and record.id in named),
         boot_id=liveness.boot_id(),
         host=liveness.host(),
         copied=record.lock_inode not in {0, home.lock_inode(record.id)},
@@ -325,17 +334,17 @@ def verdict_on(record: SessionRecord, home: Registry) -> Verdict:
 
 def _entry(
     found: SessionRecord | UnreadableRecord,
-    home: Registry | None,
+    where: tuple[Registry, SessionNames] | None,
     project: Project,
     now: datetime,
 ) -> SessionEntry:
-    """Return the entry of a record; *home* is its registry, ``None`` if it is finished."""
+    """Return the entry of a record; *where* has its registry, and is ``None`` if it is finished."""
     if isinstance(found, UnreadableRecord):
         return _unknown(found.id, found.reason)
     verdict = Verdict.FINISHED
-    if home is not None:
+    if where is not None:
         try:
-            verdict = verdict_on(found, home)
+            verdict = verdict_on(found, *where)
         except OSError as error:
             return _unknown(found.id, f"its lock cannot be read: {error.strerror}")
     ahead = None
@@ -354,7 +363,7 @@ def _entry(
         note=None,
         title=found.title,
         state=found.state,
-        waits_until=_waits_until(home, found, now) if verdict is Verdict.LIVE and home else None,
+        waits_until=_waits_until(where[0], found, now) if verdict is Verdict.LIVE and where else None,
     )
 
 
@@ -384,15 +393,4 @@ def _with_end(entry: SessionEntry, home: Registry) -> SessionEntry:
 
 
 def _unknown(agent_id: str, reason: str) -> SessionEntry:
-    return SessionEntry(
-        id=agent_id,
-        session=None,
-        verdict=Verdict.UNKNOWN.value,
-        agent=None,
-        iteration=None,
-        age=None,
-        branch=None,
-        ahead=None,
-        workspace=None,
-        note=reason,
-    )
+    return SessionEntry(agent_id, None, Verdict.UNKNOWN.value, note=reason)

@@ -5,12 +5,17 @@ from __future__ import annotations
 import contextlib
 import os
 from enum import Enum
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ralph_wrap.system import process_table
 from ralph_wrap.system.named_tuple import NamedTuple
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_NAME = "ralph/{}"  # of a process that runs a session: 14 bytes with the longest id
 _INITIAL_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO, <linux/proc_ns.h>: that of the host
 
 
@@ -78,6 +83,38 @@ def is_running(identity: ProcessIdentity) -> bool:
     if (identity.boot_id, identity.pid_namespace) != (boot_id(), pid_namespace()):
         return False
     return process_table.start_time(identity.pid) == identity.start_time
+
+
+class SessionNames:
+    """The agent ids in the names of processes: a proof of life that no record and no lock can take away.
+
+    The process of a session bears the id of the session as its name. The names are read once, and only if a
+    question needs them.
+    """
+
+    def __init__(self) -> None:
+        self._names: Mapping[int, str] | None = None
+
+    def __contains__(self, agent_id: str) -> bool:
+        if self._names is None:
+            self._names = process_table.names()
+        wanted = _NAME.format(agent_id)
+        return any(name == wanted and process_table.is_program(pid) for pid, name in self._names.items())
+
+
+def bear_name(agent_id: str) -> Callable[[], None]:
+    """Make the id of a session the name of this process; return a function that gives the old name back."""
+    before = process_table.name(os.getpid())
+    process_table.rename(_NAME.format(agent_id))
+    return partial(process_table.rename, before)
+
+
+def bears_name(pid: int, agent_id: str) -> bool:
+    """Return whether a process bears the id of a session as its name."""
+    try:
+        return process_table.name(pid) == _NAME.format(agent_id)
+    except OSError:
+        return False
 
 
 @cache

@@ -159,6 +159,24 @@ def name(pid: int) -> str:
         return _ask(pid, lambda process: process.name(), "")
 
 
+def names() -> dict[int, str]:
+    """Return the name of each live process of our pid namespace and of those below it, by pid.
+
+    A process alone can change its name (``proc(5)``: comm). Elsewhere than on Linux, there are no names.
+    """
+    found = {}
+    for pid in pids() if PROC.is_dir() else ():
+        with contextlib.suppress(OSError):
+            found[pid] = name(pid)
+    return found
+
+
+def rename(name: str) -> None:
+    """Change the name of this process, at most 15 bytes (``proc(5)``: comm); only Linux can do that."""
+    with contextlib.suppress(OSError):
+        (PROC / "self" / "comm").write_text(name)
+
+
 def paths_in(pid: int, directory: Path) -> Iterator[str]:
     """Yield what a process uses in a directory: its working directory, and files open for writing.
 

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError, RefusedError
-from ralph_wrap.git import delete_ref, list_refs, pointer, run_git_again, worktree_holding
+from ralph_wrap.git import pointer, run_git_again
 from ralph_wrap.system import files, process_table
 from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.named_tuple import NamedTuple
@@ -46,6 +46,7 @@ from ralph_wrap.worktree.save.inspect import has_submodules
 from ralph_wrap.worktree.save.registration import is_replaced
 from ralph_wrap.worktree.save.result import Losses, SavedWork, SaveRequest
 from ralph_wrap.worktree.save.scratch import scratch_in
+from ralph_wrap.worktree.save.unused_branch import drop_branch_at
 from ralph_wrap.worktree.save.whole import holds, losses, save
 from ralph_wrap.worktree.trash import LEAVING_SUFFIX, discard_clone, discard_worktree
 
@@ -218,22 +219,6 @@ def drop_branch(worktree: LinkedWorktree, git: Git, outcome: WorktreeOutcome) ->
     ):
         return False
     return drop_branch_at(git, worktree.common_dir, worktree.branch, worktree.base)
-
-
-def drop_branch_at(git: Git, common_dir: Path, branch: str, base: str) -> bool:
-    """Delete a branch that is still at its base, and return whether it was deleted.
-
-    Raises:
-        GitError: another process has just moved it; it stays.
-        OSError: the repository cannot be locked.
-
-    """
-    ref = f"refs/heads/{branch}"
-    with repository_lock(common_dir):
-        if list_refs(git, ref).get(ref) != base or worktree_holding(git, ref):
-            return False
-        delete_ref(git, ref, base)
-    return True
 
 
 def _at(worktree: LinkedWorktree, git: Git) -> Git:

@@ -24,9 +24,9 @@ _LISTENER = '''
 """Write down every signal. Usage: PROGRAM run NAME COUNT [KEY=VALUE...]; ends at the COUNT-th one that ends.
 
 deaf=1 ignores TERM; child=NAME has a child that listens, too; record=JSON registers a session, with what JSON
-says of it in the place of what is so.
+says of it in the place of what is so; unlocked=1 does not hold the lock of that session.
 """
-import json, os, signal, sys
+import fcntl, json, os, signal, sys
 
 name, count = sys.argv[2], int(sys.argv[3])
 more = dict(word.split("=", 1) for word in sys.argv[4:])
@@ -54,6 +54,9 @@ if "record" in more:
         **json.loads(more["record"]),
     }
     os.makedirs(".ralph/run/agents", exist_ok=True)
+    lock = open(".ralph/run/agents/abcd.lock", "w")
+    if "unlocked" not in more:
+        fcntl.flock(lock, fcntl.LOCK_EX)
     with open(".ralph/run/agents/abcd.json", "w") as file:
         json.dump(record, file)
 with open(f"{name}.new", "w") as file:

@@ -16,7 +16,6 @@ from ralph_wrap.commands.merge.merge import LandingResult, land, problem, undo_k
 from ralph_wrap.commands.merge.target import LandingTarget, target_of
 from ralph_wrap.commands.merge.trial_merge import MergeMethod
 from ralph_wrap.state import check_results as checks
-from ralph_wrap.state.project import RUN
 
 if TYPE_CHECKING:
     from ralph_wrap.state.check_results import CheckResult
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 def check_results(project: Project) -> dict[str, CheckResult]:
     """Return the newest result of the project's check for each checked tip."""
-    return checks.results(project.root / RUN)
+    return checks.results(project)
 
 
 __all__ = [

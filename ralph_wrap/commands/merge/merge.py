@@ -157,7 +157,7 @@ def land(
 def _first_tip(project: Project, home: Registry, target: LandingTarget, log: Log) -> str:
     """Undo what a killed landing left, and return the tip of the target."""
     try:
-        recover(project.git, repository_of(project), home, log)
+        recover(project, home, log)
         temporary.tidy(repository_of(project), home)
         return _tip(project.git, target)
     except OSError as error:
@@ -302,7 +302,7 @@ def _move(
     require_movable(landing.repository, target, checkouts, {change.path for change in changes})
     for checkout in checkouts:
         require_room(target, checkout, changes)
-    move(git, landing.home, landing.trial, checkouts, step, reason)
+    move(landing.project, landing.home, landing.trial, checkouts, step, reason)
 
 
 def _check(landing: _LandingContext, branch: Branch, tip: str) -> tuple[int, bool]:
@@ -326,7 +326,7 @@ def _check(landing: _LandingContext, branch: Branch, tip: str) -> tuple[int, boo
         result = check_results.CheckResult(
             status, landing.target.name, tip, ended, trust.digest({"check": landing.check})
         )
-        check_results.keep(landing.home.directory, branch.tip, result)
+        check_results.keep(landing.project, branch.tip, result)
     return status, ended_with is not None
 
 
@@ -347,7 +347,7 @@ def undo_killed(project: Project, log: Log) -> None:
     ):
         return
     with contextlib.suppress(StoppedError), temporary.turn(repository, home, log, NEVER, wait=False):
-        recover(project.git, repository, home, log)
+        recover(project, home, log)
         temporary.tidy(repository, home)
 
 

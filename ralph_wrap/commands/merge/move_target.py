@@ -18,6 +18,9 @@ It waits for a git of step 2 that may still run. Then it puts the checkout back,
 new content gets its old content, and so does a half-written file (both contents are in commits). A file with
 any other content has a user's changes, and then nothing is touched. If the branch has moved meanwhile, the
 process that moved it has decided what is checked out.
+
+An agent can write such a note, too, and have changes of the user taken for those of a landing. So the note
+has a signature of the user (``state.session_start``). Without it, nothing is put back.
 """
 
 from __future__ import annotations
@@ -36,6 +39,8 @@ from ralph_wrap.git import existing_commits, list_refs, move_ref
 from ralph_wrap.git import merge as merging
 from ralph_wrap.git.oid import is_oid
 from ralph_wrap.state import landings
+from ralph_wrap.state.project import repository_of
+from ralph_wrap.state.session_start import is_signed, signature
 from ralph_wrap.system import deferred, files
 from ralph_wrap.system.document import DocumentFormat
 from ralph_wrap.system.named_tuple import NamedTuple
@@ -48,6 +53,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ralph_wrap.git import Git, Repository
+    from ralph_wrap.state.project import Project
     from ralph_wrap.state.registry import Registry
     from ralph_wrap.system.log import Log
     from ralph_wrap.worktree.temporary import TemporaryWorktree
@@ -68,7 +74,7 @@ class TargetMove(NamedTuple):
 
 
 def move(
-    git: Git,
+    project: Project,
     home: Registry,
     trial: TemporaryWorktree,
     checkouts: Sequence[UserCheckout],
@@ -93,10 +99,10 @@ def move(
     with contextlib.suppress(OSError):
         landings.note(home.directory, *step)
     if not checkouts:
-        move_ref(git, step.ref, step.old, step.new, reason)
+        move_ref(project.git, step.ref, step.old, step.new, reason)
         return
     note = home.directory / _NOTE
-    _write_note(note, step, trial)
+    _write_note(note, step, trial, project)
     begun: list[tuple[UserCheckout, Path]] = []
     try:
         for number, checkout in enumerate(checkouts):
@@ -107,7 +113,7 @@ def move(
             _take(checkout, scratch, step)
         move_ref(checkouts[0].git, step.ref, step.old, step.new, reason)
     except (RalphError, OSError) as error:
-        current = list_refs(git, step.ref).get(step.ref)
+        current = list_refs(project.git, step.ref).get(step.ref)
         if current == step.new:  # git was killed after it had moved the branch
             _forget(note)
             return
@@ -133,8 +139,10 @@ def _scratch(registration: Path, number: int) -> Path:
     return registration / f"checkout-{number}"
 
 
-def _write_note(note: Path, step: TargetMove, trial: TemporaryWorktree) -> None:
-    files.replace(note, _FORMAT.encode({**step._asdict(), "scratch": trial.registration.name}))
+def _write_note(note: Path, step: TargetMove, trial: TemporaryWorktree, project: Project) -> None:
+    name = trial.registration.name
+    signed = signature((*step, name), note.parent, project)
+    files.replace(note, _FORMAT.encode({**step._asdict(), "scratch": name, "signature": signed}))
 
 
 def _take(checkout: UserCheckout, scratch: Path, step: TargetMove) -> None:
@@ -205,17 +213,17 @@ def has_note(home: Registry) -> bool:
     return (home.directory / _NOTE).exists()
 
 
-def recover(git: Git, repository: Repository, home: Registry, log: Log) -> None:
-    """Undo a killed landing; the caller holds the landing's lock.
+def recover(project: Project, home: Registry, log: Log) -> None:
+    """Undo a killed landing of this user; the caller holds the landing's lock.
 
     Raises:
         RalphError: it cannot be undone.
         OSError: it cannot be undone.
 
     """
-    note = home.directory / _NOTE
+    note, git = home.directory / _NOTE, project.git
     try:
-        step, name = _FORMAT.read(note, lambda loaded: _checked(loaded, git))
+        step, name, signed = _FORMAT.read(note, lambda loaded: _checked(loaded, git))
     except FileNotFoundError:
         return
     except (OSError, ValueError):
@@ -223,9 +231,16 @@ def recover(git: Git, repository: Repository, home: Registry, log: Log) -> None:
         log.warning("landing.unknown", f"{note} cannot be read, and is deleted")
         return
     target = LandingTarget(step.ref.removeprefix(HEADS), step.ref)
-    if list_refs(git, step.ref).get(step.ref) == step.old:
+    if not is_signed((*step, name), note.parent, project, signed):
+        log.warning(
+            "landing.not_ours",
+            f"{note} says that a merge into {target.name} was killed, but not one of yours on this machine;"
+            " nothing is put back, and the note is deleted",
+            "to see what is changed: git status",
+        )
+    elif list_refs(git, step.ref).get(step.ref) == step.old:
         try:
-            problems = _undo(git, repository, home, name, target, step)
+            problems = _undo(git, repository_of(project), home, name, target, step)
         except ConflictError as error:
             problems = [error.message]
         for problem in problems:
@@ -257,7 +272,7 @@ def _undo(
     return problems
 
 
-def _checked(loaded: Mapping[str, Any], git: Git) -> tuple[TargetMove, str]:
+def _checked(loaded: Mapping[str, Any], git: Git) -> tuple[TargetMove, str, object]:
     step = TargetMove(*(str(loaded[name]) for name in TargetMove._fields))
     name = str(loaded["scratch"])
     if not step.ref.startswith(HEADS) or not TEMPORARY.fits(name):
@@ -266,4 +281,4 @@ def _checked(loaded: Mapping[str, Any], git: Git) -> tuple[TargetMove, str]:
         raise ValueError("a commit of the wrong form")
     if {*existing_commits(git, (step.old, step.new))} != {step.old, step.new}:
         raise ValueError("a commit that does not exist")
-    return step, name
+    return step, name, loaded.get("signature")

@@ -2,7 +2,8 @@
 """The processes of this container and the sessions among them, from ``/proc`` (``proc(5)``) and the records.
 
 Processes start and end while this module reads them, and an agent can write records. So no function here
-raises for bad content or waits for another process. A record counts only if ``/proc`` confirms it.
+raises for bad content or waits for another process. A record counts only if ``/proc`` confirms it, and if
+the kernel shows that the process holds the lock of that session: only the process itself can take it.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ _KERNEL_THREAD = 0x00200000  # PF_KTHREAD, <linux/sched.h>; the flags are field 
 _RECORD = re.compile(r"(?:[0-9a-f]{4}){1,2}\.json")
 _SESSION = re.compile(r"\d{8}T\d{6}Z-(?:[0-9a-f]{4}){1,2}")
 _LARGEST_RECORD = 1 << 16  # bytes; a real one has less than 1,000
+_LOCK = re.compile(rb"^\d+: FLOCK +\w+ +WRITE (\d+) [^ ]*:(\d+) ", re.MULTILINE)  # proc(5): pid and inode
+_LARGEST_TABLE = 1 << 24  # bytes; a lock has about 50
 _RECORDS_TIME = 0.5  # seconds for all records: a project full of large ones must not delay our signals
 
 # The pattern separates the options of Python that take a word, so that it can match a line in only one way.
@@ -140,7 +143,7 @@ def is_deletion(pid: int) -> bool:
 
 
 def registered(project: str, table: Mapping[int, ProcessInfo]) -> dict[int, str]:
-    """Return the session of every process that matches a record of the project.
+    """Return the session of every process that a record of the project names, and that holds its lock.
 
     Arguments:
         project: the directory that the user named; the records are in it or above it.
@@ -152,6 +155,9 @@ def registered(project: str, table: Mapping[int, ProcessInfo]) -> dict[int, str]
     with suppress(OSError):
         namespace = os.readlink("/proc/self/ns/pid")
         directory = _directory(os.path.abspath(project))
+        held = {
+            (int(pid), int(inode)) for pid, inode in _LOCK.findall(_content("/proc/locks", _LARGEST_TABLE))
+        }
         for name in os.listdir(directory):
             if time.monotonic() >= give_up:
                 break
@@ -160,7 +166,10 @@ def registered(project: str, table: Mapping[int, ProcessInfo]) -> dict[int, str]
             owner = table.get(pid) if isinstance(pid, int) else None
             if not owner or record.get("pid_namespace") != namespace:
                 continue
-            if owner.started == record.get("start_time"):
+            with suppress(OSError):
+                lock = os.lstat(f"{directory}/{name.removesuffix('.json')}.lock")
+                if owner.started != record.get("start_time") or (owner.pid, lock.st_ino) not in held:
+                    continue
                 fits = isinstance(session, str) and _SESSION.fullmatch(session)
                 sessions[owner.pid] = str(session) if fits else ""
     return sessions
@@ -226,14 +235,22 @@ def _record(path: str) -> dict[str, Any]:
 
 
 def _content(path: str, size: int = 4096) -> bytes:
-    """Return the beginning of a regular file; nothing if it is gone, forbidden, a link or a pipe."""
+    """Return the beginning of a regular file; nothing if it is gone, forbidden, a link or a pipe.
+
+    A read of a file below ``/proc`` may return a part of what is left.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return b""
     try:
-        return os.read(descriptor, size) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
+        content = b""
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            while len(content) < size and (part := os.read(descriptor, size - len(content))):
+                content += part
     except OSError:
         return b""
+    else:
+        return content
     finally:
         os.close(descriptor)

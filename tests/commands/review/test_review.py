@@ -32,9 +32,10 @@ def test_a_row_tells_everything_of_a_branch(repo: Repo) -> None:
     grow(repo, "main", "main", {"other": "other\n"})
     record(repo, "a3f2", base, ended_by="max-cost")
     tip = repo.git("rev-parse", "ralph/a3f2")
-    run = repo.path / ".ralph" / "run"
     check_results.keep(
-        run, tip, check_results.CheckResult(1, "main", "0" * 40, "2026-01-02T03:04:05+00:00", "hash")
+        project.find_project(repo.path, os.environ),
+        tip,
+        check_results.CheckResult(1, "main", "0" * 40, "2026-01-02T03:04:05+00:00", "hash"),
     )
     assert [row._asdict() for row in look_at(repo).rows] == [
         {

@@ -106,6 +106,27 @@ def test_a_record_names_a_session(project: Path, record: dict[str, Any], signall
         assert not [line for line in container.log if "etc" in line]
 
 
+@needs_root
+def test_a_record_names_no_process_without_the_lock_of_its_session(project: Path) -> None:
+    """An agent can write the pid of any process of the user into a record, but not take a lock for it."""
+    with Container(project, "--stop-timeout=1s", under=ELSEWHERE["under a shell"]) as container:
+        container.rest()
+        container.listen("session", 1, "record={}", "unlocked=1")
+        container.send(signal.SIGTERM)
+        assert container.wait() == 0
+        assert container.heard("session") == []
+
+
+@needs_root
+def test_a_record_without_the_lock_hides_no_process_from_the_end(inside: Container) -> None:
+    """What is below the process that it names is told: that process is no session, which would do it."""
+    inside.listen("shell", 2, "child=server", "record={}", "unlocked=1")
+    inside.send(signal.SIGTERM)
+    assert eventually(lambda: inside.heard("server"), "the server to be told") == ["SIGTERM"]
+    inside.send(signal.SIGTERM)
+    assert inside.wait() == 0
+
+
 def _deep(path: Path) -> None:
     path.write_text("[" * 60_000)
 
