@@ -334,17 +334,17 @@ def verdict_on(record: SessionRecord, home: Registry, named: SessionNames) -> Ve
 
 def _entry(
     found: SessionRecord | UnreadableRecord,
-    where: tuple[Registry, SessionNames] | None,
+    registered: tuple[Registry, SessionNames] | None,
     project: Project,
     now: datetime,
 ) -> SessionEntry:
-    """Return the entry of a record; *where* has its registry, and is ``None`` if it is finished."""
+    """Return the entry of a record; *registered* has its registry. It is ``None`` if it is finished."""
     if isinstance(found, UnreadableRecord):
         return _unknown(found.id, found.reason)
     verdict = Verdict.FINISHED
-    if where is not None:
+    if registered is not None:
         try:
-            verdict = verdict_on(found, *where)
+            verdict = verdict_on(found, *registered)
         except OSError as error:
             return _unknown(found.id, f"its lock cannot be read: {error.strerror}")
     ahead = None
@@ -363,7 +363,9 @@ def _entry(
         note=None,
         title=found.title,
         state=found.state,
-        waits_until=_waits_until(where[0], found, now) if verdict is Verdict.LIVE and where else None,
+        waits_until=_waits_until(registered[0], found, now)
+        if verdict is Verdict.LIVE and registered
+        else None,
     )
 
 

@@ -2,8 +2,8 @@
 """The processes of this container and the sessions among them, from ``/proc`` (``proc(5)``) and the records.
 
 Processes start and end while this module reads them, and an agent can write records. So no function here
-raises for bad content or waits for another process. A record counts only if ``/proc`` confirms it, and if
-the kernel shows that the process holds the lock of that session: only the process itself can take it.
+raises for bad content or waits for another process. A record counts only if ``/proc`` confirms it, and
+shows that the process holds the lock of its session. No other process can take a lock for it.
 """
 
 from __future__ import annotations

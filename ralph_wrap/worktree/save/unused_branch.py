@@ -1,8 +1,8 @@
 """Delete the branch of a session that left no commits on it.
 
-A record names the commit that the branch started from, and an agent can write there that a branch with
-commits is still at its start. So the record only proposes the deletion. The proof is in the repository: some
-other ref, or HEAD, has every commit of the branch.
+A record names the commit that the branch started from. An agent can write there that a branch with commits is
+still at its start. So the record only proposes the deletion. The proof is in the repository: some other ref,
+or HEAD, has every commit of the branch.
 """
 
 from __future__ import annotations
