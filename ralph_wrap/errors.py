@@ -15,6 +15,7 @@
     |-- GitError               125  failed        a git command of ralph-wrap failed
     |   |-- BlockingFileError  125  failed        git would wait for a FIFO or a device
     |-- IsolationError         125  failed        no worktree is possible: a reason to fall back
+    |-- DamagedRepositoryError 125  failed        git cannot use the repository: no reason to fall back
     |-- PlainRootBusyError     125  failed        another session works in the plain project root
     |-- BranchBusyError        125  failed        another worktree has the requested branch checked out
     |-- NoIdLeftError          125  failed        all 65,536 agent ids are in use
@@ -199,6 +200,10 @@ class BlockingFileError(GitError):
 
 class IsolationError(RalphError):
     """A worktree is not possible here; the session may fall back to the plain project root."""
+
+
+class DamagedRepositoryError(RalphError):
+    """Git cannot use the repository. An agent may have damaged it, so no session works without a worktree."""
 
 
 class PlainRootBusyError(RalphError):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import (
+    DamagedRepositoryError,
     GitError,
     GitTooOldError,
     IsolationError,
@@ -73,7 +74,8 @@ def locate_repository(git: Git, meanwhile: Callable[[], object] = lambda: None) 
     Raises:
         GitTooOldError: git is older than 2.15.
         NotARepositoryError: the directory is in no repository.
-        IsolationError: the repository is bare, or damaged.
+        IsolationError: the repository is bare.
+        DamagedRepositoryError: it is damaged.
         UntrustedError: git refuses it, and another user owns it.
         TamperedError: a file in the git directory names another repository.
         GitError: git does not end in time.
@@ -176,6 +178,12 @@ def _require_checkout(git: Git) -> None:
     if answer.status != 0:
         raise _no_repository(git, decode(answer.stderr))
     bare, inside = decode_lines(answer.stdout)
+    if bare == "true" and git.cwd.joinpath(".git").is_dir():
+        shared = shlex.quote(str(git.cwd / ".git" / "config"))
+        raise DamagedRepositoryError(
+            f"core.bare of {git.cwd / '.git'} says that there is no checkout, but {git.cwd} is one",
+            f"git config --file {shared} core.bare false",
+        )
     if bare == "true":
         raise IsolationError(
             f"{git.cwd} is a bare repository: it has no checkout to work in",
@@ -197,10 +205,31 @@ def _no_repository(git: Git, stderr: str) -> Exception:
                 f"{top} is a repository of user id {max(owners - {os.geteuid()})}: {reason}",
                 f"if you trust that user: git config --global --add safe.directory {top}",
             )
-        return IsolationError(reason, f"to see what is wrong: git -C {git.cwd} status")
+        return DamagedRepositoryError(
+            f"git cannot use the repository of {top}: {reason}",
+            f"to see what is wrong: git -C {git.cwd} status; to work without it: --isolation off",
+        )
     return NotARepositoryError(
         f"{git.cwd} is not in a git repository", 'git init && git commit --allow-empty -m "First commit"'
     )
+
+
+def require_new(git: Git) -> None:
+    """Check that a repository without a commit at HEAD is a new one.
+
+    Raises:
+        DamagedRepositoryError: it has a ref, or HEAD names no branch.
+
+    """
+    head = run_git(git, "symbolic-ref", "--quiet", "HEAD", accept=range(256))
+    refs = run_git(git, "for-each-ref", "--count=1", "--format=%(refname)", accept=range(256))
+    if head.status != 0 or refs.status != 0 or refs.stdout or refs.stderr:
+        name = decode(head.stdout).strip().removeprefix("refs/heads/")
+        reason = next(iter(decode_lines(refs.stderr)), "the repository is not a new one")
+        raise DamagedRepositoryError(
+            f"git finds no commit at HEAD{f' (branch {name})' if name else ''}: {reason}",
+            f"to see what is wrong: git -C {git.cwd} fsck; to start from another commit: --base COMMIT",
+        )
 
 
 ABSOLUTE_POINTERS = ("-c", "worktree.useRelativePaths=false")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from typing import TYPE_CHECKING
 
 from ralph_wrap.agents import is_relative, look_up
 from ralph_wrap.config import IgnoreLocation, Isolation, SandboxMode, SubmoduleMode
 from ralph_wrap.config.repository_trust import require_direct
-from ralph_wrap.errors import UntrustedError, UsageError
+from ralph_wrap.errors import DamagedRepositoryError, UntrustedError, UsageError
 from ralph_wrap.git import (
     decode,
     is_branch_name,
@@ -21,6 +22,7 @@ from ralph_wrap.git import (
     resolve_commit,
     run_git,
 )
+from ralph_wrap.git.repository import require_new
 from ralph_wrap.state.ids import agent_ids_in
 from ralph_wrap.state.project import CLONES, WORKTREES, is_writable
 from ralph_wrap.system import deferred, privileges
@@ -107,9 +109,10 @@ def look_first(settings: Settings, project: Project) -> Preflight:
         AgentError: the agent's command cannot be run.
         SandboxError: the sandbox that the settings want is not possible.
         UntrustedError: the repository belongs to another user.
+        DamagedRepositoryError: git cannot use the repository.
 
     """
-    _require_own_repository(settings, project)
+    _require_usable_repository(settings, project)
     if settings.sandbox is SandboxMode.OFF:
         return _look(settings, project)
     with deferred.backend.start_trial(settings, project) as trial:
@@ -148,6 +151,8 @@ def _look(settings: Settings, project: Project) -> Preflight:
         base = resolve_commit(project.git, settings.base)
         if base is None:
             raise UsageError(f"base {settings.base!r} names no commit", "git log --oneline --all")
+    if base is None and settings.isolation is not Isolation.OFF:
+        require_new(project.repository.checkout(project.git))
     layout = EVERYTHING
     if settings.isolation is not Isolation.OFF and base is not None:
         layout = _planned_layout(settings, project, project.repository, base)
@@ -256,9 +261,21 @@ def title_of(settings: AgentSettings) -> str:
     return next((line[:_LONGEST_TITLE] for line in lines if any(map(str.isalnum, line))), "")
 
 
-def _require_own_repository(settings: Settings, project: Project) -> None:
-    if isinstance(project.obstacle, UntrustedError) and settings.isolation is not Isolation.OFF:
+def _require_usable_repository(settings: Settings, project: Project) -> None:
+    """Check that the user, and not an agent, has decided that a session works without a worktree."""
+    if settings.isolation is Isolation.OFF:
+        return
+    if isinstance(project.obstacle, UntrustedError | DamagedRepositoryError):
         raise project.obstacle
+    if project.repository is None:
+        return
+    for name in ("worktrees", "refs", "refs/heads", "logs"):
+        path = project.repository.common_dir / name
+        if os.path.lexists(path) and not path.is_dir():
+            raise DamagedRepositoryError(
+                f"{path} is no directory, so git can make no worktree",
+                f"if you did not put it there: mv {shlex.quote(str(path))} {shlex.quote(f'{path}.damaged')}",
+            )
 
 
 def _beginning_of_prompt(settings: AgentSettings) -> str:

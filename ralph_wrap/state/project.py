@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap.config.repository_trust import safe_common_dirs
 from ralph_wrap.errors import (
+    DamagedRepositoryError,
     GitTooOldError,
     IsolationError,
     NotARepositoryError,
@@ -91,7 +92,10 @@ def find_project(
     obstacle: RalphError
     try:
         repository = locate_repository(Git(resolved, git_environment(environ)), meanwhile)
-    except (IsolationError, NotARepositoryError, GitTooOldError, UntrustedError) as error:
+    except (
+        *(IsolationError, NotARepositoryError, GitTooOldError),
+        *(UntrustedError, DamagedRepositoryError),
+    ) as error:
         obstacle = error
     except FileNotFoundError:
         obstacle = IsolationError("git is not installed", "install git 2.15 or newer")
