@@ -27,6 +27,7 @@ _CACHED_TREE = (
 _HEADER, _CHECKSUM = 12, 20  # bytes
 _MODE, _FLAGS, _NAME = 26, 60, 62  # positions in an entry: the type of a file, its flags, its path
 _GITLINK_BYTE = 0xE0
+_GITLINK_MODE = b"\0\0\xe0\0"
 _ASSUMED = 0x40  # the two highest flags: assume unchanged, and extended, which version 2 cannot have
 _LONG_NAME = 0xFFF
 _SUBMODULE = re.compile(rb"(?:\A|\0)(.) %s ([0-9a-f]+) \d\t([^\0]+)" % GITLINK.encode())
@@ -94,6 +95,30 @@ def list_index(git: Git) -> IndexListing:
     if git.git_dir is not None and _is_ordinary(git.index_file or git.git_dir / "index"):
         return IndexListing(b"")
     return IndexListing(run_git(git, *_LISTING).stdout)
+
+
+def submodules_in(git: Git) -> list[SubmoduleEntry]:
+    """Return the submodules in the index; an index without any costs no process of git.
+
+    Raises:
+        GitError: git cannot read it.
+
+    """
+    if git.git_dir is not None and _has_no_gitlink(git.index_file or git.git_dir / "index"):
+        return []
+    return [*list_index(git).submodules()]
+
+
+def _has_no_gitlink(path: Path) -> bool:
+    """Return whether the mode of a submodule is certainly nowhere in an index (gitformat-index(5)).
+
+    No version of the format compresses the modes. A split index has its entries in another file.
+    """
+    try:
+        content = files.read(path, _LARGEST)
+    except OSError:
+        return False
+    return len(content) < _LARGEST and _GITLINK_MODE not in content and b"link" not in content
 
 
 def cached_tree(path: Path) -> str | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git.command import DURABLE, Git, decode, run_git, start_git
+from ralph_wrap.git.index import submodules_in
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
@@ -27,6 +28,10 @@ _SUSPICIOUS = (
     *("-c", "advice.addEmbeddedRepo=false"),
     *("-c", "add.ignoreErrors=true"),
 )
+
+
+# With "none", git would start another git in each submodule, which obeys the configuration there.
+_NOT_INSIDE = "--ignore-submodules=dirty"
 
 
 class Status(NamedTuple):
@@ -58,13 +63,10 @@ class Status(NamedTuple):
         return not self.changed and not self.untracked
 
 
-def start_status(git: Git, submodules: str = "none") -> process.RunningCommand:
+def start_status(git: Git) -> process.RunningCommand:
     """Start ``git status`` for all paths: each untracked file, and each ignored directory as one path.
 
-    Arguments:
-        submodules: the value of ``--ignore-submodules``: ``none`` reports any change in a submodule,
-            ``dirty`` only a different commit.
-
+    A submodule has changed if it is at another commit. :mod:`ralph_wrap.git.safe.submodules` looks into it.
     """
     return start_git(
         git,
@@ -73,7 +75,7 @@ def start_status(git: Git, submodules: str = "none") -> process.RunningCommand:
         "-z",
         "--untracked-files=all",
         "--ignored=matching",
-        f"--ignore-submodules={submodules}",
+        _NOT_INSIDE,
         config=_SUSPICIOUS,
     )
 
@@ -92,14 +94,14 @@ def parse_status(output: bytes) -> Status:
 
 
 def start_entries(git: Git) -> process.RunningCommand:
-    """Start ``git status`` for all files but ignored ones; with submodules (see :func:`parse_entries`)."""
+    """Start ``git status`` for all files but ignored ones (see :func:`parse_entries`)."""
     return start_git(
         git,
         "status",
         "--porcelain=v2",
         "-z",
         "--untracked-files=all",
-        "--ignore-submodules=none",
+        _NOT_INSIDE,
         config=_SUSPICIOUS,
     )
 
@@ -135,8 +137,13 @@ def stage_all(git: Git, exclude: Iterable[str]) -> GitError | None:
         The error, if some files could not be added.
 
     """
-    pathspecs = ("--", ":/", *(f":(top,exclude,literal){path}" for path in exclude))
-    return _tried(git, "add", "--all", *pathspecs)
+    # For a submodule, `add` would start another git in it; `update-index` only reads its HEAD.
+    submodules = submodules_in(git)
+    without = dict.fromkeys((*exclude, *(entry.path for entry in submodules)))
+    failure = _tried(git, "add", "--all", "--", ":/", *(f":(top,exclude,literal){path}" for path in without))
+    named = [entry.path for entry in submodules if entry.is_checked_out]
+    failed = stage_paths(git, named) if named else None
+    return failure or failed
 
 
 def stage_paths(git: Git, paths: Iterable[str]) -> GitError | None:

@@ -103,7 +103,7 @@ class AgentLoop:
 
     def _iteration_context(self, lock: FileLock, start: Callable[..., ProcessGroup]) -> IterationContext:
         workspace, project = self._workspace, self._context.project
-        git = workspace.git(project.git) if project.repository is not None else None
+        git = workspace.git(project)
         return IterationContext(
             directory=self._claim.directory,
             inherited=lock.descriptor,
@@ -130,8 +130,7 @@ class AgentLoop:
                 refresh(tree, self._context.keeping.git)
         except (GitError, OSError):
             return ""
-        enters = tree is None or not tree.clone
-        return fingerprints.fingerprint(git, self._workspace.path, enters_submodules=enters)
+        return fingerprints.fingerprint(git, self._workspace.path, tree.copies if tree else None)
 
     def _note_agent(self) -> None:
         self._state.agent_started = True

@@ -174,7 +174,7 @@ class Checkpoint:
         return "" if state == before else state
 
     def _fingerprint(self, tree: LinkedWorktree, git: Git) -> str:
-        return fingerprints.fingerprint(tree.git(git), tree.path, enters_submodules=not tree.clone)
+        return fingerprints.fingerprint(tree.git(git), tree.path, tree.copies)
 
     def _commit(self, tree: LinkedWorktree, number: int) -> bool:
         message = f"Iteration {number}\n\nCommitted at its end, in session {self._record.session}.\n"

@@ -11,15 +11,16 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from ralph_wrap.branches.intake import names_branches
+from ralph_wrap.config import SubmoduleMode
 from ralph_wrap.errors import BranchBusyError, ConflictError, GitError, IsolationError, RalphError
 from ralph_wrap.git import list_refs, worktree_holding
-from ralph_wrap.session.workspace import Workspace
+from ralph_wrap.session.workspace import Workspace, restore_submodules
 from ralph_wrap.state.project import CLONES, RUN, repository_of
 from ralph_wrap.state.record import SessionRecord
 from ralph_wrap.system import deferred, files
 from ralph_wrap.system.text import near
 from ralph_wrap.worktree.create.clone import create_clone
-from ralph_wrap.worktree.create.replica import refresh
+from ralph_wrap.worktree.create.replica import refresh, trust_cloned
 from ralph_wrap.worktree.leaks.monitor import LeakMonitor
 from ralph_wrap.worktree.ownership import SessionMark, WorktreeOwner, session_lock
 
@@ -69,6 +70,8 @@ def _open(context: SessionContext) -> Workspace:
     with leak_monitor:
         tree = _make(context, base, meanwhile)
         restored = _restore(context, tree) if context.settings.resumes else None
+        if context.settings.submodules is SubmoduleMode.INIT:
+            _init_submodules(context, tree)
         deferred.report_copies.provide(
             tree,
             context.keeping.git,
@@ -159,6 +162,31 @@ def _require_free_branch(context: SessionContext) -> None:
         name = min(found).removeprefix("refs/heads/")
         if name in parents or name.startswith(f"{branch}/"):
             raise IsolationError(f"branch {name} is in the way of {branch}", f"git branch -m {name} NAME")
+
+
+def _init_submodules(context: SessionContext, tree: LinkedWorktree) -> None:
+    """Initialise the submodules of the clone, and copy their repositories to the replica.
+
+    Raises:
+        IsolationError: a file cannot be copied.
+
+    """
+    own, shared = tree.path / ".git", repository_of(context.project).common_dir
+    # No agent has worked in the clone yet, so git may run in it.
+    clone = tree._replace(registration=own, common_dir=own, clone=False)
+    deferred.submodules.init_submodules(
+        clone, context.project.git, log=context.log, cancel=context.cancel, model=shared
+    )
+    try:
+        refresh(tree, context.keeping.git)
+        trust_cloned(tree, own)
+        if context.settings.resumes:
+            restore_submodules(context, clone, shared)
+            refresh(tree, context.keeping.git)
+    except (GitError, OSError) as error:
+        raise IsolationError(
+            f"the submodules cannot be copied: {error}", "is the disk full? df -h"
+        ) from error
 
 
 def _restore(context: SessionContext, tree: LinkedWorktree) -> str | None:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import shlex
 from typing import TYPE_CHECKING
 
 from ralph_wrap.config import Isolation, SubmoduleMode
 from ralph_wrap.errors import ConflictError, GitError, GitTooOldError, IsolationError, NotARepositoryError
 from ralph_wrap.git import read_head
 from ralph_wrap.session.plain_root import enter_plain_root
-from ralph_wrap.session.workspace import Workspace
-from ralph_wrap.state import report
+from ralph_wrap.session.workspace import Workspace, restore_submodules
 from ralph_wrap.state.project import RUN
 from ralph_wrap.system import deferred
 from ralph_wrap.system.named_tuple import NamedTuple
@@ -87,7 +85,7 @@ class WorktreeOpening(NamedTuple):
             restored = self._restore(tree) if context.settings.resumes else None
             self._complete(tree)
             if context.settings.resumes:
-                self._restore_submodules(tree)
+                restore_submodules(context, tree)
         return Workspace(tree.path, tree=tree, restored=restored, leak_monitor=leak_monitor)
 
     def _add_ignore_rule(self, repository: Repository) -> None:
@@ -194,24 +192,6 @@ class WorktreeOpening(NamedTuple):
                 f"HEAD is detached at {head.commit[:12]}, a commit that {tree.branch} does not have;"
                 f" new commits will be on ralph/{self.context.record.id}-wip",
                 f"git log {tree.branch}..{head.commit[:12]}",
-            )
-
-    def _restore_submodules(self, tree: LinkedWorktree) -> None:
-        """Put the saved work of submodules back, and warn about work that stays where it was saved."""
-        context = self.context
-        earlier = context.settings.resumes
-        found = report.read(context.project.root / RUN / "sessions" / earlier / "report.json")
-        repositories = {
-            deferred.restore.SavedSubmoduleWork(path, tuple(refs)): repository
-            for path, repository, refs in (found.saved_submodules() if found else ())
-        }
-        for work in deferred.restore.restore_submodules(
-            tree, context.project.git, context.record.id, earlier, [*repositories]
-        ):
-            context.log.warning(
-                "submodule.not_restored",
-                f"the saved work of submodule {work.path} is not in the worktree",
-                f"git -C {shlex.quote(repositories[work])} log -p {' '.join(map(shlex.quote, work.refs))}",
             )
 
     def _abandon(self, tree: LinkedWorktree) -> None:

@@ -8,7 +8,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from ralph_wrap.agents import is_relative, look_up
-from ralph_wrap.config import IgnoreLocation, Isolation, SandboxMode, SubmoduleMode
+from ralph_wrap.config import IgnoreLocation, Isolation, SandboxMode
 from ralph_wrap.config.repository_trust import require_direct
 from ralph_wrap.errors import DamagedRepositoryError, UntrustedError, UsageError
 from ralph_wrap.git import (
@@ -170,8 +170,6 @@ def _check_clone(settings: Settings, repository: Repository) -> None:
     """
     if settings.isolation is not Isolation.CLONE:
         return
-    if settings.submodules is SubmoduleMode.INIT:
-        raise UsageError("submodules: not possible in a clone", "--isolation require, for a worktree")
     named = settings.branch is not None and settings.branch != f"ralph/{settings.resumes.rpartition('-')[2]}"
     writing = {"branch": named, "push": settings.push, "remote": settings.remote}
     if not is_writable(repository) and (given := [name for name, value in writing.items() if value]):

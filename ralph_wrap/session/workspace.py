@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ralph_wrap.git import pointer
+from ralph_wrap.state import report
+from ralph_wrap.state.project import RUN
+from ralph_wrap.system import deferred
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from ralph_wrap.git import Git
+    from ralph_wrap.session.context import SessionContext
+    from ralph_wrap.state.project import Project
     from ralph_wrap.state.registry import SessionRecord
     from ralph_wrap.system.files import FileLock
     from ralph_wrap.worktree.leaks.monitor import LeakMonitor
@@ -57,9 +64,19 @@ class Workspace(NamedTuple):
         """Log the changes outside it since the last call, and return whether there are any."""
         return self.leak_monitor is not None and self.leak_monitor.look(when)
 
-    def git(self, git: Git) -> Git:
-        """Return git for it; this git ignores linked directories."""
-        return git._replace(cwd=self.path) if self.tree is None else self.tree.git(git)
+    def git(self, project: Project) -> Git | None:
+        """Return git for it, which ignores linked directories; ``None`` without a repository."""
+        if project.repository is None:
+            return None
+        if self.tree is not None:
+            return self.tree.git(project.git)
+        # With the repository named, git obeys only what is harmless in its configuration.
+        return project.git._replace(
+            cwd=self.path,
+            git_dir=pointer.git_dir_of(self.path),
+            common_dir=project.repository.common_dir,
+            work_tree=self.path,
+        )
 
 
 def recorded(record: SessionRecord, workspace: Workspace | None) -> SessionRecord:
@@ -72,3 +89,26 @@ def recorded(record: SessionRecord, workspace: Workspace | None) -> SessionRecor
         workspace=os.fspath(workspace.path),
         branch_created=workspace.tree is not None and workspace.tree.branch_created,
     )
+
+
+def restore_submodules(context: SessionContext, tree: LinkedWorktree, store: Path | None = None) -> None:
+    """Put the saved work of submodules back, and warn about work that stays where it was saved.
+
+    Arguments:
+        store: the repository that has the work of all submodules; ``None``: each has its own.
+
+    """
+    earlier = context.settings.resumes
+    found = report.read(context.project.root / RUN / "sessions" / earlier / "report.json")
+    repositories = {
+        deferred.restore.SavedSubmoduleWork(path, tuple(refs)): repository
+        for path, repository, refs in (found.saved_submodules() if found else ())
+    }
+    for work in deferred.restore.restore_submodules(
+        tree, context.project.git, context.record.id, earlier, [*repositories], store
+    ):
+        context.log.warning(
+            "submodule.not_restored",
+            f"the saved work of submodule {work.path} is not in the worktree",
+            f"git -C {shlex.quote(repositories[work])} log -p {' '.join(map(shlex.quote, work.refs))}",
+        )

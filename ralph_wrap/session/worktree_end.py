@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from ralph_wrap.config import OnDirty
-from ralph_wrap.git import list_refs
+from ralph_wrap.git import list_refs, pointer
 from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.remove import drop_branch, finish
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ralph_wrap.system.log import Log
     from ralph_wrap.worktree.model import LinkedWorktree
     from ralph_wrap.worktree.remove import WorktreeOutcome
+    from ralph_wrap.worktree.save.result import SavedWork
 
 
 class WorktreePolicy(NamedTuple):
@@ -115,10 +116,17 @@ class WorktreeEnd(NamedTuple):
             cancel=cancel,
             reuse=self.reuse,
         )
+        if tree.clone and outcome.saved:
+            outcome = outcome._replace(saved=self._as_taken_in(outcome.saved))
         if survivors:
             outcome = outcome._replace(asked=False)
         self.log_outcome(os.fspath(tree.path), outcome)
         return outcome
+
+    def _as_taken_in(self, saved: SavedWork) -> SavedWork:
+        """Name the repository that gets the work of submodules with the bundle, not the replica."""
+        store = pointer.common_dir_by_place(self.project.checkout)
+        return saved._replace(inner=tuple(submodule._replace(store=store) for submodule in saved.inner))
 
     def log_outcome(self, path: str, outcome: WorktreeOutcome) -> None:
         """Log what became of a worktree."""

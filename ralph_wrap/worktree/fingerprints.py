@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import finish_git, parse_status, resolve_commit, start_status
+from ralph_wrap.git.safe.submodules import inner_git, pointers_below
 from ralph_wrap.system import deferred
 from ralph_wrap.worktree.save.registration import is_replaced
 
@@ -16,18 +17,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ralph_wrap.git import Git
+    from ralph_wrap.git.safe.submodules import RepositoryCopies
 
 _HASHED = 1 << 20  # bytes; a larger file is known by its size and times
 
 
-def fingerprint(git: Git | None, top: Path, *, enters_submodules: bool = True) -> str:
+def fingerprint(git: Git | None, top: Path, copies: RepositoryCopies | None = None) -> str:
     """Return a text that changes when HEAD changes, or a file that git does not ignore.
 
     Arguments:
         git: git in the workspace; ``None`` if there is no repository.
         top: the workspace.
-        enters_submodules: run git in submodules. In a clone that would run programs that the agent names in
-            their configuration. There only the commit of a submodule counts.
+        copies: the repositories of the submodules of a clone. Of another submodule only the commit counts.
 
     Returns:
         The text; empty if the state is unknown.
@@ -38,22 +39,21 @@ def fingerprint(git: Git | None, top: Path, *, enters_submodules: bool = True) -
     if git.git_dir is not None and is_replaced(git.git_dir):
         return ""
     try:
-        with start_status(git, "none" if enters_submodules else "dirty") as running:
+        with start_status(git) as running:
             head = resolve_commit(git, "HEAD") or ""
             status = parse_status(finish_git(running, "status").stdout)
+        submodules = [*pointers_below(git, top, copies)]
     except (GitError, OSError):
         return ""
-    if status.clean:
+    inside = {
+        submodule.path: fingerprint(inner_git(git, top, submodule), top / submodule.path, copies)
+        for submodule in submodules
+    }
+    worked_in = {path for path, state in inside.items() if not is_pristine(state)}
+    paths = sorted({*status.changed, *status.untracked, *worked_in})
+    if not paths:
         return pristine(head)
-    paths = sorted({*status.changed, *status.untracked})
-    # Git reports only that a submodule differs, so its own state is compared too.
-    submodules = [top / path for path in paths if enters_submodules and (top / path / ".git").exists()]
-    inner_git = git._replace(git_dir=None, common_dir=None, work_tree=None)
-    return _digest(
-        " ".join([head, *(fingerprint(inner_git._replace(cwd=path), path) for path in submodules)]),
-        top,
-        paths,
-    )
+    return _digest(" ".join([head, *(inside[path] for path in paths if path in inside)]), top, paths)
 
 
 def pristine(head: str) -> str:

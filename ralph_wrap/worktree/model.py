@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ralph_wrap.git import decode
+from ralph_wrap.git.safe.submodules import RepositoryCopies
 from ralph_wrap.system import files
 from ralph_wrap.system.named_tuple import NamedTuple
 
@@ -51,6 +52,11 @@ class LinkedWorktree(NamedTuple):
     owner: WorktreeOwner | None = None
     stays: str | None = None
     clone: bool = False
+
+    @property
+    def copies(self) -> RepositoryCopies | None:
+        """The repositories of the submodules of a clone, in its replica; ``None`` for a worktree."""
+        return RepositoryCopies(self.path / ".git", self.registration) if self.clone else None
 
     def git(self, git: Git, directory: Path | None = None) -> Git:
         """Return git for this worktree, even if its ``.git`` file names another repository now.

@@ -123,7 +123,12 @@ class SavedSubmoduleWork(NamedTuple):
 
 
 def restore_submodules(
-    worktree: LinkedWorktree, git: Git, agent_id: str, session: str, saved: Sequence[SavedSubmoduleWork]
+    worktree: LinkedWorktree,
+    git: Git,
+    agent_id: str,
+    session: str,
+    saved: Sequence[SavedSubmoduleWork],
+    store: Path | None = None,
 ) -> list[SavedSubmoduleWork]:
     """Put the saved work of submodules back into those of a new worktree.
 
@@ -133,6 +138,7 @@ def restore_submodules(
         agent_id: names the refs.
         session: id of the session that saved the work.
         saved: the work; a file that an agent can write may say it.
+        store: the repository that has it; ``None``: the one that stays for each submodule.
 
     Returns:
         The work that was not put back, because its submodule is not there, or git failed.
@@ -143,9 +149,11 @@ def restore_submodules(
     for work in sorted(saved):  # a submodule before those in it
         submodule = found.get(work.path)
         try:
-            if submodule is None or not _restore_submodule(
-                submodule, git, store_of(worktree, submodule.tree.registration), agent_id, session, work.refs
-            ):
+            if submodule is None:
+                left.append(work)
+                continue
+            place = store or store_of(worktree, submodule.tree.registration)
+            if not _restore_submodule(submodule, git, place, agent_id, session, work.refs):
                 left.append(work)
         except (GitError, ConflictError):
             left.append(work)

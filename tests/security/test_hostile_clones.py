@@ -383,18 +383,3 @@ def test_an_agent_moves_no_branch_of_the_user(repo: Repo, sender: Repo, home: st
     assert review(repo).status == 0
     moved = repo.git("rev-parse", "theirs") == sender.git("rev-parse", "theirs")
     assert moved == (home == "run")
-
-
-@pytest.mark.parametrize("defended", [True, False])
-def test_no_program_of_a_submodule_in_a_clone_runs(repo: Repo, defended: bool) -> None:
-    """The agent adds a submodule whose configuration names a filter; no git of ours looks into it."""
-    ran = repo.path.parent / "ran"
-    work = f"""
-    [ $RALPH_ITERATION = 1 ] || exit 0
-    git init -q sub; cd sub; echo x > x; git add x; git commit -qm x; cd ..; git add sub; git commit -qm sub
-    cd sub; git config filter.x.clean 'touch {ran}; cat'; echo '* filter=x' > .git/info/attributes; echo y > x
-    """
-    isolation = "clone" if defended else "require"
-    with Session(repo.path, "-n", "2", "--isolation", isolation, "--", "sh", "-c", work) as session:
-        session.finish()
-    assert ran.exists() != defended

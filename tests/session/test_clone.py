@@ -130,15 +130,6 @@ def test_a_session_in_a_clone_goes_on(repo: Repo) -> None:
     assert left_over(repo) == []
 
 
-def test_what_a_clone_cannot_do(repo: Repo) -> None:
-    """An option that works only in a worktree is an error before anything is made."""
-    repo.write(".ralph/config.toml", 'submodules = "init"\n')
-    result = run(repo.path, *CLONE, "--", "true", env=TRUST)
-    assert result.status == 2
-    assert "not possible in a clone" in result.stderr
-    assert not (repo.path / ".ralph" / "clones").exists()
-
-
 def test_without_a_clone_there_is_no_session(repo: Repo) -> None:
     """The agent does not run in the plain project root, whatever the reason is."""
     (repo.path / ".ralph").mkdir()

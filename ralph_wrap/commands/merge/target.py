@@ -189,7 +189,7 @@ def _require_clean(target: LandingTarget, checkout: UserCheckout, coming: Collec
                 f"if no git is running: rm {shlex.quote(str(checkout.git_dir / 'index.lock'))}",
             ),
         )
-    with start_status(checkout.git, "dirty") as asking:
+    with start_status(checkout.git) as asking:
         status = parse_status(finish_git(asking, "status").stdout)
     changed = [path for path in status.changed if path != _IGNORE or path in coming or not _is_rule(checkout)]
     if changed:

@@ -27,6 +27,7 @@ from ralph_wrap.git import (
     run_git,
     start_status,
 )
+from ralph_wrap.git.safe.submodules import changed_inside
 from ralph_wrap.session.preflight import layout_of
 from ralph_wrap.state.project import WORKTREES, repository_of
 from ralph_wrap.system import files
@@ -166,12 +167,13 @@ def _warn_of_changes(git: Git, repository: Repository, log: Log) -> None:
     try:
         with start_status(repository.checkout(git)) as asking:
             status = parse_status(finish_git(asking, "status").stdout)
+        inside = changed_inside(repository.checkout(git), repository.root)
     except GitError as error:
         log.warning(
             "changes.unknown", f"cannot look for uncommitted work in {repository.root}: {error.message}"
         )
         return
-    changed = [*status.changed, *status.untracked]
+    changed = [*dict.fromkeys((*status.changed, *inside)), *status.untracked]
     if _GITIGNORE in changed and _is_only_the_rule(git, repository):
         changed.remove(_GITIGNORE)
     if changed:

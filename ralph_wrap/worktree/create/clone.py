@@ -23,7 +23,7 @@ from ralph_wrap.errors import GitError, IsolationError
 from ralph_wrap.git import decode, file_system_config, list_refs, pointer, run_git
 from ralph_wrap.git.by_hand import make_repository
 from ralph_wrap.system import deferred, files
-from ralph_wrap.worktree.create.replica import copy_replica, refresh
+from ralph_wrap.worktree.create.replica import copy_replica, refresh, trust_cloned
 from ralph_wrap.worktree.create.transaction import check_out_new
 from ralph_wrap.worktree.layout import CONFIG, EVERYTHING, copy_layout, link, prepare
 from ralph_wrap.worktree.model import LinkedWorktree
@@ -42,7 +42,7 @@ NEW_SUFFIX = ".new"
 """The suffix of a clone that has no mark yet; no agent has worked in it."""
 
 _COPIED = (
-    r"^remote\..*\.(url|fetch|pushurl)$|^(branch|user|filter|lfs)\.|^extensions\.(objectformat|partialclone)$"
+    r"^remote\..*\.(url|fetch|pushurl)$|^(branch|user|filter|lfs)\.|^submodule\.(.*\.)?(active|url|branch)$|^extensions\.(objectformat|partialclone)$"
     r"|^core\.(autocrlf|eol|ignorecase|precomposeunicode)$"
 )
 
@@ -152,6 +152,7 @@ def rebuild_replica(git: Git, repository: Repository, tree: LinkedWorktree, old:
         copy_layout(old / "worktrees" / tree.registration.name, tree.registration)
         if tree.path.is_dir():
             refresh(tree, new_git)
+            trust_cloned(tree, old / "worktrees" / tree.registration.name)
         else:
             deferred.shutil.rmtree(tree.registration.parent)
             tree.registration.parent.mkdir()

@@ -14,6 +14,7 @@ the same code saves and removes clones and worktrees.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
@@ -43,6 +44,14 @@ _OBJECT = re.compile(r"[0-9a-f]{2}/[0-9a-f]+|pack/pack-[0-9a-f]+\.(pack|idx)")
 _LARGEST = 1 << 30  # bytes of a file that is no object
 _MOST = 200_000  # files that are no objects
 _COPIED_REFS = ("refs/heads/", "refs/remotes/")
+_CONFIG = b"[core]\n\trepositoryformatversion = 0\n\tbare = false\n"
+
+TEMPLATES = re.compile(r".*/(config|description|.*\.lock)|hooks/.*|info/exclude")
+"""Directory and name of files that git writes to a new repository before its HEAD."""
+
+
+CLONED = "ralph-wrap-cloned"
+"""In a submodule's repository: the commits that it was cloned with from a place that is not ours."""
 
 
 class _Entry(NamedTuple):
@@ -71,6 +80,61 @@ def refresh(tree: LinkedWorktree, git: Git) -> None:
     entries = {entry.path: entry.status for entry in _plain_files(source)}
     _copy_files(source, tree.registration, entries)
     _copy_refs(tree, git, entries)
+    if os.path.lexists(source / "modules"):
+        _copy_modules(source / "modules", tree.registration / "modules")
+
+
+def trust_cloned(worktree: LinkedWorktree, marked: Path) -> None:
+    """Copy which commits the submodules of a clone were cloned with, so that these count as no work.
+
+    Arguments:
+        worktree: the clone; its replica has the repositories.
+        marked: a directory with the same repositories, in which a file names the commits.
+
+    Raises:
+        OSError: a file cannot be copied.
+
+    """
+    modules = worktree.registration / "modules"
+    for head in sorted(modules.rglob("HEAD")):
+        repository = head.parent.relative_to(worktree.registration)
+        if (head.parent / "objects").is_dir():
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                _copy(marked / repository / CLONED, head.with_name(CLONED))
+
+
+def _copy_modules(source: Path, target: Path) -> None:
+    """Copy the repositories of submodules; each gets a configuration of ours.
+
+    Raises:
+        OSError: a file belongs to no repository, is not a plain file, or cannot be copied.
+
+    """
+    waiting = [""]
+    while waiting:
+        name = waiting.pop()
+        directory = source / name
+        if directory.is_symlink():
+            raise OSError(errno.ELOOP, "a symlink", str(directory))
+        if name and os.path.lexists(directory / "HEAD") and not (directory / "HEAD").is_dir():
+            _copy_repository(directory, target / name)
+            continue
+        for path in directory.iterdir():
+            if path.is_dir() or path.is_symlink():
+                waiting.append(f"{name}/{path.name}" if name else path.name)
+            elif not TEMPLATES.fullmatch(f"{path.parent.name}/{path.name}"):
+                raise OSError(errno.EINVAL, "it belongs to no repository", str(path))
+
+
+def _copy_repository(source: Path, target: Path) -> None:
+    for directory in ("objects/pack", "refs"):
+        (target / directory).mkdir(parents=True, exist_ok=True)
+    files.replace(target / "config", _CONFIG, sync=False)
+    _copy_objects(source / "objects", target / "objects")
+    _copy_files(source, target, {entry.path: entry.status for entry in _plain_files(source)})
+    (target / "refs").mkdir(exist_ok=True)  # without it, this is no repository
+    if os.path.lexists(source / "modules"):
+        _copy_modules(source / "modules", target / "modules")
 
 
 def copy_replica(old: Path, new: Path, git: Git, agent_id: str) -> None:
@@ -100,12 +164,10 @@ def copy_replica(old: Path, new: Path, git: Git, agent_id: str) -> None:
 
 def problems_of(tree: LinkedWorktree) -> list[str]:
     """Return one line for each thing in a clone that a replica does not hold."""
-    places = {"modules": "repositories of submodules", "worktrees": "worktrees of the clone"}
-    return [
-        f"{what} are in {tree.path / '.git' / name}, which is not saved"
-        for name, what in places.items()
-        if _has_entries(tree.path / ".git" / name)
-    ]
+    worktrees = tree.path / ".git" / "worktrees"
+    return (
+        [f"worktrees of the clone are in {worktrees}, which is not saved"] if _has_entries(worktrees) else []
+    )
 
 
 def _has_entries(directory: Path) -> bool:
@@ -128,7 +190,7 @@ def _plain_files(source: Path) -> Iterator[_Entry]:
         with os.scandir(source / directory) as entries:
             for entry in entries:
                 path = f"{directory}/{entry.name}" if directory else entry.name
-                if not directory and (entry.name in _NOT_COPIED or _OURS.fullmatch(entry.name)):
+                if not directory and _is_left_out(entry.name):
                     continue
                 status = entry.stat(follow_symlinks=False)
                 count += 1
@@ -140,6 +202,11 @@ def _plain_files(source: Path) -> Iterator[_Entry]:
                     raise OSError(errno.EINVAL, "not a regular file", str(source / path))
                 elif not path.endswith(".lock"):
                     yield _Entry(path, status)
+
+
+def _is_left_out(name: str) -> bool:
+    """Return whether an entry of a git directory is ours in the replica, or is not copied as a plain file."""
+    return name in _NOT_COPIED or _OURS.fullmatch(name) is not None
 
 
 def _copy_objects(source: Path, target: Path) -> None:
@@ -190,9 +257,10 @@ def _copy_files(source: Path, registration: Path, entries: dict[str, os.stat_res
         for name in names:
             path = Path(directory, name)
             relative = path.relative_to(registration)
-            if not _OURS.fullmatch(relative.parts[0]) and relative.as_posix() not in entries:
+            if not _is_left_out(relative.parts[0]) and relative.as_posix() not in entries:
                 path.unlink()
-        if Path(directory) != registration and not _names(Path(directory)):
+        top = Path(directory).relative_to(registration).parts[:1]
+        if top and not _is_left_out(top[0]) and not _names(Path(directory)):
             Path(directory).rmdir()
     for name, status in entries.items():
         if status.st_size > _LARGEST:

@@ -22,12 +22,14 @@ import shutil
 import time
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import decode, existing_commits, finish_git, list_refs, resolve_commit, run_git, start_git
 from ralph_wrap.git.index import list_index
 from ralph_wrap.system import files
 from ralph_wrap.system.cancel import NEVER
+from ralph_wrap.worktree.create.replica import CLONED
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,9 +39,6 @@ if TYPE_CHECKING:
     from ralph_wrap.system.log import Log
     from ralph_wrap.system.process import RunningCommand
     from ralph_wrap.worktree.model import LinkedWorktree
-
-CLONED = "ralph-wrap-cloned"
-"""In a submodule's repository: the commits that it was cloned with from a place that is not ours."""
 
 _LIMIT = 600.0  # seconds for all submodules
 _LATENCY = 0.1  # seconds between two looks for a signal during a clone
@@ -57,6 +56,7 @@ def init_submodules(
     log: Log,
     cancel: CancelToken = NEVER,
     limit: float = _LIMIT,
+    model: Path | None = None,
 ) -> None:
     """Initialise the submodules of a new worktree, and those in submodules, and log the result.
 
@@ -64,11 +64,12 @@ def init_submodules(
         tree: the new worktree, in which no process works yet.
         cancel: after a signal, further submodules are left out.
         limit: seconds for all submodules.
+        model: the repository of the project, from which a clone gets copies; ``None`` for a worktree.
 
     """
-    populating = _SubmoduleCheckout(git, log, cancel, time.monotonic() + limit)
+    populating = _SubmoduleCheckout(git, log, cancel, time.monotonic() + limit, apart=model is not None)
     try:
-        populating.enter(tree.path, tree.registration, tree.common_dir, "")
+        populating.enter(tree.path, tree.registration, model or tree.common_dir, "")
     except _StoppedError as error:
         if not cancel.requested:
             log.warning("submodules.not_initialised", f"submodules left out: {error}", _hint(tree.path))
@@ -92,11 +93,12 @@ class _SubmoduleCheckout:
 
     """
 
-    def __init__(self, git: Git, log: Log, cancel: CancelToken, deadline: float) -> None:
+    def __init__(self, git: Git, log: Log, cancel: CancelToken, deadline: float, *, apart: bool) -> None:
         self._git = git
         self._log = log
         self._cancel = cancel
         self._deadline = deadline
+        self._apart = apart
         self.count = 0
 
     def enter(self, top: Path, repository: Path, model: Path | None, above: str) -> None:
@@ -143,13 +145,17 @@ class _SubmoduleCheckout:
     ) -> bool:
         if own is None or not _can_be_cloned(self._git, own, commit):
             return False
-        local = ("-c", f"{section}.url={own}", "-c", "protocol.file.allow=always")
+        # A clone from a path has hard links to the objects, and an agent could write to them.
+        url = f"file://{quote(os.fspath(own))}" if self._apart else os.fspath(own)
+        local = ("-c", f"{section}.url={url}", "-c", "protocol.file.allow=always")
         if self._update(git, path, directory, above, local) is not None:
             return False
         top = git.cwd / path
         if not (top / ".git").is_file():
             return False
         _become_like(_inside(git, top, directory), directory, own)
+        if self._apart:  # its commits are not in the repository that gets the saved work
+            _record_cloned(_inside(git, top, directory), directory)
         return True
 
     def _done(self, top: Path, repository: Path, model: Path | None, above: str) -> None:

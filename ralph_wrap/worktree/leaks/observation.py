@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from ralph_wrap.git import decode, decode_lines, finish_git, parse_entries, pointer, start_entries
+from ralph_wrap.git.safe.submodules import changed_inside
 from ralph_wrap.system import files
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.ignore import RULE
@@ -56,6 +57,7 @@ _LARGEST = 1 << 20  # bytes; of a larger hook only size and times are compared
 _OUR_FILES = (".ralph/worktrees/", ".ralph/run/")
 _TEMPORARY = ("..gitignore.", "..exclude.")  # temporary files beside an ignore file (files.replace)
 _STASH = "refs/stash"
+_INSIDE = "changed inside"  # the state of a submodule with uncommitted work
 
 
 class ObservedCheckout(NamedTuple):
@@ -177,6 +179,8 @@ class RunningObservation:
         """
         entries = parse_entries(finish_git(self._status, "status").stdout)
         git, listed = self._checkout.git, self._known
+        for path in changed_inside(git, git.cwd):
+            entries[path] = f"{entries.get(path, '.M')} {_INSIDE}"
         if self._refs is not None:
             output = finish_git(self._refs, "for-each-ref").stdout
             listed = self._checkout.refs.keep(self._state, output)

@@ -25,6 +25,7 @@ from ralph_wrap.git import (
     start_git,
     start_status,
 )
+from ralph_wrap.git.index import submodules_in
 from ralph_wrap.git.oid import is_oid
 from ralph_wrap.system import files
 from ralph_wrap.worktree.lock import repository_lock
@@ -158,6 +159,9 @@ def _work_in(unfinished: WarmWorktree, git: Git) -> str | None:
         status = parse_status(finish_git(running, "status").stdout)
     if status.untracked or status.ignored:
         return f"there are other files in it: {next(iter((*status.untracked, *status.ignored)))}"
+    for path, *_ in submodules_in(scratch):
+        if (unfinished.path / path).is_dir() and any((unfinished.path / path).iterdir()):
+            return f"there are other files in it: {path}"
     written = [path for path in status.unstaged if os.path.lexists(unfinished.path / path)]
     for path in written:
         if len(written) > _AT_ONCE or not _is_begun(unfinished.path / path, git, f"{commit}:{path}"):

@@ -23,6 +23,7 @@ from ralph_wrap.git import (
     start_status,
 )
 from ralph_wrap.git.index import list_index
+from ralph_wrap.git.safe.submodules import changed_inside, pointers_below
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.save.inspect import look
 from ralph_wrap.worktree.save.registration import is_replaced, operation
@@ -30,7 +31,7 @@ from ralph_wrap.worktree.save.scratch import scratch_in
 from ralph_wrap.worktree.save.trees import AWAY_TITLE, SNAPSHOT_TITLE, take_picture
 
 if TYPE_CHECKING:
-    from ralph_wrap.git import Git, Status
+    from ralph_wrap.git import Git
     from ralph_wrap.worktree.model import LinkedWorktree
 
 
@@ -71,10 +72,8 @@ def snapshot(worktree: LinkedWorktree, git: Git, *, agent_id: str, session: str,
     with scratch_in(worktree.registration) as directory:
         scratch = worktree_git._replace(index_file=directory / "index")
         status, walked = look(worktree, worktree_git, scratch, problems, ())
-        if walked.repositories and worktree.clone:  # git would run programs that the agent names there
-            problems += [f"repository {path}: the work in it" for path in sorted(walked.repositories)]
-        elif walked.repositories:
-            problems += _in_repositories(worktree_git, status)
+        if walked.repositories:
+            problems += _in_repositories(worktree, worktree_git, {*walked.repositories, *status.nested})
         is_away = head.branch != f"refs/heads/{worktree.branch}"
         if status.clean and not is_away:
             return Snapshot(head.commit, None, tuple(problems))
@@ -131,7 +130,7 @@ def commit_all(worktree: LinkedWorktree, git: Git, message: str) -> bool:
 
     """
     worktree_git = _git(worktree, git)
-    with start_status(worktree_git, "dirty") as running:
+    with start_status(worktree_git) as running:
         branch = current_branch(worktree_git)
         status = parse_status(finish_git(running, "status").stdout)
     if branch != f"refs/heads/{worktree.branch}" or status.unmerged or operation(worktree):
@@ -153,12 +152,13 @@ def _git(worktree: LinkedWorktree, git: Git) -> Git:
     return worktree.git(git)
 
 
-def _in_repositories(git: Git, status: Status) -> list[str]:
+def _in_repositories(worktree: LinkedWorktree, git: Git, repositories: set[str]) -> list[str]:
     """Return the repositories in a worktree with work that a snapshot does not hold."""
-    with start_status(git) as running:
-        status_inside = parse_status(finish_git(running, "status").stdout)
-    dirty = sorted({*status_inside.changed} - {*status.changed})
+    top, copies = worktree.path, worktree.copies
+    known = {submodule.path for submodule in pointers_below(git, top, copies)}
+    inner = tuple(f"{path}/" for path in known)
+    nested = sorted(path for path in repositories - known if not path.startswith(inner))
     return [
-        *(f"nested repository {path}" for path in status.nested),
-        *(f"submodule {path}: the uncommitted work in it" for path in dirty),
+        *(f"nested repository {path}" for path in nested),
+        *(f"submodule {path}: the uncommitted work in it" for path in changed_inside(git, top, copies)),
     ]

@@ -15,7 +15,8 @@ from ralph_wrap.git import decode_lines, existing_commits, list_refs, resolve_co
 from ralph_wrap.git.oid import is_oid
 from ralph_wrap.system import files
 from ralph_wrap.system.named_tuple import NamedTuple
-from ralph_wrap.worktree.create.submodules import CLONED, is_repository
+from ralph_wrap.worktree.create.replica import CLONED
+from ralph_wrap.worktree.create.submodules import is_repository
 from ralph_wrap.worktree.save.commits import named_objects, unheld
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ def status_of(git: Git) -> Status:
         GitError: git failed.
 
     """
-    with start_status(git, "dirty") as running:
+    with start_status(git) as running:
         return parse_status(finish_git(running, "status").stdout)
 
 

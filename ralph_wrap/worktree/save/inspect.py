@@ -60,7 +60,7 @@ def look(
 
     """
     begun = time.time_ns()
-    with start_status(git, "dirty") as running:
+    with start_status(git) as running:
         walked = walk(worktree.path, inner, worktree.registration / "index", begun)
         problems += walked.problems
         problems += unsaved_bookkeeping(worktree)

@@ -7,13 +7,12 @@ the repository. This module does not read ``core.worktree`` in the configuration
 from __future__ import annotations
 
 import os
-import re
 from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError
-from ralph_wrap.git import pointer
-from ralph_wrap.git.index import list_index
+from ralph_wrap.git.safe.submodules import pointers_below
 from ralph_wrap.system.named_tuple import NamedTuple
+from ralph_wrap.worktree.create.replica import TEMPLATES
 from ralph_wrap.worktree.model import LinkedWorktree
 
 if TYPE_CHECKING:
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ralph_wrap.git import Git
-
-_TEMPLATES = re.compile(r".*/(config|description|.*\.lock)|hooks/.*|info/exclude")  # they exist before HEAD
+    from ralph_wrap.git.safe.submodules import RepositoryCopies, SubmodulePointer
 
 
 class SubmoduleRepository(NamedTuple):
@@ -59,16 +57,22 @@ def find(
         OSError: a directory cannot be read.
 
     """
-    return sorted(_find(worktree, git, directory, "", "", problems))
+    return sorted(_find(worktree, git, directory, "", "", problems, worktree.copies))
 
 
 def _find(
-    above: LinkedWorktree, git: Git, directory: Path | None, name: str, path: str, problems: list[str]
+    above: LinkedWorktree,
+    git: Git,
+    directory: Path | None,
+    name: str,
+    path: str,
+    problems: list[str],
+    copies: RepositoryCopies | None,
 ) -> Iterator[SubmoduleRepository]:
-    pointers = _pointers(above, git, directory) if directory else []
+    pointers = _pointers(above, git, directory, copies) if directory else []
     modules = above.registration / "modules"
     for repository in _repositories(modules, problems):
-        pointing = [(commit, own_path) for commit, own_path, pointed in pointers if pointed == repository]
+        pointing = [(commit, own_path) for own_path, commit, pointed in pointers if pointed == repository]
         label = f"{name}modules/{repository.relative_to(modules)}"
         if len(pointing) > 1:
             problems.append(
@@ -93,6 +97,7 @@ def _find(
                 f"{label}/",
                 f"{full_path}/",
                 problems,
+                copies,
             )
         ]
         nested = tuple(submodule.path.removeprefix(f"{full_path}/") for submodule in inner if submodule.path)
@@ -100,32 +105,15 @@ def _find(
         yield from inner
 
 
-def _pointers(above: LinkedWorktree, git: Git, top: Path) -> list[tuple[str, str, Path]]:
-    """Return commit and path of each submodule in an index, and the repository that its ``.git`` names."""
+def _pointers(
+    above: LinkedWorktree, git: Git, top: Path, copies: RepositoryCopies | None
+) -> list[SubmodulePointer]:
+    """Return the submodules in an index, and the repositories that their ``.git`` files name."""
     try:
-        entries = list_index(above.git(git, top)).submodules()
+        # A path is relative to the directory's own path, even while the directory is in the trash.
+        return [*pointers_below(above.git(git, top), top, copies, above.path)]
     except GitError:
         return []  # the save of the files reports this, and sees their directories as nested repositories
-    found = []
-    for path, commit in {entry.path: entry.commit for entry in entries}.items():
-        directory = top / path
-        if (directory / ".git").is_symlink() or any(
-            (top / parent).is_symlink() for parent in (path, *_parents(path))
-        ):
-            continue
-        try:
-            # The path is relative to the directory's own path, even while the directory is in the trash.
-            pointed = pointer.read(directory, above.path / path)
-        except OSError:
-            continue
-        found.append((commit, path, pointed))
-    return found
-
-
-def _parents(path: str) -> Iterator[str]:
-    while "/" in path:
-        path = path.rpartition("/")[0]
-        yield path
 
 
 def _repositories(modules: Path, problems: list[str]) -> list[Path]:
@@ -145,6 +133,6 @@ def _repositories(modules: Path, problems: list[str]) -> list[Path]:
                 found.append(path)
             else:
                 waiting += path.iterdir()
-        elif not _TEMPLATES.fullmatch(f"{path.parent.name}/{path.name}"):
+        elif not TEMPLATES.fullmatch(f"{path.parent.name}/{path.name}"):
             problems.append(f"{path} belongs to no repository")
     return sorted(found)

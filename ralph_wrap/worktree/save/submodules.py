@@ -259,7 +259,7 @@ def _is_as_cloned(submodule: SubmoduleRepository, git: Git, top: Path, index: Pa
     if resolve_commit(worktree_git, submodule.commit) is None:
         return all(entry.name == ".git" for entry in top.iterdir())
     run_git(scratch, "read-tree", submodule.commit)
-    with start_status(scratch, "dirty") as running:
+    with start_status(scratch) as running:
         status = parse_status(finish_git(running, "status").stdout)
     return not status.untracked and not any(os.path.lexists(top / path) for path in status.unstaged)
 
