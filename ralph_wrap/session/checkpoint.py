@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError, RalphError
-from ralph_wrap.git import resolve_commit
+from ralph_wrap.git import push_addresses, resolve_commit
 from ralph_wrap.session.remote.push import BranchPush
 from ralph_wrap.state.project import repository_of
 from ralph_wrap.worktree import fingerprints
@@ -28,6 +28,18 @@ if TYPE_CHECKING:
 
 _ATTEMPTS = 3  # to take a snapshot between two commits of an agent
 _KEYS = ("push", "commit_each")  # keys of the configuration that need a worktree
+
+
+def _pushing(context: SessionContext, remote: str) -> Git:
+    """Return git in the repository from which the session pushes: the replica, if it can write no other."""
+    project, clone = context.project, context.clone_end
+    common_dir = repository_of(project).common_dir
+    git = project.git._replace(cwd=project.root, git_dir=common_dir)
+    if clone is None or clone.is_writable:
+        return git
+    addresses = push_addresses(git, remote)
+    config = [word for address in addresses for word in ("-c", f"remote.{remote}.pushurl={address}")]
+    return context.keeping.git._replace(config=tuple(config))
 
 
 class Checkpoint:
@@ -70,9 +82,7 @@ class Checkpoint:
             )
         if tree is not None and context.settings.push is not None:
             self._push = BranchPush(
-                context.project.git._replace(
-                    cwd=context.project.root, git_dir=repository_of(context.project).common_dir
-                ),
+                _pushing(context, context.settings.push),
                 context.settings.push,
                 tree.branch,
                 tree.base,

@@ -108,14 +108,14 @@ class CloneEnd(NamedTuple):
         """Write the bundle in the middle of a session.
 
         Arguments:
-            take_in: take it in at once: a push comes from the repository, never from the clone.
+            take_in: take it in at once, if possible: then a push comes from the repository.
 
         Raises:
             RalphError: git cannot write it, or the repository does not take it in.
             OSError: a file cannot be written; the earlier bundle stays.
 
         """
-        if self.write() and take_in:
+        if self.write() and take_in and self.is_writable:
             taken = take_one(self.project, self.bundle)
             if taken is not None and taken.problem is not None:
                 raise taken.problem

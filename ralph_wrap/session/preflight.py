@@ -171,7 +171,7 @@ def _check_clone(settings: Settings, repository: Repository) -> None:
     if settings.isolation is not Isolation.CLONE:
         return
     named = settings.branch is not None and settings.branch != f"ralph/{settings.resumes.rpartition('-')[2]}"
-    writing = {"branch": named, "push": settings.push, "remote": settings.remote}
+    writing = {"branch": named, "remote": settings.remote}
     if not is_writable(repository) and (given := [name for name, value in writing.items() if value]):
         raise UsageError(
             f"{', '.join(given)}: not possible in a clone while the repository is read-only",

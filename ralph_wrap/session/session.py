@@ -218,9 +218,14 @@ class Session:
     ) -> None:
         """Make the session ready for its agent."""
         checkpoint = deferred.checkpoint.Checkpoint(context, workspace.tree, processes, mirror)
-        self._at_end("push the branch", lambda: checkpoint.finish(self._signals.cancel))
-        if (clone := context.clone_end) is not None:
-            self._at_end("bring the work out of the clone", lambda: end.bring_out(clone))
+        clone = context.clone_end
+        steps = [("push the branch", lambda: checkpoint.finish(self._signals.cancel))]
+        if clone is not None:
+            steps.append(("bring the work out of the clone", lambda: end.bring_out(clone)))
+            if not clone.is_writable:  # the push comes from the replica, which goes then
+                steps.reverse()
+        for name, step in steps:
+            self._at_end(name, step)
         if (tree := workspace.tree) is not None:
             self._at_end("drop an unused branch", lambda: end.drop_unused_branch(context, tree))
             self._at_end("remove the worktree", lambda: end.leave(context, tree))

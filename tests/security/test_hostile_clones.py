@@ -17,13 +17,10 @@ import pytest
 from ralph_wrap.git import bundle
 from ralph_wrap.state.record import SessionRecord
 from ralph_wrap.worktree.save import clone_commit
-from tests.support.mounts import mounted, needs_mounts, read_only
 from tests.support.repo import make_repo
 from tests.support.sessions import Result, Session, command
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.support.repo import Repo
 
 ID = "beef"
@@ -212,16 +209,6 @@ def test_a_bundle_without_its_objects_stays_out(repo: Repo, sender: Repo) -> Non
 # A dead clone
 
 
-@pytest.fixture
-def mount(repo: Repo) -> Iterator[Path]:
-    """Yield the project as a container sees it: read-only, with its directory of clones on top."""
-    clones = repo.path / ".ralph" / "clones"
-    clones.mkdir(parents=True)
-    with read_only(repo.path), mounted(clones, "--bind", os.fspath(clones)):
-        subprocess.run(("mount", "-o", "remount,bind,rw", clones), check=True)
-        yield repo.path
-
-
 def dead(repo: Repo, work: str) -> Path:
     """Kill a session in a clone, and return the clone."""
     line = ("--delay", "1h", "--isolation", "clone", "--", "sh", "-ec", work)
@@ -312,43 +299,6 @@ def test_files_that_only_ralph_wrap_writes_are_not_copied_from_a_clone(repo: Rep
     clone = dead(repo, f"{work}; echo '*' > .git/info/exclude")
     assert command("sweep", cwd=repo.path).status == 0
     assert repo.show(f"ralph/{clone.name[-4:]}-wip:new") == b"new\n"
-
-
-# A read-only project
-
-
-@needs_mounts
-def test_a_session_works_in_a_read_only_project(repo: Repo, mount: Path) -> None:
-    """Records, logs and the bundle are beside the clone; the host takes the work in."""
-    work = "echo a > a; git add a; git commit -qm a; echo b > b; ! touch ../../../x"
-    state = mount / ".ralph" / "clones" / "run"
-    with Session(mount, "-n", "1", "--isolation", "clone", "--", "sh", "-ec", work, state=state) as session:
-        result = session.finish()
-    assert result.status == 0, result.stderr
-    agent_id = result.report["session"][-4:]
-    assert f"refs/heads/ralph/{agent_id}" not in refs(repo)
-    assert (state / "bundles" / f"{result.report['session']}.bundle").is_file()
-    subprocess.run(("mount", "-o", "remount,bind,rw", mount), check=True)
-    assert review(repo).status == 0
-    assert repo.show(f"ralph/{agent_id}:a") == b"a\n"
-    assert repo.show(f"ralph/{agent_id}-wip:b") == b"b\n"
-
-
-@needs_mounts
-def test_a_session_killed_in_a_read_only_project_is_swept_on_the_host(repo: Repo, mount: Path) -> None:
-    """The replica that the agent could write is only read: the sweep makes one where it could not."""
-    state = mount / ".ralph" / "clones" / "run"
-    line = ("--delay", "1h", "--isolation", "clone", "--", "sh", "-ec", "echo a > a")
-    with Session(mount, *line, state=state) as session:
-        session.wait_for("work.bundled")
-        session.send(signal.SIGKILL)
-        session.process.wait()
-        name = session.directory.name
-    subprocess.run(("mount", "-o", "remount,bind,rw", mount), check=True)
-    (state / "replicas" / name / "config").write_text("[broken\n")
-    assert command("sweep", cwd=repo.path).status == 0
-    assert repo.show(f"ralph/{name[-4:]}-wip:a") == b"a\n"
-    assert [*(state / "replicas").iterdir(), *(mount / ".ralph" / "run" / "replicas").iterdir()] == []
 
 
 @pytest.mark.parametrize("defended", [True, False])
