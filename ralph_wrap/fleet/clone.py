@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import ConflictError, RalphError
 from ralph_wrap.fleet.refs import spec_ref
-from ralph_wrap.fleet.remote import FleetRemote, UnreachableError
+from ralph_wrap.fleet.remote import FleetRemote, UnreachableError, not_forwarded
 from ralph_wrap.fleet.spec import read_spec
 from ralph_wrap.git import (
     Git,
@@ -41,6 +41,7 @@ REMOTE = "origin"
 
 _PROJECT = "project"  # the directory of the clone in the workspace
 _ATTEMPTS = 3  # to push what the remote refuses
+_TO_ORIGIN = 5.0  # seconds between two looks whether a hub has forwarded
 _STASH = "refs/stash"
 _ELSEWHERE = re.compile(r"refs/(?:ralph-remotes|remotes)/|refs/ralph/snapshots/[^/]+/(?!commit-)")
 
@@ -134,6 +135,19 @@ class WorkClone:
             except UnreachableError:  # it has just answered: it refuses them, or went away
                 patience.pause(1.0)
 
+    def wait_for_origin(self, agent_id: str, output: str, patience: Patience) -> None:
+        """Wait until a hub has brought all of a session to its origin. Only then is its index done.
+
+        Arguments:
+            agent_id: of the session.
+            output: ref of what its workers have printed.
+            patience: of the worker.
+
+        """
+        refs = (f"refs/heads/ralph/{agent_id}*", f"refs/ralph/*/{agent_id}*", output)
+        while patience.repeat(lambda: not_forwarded(self.remote, *refs)):
+            patience.pause(_TO_ORIGIN)
+
     @property
     def limits(self) -> Path:
         """The directory of the usage limits that the sessions of this clone share; its parent exists."""
@@ -197,6 +211,8 @@ def _name_committer(git: Git, spec: FleetSpec) -> None:
 def _fetch_spec(remote: FleetRemote, order: WorkOrder) -> None:
     ref = spec_ref(order.run)
     found = remote.listed(ref).get(ref)
+    if found != order.spec and order.is_hub:
+        raise UnreachableError(f"the hub has not fetched run {order.run} from its origin yet")
     if found != order.spec:
         what = "another run by this name" if found else "no such run"
         raise RalphError(f"the remote has {what}: {order.run}", "start the run again: ralph-wrap fleet run")

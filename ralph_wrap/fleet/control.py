@@ -80,7 +80,7 @@ def let_go_on(remote: FleetRemote, run: str) -> int:
         ref = index_ref(run, state.number)
         again = state._replace(state=CLAIMED, ended_by="")
         changes.append(RemoteChange(ref, refs.get(ref), store_blob(remote.git, again.encode())))
-    if changes and not remote.change(changes):
+    if not remote.change_many(changes):
         raise ConflictError(f"a worker changes run {run} in this moment", f"ralph-wrap fleet resume {run}")
     return len(stopped)
 
@@ -95,7 +95,9 @@ def forget(remote: FleetRemote, run: str) -> int:
     refs = remote.listed(f"{FLEET}{run}/*")
     if not refs:
         raise NotFoundError(f"{remote.name} has no run {run}", "ralph-wrap fleet ps --all")
-    if not remote.change([RemoteChange(ref, oid, None) for ref, oid in refs.items()]):
+    last = spec_ref(run)  # so that the command can be typed again after an interruption
+    order = sorted(refs, key=lambda ref: ref == last)
+    if not remote.change_many([RemoteChange(ref, refs[ref], None) for ref in order]):
         raise ConflictError(f"a worker changes run {run} in this moment", f"ralph-wrap fleet rm {run}")
     return len(refs)
 

@@ -30,7 +30,6 @@ _UNREACHABLE = 255  # ssh(1), EXIT STATUS
 _INTERRUPTED = {143, 130}  # a worker that asks to come back
 _RETRIES = 3  # failed workers of an index
 _REST = 10.0  # seconds until a machine gets a worker again, after it could not be reached
-_GRACE = 60  # seconds
 _LOOK = 0.2  # seconds between two looks
 # BatchMode: a question of ssh would have no answer. ServerAlive: a dead machine is noticed after a minute.
 _SSH = ("ssh", "-T", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=4")
@@ -207,7 +206,7 @@ def script(started: StartedRun, number: int) -> str:
         order.RUN: started.run,
         order.SPEC: started.spec,
         order.INDEX: str(number),
-        order.GRACE: str(_GRACE),
+        order.GRACE: str(started.grace),
     }
     words = " ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items())
     return _SCRIPT.format(variables=words, workspace=order.WORKSPACE)

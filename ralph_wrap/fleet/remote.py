@@ -27,6 +27,12 @@ if TYPE_CHECKING:
     from ralph_wrap.state.remote_claim import RemoteClaim
     from ralph_wrap.system.process import CompletedCommand, RunningCommand
 
+HUB_ORIGIN = "refs/hub/origin/"
+"""What the origin of a hub has, on the hub: ``refs/heads/x`` is ``refs/hub/origin/heads/x``."""
+
+MOST_REFS = 2000
+"""Refs of one command: with 10,000, its command line is too long for execve(2)."""
+
 _LOOK = 0.1  # seconds between two looks at a running command
 _PATIENCE = 120.0  # seconds for one command; then the remote counts as unreachable
 
@@ -71,12 +77,12 @@ class FleetRemote:
 
     def fetch(self, refs: Iterable[str]) -> None:
         """Fetch refs that exist on the remote; errors are those of :meth:`listed`."""
-        if not (specs := [f"+{ref}:{tracking(self.name, ref)}" for ref in refs]):
-            return
-        with start_fetch(self.git, self.name, specs) as running:
-            completed = self._completed(running)
-        if completed.status != 0:
-            raise self._unreachable(completed)
+        specs = [f"+{ref}:{tracking(self.name, ref)}" for ref in refs]
+        for start in range(0, len(specs), MOST_REFS):
+            with start_fetch(self.git, self.name, specs[start : start + MOST_REFS]) as running:
+                completed = self._completed(running)
+            if completed.status != 0:
+                raise self._unreachable(completed)
 
     def fetched_below(self, prefix: str) -> dict[str, str]:
         """Fetch all refs below a prefix, which ends with a slash, and return them; errors as above."""
@@ -115,6 +121,15 @@ class FleetRemote:
             raise self._unreachable(completed)
         return False
 
+    def change_many(self, changes: Sequence[RemoteChange]) -> bool:
+        """Change any number of refs in their order, a part at a time; return whether the remote has all.
+
+        Errors are those of :meth:`change`. The parts before an error, or before a part that the remote does
+        not have, are done.
+        """
+        parts = range(0, len(changes), MOST_REFS)
+        return all(self.change(changes[start : start + MOST_REFS]) for start in parts)
+
     def _completed(self, running: RunningCommand) -> CompletedCommand:
         deadline = time.monotonic() + _PATIENCE
         while not running.ended(_LOOK):
@@ -138,6 +153,19 @@ def free_id(remote: FleetRemote) -> str:
         heads, claims = f"refs/heads/ralph/{agent_id}*", remote_claim.ref_of(agent_id)
         if not remote.listed(heads, claims, f"refs/ralph/*/{agent_id}/*"):
             return agent_id
+
+
+def not_forwarded(remote: FleetRemote, *patterns: str) -> list[str]:
+    """Return the refs of a hub that its origin lacks; errors are those of :meth:`FleetRemote.listed`.
+
+    Arguments:
+        patterns: match refs of the hub.
+
+    """
+    noted = [pattern.replace("refs/", HUB_ORIGIN, 1) for pattern in patterns]
+    found = remote.listed(*patterns, *noted)
+    refs = {ref: oid for ref, oid in found.items() if not ref.startswith(HUB_ORIGIN)}
+    return [ref for ref, oid in refs.items() if found.get(ref.replace("refs/", HUB_ORIGIN, 1)) != oid]
 
 
 def claim_of(remote: FleetRemote, agent_id: str) -> tuple[RemoteClaim | None, str]:

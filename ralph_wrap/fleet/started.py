@@ -29,6 +29,7 @@ class StartedRun(NamedTuple):
         spec: object id of the commit that describes it.
         address: of the remote, as its workers reach it.
         hosts: the machines of its workers; empty on Kubernetes.
+        grace: seconds between the end of a connection and SIGKILL, on machines.
 
     """
 
@@ -36,6 +37,7 @@ class StartedRun(NamedTuple):
     spec: str
     address: str
     hosts: tuple[str, ...] = ()
+    grace: int = 60
 
 
 def write_started(started: StartedRun, environ: Mapping[str, str]) -> None:
@@ -76,7 +78,11 @@ def _path(run: str, environ: Mapping[str, str]) -> Path:
 
 def _checked(fields: dict[str, Any]) -> StartedRun:
     started = StartedRun(
-        str(fields["run"]), str(fields["spec"]), str(fields["address"]), tuple(map(str, fields["hosts"]))
+        str(fields["run"]),
+        str(fields["spec"]),
+        str(fields["address"]),
+        tuple(map(str, fields["hosts"])),
+        int(fields.get("grace", 60)),
     )
     if not is_run_id(started.run) or not is_oid(started.spec):
         raise ValueError("a run that is none")

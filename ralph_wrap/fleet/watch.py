@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ralph_wrap.fleet.background import Timer
+from ralph_wrap.fleet.limits.background import Timer
 from ralph_wrap.git import decode_lines, start_remote_listing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ralph_wrap.fleet.background import Conversation
+    from ralph_wrap.fleet.limits.background import Conversation
     from ralph_wrap.fleet.limits.usage_limit import RunUsageLimits
     from ralph_wrap.fleet.remote import FleetRemote
 

@@ -11,11 +11,11 @@ import random
 from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.errors import ConflictError
-from ralph_wrap.fleet.background import Background
 from ralph_wrap.fleet.child import EndedSession, ForkedSession
 from ralph_wrap.fleet.clone import open_clone
 from ralph_wrap.fleet.grace import GracePeriod, Patience
 from ralph_wrap.fleet.index import CLAIMED, DONE, STOPPED, IndexState, decode_index
+from ralph_wrap.fleet.limits.background import Background
 from ralph_wrap.fleet.limits.budget import RunBudget
 from ralph_wrap.fleet.limits.usage_limit import RunUsageLimits
 from ralph_wrap.fleet.order import WORK_STAYS
@@ -189,6 +189,9 @@ class Worker:
     def _settle(self, state: IndexState, oid: str) -> int:
         """Mark the index as done or stopped, together with the output."""
         self._patience.is_ending = True
+        if self._order.is_hub:
+            self._patience.repeat(lambda: self._push_output(None))
+            self._clone.wait_for_origin(state.id, output_ref(self._order.run, state.number), self._patience)
         ref = index_ref(self._order.run, self._order.number)
         change = RemoteChange(ref, oid, store_blob(self._remote.git, state.encode()))
         # If another worker was faster, the index is final all the same: only a final state replaces a claim.
@@ -248,19 +251,10 @@ class Worker:
             allowance,
         )
         child = ForkedSession(lambda: self._run_session(attempt))
-        watch = RunWatch(
-            self._remote,
-            stop_ref(self._order.run, state.id),
-            lambda: self._clone.stop(state.id),
-            self._usage_limits,
-        )
-        with Background(watch.begin) as refs, Background(self._budget.more) as money:
-
-            def tick() -> None:
-                refs.look()
-                money.look()
-
-            return child.wait(self._signals, self._grace, self._output.keep, tick)
+        stop = stop_ref(self._order.run, state.id)
+        watch = RunWatch(self._remote, stop, lambda: self._clone.stop(state.id), self._usage_limits)
+        with Background(self._budget.more, watch.begin) as remote:
+            return child.wait(self._signals, self._grace, self._output.keep, remote.look)
 
     def _push_output(self, index: RemoteChange | None) -> None:
         """Push what the sessions have printed, with a change of the index."""

@@ -91,11 +91,23 @@ def start_atomic_push(git: Git, remote: str, changes: Sequence[RemoteChange]) ->
         ValueError: there is no change. Git would push what its configuration names.
 
     """
+    return start_leased_push(git, remote, changes, atomic=True)
+
+
+def start_leased_push(
+    git: Git, remote: str, changes: Sequence[RemoteChange], *, atomic: bool
+) -> RunningCommand:
+    """Start ``git push`` of several refs, each with a lease; arguments and errors are as above.
+
+    Arguments:
+        atomic: the remote changes all of them, or none.
+
+    """
     if not changes:
         raise ValueError("a push without refs")
     leases = [f"--force-with-lease={ref}:{before or ''}" for ref, before, _ in changes]
     refspecs = [f"{after or ''}:{ref}" for ref, _, after in changes]
-    options = ("push", "--porcelain", "--no-verify", "--atomic", *_NOTHING_ELSE)
+    options = ("push", "--porcelain", "--no-verify", *(("--atomic",) if atomic else ()), *_NOTHING_ELSE)
     return start_git(git, *options, *leases, "--", remote, *refspecs, with_terminal=False)
 
 

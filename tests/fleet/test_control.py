@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ralph_wrap.fleet import remote as fleet_remote
 from ralph_wrap.fleet.listing import job_status
+from ralph_wrap.git import Git, RemoteChange, git_environment
 from tests.fleet.runs import RUN
-from tests.support.sessions import Result, command
+from tests.support.sessions import Result, command, start
+from tests.support.terminal import CTRL_C, Terminal
+from tests.support.wait import CAP, eventually
 
 if TYPE_CHECKING:
     from tests.fleet.runs import FleetRun
@@ -110,6 +117,51 @@ def test_a_job_is_created_again_from_what_its_user_wrote_down(fleet_run: FleetRu
     fleet_run.begin("true")
     unknown = fleet(fleet_run, "resume", RUN)
     assert (unknown.status, "have not started run" in unknown.stderr) == (4, True), unknown.stderr
+
+
+def test_a_pod_that_is_followed_drives_no_terminal(fleet_run: FleetRun) -> None:
+    """Colours pass, and a title becomes visible text; Ctrl-C ends kubectl and the command."""
+    fleet_run.repo.write(".ralph/fleet.yaml", "image: i\n")
+    env = TRUST | fleet_run.kubectl()
+    printed = r"\033]0;mine\007 \033[31mred\033[0m\n"
+    (fleet_run.directory / "programs/kubectl").write_text(f"#!/bin/sh\nprintf '{printed}'\nexec sleep 1000\n")
+    words = (sys.executable, "-m", "ralph_wrap", "fleet", "logs", "-f", RUN, "0")
+    with Terminal(*words, cwd=fleet_run.repo.path, env=env) as terminal:
+        eventually(lambda: b"red" in terminal.read(), "the output of the pod")
+        terminal.type(CTRL_C)
+        terminal.finish()
+    assert (b"\x1b]0" in terminal.screen, b"\x1b[31mred" in terminal.screen) == (False, True), terminal.screen
+
+
+@pytest.mark.slow
+def test_a_run_of_ten_thousand_sessions_is_removed(fleet_run: FleetRun) -> None:
+    """No command line of git is too long, and the spec goes last: the command can be typed again."""
+    fleet_run.begin(COMMIT)
+    prefix, count = f"refs/ralph/fleet/{RUN}", 10_000
+    kinds = ("index", "output")
+    rows = [f"create {prefix}/{kind}/{number} {fleet_run.spec}" for kind in kinds for number in range(count)]
+    words = ("git", "-C", str(fleet_run.remote.path), "update-ref", "--stdin")
+    subprocess.run(words, input="\n".join([*rows, ""]).encode(), check=True)
+    fleet_run.remote.git("pack-refs", "--all")
+    fleet_run.repo.write(".ralph/fleet.yaml", "image: i\n")
+    env = TRUST | fleet_run.kubectl()
+    with start("fleet", "rm", RUN, cwd=fleet_run.repo.path, env=env) as process:
+        stdout, stderr = process.communicate(timeout=8 * CAP)
+    assert (process.returncode, f"{2 * count + 1} refs" in stdout.decode()) == (0, True), stderr
+    assert fleet_run.refs("refs/ralph/") == {}
+
+
+def test_a_change_of_many_refs_goes_in_parts(fleet_run: FleetRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of a part or none; the parts before one that another program has moved stay done."""
+    fleet_run.begin(COMMIT)
+    monkeypatch.setattr(fleet_remote, "MOST_REFS", 2)
+    remote = fleet_remote.FleetRemote(Git(fleet_run.repo.path, git_environment(os.environ)), "origin")
+    refs = [f"refs/ralph/fleet/{RUN}/index/{number}" for number in range(5)]
+    assert remote.change_many([RemoteChange(ref, None, fleet_run.spec) for ref in refs])
+    assert {*refs} <= {*fleet_run.refs()}
+    fleet_run.put(refs[3], "moved")
+    assert not remote.change_many([RemoteChange(ref, fleet_run.spec, None) for ref in refs])
+    assert {*fleet_run.refs(f"refs/ralph/fleet/{RUN}/index/")} == {*refs[2:]}
 
 
 def test_a_removed_run_leaves_its_work(fleet_run: FleetRun) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ralph_wrap.errors import RalphError
-from ralph_wrap.fleet.background import Background
+from ralph_wrap.fleet.limits.background import Background
 from ralph_wrap.fleet.limits.budget import RunBudget
 from ralph_wrap.fleet.limits.ledger import DOLLAR, Ledger, decode_ledger
 from ralph_wrap.fleet.remote import FleetRemote

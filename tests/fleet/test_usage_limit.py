@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ralph_wrap.fleet import watch
-from ralph_wrap.fleet.background import Background
+from ralph_wrap.fleet.limits.background import Background
 from ralph_wrap.fleet.limits.usage_limit import RunUsageLimits
 from ralph_wrap.fleet.remote import FleetRemote
 from ralph_wrap.fleet.spec import FleetSpec

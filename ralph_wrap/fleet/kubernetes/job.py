@@ -36,7 +36,7 @@ def job_manifest(config: ClusterConfig, spec: FleetSpec, commit: str, remote: st
         config: what ``.ralph/fleet.yaml`` says.
         spec: the run.
         commit: object id of its spec on the remote.
-        remote: address of the git remote.
+        remote: address of the git remote, or of the hub if there is one.
 
     """
     labels = {"app.kubernetes.io/name": "ralph-wrap", "ralph-wrap/run": spec.run}
@@ -121,6 +121,8 @@ def _variables(config: ClusterConfig, run: str, commit: str, remote: str) -> dic
         "HOME": _HOME,
         "TMPDIR": _TMP,
     }
+    if config.hub:
+        variables[order.HUB] = "1"
     if config.git_credential:
         variables[order.CREDENTIAL] = f"{_CREDENTIAL}/credentials"
     return variables

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap.config.allowance import Allowance
 from ralph_wrap.errors import RalphError
-from ralph_wrap.fleet.background import Timer
+from ralph_wrap.fleet.limits.background import Timer
 from ralph_wrap.fleet.limits.ledger import DOLLAR, Lease, Ledger, decode_ledger
 from ralph_wrap.fleet.refs import cost_ref
 from ralph_wrap.git import RemoteChange, list_refs, read_blobs, start_atomic_push, start_fetch, store_blob
@@ -22,7 +22,7 @@ from ralph_wrap.state.remote_refs import tracking
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
-    from ralph_wrap.fleet.background import Conversation
+    from ralph_wrap.fleet.limits.background import Conversation
     from ralph_wrap.fleet.remote import FleetRemote
     from ralph_wrap.fleet.spec import FleetSpec
     from ralph_wrap.state.remote_claim import RemoteClaim

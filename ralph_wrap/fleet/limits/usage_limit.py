@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from ralph_wrap.fleet.background import Conversation
+    from ralph_wrap.fleet.limits.background import Conversation
     from ralph_wrap.fleet.remote import FleetRemote
     from ralph_wrap.fleet.spec import FleetSpec
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from ralph_wrap.interfaces.cli.fleet_control import logs, ps, resume, rm, stop
+from ralph_wrap.interfaces.cli.fleet_hub import hub
 from ralph_wrap.interfaces.cli.fleet_run import REMOTE, run
 from ralph_wrap.system.log import on_stderr
 
@@ -28,6 +29,7 @@ fleet.command()(logs)
 fleet.command()(stop)
 fleet.command()(resume)
 fleet.command()(rm)
+fleet.command()(hub)
 
 _FAILED = 1
 _NO_LIMIT = 30 * 86400.0  # seconds

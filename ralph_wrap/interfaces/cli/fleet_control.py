@@ -98,8 +98,8 @@ def logs(
     ] = False,
 ) -> None:
     """Print what the workers of an index have printed; it is on the remote from the end of a worker on."""
-    from ralph_wrap.agents.output.colours import ColoursOnly  # noqa: PLC0415 -- not for --help
     from ralph_wrap.fleet.output import read_output  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.interfaces.cli.safe_terminal import safe_terminal  # noqa: PLC0415
     from ralph_wrap.system.files import write_all  # noqa: PLC0415
     from ralph_wrap.system.signals import run_in_foreground  # noqa: PLC0415
 
@@ -107,12 +107,12 @@ def logs(
         fleet = _fleet(directory)
         if follow:
             command = fleet.kubectl().logs_command(_checked(run), index)
-            raise SystemExit(run_in_foreground(command, fleet.project.environ))
+            with safe_terminal():
+                status = run_in_foreground(command, fleet.project.environ)
+            raise SystemExit(status)
         content = read_output(fleet.remote, _checked(run), index)
-        if os.isatty(1):
-            seen = ColoursOnly()
-            content = seen.feed(content) + seen.finish()
-        write_all(1, content)
+        with safe_terminal():
+            write_all(1, content)
 
 
 def stop(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from functools import partial
 from pathlib import Path
@@ -54,6 +55,9 @@ def run(
             "--host", metavar="USER@MACHINE", help="Run the workers there by ssh, not on Kubernetes; several."
         ),
     ] = None,
+    host_grace: Annotated[
+        str, typer.Option("--host-grace", metavar="DURATION", help="Time of a worker to save and push.")
+    ] = "60s",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the manifest, and start nothing.")
     ] = False,
@@ -64,6 +68,7 @@ def run(
     .ralph/fleet.yaml says where, and with what image. With --host, this command runs until all have
     ended. Each session begins at the commit that you are on.
     """
+    from ralph_wrap.config.parsers import duration  # noqa: PLC0415 -- not for --help
     from ralph_wrap.fleet.hosts import check_hosts, script  # noqa: PLC0415 -- not for --help
     from ralph_wrap.fleet.plan import RunSize, address_of, plan_run, put_on_remote  # noqa: PLC0415 -- as below
     from ralph_wrap.fleet.remote import FleetRemote  # noqa: PLC0415
@@ -88,7 +93,9 @@ def run(
             _start(found, config, planned, log, dry_run=dry_run)
             return
         address = address_of(found, REMOTE, "")
-        started = StartedRun(planned.spec.run, planned.commit, address, hosts)
+        started = StartedRun(
+            planned.spec.run, planned.commit, address, hosts, math.ceil(duration(host_grace))
+        )
         if dry_run:
             typer.echo(script(started, 0))
             return
@@ -184,7 +191,7 @@ def _start(project: Project, config: ClusterConfig, planned: PlannedRun, log: Lo
     from ralph_wrap.fleet.started import StartedRun, write_started  # noqa: PLC0415
 
     spec, commit = planned
-    address = address_of(project, REMOTE, config.remote)
+    address = address_of(project, REMOTE, config.hub or config.remote)
     manifest = json.dumps(job_manifest(config, spec, commit, address), indent=2)
     if dry_run:
         typer.echo(manifest)

@@ -22,11 +22,11 @@ class Background:
     """Has one conversation with the remote after another.
 
     Arguments:
-        begin: begins a conversation; ``None`` if none is due.
+        begin: each begins a conversation, or returns ``None`` if none is due; the first one comes first.
 
     """
 
-    def __init__(self, begin: Callable[[], Conversation | None]) -> None:
+    def __init__(self, *begin: Callable[[], Conversation | None]) -> None:
         self._begin = begin
         self._conversation: Conversation | None = None
         self._running: RunningCommand | None = None
@@ -34,7 +34,7 @@ class Background:
     def look(self) -> None:
         """Do what can be done now."""
         if self._conversation is None:
-            self._conversation = self._begin()
+            self._conversation = next(filter(None, (begin() for begin in self._begin)), None)
             if self._conversation is not None:
                 self._go_on(None)
         elif self._running is not None and self._running.ended(_GLANCE):

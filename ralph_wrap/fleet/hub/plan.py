@@ -1,0 +1,98 @@
+"""Decide what becomes of the refs of a hub and its origin: a pure function of what both have and had.
+
+If only one side has moved a ref, the other side follows. If both have, origin wins: another machine has taken
+the session over there, or a user has. The session at the hub then finds its claim replaced, and is fenced.
+Its commits stay in a rescue ref.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ralph_wrap.fleet.hub.repository import is_ours
+from ralph_wrap.git import RemoteChange
+from ralph_wrap.session.remote.view import RESCUE
+from ralph_wrap.state.remote_claim import CLAIMS
+from ralph_wrap.state.remote_refs import owner_of
+from ralph_wrap.system.named_tuple import NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_DIGITS = 12
+
+
+class RefMove(NamedTuple):
+    """The change of one ref of the hub.
+
+    Attributes:
+        ref: its full name.
+        before: what it is now; ``None`` if it does not exist.
+        after: what it becomes.
+        agreed: what origin has; the hub notes it.
+        rescue: keeps *before*; empty if nothing is lost.
+
+    """
+
+    ref: str
+    before: str | None
+    after: str | None
+    agreed: str | None
+    rescue: str = ""
+
+
+class HubPlan(NamedTuple):
+    """What to do.
+
+    Attributes:
+        moves: changes of refs of the hub.
+        pushes: changes of refs of origin.
+
+    """
+
+    moves: list[RefMove]
+    pushes: list[RemoteChange]
+
+
+def plan(
+    ours: Mapping[str, str],
+    theirs: Mapping[str, str],
+    agreed: Mapping[str, str],
+    pushing: Mapping[str, str],
+    deletion: str,
+) -> HubPlan:
+    """Return what to do, given object ids by ref.
+
+    Arguments:
+        ours: what the hub has.
+        theirs: what origin has.
+        agreed: what both had when they agreed last.
+        pushing: what a push has brought to origin, if origin has taken it.
+        deletion: stands for no object in *pushing*.
+
+    """
+    found = HubPlan([], [])
+    for ref in sorted({*ours, *theirs, *agreed}):
+        here, there, base = ours.get(ref), theirs.get(ref), agreed.get(ref)
+        was_pushed = pushing.get(ref) == (there or deletion)
+        if not is_ours(ref):
+            if here != there or base != there:
+                found.moves.append(RefMove(ref, here, there, there))
+            continue
+        if there not in {base, here} and not was_pushed:  # origin has moved it
+            rescue = _rescue(ref, here) if here not in {base, None} else ""
+            found.moves.append(RefMove(ref, here, there, there, rescue))
+            continue
+        if there != base:
+            found.moves.append(RefMove(ref, here, here, there))
+        if here != there:
+            found.pushes.append(RemoteChange(ref, there, here))
+    return found
+
+
+def _rescue(ref: str, oid: str | None) -> str:
+    """Return the ref that keeps what origin has replaced; empty for a ref without commits of an agent."""
+    agent_id = owner_of(ref)
+    if agent_id is None or oid is None or ref.startswith(CLAIMS):
+        return ""
+    return f"{RESCUE}{agent_id}/hub-{oid[:_DIGITS]}/{ref.removeprefix('refs/')}"

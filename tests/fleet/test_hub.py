@@ -1,0 +1,255 @@
+"""``ralph-wrap fleet hub``: real git against a real hub, whose origin is a bare repository."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ralph_wrap.fleet.hub.plan import HubPlan, RefMove, plan
+from ralph_wrap.git import RemoteChange
+from tests.fleet.runs import RUN
+from tests.support.sessions import command, start
+from tests.support.wait import CAP, eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.fleet.runs import FleetRun
+
+COMMIT = "echo work >> made; git add made; git commit -qm one"
+PUSH = ("git", "-c", "http.postBuffer=1000", "push", "-q")  # a small buffer: content comes in chunks
+CLAIM = "refs/ralph/claims/0123abcd"
+BRANCH = "refs/heads/ralph/0123abcd"
+
+
+class RunningHub:
+    """A hub in front of the remote of a run; origin counts the pushes that it gets."""
+
+    def __init__(self, run: FleetRun) -> None:
+        self.run = run
+        self.directory = run.directory / "hub"
+        self.credential = run.directory / "credential"
+        self.credential.write_text("agent:secret word\n")
+        hook = run.remote.path / "hooks/post-receive"
+        hook.parent.mkdir(exist_ok=True)
+        hook.write_text(f"#!/bin/sh\necho push >> {run.directory}/pushes\n")
+        hook.chmod(0o755)
+        self.port = 0
+        self.interval = 0.5
+        self.log = run.directory / "hub.log"
+        self.start()
+
+    def words(self) -> tuple[str, ...]:
+        """Return its command line."""
+        return (
+            *("fleet", "hub", str(self.directory), "--origin", str(self.run.remote.path)),
+            *("--credential", str(self.credential), "--interval", f"{self.interval}s"),
+            *("--listen", f"127.0.0.1:{self.port}"),
+        )
+
+    def start(self) -> None:
+        """Start it; after a kill again at the same port."""
+        begun = self.log.stat().st_size if self.log.exists() else 0
+        with self.log.open("ab") as log:
+            self.process = start(*self.words(), cwd=self.run.directory, stderr=log)
+
+        def port() -> int:
+            text = self.log.read_bytes()[begun:].decode()
+            found = re.search(r"http://127\.0\.0\.1:(\d+)/project\.git", text)
+            return int(found[1]) if found else 0
+
+        self.port = eventually(port, "the hub")
+
+    def answers(self) -> bool:
+        """Return whether a process listens at the port."""
+        with socket.socket() as client:
+            return client.connect_ex(("127.0.0.1", self.port)) == 0
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        """End it, and return its exit status."""
+        self.process.send_signal(number)
+        self.process.communicate(timeout=CAP)
+        return self.process.wait()
+
+    @property
+    def address(self) -> str:
+        """The address for clients, with their password."""
+        return f"http://agent:secret%20word@127.0.0.1:{self.port}/project.git"
+
+    def push(self, *refspecs: str, address: str = "") -> subprocess.CompletedProcess[bytes]:
+        """Push from the project."""
+        words = [*PUSH, address or self.address, *refspecs]
+        return subprocess.run(words, cwd=self.run.repo.path, capture_output=True, check=False)
+
+    def begin_push(self, refspec: str) -> subprocess.Popen[bytes]:
+        """Begin to push from the project."""
+        return subprocess.Popen([*PUSH, self.address, refspec], cwd=self.run.repo.path)
+
+    def pushes(self) -> int:
+        """Return how many pushes origin has got."""
+        log = self.run.directory / "pushes"
+        return len(log.read_text().splitlines()) if log.exists() else 0
+
+    def has(self, ref: str, oid: str | None) -> bool:
+        """Return whether origin has an object at a ref."""
+        return self.run.refs(ref).get(ref) == oid
+
+    def arrives(self, ref: str, oid: str | None) -> None:
+        """Wait until origin has it."""
+        eventually(lambda: self.has(ref, oid), f"{ref} at origin")
+
+
+@pytest.fixture
+def hub(fleet_run: FleetRun) -> Iterator[RunningHub]:
+    """Return a hub that runs."""
+    running = RunningHub(fleet_run)
+    yield running
+    if running.process.poll() is None:
+        running.end()
+
+
+def test_only_the_refs_of_sessions_are_taken(hub: RunningHub) -> None:
+    """A push to another ref fails as a whole, a wrong password sees nothing, and no file is served."""
+    for ref in ("refs/heads/main2", "refs/heads/ralph", "refs/tags/t", "refs/hub/origin/heads/main"):
+        refused = hub.push("HEAD:refs/heads/ralph/aaaaaaaa", f"HEAD:{ref}")
+        assert refused.returncode != 0, refused
+    wrong = hub.push("HEAD:refs/heads/ralph/aaaaaaaa", address=hub.address.replace("secret", "wrong"))
+    assert b"401" in wrong.stderr or b"Authentication failed" in wrong.stderr
+    files = subprocess.run(
+        ["git", "ls-remote", hub.address.replace("project.git", "project.git/../hub.lock")],
+        capture_output=True,
+        check=False,
+    )
+    assert files.returncode != 0
+    assert hub.push(f"HEAD:{BRANCH}").returncode == 0
+    hub.arrives(BRANCH, hub.run.repo.head)
+    assert {*hub.run.refs("refs/heads/")} == {"refs/heads/main", BRANCH}
+
+
+def test_a_burst_of_pushes_becomes_few(hub: RunningHub) -> None:
+    """Four sessions push at once, again and again; origin gets a push in an interval, and the newest work."""
+    hub.end()
+    hub.interval = 5
+    hub.start()
+    begun, before = time.monotonic(), hub.pushes()
+    ends: dict[str, str] = {}
+    for _ in range(8):
+        hub.run.repo.git("commit", "-q", "--allow-empty", "-m", "one more")
+        sessions = [f"refs/heads/ralph/{number:08x}" for number in range(4)]
+        ends |= dict.fromkeys(sessions, hub.run.repo.head)
+        for process in [hub.begin_push(f"HEAD:{ref}") for ref in sessions]:
+            assert process.wait(CAP) == 0
+    for ref, oid in ends.items():
+        hub.arrives(ref, oid)
+    rounds = (time.monotonic() - begun) / hub.interval
+    assert 1 <= hub.pushes() - before <= rounds + 1
+    assert hub.pushes() - before <= 32 / 2
+    assert hub.end() == 0
+
+
+def test_nothing_is_lost_while_origin_is_away_and_the_hub_is_killed(hub: RunningHub) -> None:
+    """What the hub has taken is on its volume; the next hub brings it."""
+    away = hub.run.directory / "away.git"
+    hub.run.remote.path.rename(away)
+    hub.run.repo.git("commit", "-q", "--allow-empty", "-m", "while origin is away")
+    assert hub.push(f"HEAD:{BRANCH}").returncode == 0
+    hub.end(signal.SIGKILL)
+    away.rename(hub.run.remote.path)
+    eventually(lambda: not hub.answers(), "the end of the server, too")
+    hub.start()
+    hub.arrives(BRANCH, hub.run.repo.head)
+
+
+def test_one_volume_has_one_hub(hub: RunningHub) -> None:
+    """The second one says so, and ends."""
+    second = command(*hub.words(), cwd=hub.run.directory)
+    assert (second.status, "another hub works on" in second.stderr) == (6, True), second.stderr
+
+
+def test_both_sides_meet_at_the_hub(hub: RunningHub) -> None:
+    """What a user pushes to origin comes to the hub; where both have moved a ref, origin wins."""
+    repo = hub.run.repo
+    assert hub.push(f"HEAD:{BRANCH}", f"HEAD:{CLAIM}").returncode == 0
+    hub.arrives(CLAIM, repo.head)
+    repo.git("commit", "-q", "--allow-empty", "-m", "of a user")
+    users = repo.head
+    repo.git("push", "-q", "origin", f"HEAD:{BRANCH}", f"HEAD:refs/ralph/fleet/{RUN}/stop/0123abcd", "main")
+
+    def listed() -> str:
+        return repo.git("ls-remote", hub.address)
+
+    for ref in (BRANCH, f"refs/ralph/fleet/{RUN}/stop/0123abcd", "refs/heads/main"):
+        eventually(lambda row=f"{users}\t{ref}": row in listed(), f"{ref} at the hub")  # type: ignore[misc]
+    away = hub.run.directory / "away.git"
+    hub.run.remote.path.rename(away)
+    for side in ("session", "machine"):
+        repo.git("checkout", "-q", "--detach", users)
+        repo.git("commit", "-q", "--allow-empty", "-m", side)
+        if side == "session":
+            session = repo.head
+            assert hub.push(f"HEAD:{BRANCH}").returncode == 0
+    repo.git("push", "-q", str(away), f"HEAD:{BRANCH}")
+    away.rename(hub.run.remote.path)
+    eventually(lambda: f"{repo.head}\t{BRANCH}" in listed(), "the branch of the other machine")
+    hub.arrives(f"refs/ralph/rescue/0123abcd/hub-{session[:12]}/heads/ralph/0123abcd", session)
+
+
+def test_an_index_is_done_once_origin_has_its_work(hub: RunningHub) -> None:
+    """The worker has the password of the hub alone, and waits for the hub."""
+    hub.run.begin(COMMIT)
+    credentials = hub.run.directory / "credentials"
+    credentials.write_text(f"http://agent:secret%20word@127.0.0.1:{hub.port}\n")
+    order = {
+        "RALPH_FLEET_REMOTE": f"http://127.0.0.1:{hub.port}/project.git",
+        "RALPH_FLEET_GIT_CREDENTIAL": str(credentials),
+        "RALPH_FLEET_HUB": "1",
+    }
+    status, printed = hub.run.work(env=order).ended()
+    assert status == 0, printed
+    [branch] = hub.run.refs("refs/heads/ralph/")
+    assert hub.run.remote.show(f"{branch}:made") == b"work\n"
+    assert f"refs/ralph/fleet/{RUN}/output/0" in hub.run.refs()
+    eventually(lambda: hub.run.state().get("state") == "done", "the index at origin")
+
+
+A, B, C, GONE = "a" * 40, "b" * 40, "c" * 40, "e" * 40
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "agreed", "pushing", "expected"),
+    [
+        (A, None, None, None, HubPlan([], [RemoteChange(BRANCH, None, A)])),
+        (B, A, A, None, HubPlan([], [RemoteChange(BRANCH, A, B)])),
+        (None, A, A, None, HubPlan([], [RemoteChange(BRANCH, A, None)])),
+        (A, A, A, None, HubPlan([], [])),
+        (A, B, A, None, HubPlan([RefMove(BRANCH, A, B, B)], [])),
+        (None, B, None, None, HubPlan([RefMove(BRANCH, None, B, B)], [])),
+        (A, A, None, None, HubPlan([RefMove(BRANCH, A, A, A)], [])),
+        # the answer to a push was lost, and the session has pushed since
+        (C, B, A, B, HubPlan([RefMove(BRANCH, C, C, B)], [RemoteChange(BRANCH, B, C)])),
+        (C, None, A, GONE, HubPlan([RefMove(BRANCH, C, C, None)], [RemoteChange(BRANCH, None, C)])),
+        # another machine has moved it
+        (
+            C,
+            B,
+            A,
+            None,
+            HubPlan(
+                [RefMove(BRANCH, C, B, B, f"refs/ralph/rescue/0123abcd/hub-{C[:12]}/heads/ralph/0123abcd")],
+                [],
+            ),
+        ),
+    ],
+)
+def test_the_side_that_has_moved_a_ref_wins(
+    ours: str | None, theirs: str | None, agreed: str | None, pushing: str | None, expected: HubPlan
+) -> None:
+    """And origin, if both have."""
+    here, there, base, pushed = ({BRANCH: oid} if oid else {} for oid in (ours, theirs, agreed, pushing))
+    assert plan(here, there, base, pushed, GONE) == expected
