@@ -23,17 +23,17 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import NotFoundError, RalphError, RefusedError
 from ralph_wrap.session.recovery import SessionRecovery
-from ralph_wrap.state import inventory
+from ralph_wrap.state import ids, inventory
 from ralph_wrap.state.advice import advice_for
 from ralph_wrap.state.claim import take_over
 from ralph_wrap.state.inventory import FoundSession, Verdict
 from ralph_wrap.state.project import WORKTREES, registries
 from ralph_wrap.state.registry import SessionRecord, UnreadableRecord
 from ralph_wrap.state.report import drop_command
-from ralph_wrap.system import deferred, files, liveness, process_tree
+from ralph_wrap.system import deferred, files, liveness, process_table, process_tree
 from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.liveness import SessionNames
-from ralph_wrap.system.log import Commands, lines_of
+from ralph_wrap.system.log import Commands, lines_of, one_line
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.ignore import tidy
 from ralph_wrap.worktree.trash import empty_trash
@@ -258,6 +258,7 @@ def _end(project: Project, claim: SessionClaim, log: Log) -> WorktreeOutcome | N
     log.event("session.found_dead", f"session {record.session} is dead: finishing it", state=record.state)
     _require_seen(claim)
     survivors = _end_leftovers(claim, log)
+    _name_orphans(claim, log)
     recovery = SessionRecovery(project, claim.registry, record, log)
     tree = recovery.worktree()
     outcome = recovery.leave(tree, survivors) if tree else None
@@ -332,6 +333,36 @@ def _end_leftovers(claim: SessionClaim, log: Log) -> tuple[int, ...]:
                 "in the other container: ralph-wrap sweep; or stop this container",
             )
         time.sleep(_TICK)
+
+
+def _name_orphans(claim: SessionClaim, log: Log) -> None:
+    """Name the processes in this container that the dead session may have left, if nothing proves that.
+
+    An agent that leaves its environment, descriptors and parent behind looks like a daemon of the user. On a
+    host there are too many of those.
+    """
+    if liveness.is_of_host(liveness.pid_namespace()):
+        return
+    session = claim.record.session
+    pids = process_tree.orphans_since(ids.started(session).timestamp())
+    if not pids:
+        return
+    names = ", ".join(f"{pid} ({_name_of(pid)})" for pid in pids)
+    numbers = " ".join(map(str, pids))
+    log.warning(
+        "processes.unknown",
+        f"these processes began after session {session} and lost their parent: {names};"
+        " perhaps its agent left them",
+        f"to look at them: ps -fp {','.join(map(str, pids))}; to end them: kill {numbers}",
+        pids=pids,
+    )
+
+
+def _name_of(pid: int) -> str:
+    try:
+        return one_line(process_table.name(pid))
+    except OSError:
+        return "ended"
 
 
 def _agent_started(claim: SessionClaim) -> bool:

@@ -91,6 +91,14 @@ def _environment(process: Process) -> list[bytes]:
     return [os.fsencode(f"{name}={value}") for name, value in process.environ().items()]
 
 
+def command_line(pid: int) -> bytes:
+    """Return the words of a process's command line, each with a NUL after it; nothing if it has ended."""
+    try:
+        return (PROC / str(pid) / "cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
 def is_program(pid: int) -> bool:
     """Return whether a process is alive, and no thread of the kernel, which never has an environment."""
     try:

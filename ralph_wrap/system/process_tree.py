@@ -200,6 +200,35 @@ class ProcessTree:
         return own and {*self._marks[1:]}.isdisjoint(environment)
 
 
+def orphans_since(began: float) -> list[int]:
+    """Return the children of PID 1 that belong to no session that we know, and began after a moment.
+
+    After SIGKILL of a session, PID 1 is the parent of its orphans. One that has neither our variables nor a
+    descriptor of the session looks like a daemon of the user.
+
+    Arguments:
+        began: seconds since 1970.
+
+    """
+    ours = process_table.ancestors(os.getpid())
+    booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+    found = []
+    for pid in process_table.children(1):
+        if pid in ours or not process_table.is_program(pid) or _is_known(pid):
+            continue
+        if booted + (process_table.start_time(pid) or 0.0) >= began:
+            found.append(pid)
+    return found
+
+
+def _is_known(pid: int) -> bool:
+    """Return whether a process is a program of ralph-wrap, or says to which session it belongs."""
+    names = (b"RALPH_SESSION_ID=", f"{OWN_COMMAND}=".encode())
+    words = process_table.command_line(pid)
+    is_own = any(name in words for name in (b"ralph_wrap", b"ralph-wrap"))
+    return is_own or any(entry.startswith(names) for entry in process_table.environment(pid))
+
+
 def become_subreaper() -> None:
     """Become the parent of orphans below us, instead of PID 1 (``prctl(2)``).
 

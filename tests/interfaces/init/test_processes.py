@@ -119,10 +119,10 @@ def test_a_record_names_no_process_without_the_lock_of_its_session(project: Path
 
 @needs_root
 def test_a_record_without_the_lock_hides_no_process_from_the_end(inside: Container) -> None:
-    """What is below the process that it names is told: that process is no session, which would do it."""
+    """Its children get SIGTERM: the process that it names is no session, which would end them itself."""
     inside.listen("shell", 2, "child=server", "record={}", "unlocked=1")
     inside.send(signal.SIGTERM)
-    assert eventually(lambda: inside.heard("server"), "the server to be told") == ["SIGTERM"]
+    assert eventually(lambda: inside.heard("server"), "SIGTERM in the server") == ["SIGTERM"]
     inside.send(signal.SIGTERM)
     assert inside.wait() == 0
 
