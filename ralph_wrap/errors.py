@@ -35,7 +35,8 @@ import shlex
 from typing import ClassVar
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
-_LACKING = ("from promisor remote", "unable to read ", "lazy fetching disabled")  # what git says of an object
+# What git says of an object that is not there.
+_LACKING = ("from promisor remote", "unable to read ", "cannot read object ", "lazy fetching disabled")
 _IN_A_PARTIAL_CLONE = "ralph-wrap fetches no object; in a partial clone: git fetch --refetch --no-filter"
 
 

@@ -48,6 +48,15 @@ def test_a_session_ends_with_the_command_to_type(partial: Repo) -> None:
     assert (again.stdout, again.report["fallback"]) == (b"one\n", None), again.stderr
 
 
+def test_a_session_in_a_clone_ends_with_the_command_to_type(partial: Repo) -> None:
+    """A private clone borrows the objects; after the command it has all of them."""
+    ended = run(partial.path, "-n", "1", "--isolation", "clone", "--", "touch", "made")
+    assert (ended.status, ended.warnings[-1]["hint"].endswith(CURE)) == (125, True), ended.stderr
+    subprocess.run(shlex.split(CURE), cwd=partial.path, check=True, capture_output=True)
+    again = run(partial.path, "-n", "1", "--isolation", "clone", "--", "cat", "file.txt")
+    assert (again.stdout, again.status) == (b"one\n", 0), again.stderr
+
+
 def test_without_the_rule_a_worktree_is_only_impossible(
     partial: Repo, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -115,9 +115,11 @@ def create_clone(
             undo.pop_all()
     except (GitError, OSError) as error:
         reason = error.message if isinstance(error, GitError) else f"{error.strerror}: {error.filename}"
+        hint = error.hint if isinstance(error, GitError) else ""
         raise IsolationError(
             f"no clone could be made: {reason}",
-            f"user id {os.geteuid()} must be able to write to {path.parent}, on a disk that is not full",
+            hint
+            or f"user id {os.geteuid()} must be able to write to {path.parent}, on a disk that is not full",
         ) from error
     return tree
 
@@ -236,7 +238,8 @@ def _config(git: Git, repository: Repository) -> list[tuple[str, str]]:
     copied = [(key, value if newline else "true") for key, newline, value in found]
     if any(key == "extensions.partialclone" for key, _ in copied):
         raise IsolationError(
-            "the repository is a partial clone, whose objects are elsewhere", "git fetch --refetch"
+            "the repository is a partial clone, whose objects are elsewhere",
+            "git fetch --refetch --no-filter && git config --unset extensions.partialClone",
         )
     version = "1" if any(key.startswith("extensions.") for key, _ in copied) else "0"
     return [
