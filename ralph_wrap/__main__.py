@@ -5,6 +5,8 @@ So a handler that ends the process is set first, and the slow imports come after
 handlers before these imports, and any other command gets Python's one back when its own work begins.
 """
 
+import atexit
+import gc
 import os
 import sys
 
@@ -19,7 +21,20 @@ _INTERRUPTED = 130  # 128 + SIGINT, as in a shell
 
 
 def main() -> "NoReturn":
-    """Run the command line and exit."""
+    """Run the command line and end the process."""
+    try:
+        run()
+    except SystemExit as end:
+        _end(end)
+
+
+def run() -> "NoReturn":
+    """Run the command line.
+
+    Raises:
+        SystemExit: always, with the exit status.
+
+    """
     try:
         _end_at_once_at_ctrl_c()
         _fill_standard_descriptors()
@@ -28,6 +43,7 @@ def main() -> "NoReturn":
         from ralph_wrap.system.signals import SignalHandlers  # noqa: PLC0415 -- init has its own, and stays small
 
         if sys.argv[1:2] == ["run"] or sys.argv[1:3] == ["fleet", "work"]:
+            gc.disable()  # imports leave nothing to collect; the session enables it before its agent starts
             # A signal that comes during the slow imports must end the session like any later signal.
             with SignalHandlers() as signals:
                 _run(signals)
@@ -35,6 +51,20 @@ def main() -> "NoReturn":
     except KeyboardInterrupt:  # before the first handler, or from a command
         _end_at_once_at_ctrl_c()  # while Python ends
         sys.exit(_INTERRUPTED)
+
+
+def _end(end: SystemExit) -> "NoReturn":
+    """End as Python does, but do not free each object first. That takes 16 ms, and the kernel is faster."""
+    threading = sys.modules.get("threading")
+    if not isinstance(end.code, int | None) or (threading and threading.active_count() > 1):
+        raise end  # Python prints what is no number, and waits for other threads
+    atexit._run_exitfuncs()  # noqa: SLF001 -- a public function with this effect does not exist
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        raise end from None  # Python then ends with status 120, as always
+    os._exit(end.code or 0)
 
 
 def _end_at_once_at_ctrl_c() -> None:

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.errors import RalphError
-from ralph_wrap.system import deferred, files, privileges
+from ralph_wrap.system import files, privileges
+from ralph_wrap.system.files import digest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,7 +39,7 @@ def path_of(purpose: str, root: Path, environ: Mapping[str, str]) -> Path:
 
     """
     directory = privileges.state_home(environ) / purpose
-    path = directory / f"{deferred.hashlib.sha256(os.fsencode(root)).hexdigest()[:32]}.json"
+    path = directory / f"{digest.sha256(os.fsencode(root)).hexdigest()[:32]}.json"
     if Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root)):
         raise RalphError(
             f"{path.parent} is inside the project, where agents could approve commands themselves",

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ralph_wrap.git.command import decode, run_git
-from ralph_wrap.system import files
+from ralph_wrap.system import deferred, files
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ _GITLINK_BYTE = 0xE0
 _GITLINK_MODE = b"\0\0\xe0\0"
 _ASSUMED = 0x40  # the two highest flags: assume unchanged, and extended, which version 2 cannot have
 _LONG_NAME = 0xFFF
-_SUBMODULE = re.compile(rb"(?:\A|\0)(.) %s ([0-9a-f]+) \d\t([^\0]+)" % GITLINK.encode())
-_HIDDEN = re.compile(rb"(?:\A|\0)([a-zS]) \d+ [0-9a-f]+ \d\t([^\0]+)")
+_SUBMODULE = deferred.pattern(rb"(?:\A|\0)(.) %s ([0-9a-f]+) \d\t([^\0]+)" % GITLINK.encode())
+_HIDDEN = deferred.pattern(rb"(?:\A|\0)([a-zS]) \d+ [0-9a-f]+ \d\t([^\0]+)")
 
 
 class SubmoduleEntry(NamedTuple):

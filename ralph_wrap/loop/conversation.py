@@ -8,10 +8,10 @@ deleted or too long, and every further iteration would fail.
 from __future__ import annotations
 
 import os
-import re
 from typing import TYPE_CHECKING
 
 from ralph_wrap.agents.output import AgentSessionId, OutputReader
+from ralph_wrap.system import deferred
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ralph_wrap.loop.policy import Iteration
     from ralph_wrap.system.log import Log
 
-_NAME = re.compile(
+_NAME = deferred.pattern(
     r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}"
 )  # must not begin like an option; these agents use UUIDs and similar ids
 

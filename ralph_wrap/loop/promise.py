@@ -7,15 +7,14 @@ yet".
 
 from __future__ import annotations
 
-import re
-
+from ralph_wrap.system import deferred
 from ralph_wrap.system.named_tuple import NamedTuple
 
 _BLANK = " \t\r\n\f\v\u00a0"
 _EMPHASIS = "*_~`"
 _OPENING = _BLANK + _EMPHASIS + "#>+-"
 _CLOSING = _BLANK + _EMPHASIS + ".!\u2026\u3002\uff01"
-_SENTENCE_END = re.compile(r"(?<!\be\.g)(?<!\bi\.e)(?<!\bcf)(?<!\bvs)[.!?\u2026\u3002\uff01\uff1f]\Z")
+_SENTENCE_END = deferred.pattern(r"(?<!\be\.g)(?<!\bi\.e)(?<!\bcf)(?<!\bvs)[.!?\u2026\u3002\uff01\uff1f]\Z")
 _QUOTES = _EMPHASIS + "\"')]\u00bb\u201d\u2019"
 _LONGEST = 4096  # bytes that are kept of a line before its end, beside the promise
 

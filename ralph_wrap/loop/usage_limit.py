@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import errno
 import json
-import re
 import shlex
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING
 from ralph_wrap.loop.policy import LONGEST_HOLD
 from ralph_wrap.system import deferred, files
 from ralph_wrap.system.document import DocumentFormat
+from ralph_wrap.system.files import digest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _FORMAT = DocumentFormat(version=1, largest=4096)
 _DIGITS = 8
-_ACCOUNT_VARIABLES = re.compile(
+_ACCOUNT_VARIABLES = deferred.pattern(
     r".*_(API_KEY|AUTH_TOKEN|OAUTH_TOKEN|BASE_URL)|HOME|CLAUDE_CONFIG_DIR|CODEX_HOME|XDG_(CONFIG|DATA)_HOME"
 )
 
@@ -138,4 +138,4 @@ def _digits(environ: Mapping[str, str]) -> str:
     account = sorted(
         (name, value) for name, value in environ.items() if value and _ACCOUNT_VARIABLES.fullmatch(name)
     )
-    return deferred.hashlib.sha256(json.dumps(account).encode()).hexdigest()[:_DIGITS]
+    return digest.sha256(json.dumps(account).encode()).hexdigest()[:_DIGITS]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 from typing import TYPE_CHECKING
 
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
 
 
 _CONFIG_BY_ENVIRONMENT = (2, 31)  # GIT_CONFIG_COUNT
-_HEADING = re.compile(r"^#{1,6}(?: +|$)| +#+$")  # CommonMark, *ATX headings*
+_HEADING = deferred.pattern(r"^#{1,6}(?: +|$)| +#+$")  # CommonMark, *ATX headings*
 _LONGEST_TITLE = 200  # characters
 _TITLE_IS_IN = 1 << 16  # bytes of a prompt file
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import gc
 import os
 import shlex
 import threading
@@ -233,6 +234,8 @@ class Session:
         self._at_end("look at the repository", guard.finish)
         if self._whole_process:
             process_tree.become_subreaper()
+            gc.freeze()  # no collection looks at the modules again
+            gc.enable()  # __main__ has disabled it
         _write_start(self._settings, context.project, claim, self._log)
         _hand_over(claim, workspace, self._log)
         _introduce(claim, workspace, self._log)

@@ -9,14 +9,15 @@ nothing from here.
 from __future__ import annotations
 
 import os
-import re
 from datetime import UTC, datetime
+
+from ralph_wrap.system import deferred
 
 _AGENT = "(?:[0-9a-f]{4}){1,2}"
 _WIDE = 8  # digits
-_AGENT_ID = re.compile(_AGENT)
-_SESSION_ID = re.compile(f"[0-9]{{8}}T[0-9]{{6}}Z-({_AGENT})")  # \d would take the digits of any script
-_IN_A_REF = re.compile(f"/({_AGENT})(?=[-/\n])".encode())
+_AGENT_ID = deferred.pattern(_AGENT)
+_SESSION_ID = deferred.pattern(f"[0-9]{{8}}T[0-9]{{6}}Z-({_AGENT})")  # \d would take the digits of any script
+_IN_A_REF = deferred.pattern(f"/({_AGENT})(?=[-/\n])".encode())
 
 
 def is_agent_id(text: str) -> bool:

@@ -23,6 +23,7 @@ from ralph_wrap.git.shadow import shadow_repository
 from ralph_wrap.state.claim import SessionClaim
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.system import deferred, privileges
+from ralph_wrap.system.files import digest
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
@@ -41,8 +42,8 @@ POOL = RUN / "pool"
 """Directory of warm worktrees, below the project root."""
 
 _PARTS = ("agents", "sessions", "trash")  # of a registry
-_SECOND_REGISTRY = re.compile(r"[0-9a-f]{16}")
-_OUR_WORKTREE = re.compile(r"(.+)/\.ralph/worktrees/[^/]+", re.DOTALL)
+_SECOND_REGISTRY = deferred.pattern(r"[0-9a-f]{16}")
+_OUR_WORKTREE = deferred.pattern(r"(.+)/\.ralph/worktrees/[^/]+", re.DOTALL)
 
 
 class Project(NamedTuple):
@@ -201,7 +202,7 @@ def registries(project: Project) -> Iterator[Registry]:
 
 def _away(project: Project) -> Registry:
     """Return the registry outside the project, for a project that cannot hold one."""
-    key = deferred.hashlib.sha256(os.fsencode(project.root)).hexdigest()[:16]
+    key = digest.sha256(os.fsencode(project.root)).hexdigest()[:16]
     return Registry(privileges.state_home(project.environ) / key)
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import re
 from typing import TYPE_CHECKING
 
 from ralph_wrap.state import ids
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
 
-_NAMESPACE = re.compile(r"pid:\[([0-9]{1,20})\]")  # namespaces(7)
+_NAMESPACE = deferred.pattern(r"pid:\[([0-9]{1,20})\]")  # namespaces(7)
 
 
 class Registry(NamedTuple):

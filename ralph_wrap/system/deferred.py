@@ -1,8 +1,10 @@
-"""The modules that load at their first use, and why. At the top of a module they would delay every start.
+"""What loads or compiles at its first use, and why. At the top of a module it would delay every start.
 
 ::
 
     from ralph_wrap.system import deferred
+
+    _NUMBER = deferred.pattern("[0-9]+")
 
     deferred.hashlib.sha256()
 
@@ -12,9 +14,10 @@ while git checks out its worktree (:func:`load_session`), and a server does so a
 
 from __future__ import annotations
 
+import re
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, AnyStr, cast
 
 if TYPE_CHECKING:
     import asyncio as asyncio
@@ -103,6 +106,29 @@ if not TYPE_CHECKING:  # a type checker that sees __getattr__ accepts every name
         if name not in MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         return import_module(MODULES[name])
+
+
+def pattern(text: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
+    """Return a regular expression that is compiled at its first use, which takes 0.1 ms or more."""
+    return cast("re.Pattern[AnyStr]", _Pattern(text, flags))
+
+
+class _Pattern:
+    """Compiles the expression when a method of it is first asked for.
+
+    Arguments:
+        text: the expression.
+        flags: as :func:`re.compile` takes them.
+
+    """
+
+    def __init__(self, text: Any, flags: int) -> None:
+        self._arguments = (text, flags)
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(re.compile(*self._arguments), name)
+        setattr(self, name, value)  # the next use finds it without this method
+        return value
 
 
 def load_worktrees() -> None:

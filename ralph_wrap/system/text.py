@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import unicodedata
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from ralph_wrap.system import deferred
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _GIT_VERBS = "branch|diff|fetch|log|merge|push|status|switch|worktree"
 _VERBS_ELSEWHERE = "init|mcp|help|version"  # they have no -C
-_COMMAND = re.compile(
+_COMMAND = deferred.pattern(
     rf"\bralph-wrap (?:(?:worktree|config) )?(?!{_VERBS_ELSEWHERE})[a-z]+|\bgit(?= (?:{_GIT_VERBS})\b)"
 )
 

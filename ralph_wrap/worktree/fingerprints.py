@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import finish_git, parse_status, resolve_commit, start_status
 from ralph_wrap.git.safe.submodules import inner_git, pointers_below
-from ralph_wrap.system import deferred
+from ralph_wrap.system.files import digest
 from ralph_wrap.worktree.save.registration import is_replaced
 
 if TYPE_CHECKING:
@@ -67,10 +67,10 @@ def is_pristine(state: str) -> bool:
 
 
 def _digest(head: str, top: Path, paths: Iterable[str], *, largest: int = _HASHED) -> str:
-    digest = deferred.hashlib.sha1(usedforsecurity=False)
+    found = digest.sha1(usedforsecurity=False)
     for path in paths:
-        digest.update(b"\0" + os.fsencode(path) + b"\0" + _content(top / path, largest))
-    return f"{head} {digest.hexdigest()}"
+        found.update(b"\0" + os.fsencode(path) + b"\0" + _content(top / path, largest))
+    return f"{head} {found.hexdigest()}"
 
 
 def _content(path: Path, largest: int) -> bytes:

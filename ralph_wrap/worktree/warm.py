@@ -20,7 +20,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import re
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -36,7 +35,7 @@ from ralph_wrap.git import (
 )
 from ralph_wrap.git.index import IndexListing, list_index
 from ralph_wrap.git.oid import OID
-from ralph_wrap.system import files, process_table
+from ralph_wrap.system import deferred, files, process_table
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.model import WARM
 from ralph_wrap.worktree.ownership import (
@@ -62,7 +61,7 @@ Its next line identifies the index, if git checks every file that the index list
 REASON = "ralph-wrap pool"
 """The reason of the lock on its registration."""
 
-_READY = re.compile(f"({OID})\n(.+\n)?".encode())
+_READY = deferred.pattern(f"({OID})\n(.+\n)?".encode())
 _TAIL = 4  # parts of a path: .ralph/run/pool/<name>
 _LOOKS = 2  # warm worktrees that a session checks before it makes a new one
 _REGISTERED = {"HEAD", "commondir", pointer.BACK, "index", "locked", "logs", "refs", READY} | {

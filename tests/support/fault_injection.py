@@ -17,7 +17,6 @@ and a pipe for pid and status.
 
 from __future__ import annotations
 
-import atexit
 import errno
 import functools
 import gc
@@ -32,12 +31,12 @@ import time
 from contextlib import suppress
 from importlib import import_module
 from pkgutil import walk_packages
-from typing import Any, NoReturn
+from typing import Any
 
 import typer.main
 
 import ralph_wrap
-from ralph_wrap.__main__ import main
+from ralph_wrap.__main__ import main, run
 from ralph_wrap.system import process
 from ralph_wrap.system.log import Log
 
@@ -190,19 +189,11 @@ def _warm_up() -> None:
     for arguments in _WARMING:
         sys.argv = ["ralph-wrap", *arguments]
         with suppress(SystemExit):
-            main()
+            run()
     sys.stdout.flush()
     for number, descriptor in enumerate(kept, 1):
         os.dup2(descriptor, number)
         os.close(descriptor)
-
-
-def _end(how: SystemExit) -> NoReturn:
-    """End a fork as the interpreter would, but for taking everything apart, which is half of the time."""
-    atexit._run_exitfuncs()  # noqa: SLF001
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(how.code if isinstance(how.code, int) else 0 if how.code is None else 1)
 
 
 if __name__ == "__main__":
@@ -212,7 +203,4 @@ if __name__ == "__main__":
         inject(Points(where, what, int(at)))
         main()
     _serve()
-    try:
-        main()
-    except SystemExit as how:
-        _end(how)
+    main()

@@ -7,10 +7,9 @@ between the repository and the checkout. A merge or diff driver counts only if t
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
-from ralph_wrap.system import files
+from ralph_wrap.system import deferred, files
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 _FILE = "info/attributes"
 _LARGEST = 1 << 22  # bytes
-_PATTERN = re.compile(rb'"(?:[^"\\]|\\.)*"|[^ \t\r]+')
+_PATTERN = deferred.pattern(rb'"(?:[^"\\]|\\.)*"|[^ \t\r]+')
 _CONVERSIONS = frozenset(
     {b"crlf", b"eol", b"filter", b"ident", b"lockable", b"text", b"whitespace", b"working-tree-encoding"}
 )

@@ -25,7 +25,7 @@ from ralph_wrap.git.safe.entries import ConfigEntry, format_config, read_config
 from ralph_wrap.system import deferred, files, privileges
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
 _LINKS = ("objects", "refs", "packed-refs", "logs", "worktrees", "modules", "shallow", "info/exclude")
 _OPTIONAL_LINKS = ("lfs", "reftable")
@@ -121,10 +121,8 @@ class SafeCommonDirs:
 
     def _home(self, common_dir: Path) -> Path:
         """Return a directory that only this user can write, outside of the project."""
-        places = [privileges.state_home(self._environ) / "git"]
-        places.append(Path(deferred.tempfile.gettempdir(), f"ralph-wrap-git-{os.geteuid()}"))
         project = os.path.realpath(common_dir.parent)
-        for place in places:
+        for place in self._places():
             if Path(os.path.realpath(place)).is_relative_to(project):
                 continue
             with contextlib.suppress(OSError):
@@ -134,6 +132,10 @@ class SafeCommonDirs:
                 if is_ours and not found.st_mode & _WRITABLE_BY_OTHERS:
                     return place
         raise GitError("config", 128, "fatal: XDG_STATE_HOME names no directory that only you can write")
+
+    def _places(self) -> Iterator[Path]:
+        yield privileges.state_home(self._environ) / "git"
+        yield Path(deferred.tempfile.gettempdir(), f"ralph-wrap-git-{os.geteuid()}")
 
 
 def configuration(common_dir: Path) -> list[ConfigEntry]:

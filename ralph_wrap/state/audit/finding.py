@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ralph_wrap.git import without_secrets
-from ralph_wrap.system import deferred
+from ralph_wrap.system.files import digest
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import plain
 
@@ -113,8 +113,8 @@ class Finding(NamedTuple):
 
 def digest_of(file: str, *parts: str | bytes) -> str:
     """Return a hash of a file and of what stands there."""
-    digest = deferred.hashlib.sha256(os.fsencode(file))
+    found = digest.sha256(os.fsencode(file))
     for part in parts:
         content = part if isinstance(part, bytes) else os.fsencode(part)
-        digest.update(b"\0%d\0" % len(content) + content)
-    return str(digest.hexdigest())
+        found.update(b"\0%d\0" % len(content) + content)
+    return str(found.hexdigest())

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap.git import decode, decode_lines, existing_commits, list_refs, list_remotes, run_git
 from ralph_wrap.git.oid import is_oid
-from ralph_wrap.system import files
+from ralph_wrap.system import deferred, files
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from ralph_wrap.worktree.model import LinkedWorktree
 
 # An agent could make files with these names in its clone, and a save would believe them.
-_OURS = re.compile(r"ralph-wrap-.*|commondir|gitdir|locked|info", re.DOTALL)
+_OURS = deferred.pattern(r"ralph-wrap-.*|commondir|gitdir|locked|info", re.DOTALL)
 _NOT_COPIED = {
     *("objects", "modules", "lfs", "worktrees"),
     *("config", "config.worktree", "hooks", "info", "branches", "description"),
 }
-_OBJECT = re.compile(r"[0-9a-f]{2}/[0-9a-f]+|pack/pack-[0-9a-f]+\.(pack|idx)")
+_OBJECT = deferred.pattern(r"[0-9a-f]{2}/[0-9a-f]+|pack/pack-[0-9a-f]+\.(pack|idx)")
 _LARGEST = 1 << 30  # bytes of a file that is no object
 _MOST = 200_000  # files that are no objects
 _COPIED_REFS = ("refs/heads/", "refs/remotes/")

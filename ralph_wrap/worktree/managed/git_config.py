@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import time
 from functools import partial
 from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import ConflictError, RefusedError
 from ralph_wrap.git import run_git
-from ralph_wrap.system import files
+from ralph_wrap.system import deferred, files
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.managed.metadata import marked
 
@@ -41,7 +40,7 @@ _BLOCK_AFTER_NO_NEWLINE = (
 HOOKS_OFF = ("hooksPath", "/dev/null")
 """A key below ``core``, and its value."""
 _OWN_FILE = "config.worktree"
-_OURS = re.compile(  # it also matches after a user has changed the lines
+_OURS = deferred.pattern(  # it also matches after a user has changed the lines
     rb"# ralph-wrap: for worktrees without hooks, goes with the last of them"
     rb"(?P<broken>, and so does the line break)?\r?\n"
     rb"(?:(?P<header>\[extensions\]\r?\n)(?:\tworktreeConfig = true(?:\r?\n|\Z))?)?"

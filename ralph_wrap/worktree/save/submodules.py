@@ -20,12 +20,11 @@ worktree: an unknown file in a repository, a path that leads out of it, and a re
 from __future__ import annotations
 
 import os
-import re
 from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import finish_git, parse_status, resolve_commit, run_git, start_status
-from ralph_wrap.system import files
+from ralph_wrap.system import deferred, files
 from ralph_wrap.worktree.save.commits import make_snapshots
 from ralph_wrap.worktree.save.copy_commits import snapshots_of, store_of, tips, transfer
 from ralph_wrap.worktree.save.inspect import tree_holds, tree_losses
@@ -42,13 +41,13 @@ if TYPE_CHECKING:
     from ralph_wrap.worktree.save.result import Losses, SaveRequest
 
 # The files of git in a repository (gitrepository-layout(5)): this module checks them, or they hold no work.
-_KNOWN = re.compile(
+_KNOWN = deferred.pattern(
     r"branches|config(\.worktree)?|description|gc\.(log|pid)|hooks|info|logs|modules|packed-refs|refs"
     r"|index|sharedindex\..*|shallow|rebase-merge|rebase-apply|sequencer|rr-cache|reftable|ralph-wrap-.*"
     r"|[A-Z][A-Z_]*|.*\.lock"
 )
-_OBJECTS = re.compile(r"[0-9a-f]{2}|pack|info|tmp_.*|incoming-.*|.*\.lock")
-_EMPTY = re.compile(r"branches|config|description|HEAD|hooks|info|objects|refs|.*\.lock")
+_OBJECTS = deferred.pattern(r"[0-9a-f]{2}|pack|info|tmp_.*|incoming-.*|.*\.lock")
+_EMPTY = deferred.pattern(r"branches|config|description|HEAD|hooks|info|objects|refs|.*\.lock")
 
 
 def save_submodules(
