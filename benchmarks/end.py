@@ -1,8 +1,9 @@
-"""From the agent's end to ours, against `git worktree remove --force`.
+"""From the agent's end to ours, against what bare git takes for the same.
 
-All worktrees are made first, and dirty pages are written out (`sync`): a removal right after the checkout
-would drop pages that never reach the disk. What a session deletes in the background is waited for, and
-does not count.
+Without changes that is `git worktree remove`, and with changes also `git add -A && git commit` before it. For
+a large tree it is `git worktree remove --force`, which looks at no file. All worktrees are made first, and
+dirty pages are written out (`sync`): a removal right after the checkout would drop pages that never reach the
+disk. What a session deletes in the background is waited for, and does not count.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import os
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from scenarios import PROGRAM, STAMP, Waiting, compare, in_turns, make_repository
+from scenarios import EDIT, PROGRAM, STAMP, Waiting, compare, in_turns, make_repository
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,20 +20,39 @@ if TYPE_CHECKING:
 
     from scenarios import Verdict
 
-FILES = 100_000
-LIMIT = 0.1
+LARGE = 100_000
+SMALL = 2_000
+
+_CLAIMS = {
+    "end, no change": (SMALL, ":", 'git worktree remove "$1"', 1.0),
+    "end, 200 files changed or new": (
+        SMALL,
+        EDIT,
+        '(cd "$1" && git add -A && git commit -q -m work)\ngit worktree remove "$1"',
+        1.5,
+    ),
+    "end of a large tree, no change": (LARGE, ":", 'git worktree remove --force "$1"', 0.1),
+}
+"""Number of files, what the agent does, what bare git does, and the highest ratio."""
 
 
 def measure(directory: Path, files: int | None, repeat: int | None) -> Iterator[Verdict]:
-    """Measure the claim."""
-    size = files or FILES
-    times = repeat or 5
-    repository = make_repository(directory / "end", size)
-    agent = repository.script("agent", f"echo ready; read -r _ || {STAMP}")
-    bare = repository.script(
-        "bare",
-        f'git worktree add --quiet --detach "$1"\necho ready; read -r _ || {STAMP}\n'
-        'exec git worktree remove --force "$1"',
+    """Measure the claims, or with a number of files those for small or large trees."""
+    for number, (claim, (size, work, bare, limit)) in enumerate(_CLAIMS.items()):
+        if files is None or (files >= LARGE) == (size >= LARGE):
+            place = directory / f"end-{number}"
+            yield _measure(place, claim, files or size, work, bare, limit, repeat)
+
+
+def _measure(
+    directory: Path, claim: str, files: int, work: str, bare: str, limit: float, repeat: int | None
+) -> Verdict:
+    times = repeat or (5 if files >= LARGE else 9)
+    repository = make_repository(directory, files)
+    wait = f"echo ready; read -r _ || {STAMP}"
+    agent = repository.script("agent", f"{work}\n{wait}")
+    other = repository.script(
+        "bare", f'git worktree add --quiet -b "$2" "$1"\n(cd "$1"; {work})\n{wait}\n{bare}'
     )
     with ExitStack() as stack:
         sessions: list[Waiting] = []
@@ -40,7 +60,7 @@ def measure(directory: Path, files: int | None, repeat: int | None) -> Iterator[
         for number in range(times + 1):
             for waiting, command in (
                 (sessions, (PROGRAM, "run", "--max-iterations", "1", "--", agent)),
-                (removals, (bare, f"../bare-{number}")),
+                (removals, (other, f"../bare-{number}", f"bare-{number}")),
             ):
                 waiting.append(stack.enter_context(Waiting(repository, *command)))
                 waiting[-1].wait_until_ready()
@@ -57,4 +77,4 @@ def measure(directory: Path, files: int | None, repeat: int | None) -> Iterator[
             return run.ended - run.stamp
 
         measured = in_turns(times, ours, theirs)
-    yield compare(f"end, {size:,} files, synced on both sides", LIMIT, *measured)
+    return compare(f"{claim}, {files:,} files, synced on both sides", limit, *measured)

@@ -1,4 +1,4 @@
-"""Many sessions started at once, against as many bare `git worktree add` in turn.
+"""Many sessions started at once, against as many bare `git worktree add`: in turn, and at once.
 
 The agents stay until all of them have begun, so that no session's end takes part.
 """
@@ -19,22 +19,31 @@ if TYPE_CHECKING:
     from scenarios import Repository, Verdict
 
 FILES = 2_000
-SESSIONS = 32
-LIMIT = 1.0
+CLAIMS = {"in turn": (32, ";", 1.0), "at once": (16, "&", 2.0)}
+"""How bare git makes its worktrees: how many, what follows each command, and the highest ratio."""
 
 
 def measure(directory: Path, files: int | None, repeat: int | None) -> Iterator[Verdict]:
-    """Measure the claim; a session that fails, or falls back to the project itself, is an error."""
+    """Measure the claims; a session that fails, or falls back to the project itself, is an error."""
     size = files or FILES
-    repository = make_repository(directory / "many", size)
-    agent = repository.script("agent", f"{STAMP}; echo ready; read -r _ || {STAMP}")
-    bare = repository.script(
-        "bare", f'for i in $(seq {SESSIONS}); do git worktree add -b "$1-$i" "../$1-$i"; done\n{STAMP}'
-    )
+    for manner, (sessions, separator, limit) in CLAIMS.items():
+        repository = make_repository(directory / f"many-{manner.replace(' ', '-')}", size)
+        agent = repository.script("agent", f"{STAMP}; echo ready; read -r _ || {STAMP}")
+        bare = repository.script(
+            "bare",
+            f'for i in $(seq {sessions}); do git worktree add -b "$1-$i" "../$1-$i" {separator} done\n'
+            f"wait\n{STAMP}",
+        )
+        measured = _measure(repository, agent, bare, sessions, repeat or 5)
+        claim = f"{sessions} sessions at once, bare git {manner}, {size:,} files, no failure, no fallback"
+        yield compare(claim, limit, *measured)
+
+
+def _measure(repository: Repository, agent: str, bare: str, sessions: int, repeat: int) -> list[list[float]]:
     numbers = count()
 
     def ours() -> float:
-        seconds = _at_once(repository, agent)
+        seconds = _at_once(repository, agent, sessions)
         repository.settle()
         return seconds
 
@@ -43,16 +52,15 @@ def measure(directory: Path, files: int | None, repeat: int | None) -> Iterator[
         repository.settle()
         return run.stamp - run.begun
 
-    measured = in_turns(repeat or 5, ours, theirs)
-    yield compare(f"{SESSIONS} sessions at once, {size:,} files, no failure, no fallback", LIMIT, *measured)
+    return in_turns(repeat, ours, theirs)
 
 
-def _at_once(repository: Repository, agent: str) -> float:
+def _at_once(repository: Repository, agent: str, number: int) -> float:
     """Return the seconds from the first session's start to the last agent's first instruction."""
     command = (PROGRAM, "run", "--keep-worktree", "--max-iterations", "1", "--", agent)
     with ExitStack() as stack:
         begun = time.time()
-        sessions = [stack.enter_context(Waiting(repository, *command)) for _ in range(SESSIONS)]
+        sessions = [stack.enter_context(Waiting(repository, *command)) for _ in range(number)]
         stamps = [float(session.wait_until_ready()) for session in sessions]
         for session in sessions:
             session.go_on()

@@ -1,4 +1,4 @@
-"""Measure what is claimed, side by side with bare git: `run.py [start|many|pool|leaks|review|…]`.
+"""Measure what is claimed, side by side with bare git: `run.py [imports|start|many|pool|leaks|review|…]`.
 
 The exit status is 1 when a limit is missed.
 """
@@ -6,6 +6,7 @@ The exit status is 1 when a limit is missed.
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import signal
 import sys
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import end
 import idle
+import imports
 import leaks
 import many
 import output
@@ -26,10 +28,16 @@ import web
 from scenarios import busy_loops, scratch
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from types import FrameType
+
+    from scenarios import Verdict
+
+    Measure = Callable[[Path, int | None, int | None], Iterator[Verdict]]
 
 # Those that remove worktrees come last: see scenarios.py on what follows a removal.
 CLAIMS = {
+    "imports": imports.measure,
     "start": start.measure,
     "many": many.measure,
     "pool": pool.measure,
@@ -50,7 +58,7 @@ def main() -> int:
     parser.add_argument(
         "claims",
         nargs="*",
-        metavar="start|many|pool|leaks|review|web|idle|output|stop|session|end",
+        metavar="imports|start|many|pool|leaks|review|web|idle|output|stop|session|end",
         help="default: all",
     )
     parser.add_argument("--files", type=int, metavar="N", help="measure on a repository of N files")
@@ -70,10 +78,11 @@ def main() -> int:
     beside = ", a busy loop for each beside" if arguments.busy else ""
     load = os.getloadavg()[0]
     print(f"{os.cpu_count()} cores{beside}, load {load:.1f}, in {arguments.scratch}", flush=True)
+    claims: dict[str, Measure] = {**CLAIMS, "start": functools.partial(start.measure, busy=arguments.busy)}
     passed = True
     with scratch(arguments.scratch) as directory, busy_loops(os.cpu_count() or 1 if arguments.busy else 0):
-        for claim in arguments.claims or CLAIMS:
-            for verdict in CLAIMS[claim](directory, arguments.files, arguments.repeat):
+        for claim in arguments.claims or claims:
+            for verdict in claims[claim](directory, arguments.files, arguments.repeat):
                 print(verdict, flush=True)
                 passed &= verdict.passed
     return 0 if passed else 1

@@ -38,6 +38,16 @@ STAMP = "date +%s.%N"
 """How agents and scripts note the time: on both sides the same program, which takes about 1 ms."""
 
 
+CHANGED = 100
+"""Files that an agent with changes changes; it makes as many new ones."""
+
+EDIT = f"""
+for i in $(seq {CHANGED}); do echo new > "new-$i.txt"; done
+for file in $(git ls-files src | head -n {CHANGED}); do echo changed >> "$file"; done
+"""
+"""What it does, in the shell."""
+
+
 @dataclass(frozen=True)
 class Verdict:
     """How a claim fared.

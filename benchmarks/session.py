@@ -16,7 +16,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scenarios import PROGRAM, compare, in_turns, make_repository
+from scenarios import CHANGED, EDIT, PROGRAM, compare, in_turns, make_repository
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,21 +24,13 @@ if TYPE_CHECKING:
     from scenarios import Repository, Verdict
 
 FILES = 2_000
-CHANGED = 100
-"""Files that the agent changes; it makes as many new ones."""
-
 LIMITS = {"no change": 1.55, f"{2 * CHANGED} files changed or new": 1.35}
 """Highest ratio by what the agent does: what worktrunk 0.67 took, 0.62 s to 0.40 s, and 0.82 s to 0.61 s."""
-
-_EDIT = f"""
-for i in $(seq {CHANGED}); do echo new > "new-$i.txt"; done
-for file in $(git ls-files src | head -n {CHANGED}); do echo changed >> "$file"; done
-"""
 
 
 def measure(directory: Path, files: int | None, repeat: int | None) -> Iterator[Verdict]:
     """Measure the claim for an agent without and with changes."""
-    for claim, work in zip(LIMITS, ("true", _EDIT), strict=True):
+    for claim, work in zip(LIMITS, ("true", EDIT), strict=True):
         size = files or FILES
         repository = make_repository(directory / claim.replace(" ", "-"), size)
         yield _measure(repository, claim, work, size, repeat or 9)
@@ -46,7 +38,7 @@ def measure(directory: Path, files: int | None, repeat: int | None) -> Iterator[
 
 def _measure(repository: Repository, claim: str, work: str, files: int, repeat: int) -> Verdict:
     agent = repository.script("agent", f"{work}\n:")
-    commit = "git add -A && git commit -q -m work" if work == _EDIT else ":"
+    commit = "git add -A && git commit -q -m work" if work == EDIT else ":"
     bare = repository.script(
         "bare",
         f'git worktree add -q -b "$1" "../$1"\n(cd "../$1" && {agent} && {commit})\n'

@@ -18,20 +18,28 @@ if TYPE_CHECKING:
 
     from scenarios import Verdict
 
-LIMITS = {2_000: 2.0, 20_000: 0.8, 100_000: 0.6}
+LIMITS = {2_000: 1.5, 20_000: 0.8, 100_000: 0.6}
 """Highest ratio by number of files."""
+
+BUSY_LIMIT = 1.8
+"""The same for 2,000 files, while busy loops use the processors."""
+
+_NEAR = 1.05  # of git's own parallel checkout, where that alone misses the limit
 
 REPEATS = {2_000: 15, 20_000: 9, 100_000: 5}
 
 
-def measure(directory: Path, files: int | None, repeat: int | None) -> Iterator[Verdict]:
+def measure(
+    directory: Path, files: int | None, repeat: int | None, *, busy: bool = False
+) -> Iterator[Verdict]:
     """Measure the claim for each of its sizes, or for one of them."""
     for size in LIMITS if files is None else (files,):
-        yield _measure(directory / str(size), size, repeat or REPEATS.get(size, 5))
+        kind = max((known for known in LIMITS if known <= size), default=min(LIMITS))
+        limit = BUSY_LIMIT if busy and kind == min(LIMITS) else LIMITS[kind]
+        yield _measure(directory / str(size), size, repeat or REPEATS.get(size, 5), limit)
 
 
-def _measure(directory: Path, files: int, repeat: int) -> Verdict:
-    limit = LIMITS[max((size for size in LIMITS if size <= files), default=min(LIMITS))]
+def _measure(directory: Path, files: int, repeat: int, limit: float) -> Verdict:
     repository = make_repository(directory, files)
     agent = repository.script("agent", STAMP)
     bare = repository.script("bare", f'git worktree add -b "$1" "../$1" && cd "../$1" && exec {agent}')
@@ -55,4 +63,6 @@ def _measure(directory: Path, files: int, repeat: int) -> Verdict:
     mine, theirs, least = in_turns(repeat, ours, lambda: script(bare), lambda: script(parallel))
     verdict = compare(f"start, {files:,} files", limit, mine, theirs)
     bound = compare("git's own parallel checkout alone", limit, least, theirs)
+    if files > min(LIMITS):
+        verdict = replace(verdict, limit=round(max(limit, _NEAR * bound.value), 2))
     return replace(verdict, detail=f"{verdict.detail}; {bound.claim}: {bound.value:.2f}x")

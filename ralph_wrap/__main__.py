@@ -43,7 +43,7 @@ def run() -> "NoReturn":
         from ralph_wrap.system.signals import SignalHandlers  # noqa: PLC0415 -- init has its own, and stays small
 
         if sys.argv[1:2] == ["run"] or sys.argv[1:3] == ["fleet", "work"]:
-            gc.disable()  # imports leave nothing to collect; the session enables it before its agent starts
+            gc.disable()  # imports leave nothing to collect; session.session enables it again
             # A signal that comes during the slow imports must end the session like any later signal.
             with SignalHandlers() as signals:
                 _run(signals)

@@ -46,7 +46,7 @@ _MOST = 200_000  # files that are no objects
 _COPIED_REFS = ("refs/heads/", "refs/remotes/")
 _CONFIG = b"[core]\n\trepositoryformatversion = 0\n\tbare = false\n"
 
-TEMPLATES = re.compile(r".*/(config|description|.*\.lock)|hooks/.*|info/exclude")
+TEMPLATES = deferred.pattern(r".*/(config|description|.*\.lock)|hooks/.*|info/exclude")
 """Directory and name of files that git writes to a new repository before its HEAD."""
 
 
