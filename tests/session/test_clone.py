@@ -140,6 +140,17 @@ def test_without_a_clone_there_is_no_session(repo: Repo) -> None:
     assert not (repo.path / "ran").exists()
 
 
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_large_file_of_git_lfs_that_is_nowhere_else_keeps_a_clone(repo: Repo, shared: bool) -> None:
+    """A commit has only its name: without the file, its content would be lost."""
+    name = ".git/lfs/objects/ab/cd/abcd"
+    if shared:
+        repo.write(name, "large")
+    result = clone_session(repo, f"mkdir -p {Path(name).parent}; echo large > {name}")
+    assert bool(result.report["kept"]) == (not shared)
+    assert shared or "large files of git-lfs" in result.report["kept"]
+
+
 def test_repositories_in_a_clone_keep_it(repo: Repo) -> None:
     """What a replica does not hold, a submodule or a worktree of the clone, is not removed."""
     work = "git worktree add -q ../beside; echo x > ../beside/x"
