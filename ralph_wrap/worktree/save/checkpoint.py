@@ -31,7 +31,7 @@ from ralph_wrap.worktree.save.scratch import scratch_in
 from ralph_wrap.worktree.save.trees import AWAY_TITLE, SNAPSHOT_TITLE, take_picture
 
 if TYPE_CHECKING:
-    from ralph_wrap.git import Git
+    from ralph_wrap.git import Git, Status
     from ralph_wrap.worktree.model import LinkedWorktree
 
 
@@ -73,7 +73,8 @@ def snapshot(worktree: LinkedWorktree, git: Git, *, agent_id: str, session: str,
         scratch = worktree_git._replace(index_file=directory / "index")
         status, walked = look(worktree, worktree_git, scratch, problems, ())
         if walked.repositories:
-            problems += _in_repositories(worktree, worktree_git, {*walked.repositories, *status.nested})
+            repositories = {*walked.repositories, *status.nested}
+            problems += _in_repositories(worktree, worktree_git, repositories, status)
         is_away = head.branch != f"refs/heads/{worktree.branch}"
         if status.clean and not is_away:
             return Snapshot(head.commit, None, tuple(problems))
@@ -152,7 +153,7 @@ def _git(worktree: LinkedWorktree, git: Git) -> Git:
     return worktree.git(git)
 
 
-def _in_repositories(worktree: LinkedWorktree, git: Git, repositories: set[str]) -> list[str]:
+def _in_repositories(worktree: LinkedWorktree, git: Git, repositories: set[str], status: Status) -> list[str]:
     """Return the repositories in a worktree with work that a snapshot does not hold."""
     top, copies = worktree.path, worktree.copies
     known = {submodule.path for submodule in pointers_below(git, top, copies)}
@@ -161,4 +162,5 @@ def _in_repositories(worktree: LinkedWorktree, git: Git, repositories: set[str])
     return [
         *(f"nested repository {path}" for path in nested),
         *(f"submodule {path}: the uncommitted work in it" for path in changed_inside(git, top, copies)),
+        *(f"submodule {path}: the commits in it" for path in sorted(known & {*status.changed})),
     ]
