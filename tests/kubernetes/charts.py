@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 DIRECTORY = Path(__file__).parents[2] / "docker" / "kubernetes"
 
 
-def render_chart(name: str, values: Mapping[str, Any]) -> str:
-    """Return the objects that Helm makes of the chart; its errors are AssertionErrors."""
+def render_chart(name: str, values: Mapping[str, Any], chart: str = "chart") -> str:
+    """Return the objects that Helm makes of a chart; its errors are AssertionErrors."""
     return _run(
-        "helm", "template", name, str(DIRECTORY / "chart"), "--values", "-", text=json.dumps(dict(values))
+        "helm", "template", name, str(DIRECTORY / chart), "--values", "-", text=json.dumps(dict(values))
     )
 
 
-def render_kustomization() -> str:
-    """Return the objects that kubectl makes of the kustomization."""
-    return _run("kubectl", "kustomize", str(DIRECTORY / "kustomize"))
+def render_kustomization(directory: str = "kustomize") -> str:
+    """Return the objects that kubectl makes of a kustomization."""
+    return _run("kubectl", "kustomize", str(DIRECTORY / directory))
 
 
 def _run(program: str, *arguments: str, text: str = "") -> str:

@@ -93,8 +93,13 @@ class Hub:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child, signal.SIGTERM)
             os.waitpid(child, 0)
-        with contextlib.suppress(RalphError):  # the volume keeps the rest
-            forwarder.round()
+        is_whole = False
+        with contextlib.suppress(RalphError):
+            is_whole = forwarder.round()
+        if not is_whole:
+            self._log.warning(
+                "hub.incomplete", f"origin lacks refs that {order.directory} keeps", "start the hub again"
+            )
         repository.lock.release()
         return 0
 

@@ -15,6 +15,7 @@ import hmac
 import os
 import shutil
 import signal
+import sys
 import tempfile
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -59,6 +60,11 @@ class HubServer(ThreadingHTTPServer):
         self.credential = credential
         self.environ = environ
         self.free = threading.BoundedSemaphore(_MOST)
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Print nothing if a client has gone, and otherwise what the library prints."""
+        if not isinstance(sys.exception(), (OSError, EOFError)):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
 
 
 class HubHandler(BaseHTTPRequestHandler):
