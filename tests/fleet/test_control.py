@@ -134,10 +134,10 @@ def test_a_pod_that_is_followed_drives_no_terminal(fleet_run: FleetRun) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_of_ten_thousand_sessions_is_removed(fleet_run: FleetRun) -> None:
-    """No command line of git is too long, and the spec goes last: the command can be typed again."""
+def test_a_run_of_many_sessions_is_removed(fleet_run: FleetRun) -> None:
+    """No command line is too long. A small stack makes the limit a quarter, so that fewer refs exceed it."""
     fleet_run.begin(COMMIT)
-    prefix, count = f"refs/ralph/fleet/{RUN}", 10_000
+    prefix, count = f"refs/ralph/fleet/{RUN}", 2_500
     kinds = ("index", "output")
     rows = [f"create {prefix}/{kind}/{number} {fleet_run.spec}" for kind in kinds for number in range(count)]
     words = ("git", "-C", str(fleet_run.remote.path), "update-ref", "--stdin")
@@ -145,8 +145,9 @@ def test_a_run_of_ten_thousand_sessions_is_removed(fleet_run: FleetRun) -> None:
     fleet_run.remote.git("pack-refs", "--all")
     fleet_run.repo.write(".ralph/fleet.yaml", "image: i\n")
     env = TRUST | fleet_run.kubectl()
-    with start("fleet", "rm", RUN, cwd=fleet_run.repo.path, env=env) as process:
-        stdout, stderr = process.communicate(timeout=8 * CAP)
+    small = ("sh", "-c", 'ulimit -s 2048; exec "$@"', "sh")
+    with start("fleet", "rm", RUN, cwd=fleet_run.repo.path, env=env, under=small) as process:
+        stdout, stderr = process.communicate(timeout=3 * CAP)
     assert (process.returncode, f"{2 * count + 1} refs" in stdout.decode()) == (0, True), stderr
     assert fleet_run.refs("refs/ralph/") == {}
 
