@@ -16,13 +16,13 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ralph_wrap.branches.ancestry import members
 from ralph_wrap.branches.merged_by_patch import footprint, landed, meets, touched
+from ralph_wrap.branches.pairs import Pairs, holders, overlapping
 from ralph_wrap.branches.positions import positions
 from ralph_wrap.branches.touches import changed_file, touches_of
 from ralph_wrap.errors import GitError
@@ -31,7 +31,7 @@ from ralph_wrap.git.scratch import scratch_directory, size_of
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from ralph_wrap.branches import Branch, MainBranch
     from ralph_wrap.branches.merged_by_patch import Compared
@@ -43,6 +43,10 @@ if TYPE_CHECKING:
 MOST_PAIRS = 5000
 """Maximum number of pairs of branches in trial merges; each takes a few milliseconds."""
 
+MOST_OVERLAPS = 1_000_000
+"""Maximum number of overlaps that all branches list together; each branch lists an equal share of it."""
+
+_FEWEST_OVERLAPS = 10  # that a branch lists at most, however many branches there are
 _OBJECTS = "ralph-wrap-merges-"  # what the names of the directories for new objects begin with
 _FEW = 50  # merges
 _MUCH = 64 << 20  # bytes
@@ -105,13 +109,14 @@ def compare(
     if main is None or main.tip not in facts:
         return {branch.name: _without_main(facts.get(branch.tip)) for branch in branches}, []
     found = positions(objects, main.tip, [tip for tip in tips if tip in facts], facts)
-    spans = [(tip, position.base) for tip, position in found.of.items() if position.base and position.commits]
+    spans = [(tip, position.base) for tip, position in found.of.items() if position.base and position.ahead]
     with ThreadPoolExecutor(1) as executor:  # git counts the changed lines while the merges run
         counting = executor.submit(changes, objects, spans)
         table = _Comparison(objects, found, facts, main, spans)
         trials, notes = _merges_of(table, repository, pairs=pairs)
         counted = dict(zip((tip for tip, _ in spans), counting.result(), strict=True))
-    return table.rows(branches, counted, trials), notes
+    rows, cut_short = table.rows(branches, counted, trials)
+    return rows, notes + cut_short
 
 
 class _TrialMerges(NamedTuple):
@@ -192,7 +197,7 @@ class _Comparison:
         self._main = main
         behind = [pair for pair in spans if found.of[pair[0]].behind]
         single_commits = [
-            (oid, *found.ahead.parents[oid]) for tip, _ in behind for oid in found.of[tip].commits
+            (oid, *found.ahead.parents[oid]) for tip, _ in behind for oid in found.of[tip].commits or ()
         ]
         compared: list[Compared] = [*dict.fromkeys([*spans, *single_commits])]
         changes_of = dict(zip(compared, entries(objects, compared), strict=True))
@@ -221,8 +226,9 @@ class _Comparison:
         facing = [
             tip for tip in self._open if meets(self._prints[tip], self._found.of[tip].missed, self._touched)
         ]
-        meeting = self._pairs() if pairs else []
-        merged_pairs = meeting[:MOST_PAIRS]
+        meeting = Pairs([self._prints[tip] for tip in self._open] if pairs else [])
+        numbers = [*islice(meeting, MOST_PAIRS)]
+        merged_pairs = [(self._open[first], self._open[second]) for first, second in numbers]
         to_merge = [*((self._main.tip, tip) for tip in facing), *merged_pairs]
         tries = _merged(self._objects, to_merge)
         against = dict(zip(facing, tries, strict=False))
@@ -234,33 +240,16 @@ class _Comparison:
             if not merge.clean and not {first, second} & self._landed:
                 clashes.setdefault(first, set()).add(second)
                 clashes.setdefault(second, set()).add(first)
-        untried = {tip for pair in meeting[MOST_PAIRS:] if not {*pair} & self._landed for tip in pair}
+        untried: set[str] = set()
+        if len(numbers) == MOST_PAIRS:
+            gone = {number for number, tip in enumerate(self._open) if tip in self._landed}
+            untried = {self._open[number] for number in meeting.after(numbers[-1], gone)}
         return _TrialMerges({tip: not merge.clean for tip, merge in against.items()}, clashes, untried)
-
-    def _pairs(self) -> list[tuple[str, str]]:
-        """Return the pairs of tips that can conflict."""
-        prints = [self._prints[tip] for tip in self._open]
-        paths, grown, left = (_holders(row) for row in zip(*prints, strict=True)) if prints else ({}, {}, {})
-        found = []
-        for number, (tip, changed) in enumerate(zip(self._open, prints, strict=True)):
-            touching = 0
-            for paths_of, numbers_of in (
-                (changed.paths, paths),
-                (changed.paths, grown),
-                (changed.grown, paths),
-                (changed.grown, left),
-                (changed.left, grown),
-            ):
-                for path in paths_of:
-                    touching |= numbers_of.get(path, 0)
-            later = touching >> (number + 1)
-            found += [(tip, self._open[number + 1 + bit]) for bit in members(later)]
-        return found
 
     def rows(
         self, branches: Sequence[Branch], counted: Mapping[str, DiffStat], trials: _TrialMerges | None
-    ) -> dict[str, BranchComparison]:
-        """Return the facts of each branch, by name.
+    ) -> tuple[dict[str, BranchComparison], list[str]]:
+        """Return the facts of each branch, by name, and a note if not all overlaps are among them.
 
         Arguments:
             branches: all branches.
@@ -268,16 +257,18 @@ class _Comparison:
             trials: results of the trial merges; ``None`` if they could not run.
 
         """
+        clashes: Mapping[str, set[str]] = {} if trials is None else trials.clashes
         unmerged = [
             branch for branch in branches if branch.tip in self._prints and branch.tip not in self._landed
         ]
-        counts = Counter(path for branch in unmerged for path in self._prints[branch.tip].paths)
-        shared = {
-            path for path, count in counts.items() if count > 1
-        }  # the others would take 60 MB at 30,000
-        touching = _holders([self._prints[branch.tip].paths & shared for branch in unmerged])
+        changing = holders(self._prints[branch.tip].paths for branch in unmerged)
+        shared = {path: numbers for path, numbers in changing.items() if len(numbers) > 1}
+        most = max(_FEWEST_OVERLAPS, MOST_OVERLAPS // max(1, len(unmerged)))
         numbers = {branch.name: number for number, branch in enumerate(unmerged)}
-        found = {}
+        sharing: dict[str, list[int]] = {}
+        for number, branch in enumerate(unmerged):
+            sharing.setdefault(branch.tip, []).append(number)
+        found, cut_short = {}, 0
         for branch in branches:
             position = self._found.of.get(branch.tip)
             if position is None:  # its commit does not exist
@@ -285,46 +276,33 @@ class _Comparison:
                 continue
             row = self._row(branch.tip, position, counted)
             if branch.name in numbers:
-                overlapping = 0
-                for path in self._prints[branch.tip].paths & shared:
-                    overlapping |= touching[path]
-                overlapping &= ~(1 << numbers[branch.name])
+                paths = self._prints[branch.tip].paths
+                others = overlapping(paths, shared, numbers[branch.name], most)
+                clashing = [number for tip in clashes.get(branch.tip, ()) for number in sharing.get(tip, ())]
+                cut_short += len(others) > most
                 row = row._replace(
                     conflicts_main=None if trials is None else trials.facing.get(branch.tip, False),
                     conflicts=None
                     if trials is None or branch.tip in trials.untried
-                    else _in_order(unmerged, trials.clashes.get(branch.tip, ())),
-                    overlaps=tuple(unmerged[bit].label for bit in members(overlapping)),
+                    else tuple(unmerged[number].label for number in sorted(clashing)),
+                    overlaps=tuple(unmerged[number].label for number in others[:most]),
                 )
             found[branch.name] = row
-        return found
+        note = f"{cut_short} branches change files that more than {most} others change, and list only these"
+        return found, [note] if cut_short else []
 
     def _row(self, tip: str, position: Position, counted: Mapping[str, DiffStat]) -> BranchComparison:
         """Return the facts of a tip that do not depend on other branches."""
         row = BranchComparison(
             time=self._facts[tip].time,
             subject=self._facts[tip].subject,
-            ahead=len(position.commits),
+            ahead=position.ahead,
             behind=position.behind,
             base=position.base,
-            merged=not position.commits or tip in self._landed,
+            merged=not position.ahead or tip in self._landed,
         )
         if position.base is None:
             return row
-        change = counted[tip] if position.commits else DiffStat(0, 0, 0)
+        change = counted[tip] if position.ahead else DiffStat(0, 0, 0)
         touches = self._touches.get(tip, ())
         return row._replace(change=change, conflicts_main=False, conflicts=(), overlaps=(), touches=touches)
-
-
-def _in_order(branches: Sequence[Branch], tips: Collection[str]) -> tuple[str, ...]:
-    """Return the labels of the branches that have these tips, in the order of *branches*."""
-    return tuple(branch.label for branch in branches if branch.tip in tips) if tips else ()
-
-
-def _holders(rows: Sequence[frozenset[str]]) -> dict[str, int]:
-    """Return for each member the sets that contain it, one bit a set."""
-    found: dict[str, int] = {}
-    for number, row in enumerate(rows):
-        for member in row:
-            found[member] = found.get(member, 0) | 1 << number
-    return found

@@ -105,7 +105,7 @@ def touched(
     same: dict[frozenset[str], list[tuple[int, Compared, Mapping[str, str]]]] = {}
     missed = 0
     for position in found.of.values():
-        missed |= position.missed if position.commits else 0
+        missed |= position.missed if position.ahead else 0
     commits = [*found.main.parents]
     wanted = [*members(missed)] if paths_of_branches else []
     for first in range(0, len(wanted), _AT_ONCE):
@@ -160,12 +160,13 @@ def landed(
     spans = {
         tip: (tip, position.base)
         for tip, position in found.of.items()
-        if position.base and position.commits and position.behind
+        if position.base and position.ahead and position.behind
     }
     pieces = {
-        tip: [(commit, *found.ahead.parents[commit]) for commit in found.of[tip].commits]
+        tip: [(commit, *found.ahead.parents[commit]) for commit in commits]
         for tip in spans
-        if all(len(found.ahead.parents[commit]) == 1 for commit in found.of[tip].commits)
+        if (commits := found.of[tip].commits)
+        and all(len(found.ahead.parents[commit]) == 1 for commit in commits)
     }
     equals = {  # by tip too: the tips lack different commits of the main branch
         (tip, compared): _alike(own[compared], found.of[tip].missed, main)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from ralph_wrap.git.compare import CommitInfo
 
 _MOST = 1000  # commits on a command line
+_MOST_STEPS = 1_000_000  # from commits to their parents
+_AT_ONCE = 1000  # sets of commits in memory
 
 
 class Position(NamedTuple):
@@ -28,14 +30,17 @@ class Position(NamedTuple):
 
     Attributes:
         base: the merge base, the newest of several; ``None`` if they have no history in common.
-        commits: the commits that it has and the main branch lacks, parents first.
+        ahead: number of commits that it has and the main branch lacks.
+        commits: these commits. ``None``: they are too many. If 30,000 branches stand on each other, the lists
+            would not fit into memory.
         behind: number of commits that the main branch has and it lacks; ``None`` without a merge base.
         missed: these commits of *Positions.main*, as bits.
 
     """
 
     base: str | None
-    commits: tuple[str, ...]
+    ahead: int
+    commits: tuple[str, ...] | None
     behind: int | None
     missed: int
 
@@ -68,10 +73,8 @@ def positions(objects: Git, main: str, tips: Collection[str], facts: Mapping[str
 
     """
     ahead = history(objects, tips, [main])
-    edge = [*ahead.edge]
-    own = ancestry(ahead.parents, numbered(ahead.parents), tips)
-    exits = ancestry(ahead.parents, numbered(edge), tips)
-    bases = {tip: [edge[bit] for bit in members(exits[tip])] if tip in exits else [tip] for tip in tips}
+    reached = _reached(ahead, tips)
+    bases = {tip: reached[tip].edge if tip in ahead.parents else (tip,) for tip in tips}
     times = {
         base: ahead.edge[base] if base in ahead.edge else facts[base].time for base in _all(bases.values())
     }
@@ -79,21 +82,66 @@ def positions(objects: Git, main: str, tips: Collection[str], facts: Mapping[str
     between = ancestry(missed.parents, numbered(times), times)
     passed = ancestry(missed.parents, numbered(missed.parents), times)
     order = [*times]
-    commits = [*ahead.parents]
+    everything = (1 << len(missed.parents)) - 1
+    lacking: dict[tuple[str, ...], int] = {}  # branches with the same merge bases share a set
     found = {}
     for tip in tips:
         best = _outermost(bases[tip], between, order)
-        contained = 0
-        for base in best:
-            contained |= passed.get(base, 0)
-        lacking = ((1 << len(missed.parents)) - 1) & ~contained
+        if best not in lacking:
+            contained = 0
+            for base in best:
+                contained |= passed.get(base, 0)
+            lacking[best] = everything & ~contained
         found[tip] = Position(
             base=max(best, key=lambda base: (times[base], base)) if best else None,
-            commits=tuple(commits[bit] for bit in members(own.get(tip, 0))),
-            behind=lacking.bit_count() if best else None,
-            missed=lacking if best else 0,
+            ahead=reached[tip].ahead,
+            commits=reached[tip].commits,
+            behind=lacking[best].bit_count() if best else None,
+            missed=lacking[best] if best else 0,
         )
     return Positions(found, ahead, missed)
+
+
+class _Reach(NamedTuple):
+    """The commits of a history that a tip contains: their number, a list or ``None``, and the edge."""
+
+    ahead: int
+    commits: tuple[str, ...] | None
+    edge: tuple[str, ...]
+
+
+def _reached(ahead: CommitGraph, tips: Collection[str]) -> dict[str, _Reach]:
+    """Return what each tip contains, by single steps or, after too many of them, by sets of commits."""
+    found: dict[str, _Reach] = {}
+    left = _MOST_STEPS
+    for tip in tips:
+        commits, edge, waiting = dict[str, None](), dict[str, None](), [tip]
+        while waiting and left:
+            left -= 1
+            commit = waiting.pop()
+            if commit not in ahead.parents:
+                if commit in ahead.edge:
+                    edge[commit] = None
+            elif commit not in commits:
+                commits[commit] = None
+                waiting += ahead.parents[commit]
+        if waiting:
+            break
+        found[tip] = _Reach(len(commits), tuple(commits), tuple(edge))
+    others = [tip for tip in tips if tip not in found]
+    for first in range(0, len(others), _AT_ONCE):
+        found |= _counted(ahead, others[first : first + _AT_ONCE])
+    return found
+
+
+def _counted(ahead: CommitGraph, tips: Collection[str]) -> dict[str, _Reach]:
+    edge = [*ahead.edge]
+    own = ancestry(ahead.parents, numbered(ahead.parents), tips)
+    exits = ancestry(ahead.parents, numbered(edge), tips)
+    return {
+        tip: _Reach(own.get(tip, 0).bit_count(), None, tuple(edge[bit] for bit in members(exits.get(tip, 0))))
+        for tip in tips
+    }
 
 
 def _all(rows: Iterable[Sequence[str]]) -> list[str]:
@@ -113,9 +161,9 @@ def _since(objects: Git, main: str, times: Mapping[str, int]) -> CommitGraph:
     return history(objects, [main], common)
 
 
-def _outermost(bases: Sequence[str], between: Mapping[str, int], order: Sequence[str]) -> list[str]:
+def _outermost(bases: Sequence[str], between: Mapping[str, int], order: Sequence[str]) -> tuple[str, ...]:
     """Return the merge bases that are not ancestors of other merge bases."""
     if len(bases) == 1:
-        return [*bases]
+        return tuple(bases)
     inner = {order[bit] for base in bases for bit in members(between.get(base, 0)) if order[bit] != base}
-    return [base for base in bases if base not in inner]
+    return tuple(base for base in bases if base not in inner)

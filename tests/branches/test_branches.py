@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ralph_wrap import branches
+from ralph_wrap.branches import positions as positioning
 from ralph_wrap.branches.ancestry import ancestry, members, numbered
 from ralph_wrap.branches.positions import positions
 from ralph_wrap.errors import NotARepositoryError, NotFoundError
@@ -301,7 +302,7 @@ def test_sets_of_commits_are_bits() -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_positions_are_what_git_says(repo: Repo, seed: int) -> None:
+def test_positions_are_what_git_says(repo: Repo, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ahead, behind and merge base, in histories with merges, criss-cross ones, and roots of their own."""
     random = Random(seed)  # noqa: S311 -- the same history each time
     names = ["main", *(f"ralph/{name:04x}" for name in range(6))]
@@ -317,11 +318,15 @@ def test_positions_are_what_git_says(repo: Repo, seed: int) -> None:
     place = project.find_project(repo.path, os.environ)
     git = place.git
     main = repo.git("rev-parse", "main")
-    found = positions(git, main, tips, facts_of(git, [*tips, main]))
+    facts = facts_of(git, [*tips, main])
+    found = positions(git, main, tips, facts)
+    monkeypatch.setattr(positioning, "_MOST_STEPS", 0)
+    without_lists = positions(git, main, tips, facts)
     for tip in tips:
+        assert without_lists.of[tip] == found.of[tip]._replace(commits=None)
         at = found.of[tip]
         behind, ahead = repo.git("rev-list", "--count", "--left-right", f"{main}...{tip}").split("\t")
         bases = repo.git("merge-base", "--all", main, tip, check=False).split("\n")
-        assert len(at.commits) == int(ahead)
+        assert (at.ahead, len(at.commits or ())) == (int(ahead), int(ahead))
         assert at.behind == (int(behind) if bases != [""] else None)
         assert at.base in (bases if bases != [""] else [None])

@@ -9,9 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import TamperedError
-from ralph_wrap.git.command import run_git
-from ralph_wrap.git.safe.batch import read_objects
-from ralph_wrap.system import deferred
+from ralph_wrap.git.safe.batch import read_all
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
@@ -20,10 +18,6 @@ if TYPE_CHECKING:
     from ralph_wrap.git.command import Git
 
 _TREE = b"40000"
-_AT_ONCE = 256  # objects in memory
-_LARGEST_PART = 64 << 20  # bytes in memory
-_SIZES = "--batch-check=%(objectsize)"
-_SHA1 = 40  # hexadecimal digits
 
 
 class _Entry(NamedTuple):
@@ -42,15 +36,13 @@ def require_genuine(git: Git, before: str, after: str) -> None:
         TamperedError: an object holds something else than its name says.
 
     """
-    roots = dict(_checked(git, (before, after)))
+    roots = dict(_checked(git, {before, after}))
     pairs = [(_tree(before, roots.get(before)), _tree(after, roots.get(after)))]
     blobs: set[str] = set()
     while pairs := [pair for pair in pairs if pair[0] != pair[1]]:
         trees = dict(_checked(git, {oid for pair in pairs for oid in pair if oid}))
         pairs = [below for pair in pairs for below in _differing(*pair, trees, blobs)]
-    for part in _parts(git, sorted(blobs)):
-        for _ in _checked(git, part):
-            pass
+    require_objects(git, sorted(blobs))
 
 
 def _differing(old: str, new: str, trees: dict[str, bytes], blobs: set[str]) -> Iterator[tuple[str, str]]:
@@ -89,24 +81,15 @@ def _tree(oid: str, content: bytes | None) -> str:
     return oid
 
 
-def _parts(git: Git, oids: list[str]) -> Iterator[list[str]]:
-    """Divide objects into parts that fit into memory; a part has at least one.
+def require_objects(git: Git, oids: Collection[str]) -> None:
+    """Check objects, each by its id. A missing object is left to the command that needs it.
 
-    A few megabytes in the repository of an agent can be gigabytes of files.
+    Raises:
+        TamperedError: an object holds something else than its name says, or is damaged.
+
     """
-    if not oids:
-        return
-    answer = run_git(git, "cat-file", _SIZES, stdin="".join(f"{oid}\n" for oid in oids).encode()).stdout
-    part, total = list[str](), 0
-    for oid, row in zip(oids, answer.splitlines(), strict=True):
-        size = int(row) if row.isdigit() else 0  # it is missing
-        if part and total + size > _LARGEST_PART:
-            yield part
-            part, total = [], 0
-        part.append(oid)
-        total += size
-    if part:
-        yield part
+    for _ in _checked(git, oids):
+        pass
 
 
 def _checked(git: Git, oids: Collection[str]) -> Iterator[tuple[str, bytes]]:
@@ -116,13 +99,8 @@ def _checked(git: Git, oids: Collection[str]) -> Iterator[tuple[str, bytes]]:
         TamperedError: an object has another one.
 
     """
-    wanted = list(oids)
-    for start in range(0, len(wanted), _AT_ONCE):
-        for oid, (kind, content) in read_objects(git, wanted[start : start + _AT_ONCE]).items():
-            hashed = deferred.hashlib.sha1 if len(oid) == _SHA1 else deferred.hashlib.sha256
-            if hashed(b"%s %d\0%s" % (kind, len(content), content)).hexdigest() != oid:
-                raise TamperedError(
-                    f"object {oid} holds something else than its name says: another program has replaced it",
-                    "to see all such objects: git fsck --no-dangling",
-                )
-            yield oid, content
+    for read in read_all(git, oids):
+        if read.problem and not read.is_missing:
+            raise TamperedError(read.problem, "to see all such objects: git fsck --no-dangling")
+        if not read.problem:
+            yield read.oid, read.content

@@ -1,0 +1,80 @@
+"""Pairs of branches that can conflict, and overlaps: without a list of all pairs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ralph_wrap.branches.merged_by_patch import ChangedPaths
+from ralph_wrap.branches.pairs import Pairs, holders, overlapping
+from tests.support.histories import Grown, grow_all
+
+if TYPE_CHECKING:
+    from tests.support.repo import Repo
+
+PATHS = st.frozensets(st.sampled_from("abc"))
+PRINTS = st.lists(st.builds(ChangedPaths, PATHS, PATHS, PATHS), max_size=7)
+
+
+def _meet(one: ChangedPaths, other: ChangedPaths) -> bool:
+    return bool(
+        one.paths & (other.paths | other.grown)
+        or one.grown & (other.paths | other.left)
+        or one.left & other.grown
+    )
+
+
+@given(PRINTS, st.sets(st.integers(0, 6)))
+def test_pairs_are_those_of_the_definition(prints: list[ChangedPaths], without: set[int]) -> None:
+    """Also the branches with a pair after each pair, which are found without the pairs."""
+    every = [pair for pair in combinations(range(len(prints)), 2) if _meet(*(prints[one] for one in pair))]
+    pairs = Pairs(prints)
+    assert [*pairs] == every
+    for number, last in enumerate(every):
+        later = [pair for pair in every[number + 1 :] if not {*pair} & without]
+        assert pairs.after(last, without) == {one for pair in later for one in pair}
+
+
+@given(PRINTS, st.integers(1, 7))
+def test_overlaps_are_the_first_ones(prints: list[ChangedPaths], most: int) -> None:
+    """One more than wanted shows that the list is cut short."""
+    shared = holders(changed.paths for changed in prints)
+    for number, changed in enumerate(prints):
+        others = [other for other, its in enumerate(prints) if other != number and its.paths & changed.paths]
+        assert overlapping(changed.paths, shared, number, most) == others[: most + 1]
+
+
+LOOK = """
+import os, pathlib, resource, sys
+from ralph_wrap.branches import compare
+from ralph_wrap.commands import review
+from ralph_wrap.state import project
+compare.MOST_PAIRS = 10
+found = review.look(project.find_project(pathlib.Path.cwd(), os.environ))
+assert len(found.rows) == int(sys.argv[1])
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+def _memory(repo: Repo, begin: int, end: int) -> int:
+    """Return the kilobytes that a review of *end* branches needs; the first *begin* are there already."""
+    names = [f"ralph/{number:04x}" for number in range(begin, end)]
+    grow_all(repo, [Grown(name, ["main"], {"file.txt": f"{name}\n"}) for name in names])
+    repo.git("pack-refs", "--all")
+    words = (sys.executable, "-c", LOOK, str(end))
+    ended = subprocess.run(words, cwd=repo.path, env=os.environ, stdout=subprocess.PIPE, check=True)
+    return int(ended.stdout)
+
+
+@pytest.mark.slow
+def test_memory_grows_with_the_branches_and_not_with_their_pairs(repo: Repo) -> None:
+    """All change one file. The 4.5 million pairs of 3,000 branches took 500 MB."""
+    small = _memory(repo, 0, 300)
+    assert _memory(repo, 300, 3000) < small + 40_000
