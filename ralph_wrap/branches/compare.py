@@ -21,14 +21,17 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ralph_wrap.branches.damage import damaged, require_contents, require_history
 from ralph_wrap.branches.merged_by_patch import footprint, landed, meets, touched
 from ralph_wrap.branches.pairs import Pairs, holders, overlapping
 from ralph_wrap.branches.positions import positions
 from ralph_wrap.branches.touches import changed_file, touches_of
-from ralph_wrap.errors import GitError
+from ralph_wrap.errors import BlockingFileError, GitError, TamperedError
 from ralph_wrap.git.compare import MERGES, DiffStat, MergeResult, changes, entries, facts_of, merges
+from ralph_wrap.git.safe.genuine import require_objects
 from ralph_wrap.git.scratch import scratch_directory, size_of
 from ralph_wrap.system.named_tuple import NamedTuple
+from ralph_wrap.system.text import some
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -48,6 +51,8 @@ MOST_OVERLAPS = 1_000_000
 
 _FEWEST_OVERLAPS = 10  # that a branch lists at most, however many branches there are
 _OBJECTS = "ralph-wrap-merges-"  # what the names of the directories for new objects begin with
+_STOPPED = 128  # the exit status of a git that cannot go on
+_NAMED = 10  # branches in a note
 _FEW = 50  # merges
 _MUCH = 64 << 20  # bytes
 _MEMORY = Path("/dev/shm")  # noqa: S108 -- we create a new directory in it, no fixed name (shm_overview(7))
@@ -68,6 +73,7 @@ class BranchComparison(NamedTuple):
         conflicts: labels of the branches with which a merge has conflicts.
         overlaps: labels of the branches that change a file that this branch changes.
         touches: the files that it changes and that other programs run.
+        damage: an object that is damaged, missing or replaced; then nothing else is known.
 
     """
 
@@ -82,6 +88,7 @@ class BranchComparison(NamedTuple):
     conflicts: tuple[str, ...] | None = None
     overlaps: tuple[str, ...] | None = None
     touches: tuple[Touch, ...] | None = None
+    damage: str | None = None
 
 
 def compare(
@@ -101,14 +108,43 @@ def compare(
         pairs: merge the branches with each other, too.
 
     Raises:
-        GitError: a commit in their history is missing.
+        GitError: an object of the main branch is damaged or missing.
+        TamperedError: an object of the main branch holds something else than its name says.
 
     """
+    try:
+        return _compare(objects, repository, main, branches, pairs=pairs)
+    except BlockingFileError:
+        raise
+    except (GitError, TamperedError):
+        wrong = damaged(objects, main.tip, [*{branch.tip for branch in branches}]) if main else {}
+        if not wrong:
+            raise
+    sound = [branch for branch in branches if branch.tip not in wrong]
+    rows, notes = _compare(objects, repository, main, sound, pairs=pairs)
+    others = {branch.name: wrong[branch.tip] for branch in branches if branch.tip in wrong}
+    reasons = some([f"{name}, because {why}" for name, why in others.items()], _NAMED)
+    notes.append(f"not compared: {'; '.join(reasons)}")
+    return rows | {name: BranchComparison(damage=why) for name, why in others.items()}, notes
+
+
+def _compare(
+    objects: Git,
+    repository: Repository,
+    main: MainBranch | None,
+    branches: Sequence[Branch],
+    *,
+    pairs: bool,
+) -> tuple[dict[str, BranchComparison], list[str]]:
+    """Return the facts of branches whose objects are sound, and notes about facts that are unknown."""
     tips = [*dict.fromkeys(branch.tip for branch in branches)]
     facts = facts_of(objects, [*tips, *([main.tip] if main else [])])
     if main is None or main.tip not in facts:
         return {branch.name: _without_main(facts.get(branch.tip)) for branch in branches}, []
-    found = positions(objects, main.tip, [tip for tip in tips if tip in facts], facts)
+    for tip in tips:
+        if tip not in facts:
+            raise GitError("log", _STOPPED, f"error: commit {tip} cannot be read")
+    found = positions(objects, main.tip, tips, facts)
     spans = [(tip, position.base) for tip, position in found.of.items() if position.base and position.ahead]
     with ThreadPoolExecutor(1) as executor:  # git counts the changed lines while the merges run
         counting = executor.submit(changes, objects, spans)
@@ -200,15 +236,18 @@ class _Comparison:
             (oid, *found.ahead.parents[oid]) for tip, _ in behind for oid in found.of[tip].commits or ()
         ]
         compared: list[Compared] = [*dict.fromkeys([*spans, *single_commits])]
-        changes_of = dict(zip(compared, entries(objects, compared), strict=True))
+        trees = require_history(objects, found)
+        listed = entries(objects, compared, lambda _, tree: trees.add(tree))
+        changes_of = dict(zip(compared, listed, strict=True))
         self._prints = {tip: footprint(changes_of[tip, base]) for tip, base in spans}
         self._touches = touches_of(
             objects,
             {tip: [changed_file(*entry) for entry in changes_of[tip, base].items()] for tip, base in spans},
         )
         self._touched = touched(
-            objects, found, self._prints.values(), [changes_of[commit] for commit in single_commits]
+            objects, found, self._prints.values(), [changes_of[commit] for commit in single_commits], trees
         )
+        require_objects(objects, trees)
         self._landed = landed(objects, found, changes_of, self._touched)
         self._open = [tip for tip in self._prints if tip not in self._landed]
 
@@ -232,9 +271,13 @@ class _Comparison:
         to_merge = [*((self._main.tip, tip) for tip in facing), *merged_pairs]
         tries = _merged(self._objects, to_merge)
         against = dict(zip(facing, tries, strict=False))
-        for tip, merge in against.items():
-            if merge.clean and merge.tree == self._facts[self._main.tip].tree and self._prints[tip].paths:
-                self._landed.add(tip)
+        landed_here = [
+            tip
+            for tip, merge in against.items()
+            if merge.clean and merge.tree == self._facts[self._main.tip].tree and self._prints[tip].paths
+        ]
+        self._require_contents(landed_here)
+        self._landed.update(landed_here)
         clashes: dict[str, set[str]] = {}
         for (first, second), merge in zip(merged_pairs, tries[len(facing) :], strict=True):
             if not merge.clean and not {first, second} & self._landed:
@@ -245,6 +288,17 @@ class _Comparison:
             gone = {number for number, tip in enumerate(self._open) if tip in self._landed}
             untried = {self._open[number] for number in meeting.after(numbers[-1], gone)}
         return _TrialMerges({tip: not merge.clean for tip, merge in against.items()}, clashes, untried)
+
+    def _require_contents(self, tips: Sequence[str]) -> None:
+        """Check the contents by which a merge of tips changes nothing: old, new, and in the main branch."""
+        if tips:
+            spans = [(tip, str(self._found.of[tip].base)) for tip in tips]
+            in_main = zip(tips, entries(self._objects, [(self._main.tip, tip) for tip in tips]), strict=True)
+            wanted = [
+                {path: entry for path, entry in files.items() if path in self._prints[tip].paths}
+                for tip, files in in_main
+            ]
+            require_contents(self._objects, [*entries(self._objects, spans), *wanted])
 
     def rows(
         self, branches: Sequence[Branch], counted: Mapping[str, DiffStat], trials: _TrialMerges | None
@@ -270,11 +324,7 @@ class _Comparison:
             sharing.setdefault(branch.tip, []).append(number)
         found, cut_short = {}, 0
         for branch in branches:
-            position = self._found.of.get(branch.tip)
-            if position is None:  # its commit does not exist
-                found[branch.name] = BranchComparison()
-                continue
-            row = self._row(branch.tip, position, counted)
+            row = self._row(branch.tip, self._found.of[branch.tip], counted)
             if branch.name in numbers:
                 paths = self._prints[branch.tip].paths
                 others = overlapping(paths, shared, numbers[branch.name], most)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ralph_wrap.branches.ancestry import members
+from ralph_wrap.branches.damage import require_contents
 from ralph_wrap.git.compare import digests, entries
 from ralph_wrap.system.named_tuple import NamedTuple
 
@@ -86,7 +87,11 @@ def _above(path: str) -> Iterator[str]:
 
 
 def touched(
-    objects: Git, found: Positions, prints: Iterable[ChangedPaths], pieces: Iterable[Mapping[str, str]]
+    objects: Git,
+    found: Positions,
+    prints: Iterable[ChangedPaths],
+    pieces: Iterable[Mapping[str, str]],
+    trees: set[str],
 ) -> MainBranchChanges:
     """Return the commits of the main branch that change paths which branches change too.
 
@@ -94,6 +99,7 @@ def touched(
         found: positions of the branches.
         prints: footprints of the branches.
         pieces: the changes of their commits.
+        trees: gets the directories that differ.
 
     """
     paths_of_branches: set[str] = {path for piece in pieces for path in piece}
@@ -111,7 +117,9 @@ def touched(
     for first in range(0, len(wanted), _AT_ONCE):
         chunk = wanted[first : first + _AT_ONCE]
         changes = entries(
-            objects, [(commits[number], *found.main.parents[commits[number]]) for number in chunk]
+            objects,
+            [(commits[number], *found.main.parents[commits[number]]) for number in chunk],
+            lambda _, tree: trees.add(tree),
         )
         for number, files in zip(chunk, changes, strict=True):
             commit = commits[number]
@@ -173,6 +181,15 @@ def landed(
         for tip, span in spans.items()
         for compared in {span, *pieces.get(tip, ())}
     }
+    require_contents(
+        objects,
+        [
+            files
+            for (_, compared), (_, alike) in equals.items()
+            if alike
+            for files in (own[compared], *alike.values())
+        ],
+    )
     patches = _patches(objects, {(compared, *alike) for (_, compared), (_, alike) in equals.items() if alike})
 
     def has_landed(tip: str, compared: Compared) -> bool:
@@ -193,18 +210,20 @@ def _patches(objects: Git, groups: Iterable[Sequence[Compared]]) -> dict[Compare
     return dict(zip(compared, digests(objects, compared), strict=True))
 
 
-def _alike(files: Mapping[str, str], missed: int, main: MainBranchChanges) -> tuple[bool, list[Compared]]:
+def _alike(
+    files: Mapping[str, str], missed: int, main: MainBranchChanges
+) -> tuple[bool, dict[Compared, Mapping[str, str]]]:
     """Compare a change with the commits of the main branch that it lacks and that change the same files.
 
     Returns:
         Whether one of them has the same objects before and after. If none has: the commits whose patches
-        must be compared.
+        must be compared, with their changes.
 
     """
-    alike = []
+    alike = {}
     for number, compared, changes in main.same.get(frozenset(files), ()) if files else ():
         if missed >> number & 1:
             if changes == files:
-                return True, []
-            alike.append(compared)
+                return True, {}
+            alike[compared] = changes
     return False, alike

@@ -1,7 +1,7 @@
 """Find the branches that change the same paths: which pairs can conflict, and which branches overlap.
 
-Each path has a list of the branches that change it, so memory grows with the number of changes and not with
-the number of pairs: if 30,000 branches change one file, these are 450 million pairs.
+Each path has a list of the branches that change it. Memory grows with the changes, and not with the pairs:
+30,000 branches that change one file make 450 million pairs.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ralph_wrap.git.objects import small_contents
+from ralph_wrap.git.safe.genuine import require_objects
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ def touches_of(objects: Git, changed: Mapping[str, Sequence[ChangedFile]]) -> di
     """
     links = {file.oid for files in changed.values() for file in files if file.after == _LINK}
     targets = small_contents(objects, links, _LONGEST_TARGET) if links else {}
+    require_objects(objects, targets)
     return {name: tuple(_touches(files, targets)) for name, files in changed.items()}
 
 

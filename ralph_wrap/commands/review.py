@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ralph_wrap import branches, config
 from ralph_wrap.branches.compare import compare
-from ralph_wrap.errors import GitError, NotFoundError, UsageError
+from ralph_wrap.errors import GitError, NotFoundError, TamperedError, UsageError
+from ralph_wrap.git import existing_commits
 from ralph_wrap.git.compare import facts_of
 from ralph_wrap.state import check_results
 from ralph_wrap.state.project import objects_of, repository_of
@@ -59,6 +60,8 @@ class ReviewRow(NamedTuple):
         subject: the subject of its last commit.
         touches: the files that it changes and that other programs run, each with its kind. A kind is git,
             hooks, ci, editor, agent, build, executable, or symlink (it leads out of the repository).
+        damage: why it is not compared: an object of it is damaged, missing, or holds something else than its
+            name says.
 
     """
 
@@ -88,6 +91,7 @@ class ReviewRow(NamedTuple):
     title: str = ""
     subject: str | None = None
     touches: tuple[Touch, ...] | None = None
+    damage: str | None = None
 
 
 class Review(NamedTuple):
@@ -135,10 +139,11 @@ def look(project: Project) -> Review:
         landed = [branch for branch in all_branches if branch.saved and facts[branch.name].merged]
         try:
             saved_open = _with_open_saved_work(objects, repository, main, landed)
-        except GitError as error:
+        except (GitError, TamperedError) as error:
             saved_open = {branch.name for branch in landed}
             comparison_notes.append(f"cannot find out which saved work has landed: {error}")
-        recorded = facts_of(objects, [branch.base for branch in all_branches if branch.base])
+        bases = {branch.base for branch in all_branches if branch.base}
+        recorded = {*existing_commits(objects, bases)}
     checked = check_results.results(project)
     rows = [
         _row(
@@ -224,6 +229,7 @@ def _row(
         title=branch.title,
         subject=facts.subject,
         touches=facts.touches,
+        damage=facts.damage,
     )
 
 

@@ -7,13 +7,14 @@ import os
 import re
 from typing import TYPE_CHECKING
 
+from ralph_wrap.errors import GitError
 from ralph_wrap.git.command import Git, decode, decode_lines, run_git
 from ralph_wrap.git.oid import OID
 from ralph_wrap.system import deferred
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from pathlib import Path
 
 MERGES = (2, 39)
@@ -22,6 +23,7 @@ MERGES = (2, 39)
 _OID_LINE = re.compile(f"{OID}\n".encode())
 _HEXADECIMAL = b"0123456789abcdef"
 _QUICK = ("-c", "core.looseCompression=0")
+_DIRECTORY, _NONE = "040000", "000000"
 _EXACT = ("--no-renames", "--no-ext-diff", "--no-textconv", "--ignore-submodules=none")
 
 
@@ -187,31 +189,59 @@ def parse_numstat(output: str) -> Iterator[DiffStat]:
         yield DiffStat(*found)
 
 
-def entries(git: Git, compared: Sequence[tuple[str, ...]]) -> Iterator[dict[str, str]]:
+def entries(
+    git: Git, compared: Sequence[tuple[str, ...]], note: Callable[[int, str], None] | None = None
+) -> Iterator[dict[str, str]]:
     """Yield the files that differ between commits: for each path, modes, object ids and a status letter.
 
     Arguments:
         compared: a commit, and the commits to compare it with. These are its parents, or any other commit.
             For a merge, only the files count that differ from all parents. A root commit stands alone. Always
             name the parents: the git process remembers the parents that an earlier line gave for a commit.
+        note: gets the place in *compared* and the object id of each directory that differs, but not of the
+            top one, nor in a merge.
 
     """
     if not compared:
         return
     options = ("--stdin", "--always", "-r", "-z", "-c", "--raw", "--root", *_EXACT)
-    answer = run_git(git, "diff-tree", *options, stdin=_listed(map(" ".join, compared)))
+    answer = run_git(
+        git, "diff-tree", *options, *(("-t",) if note else ()), stdin=_listed(map(" ".join, compared))
+    )
     found: dict[str, str] | None = None
+    number = -1
     fields = iter(decode(answer.stdout).split("\0")[:-1])
     for field in fields:
         if field.startswith(":"):
             assert found is not None
-            found[next(fields)] = field
+            path = next(fields)
+            if note and _is_of_directory(field):
+                for oid in _directories(field):
+                    note(number, oid)
+            else:
+                found[path] = field
         else:
             if found is not None:
                 yield found
             found = {}
+            number += 1
+            if field != compared[number][0]:  # git says nothing if it cannot read a commit
+                raise GitError("diff-tree", 0, f"error: commit {compared[number][0]} cannot be read")
     if found is not None:
         yield found
+
+
+def _is_of_directory(entry: str) -> bool:
+    return entry.startswith((f":{_DIRECTORY} ", f":{_NONE} {_DIRECTORY} "))
+
+
+def _directories(entry: str) -> Iterator[str]:
+    """Yield the ids of the directories in an entry that is none of a merge."""
+    old_mode, new_mode, old, new, _ = entry.lstrip(":").split(" ")
+    if old_mode == _DIRECTORY:
+        yield old
+    if new_mode == _DIRECTORY:
+        yield new
 
 
 def digests(git: Git, compared: Sequence[tuple[str, ...]]) -> list[bytes]:

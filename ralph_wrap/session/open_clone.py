@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap.branches.intake import names_branches
 from ralph_wrap.config import SubmoduleMode
-from ralph_wrap.errors import BranchBusyError, ConflictError, GitError, IsolationError, RalphError
+from ralph_wrap.errors import (
+    BranchBusyError,
+    ConflictError,
+    GitError,
+    IsolationError,
+    RalphError,
+    TamperedError,
+)
 from ralph_wrap.git import list_refs, worktree_holding
 from ralph_wrap.session.workspace import Workspace, restore_submodules
 from ralph_wrap.state.project import CLONES, RUN, repository_of
@@ -204,12 +211,12 @@ def _restore(context: SessionContext, tree: LinkedWorktree) -> str | None:
         clone = tree._replace(registration=own, common_dir=own)
         saved = deferred.restore.restore(clone, git._replace(cwd=own, git_dir=own), context.record.id)
         refresh(tree, git)
-    except (ConflictError, GitError, OSError) as error:
+    except (ConflictError, TamperedError, GitError, OSError) as error:
         ends = deferred.worktree_end
         end = ends.WorktreeEnd(context.keeping, context.record, context.log, ends.WorktreePolicy())
         assert context.home is not None
         end.leave(tree, context.home.trash, unstarted=True)
-        if isinstance(error, ConflictError):
+        if isinstance(error, ConflictError | TamperedError):
             raise
         raise IsolationError(
             f"the saved work could not be put back: {error}", "is the disk full? The work is still saved"

@@ -6,7 +6,14 @@ import os
 from typing import TYPE_CHECKING
 
 from ralph_wrap.config import Isolation, SubmoduleMode
-from ralph_wrap.errors import ConflictError, GitError, GitTooOldError, IsolationError, NotARepositoryError
+from ralph_wrap.errors import (
+    ConflictError,
+    GitError,
+    GitTooOldError,
+    IsolationError,
+    NotARepositoryError,
+    TamperedError,
+)
 from ralph_wrap.git import read_head
 from ralph_wrap.session.plain_root import enter_plain_root
 from ralph_wrap.session.workspace import Workspace, restore_submodules
@@ -163,15 +170,16 @@ class WorktreeOpening(NamedTuple):
 
         Raises:
             ConflictError: it conflicts with commits that the branch got since.
+            TamperedError: an object of it holds something else than its name says.
             IsolationError: git failed.
 
         """
         context = self.context
         try:
             saved = deferred.restore.restore(tree, context.project.git, context.record.id)
-        except (ConflictError, GitError, OSError) as error:
+        except (ConflictError, TamperedError, GitError, OSError) as error:
             self._abandon(tree)
-            if isinstance(error, ConflictError):
+            if isinstance(error, ConflictError | TamperedError):
                 raise
             raise IsolationError(
                 f"the saved work could not be put back: {error}", "is the disk full? The work is still saved"

@@ -18,7 +18,7 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
-from ralph_wrap.errors import ConflictError, GitError
+from ralph_wrap.errors import ConflictError, GitError, TamperedError
 from ralph_wrap.git import (
     commit_tree,
     decode_lines,
@@ -30,6 +30,7 @@ from ralph_wrap.git import (
     write_tree,
 )
 from ralph_wrap.git import merge as merging
+from ralph_wrap.git.safe.genuine import require_genuine
 from ralph_wrap.system.log import Commands
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import named
@@ -88,15 +89,19 @@ def restore_commit(git: Git, saved: str, *, name: str) -> None:
 
     Raises:
         ConflictError: it conflicts with the commits of HEAD.
+        TamperedError: an object of it holds something else than its name says.
         GitError: git failed.
 
     """
+    require_genuine(git, saved, saved)
     state = saved_state(git, saved)
     found, before = read_head(git), state.head
     head = found.commit
     assert head is not None  # a new worktree is at a commit
     if merging.is_ancestor(git, saved, head):
         return
+    for tree in (state.files, state.staged):
+        require_genuine(git, before or head, tree)
     if before is not None and before != head:
         was_on_branch = before != saved and _has_been_at(git, found.branch, before)
         if was_on_branch or merging.is_ancestor(git, before, head):
@@ -155,7 +160,7 @@ def restore_submodules(
             place = store or store_of(worktree, submodule.tree.registration)
             if not _restore_submodule(submodule, git, place, agent_id, session, work.refs):
                 left.append(work)
-        except (GitError, ConflictError):
+        except (GitError, ConflictError, TamperedError):
             left.append(work)
     return left
 

@@ -23,11 +23,11 @@ PATHS = st.frozensets(st.sampled_from("abc"))
 PRINTS = st.lists(st.builds(ChangedPaths, PATHS, PATHS, PATHS), max_size=7)
 
 
-def _meet(one: ChangedPaths, other: ChangedPaths) -> bool:
+def _meet(first: ChangedPaths, second: ChangedPaths) -> bool:
     return bool(
-        one.paths & (other.paths | other.grown)
-        or one.grown & (other.paths | other.left)
-        or one.left & other.grown
+        first.paths & (second.paths | second.grown)
+        or first.grown & (second.paths | second.left)
+        or first.left & second.grown
     )
 
 

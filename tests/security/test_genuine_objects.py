@@ -14,7 +14,7 @@ from ralph_wrap.git import Git, git_environment
 from ralph_wrap.git.safe.genuine import require_genuine
 from tests.support.merging import branch
 from tests.support.repo import Repo
-from tests.support.sessions import command
+from tests.support.sessions import command, run
 
 TAMPERED, LEFT = 9, 6
 
@@ -142,3 +142,18 @@ def test_genuine_objects_are_accepted(tmp_path: Path, kind: str) -> None:
     git = Git(made.path, git_environment(os.environ))
     require_genuine(git, before, made.head)
     require_genuine(git, made.git("rev-parse", "HEAD^{tree}"), before)
+
+
+def test_resume_puts_no_replaced_work_into_a_worktree(project: Repo) -> None:
+    """The saved work stays where it is, and comes back when the object is back."""
+    ended = run(project.path, "-n", "1", "--", "sh", "-c", "cat saved.txt; echo saved >saved.txt")
+    saved = f"{ended.report['saved']}:saved.txt"
+    oid, other = (project.git("rev-parse", name) for name in (saved, "main:below/file.txt"))
+    path, content = (project.path / ".git/objects" / one[:2] / one[2:] for one in (oid, other))
+    genuine = path.read_bytes()
+    path.chmod(0o644)
+    path.write_bytes(content.read_bytes())
+    refused = command("resume", ended.report["id"], cwd=project.path)
+    assert (refused.status != 0, oid in refused.stderr, refused.stdout) == (True, True, b""), refused.stderr
+    path.write_bytes(genuine)
+    assert command("resume", ended.report["id"], cwd=project.path).stdout == b"saved\n"

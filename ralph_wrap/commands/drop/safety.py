@@ -19,7 +19,8 @@ from ralph_wrap.git import (
     list_worktrees,
     tree_of,
 )
-from ralph_wrap.git.compare import entries, facts_of
+from ralph_wrap.git.compare import entries, facts_of, history
+from ralph_wrap.git.safe.genuine import require_objects
 from ralph_wrap.state.advice import advice_for
 from ralph_wrap.state.inventory import Verdict
 from ralph_wrap.state.project import repository_of
@@ -80,8 +81,8 @@ class DropSafety:
         saved = [_of_saved(branch) for branch in chosen if branch.saved and not branch.only_saved]
         self._facts, _ = compare(self._objects, repository, self._main, [*chosen, *saved], pairs=False)
         self._to_drop = {branch.ref for branch in chosen}
-        tips = [oid for branch in chosen for oid in (branch.tip, branch.saved) if oid]
-        self._known = facts_of(objects, tips)
+        sound = [branch.tip for branch in [*chosen, *saved] if not self._facts[branch.name].damage]
+        self._known = facts_of(objects, sound)
 
     def fits(self, branch: Branch, wanted: DropSelection) -> bool:
         """Return whether a branch is one of the branches to drop."""
@@ -131,9 +132,14 @@ class DropSafety:
         """Return the work that would be lost, one line each."""
         lines: list[str] = []
         facts = self._facts[branch.name]
+        if damage := facts.damage or self._facts[branch.saved_name or branch.name].damage:
+            return (f"unknown commits and files, because {damage}",)
         if not facts.merged and not branch.only_saved:
             if self._main is None or branch.tip == branch.base:
-                commits = commits_without(self._objects, [branch.tip], *self._others())
+                others = self._others()
+                commits = commits_without(self._objects, [branch.tip], *others)
+                if not commits:
+                    require_objects(self._objects, history(self._objects, others, [branch.tip]).parents)
             else:
                 commits = commits_without(self._objects, [branch.tip], self._main.tip)
             lines += some([f"{commit.id[:12]} {commit.subject}" for commit in commits], _NAMED, " commits")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
 _OF_AN_OBJECT = 3  # words: object id, type, size; for a missing object there are two
-_LARGEST_PART = 64 << 20  # bytes in memory
+_LARGEST_PART = 16 << 20  # bytes; a part is in memory twice for a moment
 _MOST_DAMAGED = 1000  # objects: git ends at each of them
 _SIZES = "--batch-check=%(objectsize)"
 _SHA1 = 40  # hexadecimal digits
@@ -46,7 +46,7 @@ class ReadObject(NamedTuple):
         return self.problem.endswith(_MISSING)
 
 
-_MISSING = "is missing"
+_MISSING = "is missing; in a partial clone: git fetch --refetch --no-filter"
 _DAMAGED = "is damaged"
 _REPLACED = "holds something else than its name says: another program has replaced it"
 

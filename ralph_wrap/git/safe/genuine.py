@@ -36,11 +36,11 @@ def require_genuine(git: Git, before: str, after: str) -> None:
         TamperedError: an object holds something else than its name says.
 
     """
-    roots = dict(_checked(git, {before, after}))
+    roots = dict(checked(git, {before, after}))
     pairs = [(_tree(before, roots.get(before)), _tree(after, roots.get(after)))]
     blobs: set[str] = set()
     while pairs := [pair for pair in pairs if pair[0] != pair[1]]:
-        trees = dict(_checked(git, {oid for pair in pairs for oid in pair if oid}))
+        trees = dict(checked(git, {oid for pair in pairs for oid in pair if oid}))
         pairs = [below for pair in pairs for below in _differing(*pair, trees, blobs)]
     require_objects(git, sorted(blobs))
 
@@ -76,9 +76,12 @@ def _entries(tree: bytes, size: int) -> dict[bytes, _Entry]:
 
 def _tree(oid: str, content: bytes | None) -> str:
     """Return the tree of a commit; a tree is its own."""
-    if content is not None and content.startswith(b"tree "):
-        return content[len(b"tree ") :].partition(b"\n")[0].decode()
-    return oid
+    return root_of(content) if content is not None and content.startswith(b"tree ") else oid
+
+
+def root_of(commit: bytes) -> str:
+    """Return the tree that a commit names in its first line (git-commit-tree(1))."""
+    return commit.removeprefix(b"tree ").partition(b"\n")[0].decode("ascii", "replace")
 
 
 def require_objects(git: Git, oids: Collection[str]) -> None:
@@ -88,11 +91,11 @@ def require_objects(git: Git, oids: Collection[str]) -> None:
         TamperedError: an object holds something else than its name says, or is damaged.
 
     """
-    for _ in _checked(git, oids):
+    for _ in checked(git, oids):
         pass
 
 
-def _checked(git: Git, oids: Collection[str]) -> Iterator[tuple[str, bytes]]:
+def checked(git: Git, oids: Collection[str]) -> Iterator[tuple[str, bytes]]:
     """Yield objects whose content has the hash that is their id.
 
     Raises:

@@ -157,7 +157,7 @@ def table(rows: Sequence[ReviewRow], now: datetime, *, width: int | None = None,
 
 
 def _mark(row: ReviewRow) -> str:
-    if row.conflicts_main or row.check == "failed":
+    if row.damage or row.conflicts_main or row.check == "failed":
         return _RED
     if row.verdict == "live":
         return _GREEN
@@ -170,6 +170,8 @@ def _age(row: ReviewRow, now: datetime) -> str | None:
 
 
 def _main(row: ReviewRow) -> str | None:
+    if row.damage:
+        return "damaged"
     if row.merged:
         return "no commits" if row.no_commits else "merged"
     if row.conflicts_main is None:

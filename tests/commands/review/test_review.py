@@ -65,6 +65,7 @@ def test_a_row_tells_everything_of_a_branch(repo: Repo) -> None:
             "title": "",
             "subject": "work",
             "touches": (),
+            "damage": None,
         }
     ]
 
