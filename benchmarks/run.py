@@ -1,4 +1,4 @@
-"""Measure what is claimed, side by side with bare git: `run.py [imports|start|many|pool|leaks|review|…]`.
+"""Measure what is claimed, side by side with bare git: `run.py [imports|start|many|pool|leaks|review|fetch|…]`.
 
 The exit status is 1 when a limit is missed.
 """
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import end
+import fetch
 import idle
 import imports
 import leaks
@@ -43,6 +44,7 @@ CLAIMS = {
     "pool": pool.measure,
     "leaks": leaks.measure,
     "review": review.measure,
+    "fetch": fetch.measure,
     "web": web.measure,
     "idle": idle.measure,
     "output": output.measure,
@@ -58,7 +60,7 @@ def main() -> int:
     parser.add_argument(
         "claims",
         nargs="*",
-        metavar="imports|start|many|pool|leaks|review|web|idle|output|stop|session|end",
+        metavar="imports|start|many|pool|leaks|review|fetch|web|idle|output|stop|session|end",
         help="default: all",
     )
     parser.add_argument("--files", type=int, metavar="N", help="measure on a repository of N files")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.errors import RalphError
 from ralph_wrap.state.ids import started
+from ralph_wrap.state.record import FETCHED_REPORT, fetched_field
 from ralph_wrap.state.wording import ended_how
 from ralph_wrap.system.document import DocumentFormat
 from ralph_wrap.system.log import one_line
@@ -170,9 +171,15 @@ class SessionReport(NamedTuple):
 
 
 def read(path: Path) -> SessionReport | None:
-    """Read a report; ``None`` if the file is not a report of this version."""
+    """Read a report; ``None`` if the file is not a report of this version.
+
+    The record of a session of another machine has its report.
+    """
     try:
         return _FORMAT.read(path, _with_fields)
+    except FileNotFoundError:
+        fields = fetched_field(path.parent, FETCHED_REPORT)
+        return _with_fields(fields) if isinstance(fields, dict) else None
     except (OSError, ValueError):
         return None
 

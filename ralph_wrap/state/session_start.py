@@ -16,6 +16,7 @@ from _blake2 import blake2b
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from ralph_wrap.state.record import FETCHED_START, fetched_field
 from ralph_wrap.system import files, privileges
 from ralph_wrap.system.document import DocumentFormat
 from ralph_wrap.system.named_tuple import NamedTuple
@@ -71,19 +72,10 @@ def write(start: SessionStart, directory: Path, project: Project) -> None:
     files.replace(directory / START, _FORMAT.encode(fields), sync=False, mode=0o600)
 
 
-def write_foreign(start: SessionStart, directory: Path) -> None:
-    """Write how a session was started on another machine, without a signature: the user must approve it.
-
-    Raises:
-        OSError: the file cannot be written.
-
-    """
-    fields = start._asdict() | {"options": dict(start.options), "signature": ""}
-    files.replace(directory / START, _FORMAT.encode(fields), sync=False, mode=0o600)
-
-
 def read(directory: Path, project: Project) -> FoundStart | None:
     """Return how a session was started; ``None`` if no file says it.
+
+    The record of a session of another machine says it without a signature: the user must approve it.
 
     Arguments:
         directory: of the session.
@@ -91,7 +83,17 @@ def read(directory: Path, project: Project) -> FoundStart | None:
     """
     try:
         return _FORMAT.read(directory / START, lambda loaded: _checked(loaded, directory, project))
+    except FileNotFoundError:
+        return _foreign(directory, project)
     except (OSError, ValueError):
+        return None
+
+
+def _foreign(directory: Path, project: Project) -> FoundStart | None:
+    fields = fetched_field(directory, FETCHED_START)
+    try:
+        return None if fields is None else _checked({**fields, "signature": ""}, directory, project)
+    except (TypeError, KeyError, AttributeError):
         return None
 
 

@@ -6,6 +6,7 @@ Two clones of one bare repository are the machines.
 from __future__ import annotations
 
 import json
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -63,6 +64,16 @@ def test_fetch_makes_no_branch_that_hides_one_of_the_remote(
     assert (entry["action"], "would hide" in entry["note"]) == ("left", True)
     assert other.git("rev-parse", "origin/main") == before
     assert name not in other.branches()
+
+
+def test_a_fetch_after_one_that_was_killed_brings_the_branch(repo: Repo, other: Repo) -> None:
+    """The killed one had fetched the refs of the remote, and neither made branches nor records."""
+    agent_id = session_in(repo, COMMIT)
+    [entry] = asked(other, "fetch")
+    other.git("branch", "-qD", f"ralph/{agent_id}")
+    shutil.rmtree(other.path / ".ralph/run/sessions" / entry["session"])
+    assert [entry["action"] for entry in asked(other, "fetch")] == ["new"]
+    assert f"ralph/{agent_id}" in other.branches()
 
 
 def test_ps_lists_what_runs_elsewhere(repo: Repo, other: Repo) -> None:

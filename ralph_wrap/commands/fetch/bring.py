@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ralph_wrap.commands.fetch.watch import BEATS, SILENT, WATCHED, Watch, watched
+from ralph_wrap.commands.fetch.watch import BEATS, SILENT, WATCHED, watched
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import count_commits, is_branch_name, list_refs, list_remotes, list_worktrees
 from ralph_wrap.git.merge import is_ancestor
 from ralph_wrap.git.transaction import RefChange, change_refs
-from ralph_wrap.state import inventory, remote_claim, session_start
+from ralph_wrap.state import inventory, remote_claim
 from ralph_wrap.state.ids import started
 from ralph_wrap.state.project import registries
-from ralph_wrap.state.record import FETCHED_FROM, SessionRecord, read_record
+from ralph_wrap.state.record import FETCHED_FROM, FETCHED_REPORT, FETCHED_START, SessionRecord, read_record
 from ralph_wrap.state.report import SessionReport
 from ralph_wrap.state.wording import ELSEWHERE
 from ralph_wrap.system import files
@@ -82,6 +82,7 @@ class Bringing:
         self._snapshots_here = _snapshots_by_id(list_refs(self._git, _SNAPSHOTS))
         self._home = next(registries(project))
         self._home.prepare()
+        self._ids: set[str] | None = None
 
     def bring(self, ids: Sequence[str]) -> list[FetchedSession]:
         """Bring sessions, and return what became of each.
@@ -118,7 +119,8 @@ class Bringing:
         again = not {claim.id, claim.session, claim.branch, claim.title}.isdisjoint(self._again)
         for ref in dict.fromkeys((HEADS + claim.branch, wip)):
             theirs, ours = self._refs.remote.get(ref), self._refs.local.get(ref)
-            if theirs == ours or (ours is None and self._refs.before.get(ref) == theirs and not again):
+            is_known = ours is None and self._refs.before.get(ref) == theirs
+            if theirs == ours or (is_known and not again and claim.id in self._recorded()):
                 continue  # or it was dropped here after the fetch before
             if theirs is None and (ref != wip or ours != self._refs.before.get(ref)):
                 continue  # it never was there
@@ -128,6 +130,13 @@ class Bringing:
         replaced = [change.before for change in changes if change.before and self._replaces(change)]
         plan.changes += [*self._snapshots(claim.id, replaced), *changes]
         return ""
+
+    def _recorded(self) -> Collection[str]:
+        """Return the ids of sessions with a record here; without one, the fetch before was killed."""
+        if self._ids is None:
+            paths = self._home.finished_paths()
+            self._ids = {path.parent.name.rpartition("-")[2] for path in paths}
+        return self._ids
 
     def _hidden_by(self, branch: str) -> str | None:
         """Return the remote whose branches a new branch here would hide, ``None`` if it hides none.
@@ -216,15 +225,13 @@ class Bringing:
         watch = watched(earlier, oid)
         is_silent = claim.state == remote_claim.RUNNING and watch.has_passed(BEATS * claim.beat)
         ended_by = "killed" if is_silent else ELSEWHERE
-        report = _report_of(claim, ended_by, has_saved=has_saved)
-        record = _record_of(claim, self._remote.name, watch)
-        if record == earlier and not is_silent:
+        marks = {FETCHED_FROM: self._remote.name, WATCHED: [*watch]}
+        if earlier is not None and marks.items() <= earlier.extra.items() and not is_silent:
             return False
+        report = _report_of(claim, ended_by, has_saved=has_saved)
+        record = _record_of(claim, marks, report)
         directory.mkdir(exist_ok=True)
-        if claim.start is not None:
-            session_start.write_foreign(claim.start, directory)
-        # The next fetch writes them again, so the disk need not have them at once.
-        files.replace(directory / "report.json", report.to_json(), sync=False)
+        # The next fetch writes it again, so the disk need not have it at once.
         files.replace(directory / "record.json", record.to_json(), sync=False)
         return is_silent
 
@@ -297,7 +304,7 @@ def _report_of(claim: RemoteClaim, running: str, *, has_saved: bool) -> SessionR
     )
 
 
-def _record_of(claim: RemoteClaim, remote: str, watch: Watch) -> SessionRecord:
+def _record_of(claim: RemoteClaim, marks: Mapping[str, Any], report: SessionReport) -> SessionRecord:
     return SessionRecord(
         id=claim.id,
         session=claim.session,
@@ -314,5 +321,9 @@ def _record_of(claim: RemoteClaim, remote: str, watch: Watch) -> SessionRecord:
         worktree=claim.worktree if claim.worktree != claim.session else None,
         branch_created=claim.branch == f"ralph/{claim.id}",
         title=claim.title,
-        extra={FETCHED_FROM: remote, WATCHED: [*watch]},
+        extra={
+            **marks,
+            FETCHED_REPORT: report.to_dict(),
+            FETCHED_START: claim.start and {**claim.start._asdict(), "options": dict(claim.start.options)},
+        },
     )
