@@ -102,7 +102,7 @@ class Worker:
         self._grace = GracePeriod(signals.cancel, order.grace)
         self._patience = Patience(self._grace, log)
         self._output = SessionOutput()
-        self._crashes = 0
+        self._crashes, self._has_worked = 0, False
         self._clone: WorkClone
         self._remote: FleetRemote
         self._budget: RunBudget
@@ -128,7 +128,6 @@ class Worker:
 
     def _step(self) -> int | None:
         """Do what the state on the remote asks for; return the exit status, ``None`` for one more step."""
-        self._patience.is_ending = False
         state, oid = self._patience.repeat(self._read_or_claim)
         if state.is_final:
             return self._end(state.id)
@@ -143,6 +142,7 @@ class Worker:
         self._patience.repeat(self._usage_limits.fetch)
         is_here = claim is not None and claim.session in before
         ended = self._run(state, claim_oid, allowance, is_here=is_here)
+        self._has_worked |= not ended.is_refused
         self._patience.is_ending = True  # from here on there is something to push
         self._patience.repeat(self._budget.close)
         self._output.report = self._clone.report(state.id)
@@ -162,6 +162,7 @@ class Worker:
         self._patience.repeat(lambda: self._push_output(None))
         if self._grace.has_begun:
             return self._grace.exit_status
+        self._patience.is_ending = False
         is_elsewhere = claim is not None and claim.session not in ours and bool(ours)
         if is_elsewhere or (ended.is_refused and ended.status == ConflictError.exit_code):
             self._patience.pause(_PAUSE * random.uniform(0.5, 1.5))  # noqa: S311 -- jitter
@@ -174,10 +175,8 @@ class Worker:
         asked = self._clone.stop_is_asked
         if claim is None:
             return {"state": STOPPED} if asked else None
-        if claim.state == remote_claim.RUNNING:
-            return None
         is_done = claim.state == remote_claim.DONE or claim.ended_by in FINISHED
-        if not is_done and not asked:
+        if claim.state == remote_claim.RUNNING or not (is_done or asked):
             return None
         return {
             "state": DONE if is_done else STOPPED,
@@ -202,7 +201,9 @@ class Worker:
     def _end(self, agent_id: str) -> int:
         """Return the exit status for an index that is done: after 0, an engine deletes the workspace."""
         self._patience.is_ending = True
-        lacking = self._patience.repeat(lambda: self._clone.lacking(agent_id))
+        self._patience.repeat(lambda: self._push_output(None))  # of a session that was fenced
+        # Without a session here, the clone has only what was on the remote, and may have been replaced there.
+        lacking = self._patience.repeat(lambda: self._clone.lacking(agent_id)) if self._has_worked else {}
         if not (only_here := [*self._clone.kept_worktrees(), *lacking]):
             return 0
         self._log.warning(

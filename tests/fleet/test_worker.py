@@ -83,6 +83,21 @@ def test_two_workers_of_one_index_run_one_session(fleet_run: FleetRun) -> None:
     assert len(fleet_run.refs("refs/ralph/claims/")) == 1
 
 
+def test_a_worker_that_only_waited_has_no_work(fleet_run: FleetRun) -> None:
+    """It has fetched a snapshot, which the remote no longer has when the session is done: both end with 0."""
+    gate = fleet_run.directory / "gate"
+    fleet_run.begin(f"echo x > loose; until [ -e {gate} ]; do sleep 0.1; done; git add -A; git commit -qm x")
+    first = fleet_run.work()
+    fleet_run.wait_until_mirrored("loose")
+    second = fleet_run.work()
+    output = "refs/ralph/fleet/r1/output/0"
+    eventually(lambda: fleet_run.refs(output), "the second worker to wait")
+    assert [*second.workspace.glob("project/.git/refs/ralph/snapshots/*/commit-1")]
+    gate.touch()
+    ended = [worker.ended() for worker in (first, second)]
+    assert [status for status, _ in ended] == [0, 0], ended
+
+
 def test_a_failing_agent_fails_the_index(fleet_run: FleetRun) -> None:
     """The engine counts it, and the next worker resumes."""
     options = {"max_failures": "1"}
