@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 test: lint
 	$(BIN)/pytest --numprocesses=3 -m 'not fleet'
 
-# The tests on a real Kubernetes, one cluster for all of them. EVERY_POINT=1 takes each fault twenty times.
+# The tests on a real Kubernetes, one cluster for all of them. EVERY_POINT=1 takes each fault twice, at random moments.
 test-fleet: .venv/installed
 	$(BIN)/pytest -m fleet tests/kubernetes
 

@@ -1,4 +1,4 @@
-"""Measure what is claimed, side by side with bare git: `run.py [imports|start|many|pool|leaks|review|fetch|…]`.
+"""Measure what is claimed, side by side with bare git: `run.py [imports|start|many|pool|leaks|review|…]`.
 
 The exit status is 1 when a limit is missed.
 """

@@ -12,6 +12,7 @@ import pytest
 from tests.container import image as ralph_image
 from tests.kubernetes import images, needs
 from tests.kubernetes.cluster import Cluster
+from tests.kubernetes.gate import Gate
 from tests.kubernetes.remote import GitServer, Remote
 
 if TYPE_CHECKING:
@@ -71,3 +72,11 @@ def git_server(cluster: Cluster) -> GitServer:
 def remote(git_server: GitServer, request: pytest.FixtureRequest) -> Remote:
     """Return an empty repository on the git server, with a name from that of the test."""
     return Remote(git_server.root, request.node.name.translate(str.maketrans("[]", "--")))
+
+
+@pytest.fixture
+def gate(cluster: Cluster) -> Iterator[Gate]:
+    """Yield the gate at which agents wait; it is closed."""
+    gate = Gate(cluster.hub)
+    yield gate
+    gate.close()

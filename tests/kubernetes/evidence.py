@@ -6,7 +6,12 @@ import json
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from tests.kubernetes.run import LIMIT
+from tests.support.wait import eventually
+
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tests.kubernetes.remote import Update
     from tests.kubernetes.run import Run
 
@@ -22,17 +27,45 @@ def require_everything(run: Run, *, graceful: bool) -> None:
 
     """
     for index in range(run.size):
-        agent_id = run.agent_id(index)
-        final = run.lines_of(f"refs/heads/ralph/{agent_id}")
-        assert [number for number, _ in final] == list(range(1, run.lines + 1)), final
-        _require_one_writer(final)
-        _require_one_end(run, index)
-        updates = [update for update in run.remote.updates() if agent_id in update.ref]
-        _require_no_rewrite(run, updates, f"refs/heads/ralph/{agent_id}")
-        _require_all_pushed(run, updates)
-        if graceful:
-            lost = set(run.written(index)) - set(final)
-            assert not lost, f"lines that an agent has written, and the remote lacks: {lost}"
+        require_index(run, index, graceful=graceful)
+
+
+def require_index(
+    run: Run, index: int, *, graceful: bool, states: Sequence[str] = ("claimed", "done")
+) -> None:
+    """Fail unless one index went through its states, its branch has one writer, and nothing is lost.
+
+    Arguments:
+        graceful: as above.
+        states: that the index must have had, in this order.
+
+    """
+    agent_id = run.agent_id(index)
+    final = run.lines_of(f"refs/heads/ralph/{agent_id}")
+    assert [number for number, _ in final] == list(range(1, run.lines + 1)), final
+    _require_one_writer(final)
+    assert _states(run, index) == [*states]
+    updates = [update for update in run.remote.updates() if agent_id in update.ref]
+    _require_no_rewrite(run, updates, f"refs/heads/ralph/{agent_id}")
+    _require_all_pushed(run, updates, final)
+    if graceful:
+        lost = set(run.written(index)) - set(final)
+        assert not lost, f"lines that an agent has written, and the remote lacks: {lost}"
+
+
+def require_rescue(run: Run, index: int, session: str, pod: str) -> None:
+    """Fail unless a session was fenced, and all that its pod has written is on the remote.
+
+    Arguments:
+        session: the id of the session that lost its claim.
+        pod: the address of its pod.
+
+    """
+    prefix = f"refs/ralph/rescue/{run.agent_id(index)}/{session}/"
+    eventually(lambda: run.remote.refs(prefix), f"work below {prefix}", LIMIT)
+    rescued = [line for ref in run.remote.refs(prefix) if run.has_lines(ref) for line in run.lines_of(ref)]
+    lost = {line for line in run.written(index) if line[1] == pod} - {*rescued}
+    assert not lost, f"lines of the pod that lost the claim, which no ref has: {lost}"
 
 
 def _require_one_writer(final: list[Line]) -> None:
@@ -41,12 +74,11 @@ def _require_one_writer(final: list[Line]) -> None:
     assert pods == sorted(pods, key=pods.index), f"two pods took turns: {pods}"
 
 
-def _require_one_end(run: Run, index: int) -> None:
-    """Fail unless the state of the index became final once."""
+def _states(run: Run, index: int) -> list[str]:
+    """Return the states that an index has had on the remote."""
     ref = f"refs/ralph/fleet/{run.name}/index/{index}"
     blobs = [update.new for update in run.remote.updates() if update.ref == ref]
-    states = [json.loads(run.remote.git("cat-file", "blob", blob))["state"] for blob in blobs]
-    assert states == ["claimed", "done"]
+    return [json.loads(run.remote.git("cat-file", "blob", blob))["state"] for blob in blobs]
 
 
 def _require_no_rewrite(run: Run, updates: list[Update], branch: str) -> None:
@@ -57,13 +89,15 @@ def _require_no_rewrite(run: Run, updates: list[Update], branch: str) -> None:
         run.remote.git("merge-base", "--is-ancestor", before.new, after.new)
 
 
-def _require_all_pushed(run: Run, updates: list[Update]) -> None:
-    """Fail if no ref has a version any more that once reached the remote.
+def _require_all_pushed(run: Run, updates: list[Update], final: list[Line]) -> None:
+    """Fail if the branch lacks a line that once reached the remote.
 
-    A session that goes on elsewhere begins at its branch; the last snapshot of its pod stays beside it.
+    A session that goes on elsewhere begins with the last snapshot of its pod. What a fenced session pushes
+    stays beside it.
     """
-    whole = [run.lines_of(ref) for ref in run.remote.refs() if run.has_lines(ref)]
+    whole = [run.lines_of(ref) for ref in run.remote.refs("refs/ralph/rescue/") if run.has_lines(ref)]
     for update in updates:
         if set(update.new) != {"0"} and run.has_lines(update.new):
             lines = run.lines_of(update.new)
-            assert any(lines == kept[: len(lines)] for kept in whole), f"{update.ref} had {lines}"
+            places = whole if update.ref.startswith("refs/ralph/rescue/") else [final]
+            assert any(lines == kept[: len(lines)] for kept in places), f"{update.ref} had {lines}"

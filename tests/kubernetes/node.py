@@ -80,6 +80,10 @@ class Node:
             "--node-labels=ralph-wrap/test=yes",
         )
 
+    def has_agent(self) -> bool:
+        """Return whether an agent of a pod runs on the node."""
+        return self.machine.attempt("pgrep", "--full", "numbered-lines").returncode == 0
+
     def kill(self, *daemons: str) -> None:
         """Send SIGKILL to the daemons ``kubelet`` and ``containerd``."""
         for name in daemons:

@@ -56,13 +56,13 @@ class Remote:
             file.chmod(0o755)
         (self.path / "updates").touch()
 
-    def git(self, *arguments: str) -> str:
+    def git(self, *arguments: str, stdin: bytes = b"") -> str:
         """Run git in the repository and return what it printed."""
         done = subprocess.run(
-            ["git", *arguments], cwd=self.path, capture_output=True, text=True, timeout=60, check=False
+            ["git", *arguments], cwd=self.path, input=stdin, capture_output=True, timeout=60, check=False
         )
-        assert done.returncode == 0, f"git {arguments}: {done.stderr}"
-        return done.stdout
+        assert done.returncode == 0, f"git {arguments}: {done.stderr.decode()}"
+        return done.stdout.decode()
 
     def attempt(self, *arguments: str) -> bool:
         """Run git in the repository and return whether it succeeded."""

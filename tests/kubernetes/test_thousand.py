@@ -1,0 +1,53 @@
+"""A run of a thousand sessions: one Job, and ``fleet ps`` from the refs.
+
+A hundred pods at once do not exist, and a thousand with ``EVERY_POINT=1``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING
+
+from tests.kubernetes.run import LIMIT
+from tests.kubernetes.thousand import SELECTOR, TOLERATION, delete_nodes, start_nodes, write_sessions
+from tests.kubernetes.user import User
+from tests.support.wait import eventually
+
+if TYPE_CHECKING:
+    from tests.kubernetes.cluster import Cluster
+    from tests.kubernetes.remote import Remote
+    from tests.support.repo import Repo
+
+SIZE = 1000
+PODS = SIZE if os.environ.get("EVERY_POINT") else 100
+LONGEST_PS = 2.0
+"""Seconds of processor time; on an idle machine it takes less than that to answer."""
+LARGEST_JOB = 1 << 20
+
+
+def test_a_thousand_sessions_are_listed(cluster: Cluster, remote: Remote, repo: Repo) -> None:
+    """`fleet ps` asks for one Job of a few kilobytes, and for no pod."""
+    keys = {"node_selector": SELECTOR, "tolerations": [TOLERATION]}
+    user = User(cluster, remote, repo, lines=1, pause=0, keys=keys)
+    kwok = start_nodes(cluster)
+    try:
+        run = user.run("--count", str(SIZE), "--parallel", str(PODS), "--", "numbered-lines", size=SIZE)
+        try:
+            ready = f"--for=jsonpath={{.status.ready}}={PODS}"
+            cluster.control.kubectl(
+                "wait", ready, f"job/{run.job}", f"--timeout={LIMIT:.0f}s", limit=2 * LIMIT
+            )
+            write_sessions(remote, run.name, SIZE, repo.head)
+            assert len(user.rows(run)) == SIZE  # the first one brings the refs
+            rows, seconds = user.timed_rows(run)
+            assert [row["title"] for row in rows] == [f"task {number}" for number in range(SIZE)]
+            assert seconds < LONGEST_PS
+            assert len(json.dumps(cluster.control.get("job", run.job))) < LARGEST_JOB
+            user.fleet("stop", run.name)
+            eventually(lambda: not run.every_pod(), "the pods of a suspended Job to be gone", LIMIT)
+        finally:
+            cluster.control.kubectl("delete", "job", run.job, limit=2 * LIMIT)
+    finally:
+        delete_nodes(cluster)
+        kwok.kill()
