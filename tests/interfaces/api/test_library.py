@@ -196,6 +196,7 @@ OTHER_USES = {
     "restore",
     "save.checkpoint",
     "save.clone_commit",
+    "save.from_snapshot",
     "temporary",
     "user_checkout",
 }
