@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ralph_wrap.branches.damage import damaged, require_contents, require_history
-from ralph_wrap.branches.merged_by_patch import footprint, landed, meets, touched
+from ralph_wrap.branches.merged_by_patch import conflict_paths, landed, meets, touched
 from ralph_wrap.branches.pairs import Pairs, holders, overlapping
 from ralph_wrap.branches.positions import positions
 from ralph_wrap.branches.touches import changed_file, touches_of
@@ -239,7 +239,7 @@ class _Comparison:
         trees = require_history(objects, found)
         listed = entries(objects, compared, lambda _, tree: trees.add(tree))
         changes_of = dict(zip(compared, listed, strict=True))
-        self._prints = {tip: footprint(changes_of[tip, base]) for tip, base in spans}
+        self._prints = {tip: conflict_paths(changes_of[tip, base]) for tip, base in spans}
         self._touches = touches_of(
             objects,
             {tip: [changed_file(*entry) for entry in changes_of[tip, base].items()] for tip, base in spans},

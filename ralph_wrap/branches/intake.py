@@ -57,7 +57,7 @@ _TIMEOUT = 60.0  # seconds to wait for the lock of the repository
 _SNAPSHOT = re.compile(r"(?:commit-)?[1-9][0-9]{0,9}")
 
 
-class TakenIn(NamedTuple):
+class BundleImport(NamedTuple):
     """The result for one bundle with something new.
 
     Attributes:
@@ -74,7 +74,7 @@ class TakenIn(NamedTuple):
     problem: RalphError | None = None
 
 
-def take_in(project: Project) -> list[TakenIn]:
+def import_bundles(project: Project) -> list[BundleImport]:
     """Take in every bundle of a project that has something new.
 
     A bundle with a problem stays as it is. The others go, once their session has ended.
@@ -84,14 +84,14 @@ def take_in(project: Project) -> list[TakenIn]:
         for path in bundles_in(home):
             ended = not home.has(str(agent_id_of(path.stem)))  # first: a live one may replace its bundle
             try:
-                if found := take_one(project, path):
+                if found := import_bundle(project, path):
                     taken.append(found)
                 elif ended:
                     path.unlink()
             except RalphError as error:
-                taken.append(TakenIn(path.stem, path, problem=error))
+                taken.append(BundleImport(path.stem, path, problem=error))
             except OSError as error:
-                taken.append(TakenIn(path.stem, path, problem=explained(error)))
+                taken.append(BundleImport(path.stem, path, problem=explained(error)))
     with contextlib.suppress(GitError, OSError):  # the next command tries again
         keep_bases(project)
     return taken
@@ -122,7 +122,7 @@ def bundles_in(home: Registry) -> list[Path]:
     ]
 
 
-def names_branches(project: Project, home: Registry) -> bool:
+def may_name_branches(project: Project, home: Registry) -> bool:
     """Return whether a record may name a branch of the user: no agent in a container can have written it."""
     return home.directory == project.root / RUN
 
@@ -138,7 +138,7 @@ def _branch_of(project: Project, path: Path, agent_id: str) -> str:
     return f"refs/heads/ralph/{agent_id}"
 
 
-def take_one(project: Project, path: Path) -> TakenIn | None:
+def import_bundle(project: Project, path: Path) -> BundleImport | None:
     """Take in one bundle; return ``None`` if it has nothing new.
 
     Raises:
@@ -248,7 +248,7 @@ class _RefMoves:
         self._changes: dict[str, RefChange] = {}
         self._problem: RalphError | None = None
 
-    def run(self) -> TakenIn:
+    def run(self) -> BundleImport:
         """Move the refs in one transaction.
 
         Raises:
@@ -275,7 +275,9 @@ class _RefMoves:
         changes = [change for change in self._changes.values() if change.before != change.after]
         if changes:
             change_refs(self._git, changes, f"ralph-wrap: taken in from {self._path.stem}", int(time.time()))
-        return TakenIn(self._path.stem, self._path, tuple(change.ref for change in changes), self._problem)
+        return BundleImport(
+            self._path.stem, self._path, tuple(change.ref for change in changes), self._problem
+        )
 
     def _refuse_other_session(self) -> None:
         """Raise an error if a session that is no clone has refs of this agent id."""

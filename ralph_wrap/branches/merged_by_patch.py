@@ -60,7 +60,7 @@ class MainBranchChanges(NamedTuple):
     same: Mapping[frozenset[str], Sequence[tuple[int, Compared, Mapping[str, str]]]]
 
 
-def footprint(files: Mapping[str, str]) -> ChangedPaths:
+def conflict_paths(files: Mapping[str, str]) -> ChangedPaths:
     """Return the paths and directories in which a change can conflict with another one.
 
     Arguments:
@@ -123,7 +123,7 @@ def touched(
         )
         for number, files in zip(chunk, changes, strict=True):
             commit = commits[number]
-            changed_by_commit = footprint(files)
+            changed_by_commit = conflict_paths(files)
             for numbers, touched_paths in zip((paths, grown, left), changed_by_commit, strict=True):
                 for path in touched_paths & paths_of_branches:
                     numbers.setdefault(path, []).append(number)

@@ -31,7 +31,14 @@ from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.log import Commands
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree import temporary
-from ralph_wrap.worktree.user_checkout import UserCheckout, apart, in_the_way, names, on_disk, put_back
+from ralph_wrap.worktree.user_checkout import (
+    UserCheckout,
+    git_with_index,
+    in_the_way,
+    names,
+    on_disk,
+    restore_files,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -185,7 +192,7 @@ def _write(
         raise ConflictError(f"{checkout.path} has conflicts: {names(unmerged)}", "resolve them first")
     index = opened.registration / "apply"
     hidden = merging.left_out(checkout.git)
-    contents = on_disk(checkout, apart(checkout, index), head, changes)
+    contents = on_disk(checkout, git_with_index(checkout, index), head, changes)
     absent = {path for path in hidden if not os.path.lexists(checkout.path / path)}
     unchanged = [
         change.path
@@ -206,12 +213,14 @@ def _write(
         )
     index.unlink()
     shutil.copy2(checkout.git_dir / "index", index)
-    copy = apart(checkout, index)
+    copy = git_with_index(checkout, index)
     merging.store(copy, unchanged)
     try:
         merging.move_files(copy, head, tree)
     except GitError:
-        if failed := put_back(checkout, opened.registration / "back", head, tree, partly=True, but=unchanged):
+        if failed := restore_files(
+            checkout, opened.registration / "back", head, tree, partly=True, but=unchanged
+        ):
             raise RalphError(f"only some files were written: {names(failed)}", "git status") from None
         raise
     return [change.path for change in to_write], unchanged

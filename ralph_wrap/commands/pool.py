@@ -23,7 +23,7 @@ from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.pool import maintenance
 from ralph_wrap.worktree.trash import new_name
-from ralph_wrap.worktree.warm import holds_nothing, in_pool
+from ralph_wrap.worktree.warm import has_unchanged_files, in_pool
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -136,7 +136,7 @@ class ProjectPool(NamedTuple):
         if warm.commit is None:  # its removal failed, which is already logged
             return False
         try:
-            if warm.is_untouched() and holds_nothing(
+            if warm.is_untouched() and has_unchanged_files(
                 warm, warm.git(self.project.git, self.repository), self.settings.pool_keep
             ):
                 return True

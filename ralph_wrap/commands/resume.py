@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ralph_wrap import branches
 from ralph_wrap.branches import HEADS, WIP
 from ralph_wrap.branches.compare import compare
-from ralph_wrap.branches.intake import names_branches
+from ralph_wrap.branches.intake import may_name_branches
 from ralph_wrap.errors import ConflictError, NotFoundError, RalphError, RefusedError
 from ralph_wrap.git import list_refs, read_commit, worktree_holding
 from ralph_wrap.state import inventory, report, session_start
@@ -87,7 +87,7 @@ def resumable(
     found = inventory.find(project, name)
     record = _begun(found.home, _ended(found))
     _require_remote(record, remote)
-    if record.branch not in {None, f"ralph/{record.id}"} and not names_branches(project, found.home):
+    if record.branch not in {None, f"ralph/{record.id}"} and not may_name_branches(project, found.home):
         raise RefusedError(
             f"session {record.session} names branch {record.branch}, and an agent may have written that",
             f"to merge its work: ralph-wrap merge {record.id}",
@@ -138,7 +138,7 @@ def interrupted(project: Project) -> list[str]:
     ]
 
 
-def interrupted_here(project: Project) -> tuple[list[str], list[str]]:
+def interrupted_by_container_end(project: Project) -> tuple[list[str], list[str]]:
     """Return the sessions that the last end of this container interrupted.
 
     A session counts if it ran on this host before its PID 1 began, in the newest pid namespace with sessions.

@@ -121,7 +121,7 @@ def remove(project: Project, name: str, log: Log) -> RemovedSession:
         raise RalphError(
             f"another process removes the worktree of session {session.name}: {held.sentence}", held.hint
         )
-    log = log.beside()
+    log = log.for_other_session()
     try:
         log.attach(session.directory / "events.jsonl", agent_id=record.id, session_id=record.session)
         recovery = SessionRecovery(project, session.home, record, log)

@@ -232,7 +232,7 @@ def _finish(
                     record.id, session, verdict.value, "left", note="another process has its lock now"
                 )
             return
-        log = log.beside()
+        log = log.for_other_session()
         log.attach(claim.directory / "events.jsonl", agent_id=record.id, session_id=session)
         try:
             outcome = _end(project, claim, log)

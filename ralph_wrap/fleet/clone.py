@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from ralph_wrap.fleet.grace import Patience
+    from ralph_wrap.fleet.grace import RemoteRetries
     from ralph_wrap.fleet.order import WorkOrder
     from ralph_wrap.fleet.spec import FleetSpec
     from ralph_wrap.state.report import SessionReport
@@ -113,7 +113,7 @@ class WorkClone:
             if run_git(git, "rev-list", "--max-count=1", oid, *known, "--").stdout
         }
 
-    def rescue(self, agent_id: str, patience: Patience) -> None:
+    def rescue(self, agent_id: str, patience: RemoteRetries) -> None:
         """Push what only this clone has below ``refs/ralph/rescue/``: the clone goes with its workspace.
 
         What the remote refuses stays here, and :meth:`lacking` names it.
@@ -135,7 +135,7 @@ class WorkClone:
             except UnreachableError:  # it has just answered: it refuses them, or went away
                 patience.pause(1.0)
 
-    def wait_for_origin(self, agent_id: str, output: str, patience: Patience) -> None:
+    def wait_for_origin(self, agent_id: str, output: str, patience: RemoteRetries) -> None:
         """Wait until a hub has brought all of a session to its origin. Only then is its index done.
 
         Arguments:
@@ -159,7 +159,7 @@ class WorkClone:
         return Registry(self.path / RUN)
 
 
-def open_clone(order: WorkOrder, environ: Mapping[str, str], patience: Patience) -> WorkClone:
+def open_clone(order: WorkOrder, environ: Mapping[str, str], patience: RemoteRetries) -> WorkClone:
     """Clone the remote into the workspace, at the base of the run.
 
     Arguments:

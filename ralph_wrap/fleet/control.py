@@ -64,7 +64,7 @@ def raise_limit(remote: FleetRemote, spec: FleetSpec, commit: str, max_cost: flo
     return again
 
 
-def let_go_on(remote: FleetRemote, run: str) -> int:
+def withdraw_stop_requests(remote: FleetRemote, run: str) -> int:
     """Take back the requests to stop sessions of a run, and return the number of stopped indexes.
 
     Raises:

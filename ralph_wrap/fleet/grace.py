@@ -69,7 +69,7 @@ class GracePeriod:
         return 128 + (self._cancel.first or 0)
 
 
-class Patience:
+class RemoteRetries:
     """The patience of a worker with its remote.
 
     Arguments:

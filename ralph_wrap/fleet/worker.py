@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ralph_wrap.errors import ConflictError
 from ralph_wrap.fleet.child import EndedSession, ForkedSession
 from ralph_wrap.fleet.clone import open_clone
-from ralph_wrap.fleet.grace import GracePeriod, Patience
+from ralph_wrap.fleet.grace import GracePeriod, RemoteRetries
 from ralph_wrap.fleet.index import CLAIMED, DONE, STOPPED, IndexState, decode_index
 from ralph_wrap.fleet.limits.background import Background
 from ralph_wrap.fleet.limits.budget import RunBudget
@@ -100,7 +100,7 @@ class Worker:
         self._log = log
         self._run_session = run_session
         self._grace = GracePeriod(signals.cancel, order.grace)
-        self._patience = Patience(self._grace, log)
+        self._patience = RemoteRetries(self._grace, log)
         self._output = SessionOutput()
         self._crashes, self._has_worked = 0, False
         self._clone: WorkClone

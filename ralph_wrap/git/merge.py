@@ -133,7 +133,7 @@ def merge(git: Git, commit: str, message: str) -> tuple[str, ...]:
     return _conflicts(git, *arguments)
 
 
-def clashes(git: Git, commit: str) -> bool:
+def has_conflicts(git: Git, commit: str) -> bool:
     """Merge a commit into HEAD without committing, and tell whether there are conflicts.
 
     Raises:
@@ -222,7 +222,7 @@ def is_staged(git: Git, commit: str = "HEAD") -> bool:
     return run_git(git, "diff-index", "--cached", "--quiet", commit, "--", accept=(0, 1)).status == 1
 
 
-def start_over(git: Git, commit: str) -> None:
+def reset_to(git: Git, commit: str) -> None:
     """Reset a temporary worktree to a commit, with a detached HEAD and no other files.
 
     Raises:

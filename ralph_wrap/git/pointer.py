@@ -27,7 +27,7 @@ _HEAD = rb"ref: (refs/heads(?:/[A-Za-z0-9_-][A-Za-z0-9_.-]*)+)\n"
 # The .git file of a directory
 
 
-def pointing_to(git_dir: str | Path) -> bytes:
+def git_file_content(git_dir: str | Path) -> bytes:
     """Return the content of a ``.git`` file that names a git directory."""
     return os.fsencode(f"{_BEGIN}{git_dir}\n")
 
@@ -96,12 +96,12 @@ def branch_at_head(git_dir: Path, common_dir: Path) -> tuple[str, str] | None:
 # The files of a registration
 
 
-def back_to(directory: Path) -> bytes:
+def gitdir_content(directory: Path) -> bytes:
     """Return the content of the file in a registration that names a directory."""
     return os.fsencode(directory / ".git") + b"\n"
 
 
-def file_named_by(registration: Path) -> Path:
+def git_file_of(registration: Path) -> Path:
     """Return the ``.git`` file that a registration names.
 
     Raises:
@@ -120,7 +120,7 @@ def is_below_some_mount(content: bytes, directory: Path, parts: int) -> bool:
         parts: how many names at the end of its path are the same at every mount.
 
     """
-    return content.endswith(b"/" + back_to(Path(*directory.parts[-parts:])))
+    return content.endswith(b"/" + gitdir_content(Path(*directory.parts[-parts:])))
 
 
 def common_dir_of(registration: Path) -> Path:

@@ -108,7 +108,7 @@ def read(path: Path, now: float) -> float:
 
     """
     try:
-        return _FORMAT.read(path, lambda loaded: credible(loaded["until"], now))
+        return _FORMAT.read(path, lambda loaded: end_within_a_day(loaded["until"], now))
     except (OSError, ValueError):
         return 0.0
 
@@ -129,7 +129,7 @@ def write(directory: Path, path: Path, until: float) -> None:
     files.replace(path, _FORMAT.encode({"until": until}), sync=False)
 
 
-def credible(until: float, now: float) -> float:
+def end_within_a_day(until: float, now: float) -> float:
     """Return the end of a limit, if it is at most a day away; 0 for any other time."""
     return float(until) if now < until <= now + LONGEST_HOLD else 0.0
 

@@ -19,7 +19,7 @@ import shutil
 import time
 from typing import TYPE_CHECKING
 
-from ralph_wrap.branches.intake import BASES, SUFFIX, forget, names_branches, take_one
+from ralph_wrap.branches.intake import BASES, SUFFIX, forget, import_bundle, may_name_branches
 from ralph_wrap.errors import GitError, RalphError
 from ralph_wrap.git import count_commits, list_refs
 from ralph_wrap.git.bundle import unpack, write_bundle
@@ -116,7 +116,7 @@ class CloneEnd(NamedTuple):
 
         """
         if self.write() and take_in and self.is_writable:
-            taken = take_one(self.project, self.bundle)
+            taken = import_bundle(self.project, self.bundle)
             if taken is not None and taken.problem is not None:
                 raise taken.problem
 
@@ -150,7 +150,7 @@ class CloneEnd(NamedTuple):
             self._verify()
             return
         try:
-            taken = take_one(self.project, self.bundle)
+            taken = import_bundle(self.project, self.bundle)
         except (RalphError, OSError) as error:
             self._verify()
             hint = error.hint if isinstance(error, RalphError) else ""
@@ -232,7 +232,7 @@ class DeadClone(NamedTuple):
             return None
         safe = _safe_home(project, home)
         new = safe.replicas / name
-        named = record.branch if record.branch and names_branches(project, home) else f"ralph/{record.id}"
+        named = record.branch if record.branch and may_name_branches(project, home) else f"ralph/{record.id}"
         end = CloneEnd(project, safe, record, log, new, named)
         return cls(end, home, project.root / CLONES / record.worktree_name, old)
 

@@ -10,7 +10,7 @@ import os
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from ralph_wrap.branches.intake import names_branches
+from ralph_wrap.branches.intake import may_name_branches
 from ralph_wrap.config import SubmoduleMode
 from ralph_wrap.errors import (
     BranchBusyError,
@@ -151,7 +151,7 @@ def _require_free_branch(context: SessionContext) -> None:
     """
     project, branch, own = context.project, context.branch, f"ralph/{context.record.id}"
     home = context.home
-    if branch != own and not (home and names_branches(project, home)):
+    if branch != own and not (home and may_name_branches(project, home)):
         raise IsolationError(f"branch {branch} needs {project.root / RUN}, which cannot be written")
     others = [
         record.workspace

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ralph_wrap.errors import RalphError
 from ralph_wrap.state.ids import started
 from ralph_wrap.state.record import FETCHED_REPORT, fetched_field
-from ralph_wrap.state.wording import ended_how
+from ralph_wrap.state.wording import ending_in_words
 from ralph_wrap.system.document import DocumentFormat
 from ralph_wrap.system.log import one_line
 from ralph_wrap.system.named_tuple import NamedTuple
@@ -335,7 +335,7 @@ def _named(label: str, lines: Sequence[str], more: str) -> Iterator[tuple[str, s
 
 def ending(report: SessionReport) -> str:
     """Return one line about the end of a session."""
-    how = ended_how(report.ended_by)
+    how = ending_in_words(report.ended_by)
     count = f" after {_counted(report.iterations, 'iteration')}" if report.iterations else ""
     return f"session ended: {how}{count} (exit status {report.exit_status})"
 

@@ -47,9 +47,9 @@ def state_of(
         return _PHASES[phase]
     if verdict in _UNFINISHED:
         return _UNFINISHED[verdict]
-    return ended_how(ended_by) if ended_by else "finished" if verdict else None
+    return ending_in_words(ended_by) if ended_by else "finished" if verdict else None
 
 
-def ended_how(ended_by: str) -> str:
+def ending_in_words(ended_by: str) -> str:
     """Return how a session ended, in words; the exit report has a row that names a limit."""
     return _ENDED.get(ended_by, ended_by)

@@ -127,7 +127,7 @@ class Log:
             logger = structlog.wrap_logger(structlog.ReturnLogger(), processors=self._processors)
             self._logger = logger.bind(**self._identity)
 
-    def beside(self) -> Log:
+    def for_other_session(self) -> Log:
         """Return another log that prints in the same way, for the event log of another session."""
         log = Log(
             self._descriptor,

@@ -206,7 +206,7 @@ def names_directory(registration: Path, path: Path) -> bool:
         OSError: it does not say.
 
     """
-    return pointer.real(pointer.file_named_by(registration)) == path / ".git"
+    return pointer.real(pointer.git_file_of(registration)) == path / ".git"
 
 
 def others_naming(registration: Path, path: Path) -> list[Path]:

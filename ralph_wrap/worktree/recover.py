@@ -156,7 +156,7 @@ def _is_sessions(registration: Path, path: Path, leaving: Path | None, record: S
     if names_path and record.state == "starting":
         _complete_pointer(registration, path, content)
     if names_path and ownership.names_registration(directory, registration, path=path):
-        ours = pointer.back_to(path)
+        ours = pointer.gitdir_content(path)
         if content != ours:
             files.replace(registration / pointer.BACK, ours)
         return True
@@ -178,7 +178,7 @@ def _complete_pointer(registration: Path, path: Path, content: bytes) -> None:
     """
     earlier_path = Path(decode(content)).parent
     earlier_registration = os.path.normpath(earlier_path / os.path.relpath(registration, path))
-    if not ownership.is_begun(path, (pointer.pointing_to(earlier_registration),)):
+    if not ownership.is_begun(path, (pointer.git_file_content(earlier_registration),)):
         return
     if not os.path.lexists(earlier_path) or os.path.samestat(earlier_path.lstat(), path.lstat()):
         files.replace(path / ".git", pointer_to(registration, path))

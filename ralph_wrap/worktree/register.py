@@ -42,9 +42,9 @@ def add(git: Git, path: Path, reason: str, *arguments: str | Path, mark: Session
 
 def pointers_to(registration: Path, path: Path) -> tuple[bytes, bytes]:
     """Return the possible contents of the ``.git`` file of a new worktree: git's own, and ours."""
-    return pointer.pointing_to(registration), pointer_to(registration, path)
+    return pointer.git_file_content(registration), pointer_to(registration, path)
 
 
 def pointer_to(registration: Path, path: Path) -> bytes:
     """Return the content of a worktree's ``.git`` file, which is the same under every mount point."""
-    return pointer.pointing_to(os.path.relpath(registration, path))
+    return pointer.git_file_content(os.path.relpath(registration, path))

@@ -178,7 +178,7 @@ def _is_of(registration: Path, directory: Path) -> bool:
     except OSError:  # killed in the middle of `git worktree add`
         return path.is_dir()
     # Made under another mount point, it names another path, but its directory is here.
-    return content == pointer.back_to(path) or (
+    return content == pointer.gitdir_content(path) or (
         pointer.is_below_some_mount(content, path, _TAIL) and path.is_dir()
     )
 

@@ -114,7 +114,7 @@ def discard_worktree(directory: Path, aside: Path, registration: Path, path: Pat
     discard(directory, aside, lambda read: pointer.git_dir_in(read(".git"), path) == registration)
 
 
-def vouch(directory: Path) -> None:
+def write_token(directory: Path) -> None:
     """Write the token of a new directory: it may be deleted later, with all files that come into it.
 
     Raises:
@@ -126,7 +126,7 @@ def vouch(directory: Path) -> None:
         _write_token(entry, entry.name)
 
 
-def is_vouched_for(directory: Path) -> bool:
+def has_token(directory: Path) -> bool:
     """Return whether a directory holds its own token."""
     with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
         return _read(_open(directory, stack), TOKEN) == directory.name

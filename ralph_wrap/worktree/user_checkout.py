@@ -99,7 +99,7 @@ def _within(top: Path, directory: Path) -> Iterator[str]:
                 yield os.fspath(path.relative_to(top))
 
 
-def put_back(
+def restore_files(
     checkout: UserCheckout,
     index: Path,
     old: str,
@@ -130,7 +130,7 @@ def put_back(
     """
     hidden = merge.left_out(checkout.git).union(but)
     changes = [change for change in merge.moved(checkout.git, old, new) if change.path not in hidden]
-    scratch = apart(checkout, index)
+    scratch = git_with_index(checkout, index)
     current = on_disk(checkout, scratch, old, changes)
     to_restore = [change for change in changes if current[change.path] != change.before]
     foreign = [change.path for change in to_restore if not _has_come(checkout, current[change.path], change)]
@@ -151,7 +151,7 @@ def put_back(
     return foreign
 
 
-def apart(checkout: UserCheckout, index: Path) -> Git:
+def git_with_index(checkout: UserCheckout, index: Path) -> Git:
     """Return git in a checkout with a separate index, and without sparse checkout."""
     return checkout.git._replace(
         index_file=index, config=(*checkout.git.config, "-c", "core.sparseCheckout=false")

@@ -140,7 +140,7 @@ class WarmWorktree(NamedTuple):
             files.replace(self.registration / "HEAD", f"{self.commit}\n".encode(), sync=False)
             files.replace(self.registration / "locked", f"{REASON}\n".encode(), sync=False)
             files.replace(self.path / ".git", pointer_to(self.registration, self.path), sync=False)
-            files.replace(self.registration / pointer.BACK, pointer.back_to(self.path), sync=False)
+            files.replace(self.registration / pointer.BACK, pointer.gitdir_content(self.path), sync=False)
             (self.registration / MARK).unlink(missing_ok=True)
 
 
@@ -223,7 +223,7 @@ def choose(
             worktree_git = warm.git(git, repository)
             if (
                 warm.path.stat().st_uid == os.geteuid()
-                and holds_nothing(warm, worktree_git, keep, meanwhile)
+                and has_unchanged_files(warm, worktree_git, keep, meanwhile)
                 and not process_table.occupants(warm.path)
                 and _leads_to(warm, worktree_git, base, keep)
             ):
@@ -231,7 +231,7 @@ def choose(
     return None
 
 
-def holds_nothing(
+def has_unchanged_files(
     warm: WarmWorktree, git: Git, keep: Collection[str], meanwhile: Callable[[], object] = lambda: None
 ) -> bool:
     """Return whether the files of a warm worktree are unchanged since the checkout.
@@ -324,7 +324,7 @@ def complete(registration: Path, pool: Path, path: Path, branch: str, owner: Wor
         names_registration(directory, registration) or names_registration(directory, final, path=path)
     ):
         raise RefusedError(f"its worktree was moved or replaced: {describe(directory)}", "git worktree list")
-    files.replace(registration / pointer.BACK, pointer.back_to(path), sync=False)
+    files.replace(registration / pointer.BACK, pointer.gitdir_content(path), sync=False)
     files.replace(registration / "locked", os.fsencode(f"{owner.lock}\n"), sync=False)
     files.replace(registration / "HEAD", os.fsencode(f"ref: refs/heads/{branch}\n"), sync=False)
     if waits:

@@ -117,7 +117,7 @@ def test_how_long_a_limit_lasts(words: str, seconds: float | None) -> None:
 )
 def test_what_words_are_of_a_limit(words: str, status: int | None, event: type) -> None:
     """The status of the answer decides; a full disk is no account."""
-    assert type(failure.judged(words, status)) is event
+    assert type(failure.classified(words, status)) is event
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_what_words_are_of_a_limit(words: str, status: int | None, event: type) 
 )
 def test_what_passes(words: str, status: int | None, passing: object) -> None:
     """Words count where the answer has no status."""
-    assert failure.judged(words, status) == AgentFailure(words, passing=bool(passing))
+    assert failure.classified(words, status) == AgentFailure(words, passing=bool(passing))
 
 
 def test_codex_is_read_by_its_status() -> None:

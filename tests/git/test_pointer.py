@@ -25,7 +25,7 @@ PATHS = st.lists(NAMES, min_size=1, max_size=4).map(lambda names: Path("/absent"
 def test_a_git_file_is_read_as_it_was_written(git_dir: Path, directory: Path) -> None:
     """With an absolute path, and with a relative one."""
     for named in (git_dir, os.path.relpath(git_dir, directory)):
-        content = os.fsdecode(pointer.pointing_to(named))
+        content = os.fsdecode(pointer.git_file_content(named))
         assert pointer.target(content) == str(named)
         assert pointer.git_dir_in(content, directory) == git_dir
 
@@ -49,8 +49,8 @@ def test_git_and_we_agree(repo: Repo, tmp_path: Path) -> None:
     registration = repo.path / ".git" / "worktrees" / "beside"
     assert pointer.read(directory) == registration
     assert pointer.git_dir_of(directory) == registration
-    assert pointer.file_named_by(registration) == directory / ".git"
-    assert (registration / pointer.BACK).read_bytes() == pointer.back_to(directory)
+    assert pointer.git_file_of(registration) == directory / ".git"
+    assert (registration / pointer.BACK).read_bytes() == pointer.gitdir_content(directory)
     assert pointer.common_dir_of(registration) == repo.path / ".git"
 
 
@@ -63,13 +63,13 @@ def test_the_main_checkout_has_its_repository_inside(repo: Repo) -> None:
 
 def test_a_directory_that_was_moved_belongs_elsewhere(tmp_path: Path) -> None:
     """A relative path leads from where it belongs."""
-    (tmp_path / ".git").write_bytes(pointer.pointing_to("../repository"))
+    (tmp_path / ".git").write_bytes(pointer.git_file_content("../repository"))
     assert pointer.read(tmp_path, Path("/absent/tree")) == Path("/absent/repository")
 
 
 def test_a_symlink_is_not_read(tmp_path: Path) -> None:
     """An agent could have it lead to a file of the user's."""
-    (tmp_path / "mine").write_bytes(pointer.pointing_to("/absent"))
+    (tmp_path / "mine").write_bytes(pointer.git_file_content("/absent"))
     (tmp_path / ".git").symlink_to("mine")
     with pytest.raises(OSError, match="symbolic links"):
         pointer.read(tmp_path)

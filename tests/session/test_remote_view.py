@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ralph_wrap.git import RemoteChange
-from ralph_wrap.session.remote.view import RemoteView, Standing
+from ralph_wrap.session.remote.view import ClaimState, RemoteView
 
 BRANCH, WIP = "refs/heads/ralph/3f9a", "refs/heads/ralph/3f9a-wip"
 CLAIM = "refs/ralph/claims/3f9a"
@@ -66,13 +66,13 @@ def test_a_session_deletes_the_snapshots_that_it_has_pushed() -> None:
 @pytest.mark.parametrize(
     ("claim", "standing", "held"),
     [
-        ("claim1", Standing.OURS, "claim1"),
-        ("claim0", Standing.OURS, "claim0"),
-        ("other", Standing.LOST, "claim0"),
+        ("claim1", ClaimState.OURS, "claim1"),
+        ("claim0", ClaimState.OURS, "claim0"),
+        ("other", ClaimState.LOST, "claim0"),
     ],
     ids=["the answer was lost", "the push failed", "another machine was faster"],
 )
-def test_a_failed_push_has_three_meanings(claim: str, standing: Standing, held: str) -> None:
+def test_a_failed_push_has_three_meanings(claim: str, standing: ClaimState, held: str) -> None:
     """The claim that the remote has tells which."""
     seen = view(branch="a")
     seen.changes({BRANCH: "b"}, "claim1")
@@ -97,7 +97,7 @@ def test_a_branch_that_another_program_has_moved_stays() -> None:
     """Its own commits go beside it; the claim is still the session's."""
     seen = view(branch="a")
     seen.changes({BRANCH: "b"}, "claim1")
-    assert seen.compare({CLAIM: "claim0", BRANCH: "theirs"}) is Standing.OURS
+    assert seen.compare({CLAIM: "claim0", BRANCH: "theirs"}) is ClaimState.OURS
     assert seen.diverted == [BRANCH]
     assert seen.changes({BRANCH: "b"}, "claim2") == [
         RemoteChange(f"{RESCUE}heads/ralph/3f9a", None, "b"),

@@ -24,7 +24,7 @@ _LISTENER = '''
 """Write down every signal. Usage: PROGRAM run NAME COUNT [KEY=VALUE...]; ends at the COUNT-th one that ends.
 
 deaf=1 ignores TERM; child=NAME has a child that listens, too; record=JSON registers a session, with what JSON
-says of it in the place of what is so; unlocked=1 does not hold the lock of that session.
+says of it in the place of what is so; unlocked=1 does not hold the lock of this session.
 """
 import fcntl, json, os, signal, sys
 

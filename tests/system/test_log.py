@@ -107,7 +107,7 @@ def test_another_log_beside_prints_in_the_same_way() -> None:
     """It has an event log of its own."""
     for as_json in (True, False):
         with _narrated(as_json=as_json) as (teller, reader):
-            teller.beside().event("thing.happened", "a thing happened")
+            teller.for_other_session().event("thing.happened", "a thing happened")
             assert _read(reader).startswith(b"{") is as_json
 
 
@@ -131,7 +131,9 @@ def test_each_line_of_a_hint_is_a_hint() -> None:
     """Its commands name the project if they must."""
     with _narrated(as_json=False) as (teller, reader):
         teller.location = "-C x"
-        teller.beside().warning("thing.doubted", "a thing is odd", Commands.of("ralph-wrap ps", "none"))
+        teller.for_other_session().warning(
+            "thing.doubted", "a thing is odd", Commands.of("ralph-wrap ps", "none")
+        )
         assert _read(reader).decode().splitlines()[1:] == [
             "ralph-wrap: hint: ralph-wrap ps -C x",
             "ralph-wrap: hint: none",

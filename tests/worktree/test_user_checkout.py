@@ -9,7 +9,7 @@ import pytest
 
 from ralph_wrap import git
 from ralph_wrap.git import Git
-from ralph_wrap.worktree.user_checkout import UserCheckout, put_back
+from ralph_wrap.worktree.user_checkout import UserCheckout, restore_files
 from tests.support.merging import branch, files_of, project_with_files
 from tests.support.repo import Repo
 
@@ -50,7 +50,7 @@ def test_files_of_the_user_stay(tmp_path: Path, kind: str, partly: bool) -> None
     here = Git(repo.path, git.git_environment(os.environ), repo.path / ".git", repo.path / ".git", repo.path)
     checkout = UserCheckout(repo.path, repo.path / ".git", here)
     index = repo.git("ls-files", "--stage")
-    assert put_back(checkout, tmp_path / "index", old, new, partly=partly) == foreign
+    assert restore_files(checkout, tmp_path / "index", old, new, partly=partly) == foreign
     after = files_of(repo.path)
     assert repo.git("ls-files", "--stage") == index
     if foreign and not partly:
@@ -76,4 +76,4 @@ def test_a_half_written_file_differs_from_a_changed_one(tmp_path: Path) -> None:
     checkout = UserCheckout(repo.path, repo.path / ".git", here)
     for content, foreign in (("one\nB", ["file.txt"]), ("one\n", []), ("", []), ("one\nA\nB", ["file.txt"])):
         repo.write("file.txt", content)
-        assert put_back(checkout, tmp_path / "index", old, new, partly=False) == foreign, content
+        assert restore_files(checkout, tmp_path / "index", old, new, partly=False) == foreign, content

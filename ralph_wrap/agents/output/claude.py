@@ -135,7 +135,7 @@ class ClaudeFormat:
         elif self._until is not None:
             yield UsageLimitReached(message, self._until)
         else:
-            yield failure.judged(message, status)
+            yield failure.classified(message, status)
 
 
 def _used(usage: Any) -> int:

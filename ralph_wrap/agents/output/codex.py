@@ -72,7 +72,7 @@ class CodexFormat:
             message = json_access.text(document, "error", "message")
             found, now = _STATUS.search(message), time.time()
             until = _until(message, now) or failure.after(message, now)
-            yield failure.judged(message, int(found[1]) if found else None, until)
+            yield failure.classified(message, int(found[1]) if found else None, until)
         elif kind == "error":
             yield AgentWarning(json_access.text(document, "message"))
 

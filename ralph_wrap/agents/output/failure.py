@@ -35,7 +35,7 @@ _PART = re.compile(r"([\d.]+) ?(ms|[dhms])", re.IGNORECASE | re.ASCII)
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
-def judged(
+def classified(
     message: str, status: float | None = None, until: float | None = None, *, passing: bool = False
 ) -> UsageLimitReached | AgentFailure:
     """Classify an error.

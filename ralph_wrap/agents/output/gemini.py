@@ -67,7 +67,7 @@ class GeminiFormat:
             return FinalAnswer(str(self._answer))
         message, status = _unwrapped(json_access.text(document, "error", "message"))
         until = failure.after(message, _moment(json_access.text(document, "timestamp")))
-        return failure.judged(message or "the agent gives no reason", status, until)
+        return failure.classified(message or "the agent gives no reason", status, until)
 
 
 def _unwrapped(message: str) -> tuple[str, float | None]:
@@ -76,7 +76,7 @@ def _unwrapped(message: str) -> tuple[str, float | None]:
     if found is None:
         return message, None
     if found[2]:  # an overloaded service sends 429 too
-        judged = failure.judged(found[1])
+        judged = failure.classified(found[1])
         return found[1], None if isinstance(judged, UsageLimitReached) or judged.passing else failure.LIMITED
     try:
         error = json_access.part(from_json(found[1]), "error")

@@ -82,7 +82,7 @@ def _refused(document: dict[str, Any]) -> Event:
     milliseconds = json_access.number(document, "timestamp")
     until = None if milliseconds is None else _until(data, message, milliseconds / 1000)
     passing = json_access.part(data, "isRetryable") is True
-    return failure.judged(message, json_access.number(data, "statusCode"), until, passing=passing)
+    return failure.classified(message, json_access.number(data, "statusCode"), until, passing=passing)
 
 
 def _until(data: Any, message: str, now: float) -> float | None:

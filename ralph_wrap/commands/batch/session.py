@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.commands.batch.state import is_done
 from ralph_wrap.state.session_files import parsed
-from ralph_wrap.state.wording import ended_how
+from ralph_wrap.state.wording import ending_in_words
 from ralph_wrap.system.log import Commands
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import shortened
@@ -138,7 +138,7 @@ class BatchSession:
         status = status if status >= 0 else 128 - status
         done = is_done(ended_by, status, report.get("iterations") or 0)
         self.state = self.state._replace(ended_by=ended_by, exit_status=status, done=done)
-        how = "done" if done else ended_how(ended_by)
+        how = "done" if done else ending_in_words(ended_by)
         count = report.get("iterations")
         after = f" after {count} iteration{'' if count == 1 else 's'}" if count else ""
         parts = [f"{self.id} {how}{after}".lstrip()]

@@ -47,7 +47,7 @@ from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.model import TEMPORARY
 from ralph_wrap.worktree.ownership import is_locked_for
 from ralph_wrap.worktree.temporary import REASON
-from ralph_wrap.worktree.user_checkout import names, put_back
+from ralph_wrap.worktree.user_checkout import names, restore_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -189,7 +189,7 @@ def _put_back(
     _unlock(checkout, scratch / "index")
     back = current or step.old  # a commit of a user meanwhile stays, even if it has some of our changes
     problems = []
-    if foreign := put_back(checkout, scratch / "look", back, step.new, partly=partly):
+    if foreign := restore_files(checkout, scratch / "look", back, step.new, partly=partly):
         problems.append(f"{checkout.path} was changed meanwhile, and these files stay: {names(foreign)}")
     if (partly or not problems) and merging.is_staged(checkout.git, back):
         try:

@@ -74,7 +74,7 @@ def _conflict(git: Git, tip: str, other: str) -> bool:
     if merging.is_ancestor(git, tip, other) or merging.is_ancestor(git, other, tip):
         return False
     try:
-        merging.start_over(git, tip)
-        return merging.clashes(git, other)
+        merging.reset_to(git, tip)
+        return merging.has_conflicts(git, other)
     except GitError:  # unrelated histories
         return True

@@ -128,7 +128,7 @@ def _leads_to(path: Path, git_dir: Path) -> bool:
 
 def _registration(common_dir: Path, path: Path) -> Path | None:
     """Return the registration that names a linked worktree."""
-    back_pointer = pointer.back_to(path)
+    back_pointer = pointer.gitdir_content(path)
     for registration in sorted(common_dir.glob("worktrees/*")):
         try:
             if files.read(registration / pointer.BACK) == back_pointer:

@@ -59,14 +59,14 @@ def attempt(
         GitError: git failed for another reason than conflicts.
 
     """
-    merging.start_over(git, tip)
+    merging.reset_to(git, tip)
     ahead = merging.is_ancestor(git, tip, branch.tip)
     if method is MergeMethod.REBASE and merging.has_merges(git, branch.tip, tip):
         raise ConflictError(
             f"{branch.name} has merge commits, which cannot be rebased", "leave out --rebase, or use --squash"
         )
     if ahead and method in {MergeMethod.MERGE, MergeMethod.REBASE}:
-        merging.start_over(git, branch.tip)
+        merging.reset_to(git, branch.tip)
         return TrialMerge(branch.tip, "fast-forward")
     if method is MergeMethod.REBASE:
         way, conflicts = "rebase", merging.replay(git, merging.to_replay(git, branch.tip, tip))

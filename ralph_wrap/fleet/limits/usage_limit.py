@@ -133,7 +133,7 @@ class RunUsageLimits:
                 continue
             try:
                 until = _FORMAT.decode(
-                    contents.get(oid, b""), lambda fields: usage_limit.credible(fields["until"], now)
+                    contents.get(oid, b""), lambda fields: usage_limit.end_within_a_day(fields["until"], now)
                 )
             except ValueError:
                 continue

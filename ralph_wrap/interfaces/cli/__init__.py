@@ -44,7 +44,7 @@ def main(signals: SignalHandlers | None) -> NoReturn:
     except mistake as error:
         if len(sys.argv) == 1:  # Typer has shown the help
             sys.exit(UsageError.exit_code)
-        from ralph_wrap.interfaces.cli.boundary import complain, refuse  # noqa: PLC0415 -- only a mistake needs it
+        from ralph_wrap.interfaces.cli.boundary import print_error, refuse  # noqa: PLC0415 -- only a mistake needs it
 
         message = " ".join(error.format_message().split())
         path, json = _asked(typer.main.get_command(app), sys.argv[1:])
@@ -52,7 +52,7 @@ def main(signals: SignalHandlers | None) -> NoReturn:
         if json:
             refuse(" ".join(path), wrong)
         else:
-            complain(wrong)
+            print_error(wrong)
         sys.exit(UsageError.exit_code)
     sys.exit(status)
 

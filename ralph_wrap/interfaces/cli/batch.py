@@ -15,7 +15,7 @@ import typer
 from ralph_wrap.config.options import BATCH_ROWS
 from ralph_wrap.errors import ProblemsError, StoppedError, UsageError
 from ralph_wrap.interfaces.cli import table as tables
-from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, complain, refuse
+from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, print_error, refuse
 from ralph_wrap.interfaces.cli.options import Directory, flags, with_options
 from ralph_wrap.system.log import on_stderr, one_line
 from ralph_wrap.system.text import located
@@ -85,7 +85,7 @@ def batch(
                 runner.run()
                 rows = outcome(tasks, state)
         except StoppedError as error:
-            complain(error, log)
+            print_error(error, log)
             raise typer.Exit(128 + (signals.cancel.first or 0)) from None
         finally:
             log.location = location

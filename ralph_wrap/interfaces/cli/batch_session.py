@@ -17,7 +17,7 @@ from ralph_wrap.config.authority import in_force
 from ralph_wrap.config.task_file import with_task
 from ralph_wrap.errors import IsolationError, NotFoundError, UsageError
 from ralph_wrap.interfaces.cli.approval_prompt import require
-from ralph_wrap.interfaces.cli.resume import going_on
+from ralph_wrap.interfaces.cli.resume import continued_settings
 from ralph_wrap.interfaces.cli.start import be_in_background, start, sweep_first
 from ralph_wrap.session.preflight import look_first
 from ralph_wrap.state.project import find_project, repository_of
@@ -150,7 +150,9 @@ class BatchLauncher:
         options = self._typed(wanted)
         if options["base"] != "fresh" or not session.has_branch:
             options["base"] = session.base
-        return _Invocation(self._directory, options, self._command, partial(going_on, session=session))
+        return _Invocation(
+            self._directory, options, self._command, partial(continued_settings, session=session)
+        )
 
     def _typed(self, wanted: OpenTask) -> dict[str, str | None]:
         prompt = with_task(self._template, wanted.task)

@@ -49,10 +49,10 @@ def boundary(tool: str, *, json: bool, project: Path | None = None, log: Log | N
             if json:
                 refuse(tool, expected)
             else:
-                complain(expected, log)
+                print_error(expected, log)
         raise SystemExit(expected.exit_code) from None
     except Exception as error:  # noqa: BLE001 -- a bug must not end with a status that looks like an agent's
-        complain(
+        print_error(
             RalphError(f"ralph-wrap failed: {error!r}", "please report this, with the traceback below"), log
         )
         deferred.traceback.print_exc()
@@ -137,9 +137,9 @@ def open_project(directory: Path, environ: Mapping[str, str], log: Log) -> Proje
 
     project = find_project(directory, environ)
     if project.repository is not None and has_clones(project):
-        from ralph_wrap.branches.intake import take_in  # noqa: PLC0415 -- few projects have clones
+        from ralph_wrap.branches.intake import import_bundles  # noqa: PLC0415 -- few projects have clones
 
-        for taken in take_in(project):
+        for taken in import_bundles(project):
             if taken.problem is not None:
                 log.warning("work.not_taken_in", taken.problem.message, taken.problem.hint or "")
             else:
@@ -175,6 +175,6 @@ def _print(envelope: dict[str, Any]) -> None:
     sys.stdout.write(json_format.dumps(envelope) + "\n")
 
 
-def complain(error: RalphError, log: Log | None = None) -> None:
+def print_error(error: RalphError, log: Log | None = None) -> None:
     """Print an error and its hint on stderr."""
     (log or on_stderr(os.environ)).error("error.raised", error.message, error.hint, code=error.code)

@@ -15,8 +15,8 @@ from ralph_wrap.interfaces.cli.boundary import (
     answer,
     become_owner,
     boundary,
-    complain,
     open_project,
+    print_error,
     refuse,
     remark,
 )
@@ -113,7 +113,7 @@ def _show(rows: Sequence[DroppedBranch], failures: Sequence[RalphError], *, json
         answer("drop", data)
     else:
         for failure in failures:
-            complain(failure)
+            print_error(failure)
     if failures:
         raise SystemExit(failures[0].exit_code)
 

@@ -45,7 +45,7 @@ def work(context: typer.Context) -> None:
     from ralph_wrap.errors import RalphError, explained  # noqa: PLC0415 -- not for --help
     from ralph_wrap.fleet.order import read_order, with_credential  # noqa: PLC0415
     from ralph_wrap.fleet.worker import Worker  # noqa: PLC0415
-    from ralph_wrap.interfaces.cli.boundary import complain  # noqa: PLC0415
+    from ralph_wrap.interfaces.cli.boundary import print_error  # noqa: PLC0415
 
     log = on_stderr(os.environ)
     try:
@@ -55,7 +55,7 @@ def work(context: typer.Context) -> None:
             Worker(order, environ, context.obj, log, lambda attempt: _run(attempt, environ)).run()
         )
     except (OSError, RalphError) as error:
-        complain(explained(error) if isinstance(error, OSError) else error, log)
+        print_error(explained(error) if isinstance(error, OSError) else error, log)
         raise typer.Exit(_FAILED) from None
 
 
@@ -96,7 +96,7 @@ def _resumed(
     from ralph_wrap.commands.sweep import sweep  # noqa: PLC0415
     from ralph_wrap.config import of_project  # noqa: PLC0415
     from ralph_wrap.interfaces.cli.boundary import boundary  # noqa: PLC0415
-    from ralph_wrap.interfaces.cli.resume import going_on  # noqa: PLC0415
+    from ralph_wrap.interfaces.cli.resume import continued_settings  # noqa: PLC0415
     from ralph_wrap.state.project import find_project  # noqa: PLC0415
 
     log = on_stderr(environ)
@@ -113,6 +113,6 @@ def _resumed(
     options, change = _new(attempt)
     if session.base is not None and not (options.get("base") == "fresh" and session.has_branch):
         options["base"] = session.base
-    return options, lambda settings: going_on(change(settings), session, "")._replace(
+    return options, lambda settings: continued_settings(change(settings), session, "")._replace(
         takes_over=claim, agent_id=""
     )

@@ -150,7 +150,7 @@ def resume(
     ] = None,
 ) -> None:
     """Let a run go on: sessions that were stopped, too. A Job that is over or gone is created again."""
-    from ralph_wrap.fleet.control import let_go_on  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.fleet.control import withdraw_stop_requests  # noqa: PLC0415 -- not for --help
     from ralph_wrap.fleet.listing import job_status  # noqa: PLC0415
 
     with boundary("fleet", json=False, project=directory):
@@ -159,11 +159,11 @@ def resume(
         if fleet_max_cost is not None:
             _change_limit(fleet, _checked(run), FLEET_MAX_COST.kind.read(fleet_max_cost))
         if (started := _on_hosts(fleet, _checked(run))) is not None:
-            let_go_on(fleet.remote, run)
+            withdraw_stop_requests(fleet.remote, run)
             raise SystemExit(run_on_hosts(fleet.project, started, _spec(fleet, started), fleet.log))
         kubectl = fleet.kubectl()
         status = job_status(kubectl.job(run))
-        again = let_go_on(fleet.remote, run)
+        again = withdraw_stop_requests(fleet.remote, run)
         if status.is_over or status.state == "gone" or is_changed:
             manifest = _manifest_again(fleet, run)
             kubectl.delete(run)

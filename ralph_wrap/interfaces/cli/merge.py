@@ -10,7 +10,14 @@ import typer
 
 from ralph_wrap.errors import RalphError, UsageError
 from ralph_wrap.interfaces.cli import completion
-from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, complain, open_project, refuse
+from ralph_wrap.interfaces.cli.boundary import (
+    answer,
+    become_owner,
+    boundary,
+    open_project,
+    print_error,
+    refuse,
+)
 from ralph_wrap.interfaces.cli.fetch import fetch_first
 from ralph_wrap.interfaces.cli.options import IDS, Directory, FetchedFrom
 from ralph_wrap.interfaces.cli.tampering import DespiteTampering, warn_of_tampering
@@ -86,7 +93,7 @@ def merge(
         except RalphError as error:
             if signals.cancel.first is None:
                 raise
-            complain(error, log)
+            print_error(error, log)
         finally:
             if signals.cancel.first is not None:
                 raise SystemExit(128 + signals.cancel.first)

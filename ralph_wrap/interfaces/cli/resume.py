@@ -90,9 +90,9 @@ def resume(
 
 def _interrupted_here(project: Project, log: Log) -> list[str]:
     """Return the agent ids that the last end of this container interrupted, for its PID 1."""
-    from ralph_wrap.commands.resume import interrupted_here  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.commands.resume import interrupted_by_container_end  # noqa: PLC0415 -- not for --help
 
-    names, stuck = interrupted_here(project)
+    names, stuck = interrupted_by_container_end(project)
     for agent_id in stuck:
         log.warning(
             "session.not_resumed",
@@ -155,7 +155,7 @@ def _start(
     from ralph_wrap.system.signals import SignalHandlers  # noqa: PLC0415
 
     def change(settings: Settings) -> Settings:
-        return going_on(settings, session, message)._replace(takes_over=claim)
+        return continued_settings(settings, session, message)._replace(takes_over=claim)
 
     with boundary("resume", json=False, log=log):
         directory, options, command = _started(session, project, typed)
@@ -201,7 +201,7 @@ def _started(
     return (place if place.is_dir() else project.root), options | given, command
 
 
-def going_on(settings: Settings, session: ResumableSession, message: str = "") -> Settings:
+def continued_settings(settings: Settings, session: ResumableSession, message: str = "") -> Settings:
     """Return the settings of a session that goes on from another one."""
     from ralph_wrap.config import Isolation  # noqa: PLC0415 -- not for --help
     from ralph_wrap.loop.conversation import last_conversation  # noqa: PLC0415

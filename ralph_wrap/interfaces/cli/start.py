@@ -160,7 +160,7 @@ def start(
         with suppress(StoppedError), session:
             session.run()
         if settings.merge_on_complete and session.report and session.report.ended_by == "promise":
-            land(project, settings, session.report, signals, log.beside())
+            land(project, settings, session.report, signals, log.for_other_session())
         return session.report.exit_status if session.report else RalphError.exit_code
 
 

@@ -243,7 +243,7 @@ def session(context: PageContext, query: Mapping[str, str]) -> dict[str, Any]:
     return {
         "session": session,
         "report": session_report.to_dict() if session_report else {},
-        "story": timeline.story(events, commits, now),
+        "story": timeline.build_timeline(events, commits, now),
         "output": output,
         "live": not ended,
         "note": context.notes.get(query.get("note", "")),

@@ -10,7 +10,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from ralph_wrap.branches.intake import take_in
+from ralph_wrap.branches.intake import import_bundles
 from ralph_wrap.commands import review
 from ralph_wrap.errors import RalphError
 from ralph_wrap.git import list_refs
@@ -104,7 +104,7 @@ class ReviewCache:
         state, latest, problem = None, None, None
         try:
             if has_clones(self._project):
-                take_in(self._project)
+                import_bundles(self._project)
             state = self._look()
             latest = review.look(self._project)
         except RalphError as error:

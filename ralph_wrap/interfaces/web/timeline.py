@@ -60,7 +60,7 @@ class Timeline(NamedTuple):
     events: list[TimelineEvent]
 
 
-def story(events: Sequence[dict[str, Any]], commits: Sequence[LogEntry], now: datetime) -> Timeline:
+def build_timeline(events: Sequence[dict[str, Any]], commits: Sequence[LogEntry], now: datetime) -> Timeline:
     """Return the timeline, oldest first.
 
     Arguments:

@@ -27,7 +27,7 @@ from ralph_wrap.git import (
 from ralph_wrap.session.remote.messages import MirrorMessages
 from ralph_wrap.session.remote.push import LONGEST_PUSH
 from ralph_wrap.session.remote.schedule import Schedule
-from ralph_wrap.session.remote.view import Standing
+from ralph_wrap.session.remote.view import ClaimState
 from ralph_wrap.state import remote_claim
 from ralph_wrap.state.remote_refs import everything, fetched, refspecs, tracking
 
@@ -220,7 +220,7 @@ class Mirror:
         standing = self.view.compare(found)
         settle = self.schedule.succeed if self.view.was_taken else self.schedule.refuse
         settle(with_work=self._with_work)
-        if standing is Standing.LOST and not was_lost:
+        if standing is ClaimState.LOST and not was_lost:
             self.schedule.start_again()
             self._messages.fenced(self._claim.id, self._claim.session)
             self._fence()

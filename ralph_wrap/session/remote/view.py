@@ -16,7 +16,7 @@ SNAPSHOTS = "refs/ralph/snapshots/"
 RESCUE = "refs/ralph/rescue/"
 
 
-class Standing(Enum):
+class ClaimState(Enum):
     """Whether the session still has its claim."""
 
     OURS = "ours"
@@ -139,7 +139,7 @@ class RemoteView:
                 self._pushed.add(ref)
         return after if claim is None else after | {self.claim_ref: claim}
 
-    def compare(self, found: Mapping[str, str]) -> Standing:
+    def compare(self, found: Mapping[str, str]) -> ClaimState:
         """Learn what the remote has after a failed push.
 
         Arguments:
@@ -157,7 +157,7 @@ class RemoteView:
             if found.get(ref) not in {self._refs.get(ref), self._wanted.get(ref)}:
                 self._diverted.add(ref)
         self._refs = self._own(found)
-        return Standing.LOST if self.is_lost else Standing.OURS
+        return ClaimState.LOST if self.is_lost else ClaimState.OURS
 
     def divert(self, ref: str) -> None:
         """Leave a branch of the remote alone: another program has moved it."""

@@ -187,7 +187,7 @@ def _make_replica(
     assert tree.owner.mark is not None
     contents = {
         "commondir": b"../..\n",
-        pointer.BACK: pointer.back_to(tree.path),
+        pointer.BACK: pointer.gitdir_content(tree.path),
         "locked": os.fsencode(f"{tree.owner.lock}\n"),
         "HEAD": os.fsencode(f"ref: refs/heads/{tree.branch}\n"),
         CLONE: b"",

@@ -35,7 +35,7 @@ from ralph_wrap.system import files
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.ignore import RULE
 from ralph_wrap.worktree.leaks.refs import FREE, ObservedRefs
-from ralph_wrap.worktree.managed.git_config import without_ours
+from ralph_wrap.worktree.managed.git_config import without_our_lines
 from ralph_wrap.worktree.managed.metadata import read_mark
 
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ def _our_worktrees(checkout: ObservedCheckout) -> dict[Path, str]:
     found = {}
     for registration in _listed(_common_dir(checkout.git) / "worktrees"):
         try:
-            named = pointer.file_named_by(registration)
+            named = pointer.git_file_of(registration)
             head = decode(files.read(registration / "HEAD")).strip()
         except OSError:
             continue
@@ -272,7 +272,7 @@ def _disk(path: str) -> tuple[int, ...]:
 def _kept(git: Git) -> Iterator[tuple[str, bytes]]:
     common, own = _common_dir(git), _git_dir(git)
     for name in CONFIGURATIONS:
-        yield name, without_ours(_content(common / name))
+        yield name, without_our_lines(_content(common / name))
     yield "commondir", _content(common / "commondir")
     if own != common:
         yield ".git", _content(git.cwd / ".git")

@@ -96,5 +96,5 @@ def directory_of(registration: Path, worktrees: Path) -> Path:
         worktrees: the directory of our worktrees.
 
     """
-    named = pointer.file_named_by(registration).parent
+    named = pointer.git_file_of(registration).parent
     return named if os.path.lexists(named) else worktrees / named.name

@@ -117,14 +117,14 @@ def tidy_hooks(common_dir: Path) -> None:
     if any(mark.configured for mark in marked(common_dir).values()) or _own_configurations(common_dir):
         return
     before = _shared(common_dir).read_bytes()
-    if without_ours(before) == before:
+    if without_our_lines(before) == before:
         return
     with _locked(common_dir) as (before, replace):
-        if (after := without_ours(before)) != before:
+        if (after := without_our_lines(before)) != before:
             replace(after)
 
 
-def without_ours(content: bytes) -> bytes:
+def without_our_lines(content: bytes) -> bytes:
     """Return the configuration without our lines; lines that other programs added to them stay."""
     while match := _OURS.search(content):
         head, tail = content[: match.start()], content[match.end() :]

@@ -40,9 +40,9 @@ from ralph_wrap.worktree.trash import (
     TOKEN,
     discard,
     discard_worktree,
+    has_token,
     is_name,
-    is_vouched_for,
-    vouch,
+    write_token,
 )
 from ralph_wrap.worktree.warm import READY, REASON, WarmWorktree, in_pool, is_warm, ready
 
@@ -199,7 +199,7 @@ def keep(leaving: Path, pool: Path, session: str, names: Iterable[str], ignored:
             directory = pool / _KEPT / session
             directory.mkdir(parents=True, exist_ok=True)
             if not any(directory.iterdir()):
-                vouch(directory)
+                write_token(directory)
             target = directory / name
             target.parent.mkdir(parents=True, exist_ok=True)
             source.rename(target)
@@ -210,7 +210,7 @@ def kept(pool: Path) -> list[Path]:
     if (pool / _KEPT).is_symlink():
         return []
     found = [path for path in (pool / _KEPT).glob("*") if is_name(path.name)]
-    return sorted((path for path in found if is_vouched_for(path)), reverse=True)
+    return sorted((path for path in found if has_token(path)), reverse=True)
 
 
 def discard_kept(source: Path, aside: Path) -> None:
@@ -321,7 +321,7 @@ def tidy(common_dir: Path, pool: Path, trash: Path) -> list[Path]:
         for name in (pointer.BACK, "locked", READY, LEAVING, MARK):
             for temporary in files.temporaries(warm.registration / name):
                 temporary.unlink()
-        content = pointer.back_to(warm.path)
+        content = pointer.gitdir_content(warm.path)
         if files.read(warm.registration / pointer.BACK) != content:  # made under the path of another mount
             files.replace(warm.registration / pointer.BACK, content)
     complete = {warm.path for warm in in_pool(common_dir, pool)}
@@ -350,7 +350,7 @@ def _is_of(registration: Path, pool: Path) -> bool:
         content = files.read(registration / pointer.BACK)
     except OSError:
         return is_warm(registration) and (pool / registration.name).is_dir()
-    return is_warm(registration) and content == pointer.back_to(pool / registration.name)
+    return is_warm(registration) and content == pointer.gitdir_content(pool / registration.name)
 
 
 def _bring_back(common_dir: Path, pool: Path, trash: Path) -> None:

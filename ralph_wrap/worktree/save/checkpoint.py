@@ -28,7 +28,7 @@ from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.save.inspect import look
 from ralph_wrap.worktree.save.registration import is_replaced, operation
 from ralph_wrap.worktree.save.scratch import scratch_in
-from ralph_wrap.worktree.save.trees import AWAY_TITLE, SNAPSHOT_TITLE, take_picture
+from ralph_wrap.worktree.save.trees import AWAY_TITLE, SNAPSHOT_TITLE, write_trees
 
 if TYPE_CHECKING:
     from ralph_wrap.git import Git, Status
@@ -78,7 +78,7 @@ def snapshot(worktree: LinkedWorktree, git: Git, *, agent_id: str, session: str,
         is_away = head.branch != f"refs/heads/{worktree.branch}"
         if status.clean and not is_away:
             return Snapshot(head.commit, None, tuple(problems))
-        picture = take_picture(worktree, scratch, head, (status, walked.stamps), problems)
+        picture = write_trees(worktree, scratch, head, (status, walked.stamps), problems)
         if picture.shows_head and not is_away:
             return Snapshot(head.commit, None, tuple(problems))
         message = f"{AWAY_TITLE if is_away else SNAPSHOT_TITLE}{number} of session {session}\n"

@@ -40,10 +40,10 @@ def save_commits(git: Git, agent_id: str, named: Collection[str], head: Head) ->
     """
     if head.branch is not None and head.branch.startswith("refs/heads/") and {*named} <= {head.commit}:
         return ()  # the branch holds the only one
-    return make_snapshots(git, agent_id, unheld(git, named))
+    return make_snapshots(git, agent_id, unreferenced(git, named))
 
 
-def unheld(git: Git, named: Collection[str]) -> list[str]:
+def unreferenced(git: Git, named: Collection[str]) -> list[str]:
     """Return the commits among some object ids that no ref contains, without their ancestors.
 
     Raises:

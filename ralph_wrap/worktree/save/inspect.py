@@ -21,7 +21,7 @@ from ralph_wrap.git import (
     start_status,
 )
 from ralph_wrap.git.index import list_index
-from ralph_wrap.worktree.save.commits import named_objects, unheld
+from ralph_wrap.worktree.save.commits import named_objects, unreferenced
 from ralph_wrap.worktree.save.index import lift_flags, not_in_index, status_of
 from ralph_wrap.worktree.save.registration import operation, unsaved_bookkeeping
 from ralph_wrap.worktree.save.result import Losses
@@ -116,7 +116,7 @@ def tree_losses(tree: LinkedWorktree, git: Git, index: Path, inner: tuple[str, .
     problems: list[str] = []
     status, walked = look(tree, worktree_git, worktree_git._replace(index_file=index), problems, inner)
     problems += [f"nested repository: {path}" for path in nested(status, walked)]
-    commits = unheld(worktree_git, named_objects(tree.registration, worktree_git, problems))
+    commits = unreferenced(worktree_git, named_objects(tree.registration, worktree_git, problems))
     return Losses(
         paths=(*status.changed, *status.untracked),
         commits=tuple(commits),
@@ -144,7 +144,7 @@ def tree_holds(tree: LinkedWorktree, git: Git, index: Path, directory: Path, sav
     """
     worktree_git = tree.git(git, directory)
     named = named_objects(tree.registration, worktree_git, [])
-    if not named <= saved.named and unheld(worktree_git, named):
+    if not named <= saved.named and unreferenced(worktree_git, named):
         return False  # there is a new commit that only the registration names
     if _is_untouched(tree, directory, saved):
         return True

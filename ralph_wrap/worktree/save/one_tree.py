@@ -25,7 +25,7 @@ from ralph_wrap.worktree.save.index import copy_index, resolve, status_of
 from ralph_wrap.worktree.save.inspect import has_submodules, head_of, look, nested
 from ralph_wrap.worktree.save.registration import operation, unsaved_bookkeeping
 from ralph_wrap.worktree.save.result import SavedWork
-from ralph_wrap.worktree.save.trees import WORK_TITLE, WorktreeTrees, counted, take_picture
+from ralph_wrap.worktree.save.trees import WORK_TITLE, WorktreeTrees, counted, write_trees
 from ralph_wrap.worktree.save.walk import walk
 from ralph_wrap.worktree.warm import taken_at
 
@@ -183,7 +183,7 @@ def _save_files(
     problems: list[str],
     request: SaveRequest,
 ) -> str | None:
-    picture = take_picture(worktree, scratch, head, found, problems)
+    picture = write_trees(worktree, scratch, head, found, problems)
     if picture.shows_head:
         return None
     return _save_picture(worktree, scratch, head, picture, problems, request)

@@ -105,7 +105,7 @@ def saved_state(git: Git, saved: str) -> SavedState:
     return state
 
 
-def take_picture(
+def write_trees(
     worktree: LinkedWorktree,
     scratch: Git,
     head: Head,

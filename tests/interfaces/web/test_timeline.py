@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ralph_wrap.git.patch import LogEntry
-from ralph_wrap.interfaces.web.timeline import story
+from ralph_wrap.interfaces.web.timeline import build_timeline
 
 BEGAN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -28,7 +28,7 @@ def test_an_iteration_tells_what_it_cost_and_what_it_committed() -> None:
     commits = [
         LogEntry(f"{second:040x}", int(BEGAN.timestamp()) + second, "A", "s", ()) for second in (15, 5, 3)
     ]
-    found = story(events, commits, BEGAN + timedelta(seconds=20)).iterations
+    found = build_timeline(events, commits, BEGAN + timedelta(seconds=20)).iterations
     assert [(one.number, one.took, one.remarks) for one in found] == [
         (1, 9.0, ("US$ 0.25", "tokens 120", "commits 2")),
         (2, 10.0, ("not ended", "tokens 80", "commits 1")),
@@ -40,7 +40,7 @@ def _commit(seconds: int, subject: str = "s") -> LogEntry:
 
 
 def _order(events: list[dict[str, Any]], commits: list[LogEntry]) -> list[str]:
-    found = story(events, commits, BEGAN + timedelta(seconds=20)).events
+    found = build_timeline(events, commits, BEGAN + timedelta(seconds=20)).events
     return [event.words if event.commit else event.event for event in found]
 
 
@@ -65,7 +65,7 @@ def test_facts_are_in_words() -> None:
     event = at(
         0, "agent.started", resumed=True, isolated=False, command=["./agent.sh", "a b"], number=3, x=None
     )
-    [found] = story([event], [], BEGAN).events
+    [found] = build_timeline([event], [], BEGAN).events
     assert found.words == "resumed: yes, isolated: no, command: ./agent.sh 'a b', number: 3"
-    [found] = story([at(0, "odd", facts={"a": True}, paths=[])], [], BEGAN).events
+    [found] = build_timeline([at(0, "odd", facts={"a": True}, paths=[])], [], BEGAN).events
     assert found.words == 'facts: {"a": true}, paths: '
