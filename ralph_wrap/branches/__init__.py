@@ -33,6 +33,9 @@ WIP = "-wip"
 """Suffix of a branch with saved work."""
 
 
+_MOST_PATTERNS = 1000  # on a command line; an agent can forge records with any number of names
+
+
 class Branch(NamedTuple):
     """One branch of a session with its saved work, or saved work whose branch does not exist.
 
@@ -128,7 +131,8 @@ def read(project: Project) -> list[Branch]:
     elsewhere = {HEADS + session.branch for session in sessions if session.branch and session.record}
     wanted = {ref for ref in elsewhere if not ref.startswith(OURS)}
     # A name in a record may be a pattern for git, or the beginning of other names.
-    refs = list_refs(project.git, OURS, *sorted(wanted))
+    patterns = [OURS, *sorted(wanted)] if len(wanted) <= _MOST_PATTERNS else [HEADS]
+    refs = list_refs(project.git, *patterns)
     tips = {
         ref.removeprefix(HEADS): oid for ref, oid in refs.items() if ref.startswith(OURS) or ref in wanted
     }

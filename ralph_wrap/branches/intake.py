@@ -23,7 +23,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import ConflictError, GitError, RalphError, RefusedError, explained
-from ralph_wrap.git import create_ref, existing_commits, list_refs, worktree_holding
+from ralph_wrap.git import create_refs, existing_commits, list_refs, worktree_holding
 from ralph_wrap.git.bundle import migrate, read_header, unpack
 from ralph_wrap.git.compare import with_object_directory
 from ralph_wrap.git.merge import is_ancestor
@@ -48,6 +48,9 @@ if TYPE_CHECKING:
 
 BASES = "refs/ralph/clones/"
 """Refs, by agent id, to the commits that were last taken in from clones, or from which they started."""
+
+_OF_SESSIONS = ("refs/heads/ralph/", "refs/ralph/dropped/", "refs/ralph/snapshots/", BASES)
+"""The beginnings of the refs of sessions; the agent id follows."""
 
 SUFFIX = ".bundle"
 """The suffix of a bundle; the rest of its name is the session id."""
@@ -99,14 +102,28 @@ def import_bundles(project: Project) -> list[BundleImport]:
 
 def keep_bases(project: Project) -> None:
     """Keep what live clones borrow from ``git gc``, if their sessions could not write to the repository."""
-    for home in registries(project):
-        for record in home.unfinished():
-            if isinstance(record, SessionRecord) and record.base and is_oid(record.base):
-                # A ref of the id may belong to another session: an agent can write such a record.
-                own = _SessionRefs(record.id, f"refs/heads/ralph/{record.id}")
-                unused = home.replicas.is_dir() and not own.read(project.git)
-                if unused and existing_commits(project.git, [record.base]):
-                    create_ref(project.git, BASES + record.id, record.base, "ralph-wrap: a clone borrows it")
+    bases = {
+        record.id: record.base
+        for home in registries(project)
+        if home.replicas.is_dir()
+        for record in home.unfinished()
+        if isinstance(record, SessionRecord) and record.base and is_oid(record.base)
+    }
+    if not bases:
+        return
+    # A ref of the id may belong to another session: an agent can write such a record.
+    used = {
+        ref.removeprefix(prefix).partition("/")[0].removesuffix("-wip")
+        for prefix in _OF_SESSIONS
+        for ref in list_refs(project.git, prefix)
+    }
+    unused = {agent_id: base for agent_id, base in bases.items() if agent_id not in used}
+    existing = {*existing_commits(project.git, unused.values())} if unused else set()
+    create_refs(
+        project.git,
+        {BASES + agent_id: base for agent_id, base in unused.items() if base in existing},
+        "ralph-wrap: a clone borrows it",
+    )
 
 
 def bundles_in(home: Registry) -> list[Path]:

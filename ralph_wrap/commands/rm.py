@@ -7,7 +7,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import RalphError, RefusedError
-from ralph_wrap.session.recovery import SessionRecovery
+from ralph_wrap.session.recovery import SessionRecovery, SharedFacts
 from ralph_wrap.state import inventory
 from ralph_wrap.state.advice import advice_for
 from ralph_wrap.state.inventory import Verdict
@@ -124,7 +124,7 @@ def remove(project: Project, name: str, log: Log) -> RemovedSession:
     log = log.for_other_session()
     try:
         log.attach(session.directory / "events.jsonl", agent_id=record.id, session_id=record.session)
-        recovery = SessionRecovery(project, session.home, record, log)
+        recovery = SessionRecovery(project, session.home, record, log, SharedFacts(project))
         tree = recovery.worktree()
         if tree is None:
             log.event("worktree.missing", f"session {record.session} has no worktree (any more)")

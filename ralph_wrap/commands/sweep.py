@@ -22,7 +22,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import NotFoundError, RalphError, RefusedError
-from ralph_wrap.session.recovery import SessionRecovery
+from ralph_wrap.session.recovery import SessionRecovery, SharedFacts
 from ralph_wrap.state import ids, inventory
 from ralph_wrap.state.advice import advice_for
 from ralph_wrap.state.claim import take_over
@@ -114,7 +114,7 @@ def sweep(
             for (home, record), verdict in zip(records, verdicts, strict=True)
         ],
     )
-    swept = []
+    swept, shared = [], SharedFacts(project)
     for (home, record), verdict in zip(records, verdicts, strict=True):
         dead = verdict is Verdict.ORPHAN or (verdict is Verdict.FOREIGN and record.id in adopted)
         if isinstance(record, UnreadableRecord):
@@ -135,7 +135,7 @@ def sweep(
         elif dry_run:
             swept.append(SweptSession(record.id, record.session, verdict.value, "would finish"))
         elif not cancel.requested:
-            swept += _finish(project, home, record, verdict, log)
+            swept += _finish(project, home, record, verdict, log, shared)
     titles = {record.id: record.title for _, record in records if isinstance(record, SessionRecord)}
     swept = [entry._replace(title=titles.get(entry.id, "")) for entry in swept]
     if not dry_run:
@@ -221,7 +221,7 @@ def _adoptable(names: Collection[str], sessions: Sequence[FoundSession]) -> set[
 
 
 def _finish(
-    project: Project, home: Registry, record: SessionRecord, verdict: Verdict, log: Log
+    project: Project, home: Registry, record: SessionRecord, verdict: Verdict, log: Log, shared: SharedFacts
 ) -> Iterator[SweptSession]:
     session = record.session
     try:
@@ -235,7 +235,7 @@ def _finish(
         log = log.for_other_session()
         log.attach(claim.directory / "events.jsonl", agent_id=record.id, session_id=session)
         try:
-            outcome = _end(project, claim, log)
+            outcome = _end(project, claim, log, shared)
         finally:
             claim.leave()
             log.close()
@@ -252,20 +252,20 @@ def _finish(
         yield SweptSession(record.id, session, verdict.value, "finished", saved, note)
 
 
-def _end(project: Project, claim: SessionClaim, log: Log) -> WorktreeOutcome | None:
+def _end(project: Project, claim: SessionClaim, log: Log, shared: SharedFacts) -> WorktreeOutcome | None:
     """End a dead session whose lock we hold; return the outcome for its worktree."""
     record = claim.record
     log.event("session.found_dead", f"session {record.session} is dead: finishing it", state=record.state)
     _require_seen(claim)
     survivors = _end_leftovers(claim, log)
     _name_orphans(claim, log)
-    recovery = SessionRecovery(project, claim.registry, record, log)
+    recovery = SessionRecovery(project, claim.registry, record, log, shared)
     tree = recovery.worktree()
     outcome = recovery.leave(tree, survivors) if tree else None
     started = _agent_started(claim)
     if record.drop_empty or not started:
         recovery.drop_unused_branch(tree, outcome)
-    if not started and project.repository is not None:
+    if not started and project.repository is not None and record.id in shared.owners:
         deferred.give_back.give_back(project, record, log)
     recovery.bring_out(outcome)
     report = recovery.write_report(outcome)

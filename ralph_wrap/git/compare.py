@@ -9,16 +9,20 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git.command import Git, decode, decode_lines, run_git
+from ralph_wrap.git.objects import count_commits
 from ralph_wrap.git.oid import OID
 from ralph_wrap.system import deferred
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
 MERGES = (2, 39)
 """The oldest version that merges many pairs of commits without a worktree (``merge-tree --stdin``)."""
+
+MOST_COUNTS = 500
+"""Maximum number of git processes with which one command counts the commits of sessions."""
 
 _OID_LINE = re.compile(f"{OID}\n".encode())
 _HEXADECIMAL = b"0123456789abcdef"
@@ -121,6 +125,29 @@ def history(git: Git, tips: Collection[str], without: Collection[str]) -> Commit
         else:
             parents[oid] = tuple(commit_parents)
     return CommitGraph(parents, edge)
+
+
+class CommitCounts:
+    """Counts commits of branches for any number of records, which an agent can forge, in few git processes.
+
+    Arguments:
+        tips: object ids of all branches, by full name.
+
+    """
+
+    def __init__(self, git: Git, tips: Mapping[str, str]) -> None:
+        self._git = git
+        self._tips = tips
+        self._counts: dict[tuple[str, str], int | None] = {}
+
+    def since(self, base: str, ref: str) -> int | None:
+        """Return the result of :func:`count_commits`; also ``None`` after :data:`MOST_COUNTS` processes."""
+        tip = self._tips.get(ref)
+        if tip is None or tip == base:
+            return None if tip is None else 0
+        if (base, tip) not in self._counts and len(self._counts) < MOST_COUNTS:
+            self._counts[base, tip] = count_commits(self._git, base, ref)
+        return self._counts.get((base, tip))
 
 
 def common_ancestors(git: Git, commits: Collection[str]) -> list[str]:

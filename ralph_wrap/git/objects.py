@@ -157,6 +157,18 @@ def create_ref(git: Git, ref: str, oid: str, reason: str) -> None:
     run_git(git, "update-ref", "--no-deref", "-m", reason, ref, oid, "0" * len(oid), config=DURABLE)
 
 
+def create_refs(git: Git, refs: Mapping[str, str], reason: str) -> None:
+    """Create refs that must not exist, in one transaction.
+
+    Raises:
+        GitError: no ref was created.
+
+    """
+    rows = "".join(f"create {ref}\0{oid}\0" for ref, oid in refs.items()).encode()
+    if rows:
+        run_git(git, "update-ref", "--no-deref", "-m", reason, "-z", "--stdin", stdin=rows, config=DURABLE)
+
+
 def move_ref(git: Git, ref: str, before: str, oid: str, reason: str, *, itself: bool = False) -> None:
     """Move a ref to *oid*, if it still points to *before*.
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import RalphError, RefusedError
 from ralph_wrap.git import count_commits, list_refs
+from ralph_wrap.git.compare import CommitCounts
 from ralph_wrap.session.clone_end import DeadClone
 from ralph_wrap.session.exit_report import with_outcome
 from ralph_wrap.session.preflight import committer
@@ -25,6 +27,7 @@ from ralph_wrap.worktree.recover import adopt, finish_deleted, is_deleted, moved
 from ralph_wrap.worktree.save.unused_branch import drop_branch_at
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from ralph_wrap.state.project import Project
@@ -36,21 +39,53 @@ if TYPE_CHECKING:
 _KILLED = 137  # exit status of a process that was killed by SIGKILL, in the numbers of a shell
 
 
+class SharedFacts:
+    """What one command asks git once for all dead sessions: an agent can forge any number of records."""
+
+    def __init__(self, project: Project) -> None:
+        self._project = project
+
+    @cached_property
+    def identity(self) -> Mapping[str, str]:
+        """Environment variables that name a committer, if git has none."""
+        return committer(self._project)
+
+    @cached_property
+    def refs(self) -> Mapping[str, str]:
+        """The branches, and our other refs, before the first session is finished."""
+        return list_refs(self._project.git, "refs/heads/", "refs/ralph/")
+
+    @cached_property
+    def counts(self) -> CommitCounts:
+        """Numbers of commits on these branches."""
+        return CommitCounts(self._project.git, self.refs)
+
+    @cached_property
+    def owners(self) -> frozenset[str]:
+        """The agent ids of saved work, of snapshots, and of claims on other machines."""
+        names = (part for ref in self.refs for part in ref.split("/"))
+        return frozenset(name.removesuffix("-wip") for name in names)
+
+
 class SessionRecovery:
     """The worktree, branch and report of one session; the caller holds the session's lock.
 
     Arguments:
         home: the registry with the session.
+        shared: what git says for all sessions.
 
     """
 
-    def __init__(self, project: Project, home: Registry, record: SessionRecord, log: Log) -> None:
+    def __init__(
+        self, project: Project, home: Registry, record: SessionRecord, log: Log, shared: SharedFacts
+    ) -> None:
         self._project = project
+        self._shared = shared
         self._home = home
         self._record = record
         self._clone = DeadClone.of(project, home, record, log)
         self._commits: int | None = None
-        own = {**committer(project), OWN_COMMAND: record.session}
+        own = {**shared.identity, OWN_COMMAND: record.session}
         if self._clone is not None:
             self._project = project = with_replica(project, self._clone.replica)
         git = project.git
@@ -151,6 +186,8 @@ class SessionRecovery:
         record, repository = self._record, self._project.repository
         if record.resumes is not None:  # the branch has the commits of an earlier session
             return
+        if tree is None and self._clone is None and record.id not in self._shared.owners:
+            return
         # An earlier sweep, which was killed, may have saved work already.
         if list_refs(
             self._end.project.git,
@@ -182,10 +219,16 @@ class SessionRecovery:
         commits = self._commits
         if record.branch and record.base and self._clone is None:
             with contextlib.suppress(RalphError, OSError):
-                commits = count_commits(self._end.project.git, record.base, f"refs/heads/{record.branch}")
+                commits = self._count(record.base, f"refs/heads/{record.branch}", outcome)
         own = earlier or report.SessionReport.of(
             record, ended_by="killed", exit_status=_KILLED, commits=commits, iterations=record.iteration
         )
         own = with_outcome(own, outcome) if outcome else own._replace(kept=None)
         files.replace(path, own.to_json())
         return own
+
+    def _count(self, base: str, ref: str, outcome: WorktreeOutcome | None) -> int | None:
+        """Return the number of commits on the branch; without a worktree, nothing has been saved on it."""
+        if outcome is None:
+            return self._shared.counts.since(base, ref)
+        return count_commits(self._end.project.git, base, ref)

@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import contextlib
-from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import NotFoundError
-from ralph_wrap.git import count_commits
+from ralph_wrap.git import list_refs
+from ralph_wrap.git.compare import CommitCounts
 from ralph_wrap.state import ids, report, selector
 from ralph_wrap.state.project import CLONES, WORKTREES, registries
 from ralph_wrap.state.record import SessionRecord, UnreadableRecord, read_record
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.state.selector import Candidate
-from ralph_wrap.state.session_files import last_events
+from ralph_wrap.state.session_files import waits_until
 from ralph_wrap.system import liveness, process_table
 from ralph_wrap.system.liveness import Liveness, SessionNames
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
+    from datetime import datetime
 
     from ralph_wrap.state.project import Project
     from ralph_wrap.system.liveness import ProcessIdentity
-
-
-_LAST_EVENT = 1 << 13  # bytes
 
 
 class Verdict(Enum):
@@ -277,13 +275,15 @@ def sessions(
     """
     entries = []
     owners = {}
+    bases: dict[tuple[str, str | None], str | None] = {}
     named = SessionNames()
     taken = set()  # worktrees of sessions that go on: their earlier sessions have kept nothing
     for home in registries(project):
         for found in home.unfinished():
             if isinstance(found, SessionRecord):
                 taken.add(found.worktree_name)
-            entry = _entry(found, (home, named), project, now)
+                bases[found.id, found.session] = found.base
+            entry = _entry(found, (home, named), now)
             # If the record is gone, its session has ended since we read it: it is among the finished ones.
             if home.has(found.id) and (finished or entry.verdict != Verdict.FINISHED.value):
                 entries.append(_with_end(entry, home))
@@ -294,8 +294,26 @@ def sessions(
         ended = (
             home.finished() if finished else [record for records in (*kept, running) for record in records]
         )
-        entries += [_with_end(_entry(found, None, project, now), home) for found in ended]
-    return sorted(_with_usage(entries, owners), key=lambda entry: (entry.session or "", entry.id))
+        entries += [_with_end(_entry(found, None, now), home) for found in ended]
+    entries = _with_commits(_with_usage(entries, owners), bases, project)
+    return sorted(entries, key=lambda entry: (entry.session or "", entry.id))
+
+
+def _with_commits(
+    entries: list[SessionEntry], bases: Mapping[tuple[str, str | None], str | None], project: Project
+) -> list[SessionEntry]:
+    """Add the numbers of commits of sessions that are not finished, of the live ones first."""
+    spans = {
+        number: (base, f"refs/heads/{entry.branch}")
+        for number, entry in enumerate(entries)
+        if entry.verdict != Verdict.FINISHED.value and entry.branch
+        if (base := bases.get((entry.id, entry.session)))
+    }
+    if spans and project.repository is not None:
+        counts = CommitCounts(project.git, list_refs(project.git, "refs/heads/"))
+        for number in sorted(spans, key=lambda number: entries[number].verdict != Verdict.LIVE.value):
+            entries[number] = entries[number]._replace(ahead=counts.since(*spans[number]))
+    return entries
 
 
 def _with_usage(entries: list[SessionEntry], owners: Mapping[str, ProcessIdentity]) -> list[SessionEntry]:
@@ -335,7 +353,6 @@ def verdict_on(record: SessionRecord, home: Registry, named: SessionNames) -> Ve
 def _entry(
     found: SessionRecord | UnreadableRecord,
     registered: tuple[Registry, SessionNames] | None,
-    project: Project,
     now: datetime,
 ) -> SessionEntry:
     """Return the entry of a record; *registered* has its registry. It is ``None`` if it is finished."""
@@ -347,9 +364,6 @@ def _entry(
             verdict = verdict_on(found, *registered)
         except OSError as error:
             return _unknown(found.id, f"its lock cannot be read: {error.strerror}")
-    ahead = None
-    if verdict is not Verdict.FINISHED and project.repository is not None and found.branch and found.base:
-        ahead = count_commits(project.git, found.base, f"refs/heads/{found.branch}")
     return SessionEntry(
         id=found.id,
         session=found.session,
@@ -358,28 +372,13 @@ def _entry(
         iteration=found.iteration,
         age=max(0, int((now - ids.started(found.session)).total_seconds())),
         branch=found.branch,
-        ahead=ahead,
         workspace=found.workspace,
-        note=None,
         title=found.title,
         state=found.state,
-        waits_until=_waits_until(registered[0], found, now)
+        waits_until=waits_until(registered[0].sessions / found.session, now)
         if verdict is Verdict.LIVE and registered
         else None,
     )
-
-
-def _waits_until(home: Registry, record: SessionRecord, now: datetime) -> str | None:
-    """Return the end of the usage limit for which a live session waits: then this is its last event."""
-    [*_, last] = [{}, *last_events(home.sessions / record.session, _LAST_EVENT)]
-    until = last.get("until") if last.get("event") == "limit.waiting" else None
-    if not isinstance(until, int | float):
-        return None
-    try:
-        moment = datetime.fromtimestamp(until, UTC)
-    except (ValueError, OverflowError, OSError):  # an agent may have changed the file
-        return None
-    return moment.isoformat(timespec="seconds") if moment > now else None
 
 
 def _with_end(entry: SessionEntry, home: Registry) -> SessionEntry:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.system.document import from_json
@@ -11,6 +12,9 @@ from ralph_wrap.system.document import from_json
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+
+_LAST_EVENT = 1 << 13  # bytes
 
 
 def last_events(directory: Path, most: int) -> list[dict[str, Any]]:
@@ -22,6 +26,24 @@ def last_events(directory: Path, most: int) -> list[dict[str, Any]]:
 
     """
     return list(parsed(end_of(directory / "events.jsonl", most)))
+
+
+def waits_until(directory: Path, now: datetime) -> str | None:
+    """Return the end of the usage limit for which a live session waits: then this is its last event.
+
+    Arguments:
+        directory: the session's directory.
+
+    """
+    [*_, last] = [{}, *last_events(directory, _LAST_EVENT)]
+    until = last.get("until") if last.get("event") == "limit.waiting" else None
+    if not isinstance(until, int | float):
+        return None
+    try:
+        moment = datetime.fromtimestamp(until, UTC)
+    except (ValueError, OverflowError, OSError):  # an agent may have changed the file
+        return None
+    return moment.isoformat(timespec="seconds") if moment > now else None
 
 
 def parsed(content: bytes) -> Iterator[dict[str, Any]]:
