@@ -19,16 +19,18 @@ from ralph_wrap.git import (
     knows_committer,
     list_refs,
     run_git,
+    set_refs,
 )
 from ralph_wrap.session.remote.view import RESCUE
 from ralph_wrap.state import report, stop_request
 from ralph_wrap.state.project import RUN, WORKTREES
 from ralph_wrap.state.registry import Registry
+from ralph_wrap.state.remote_refs import everything, tracking
 from ralph_wrap.state.stop_request import StopMode
 from ralph_wrap.system import privileges
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from ralph_wrap.fleet.grace import RemoteRetries
@@ -99,14 +101,22 @@ class WorkClone:
         Older snapshots do not count: newer ones, or the saved work, have replaced them. Errors are those of
         :meth:`FleetRemote.listed`.
         """
-        git, remote = self.remote.git, self.remote
-        there = remote.listed(f"refs/heads/ralph/{agent_id}*", f"refs/ralph/*/{agent_id}/*")
-        remote.fetch(there)
+        there = self.remote.listed(f"refs/heads/ralph/{agent_id}*", f"refs/ralph/*/{agent_id}/*")
+        self.remote.fetch(there)
+        return self._beyond(there.values())
+
+    def unconfirmed(self) -> dict[str, str]:
+        """Return what :meth:`lacking` returns, as of the last answer of the remote: it is not asked."""
+        return self._beyond(list_refs(self.remote.git, everything(self.remote.name)).values())
+
+    def _beyond(self, there: Iterable[str]) -> dict[str, str]:
+        """Return the commits of this clone that are not behind those of the remote, by ref."""
+        git = self.remote.git
         here = {ref: oid for ref, oid in list_refs(git, "refs/").items() if not _ELSEWHERE.match(ref)}
         if _STASH in here:
             entries = decode_lines(run_git(git, "rev-list", "--walk-reflogs", _STASH, "--").stdout)
             here |= {f"{_STASH}-{number}": oid for number, oid in enumerate(entries)}
-        known = [f"^{oid}" for oid in {self.base, *there.values()}]
+        known = [f"^{oid}" for oid in {self.base, *there}]
         return {
             ref: oid
             for ref, oid in here.items()
@@ -131,7 +141,9 @@ class WorkClone:
                 RemoteChange(prefix + ref.removeprefix("refs/"), None, oid) for ref, oid in lacking.items()
             ]
             try:
-                self.remote.change(changes)
+                if self.remote.change(changes):
+                    confirmed = {tracking(self.remote.name, change.ref): change.after for change in changes}
+                    set_refs(self.remote.git, confirmed)
             except UnreachableError:  # it has just answered: it refuses them, or went away
                 patience.pause(1.0)
 

@@ -165,9 +165,8 @@ class HostFleet:
             return []
         if status == order.WORK_STAYS:
             log = self._logs / f"{number}.log"
-            message = f"index {number} is done on {host}, and some of its work is only there; see {log}"
+            message = f"some work of index {number} is only on {host}; see {log}"
             self._log.warning("fleet.work_stays", message)
-            return []
         if self._cancel.requested:
             return []
         if status == _UNREACHABLE:
@@ -178,7 +177,9 @@ class HostFleet:
         elif status not in _INTERRUPTED:
             self._failures[number] = self._failures.get(number, 0) + 1
             log = self._logs / f"{number}.log"
-            self._log.warning("fleet.host_failed", f"index {number} failed on {host} ({status}); see {log}")
+            if status != order.WORK_STAYS:
+                message = f"index {number} failed on {host} ({status}); see {log}"
+                self._log.warning("fleet.host_failed", message)
             if self._failures[number] > _RETRIES:
                 return [number]
         self._waiting.append(number)

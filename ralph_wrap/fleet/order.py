@@ -21,7 +21,7 @@ HUB = "RALPH_FLEET_HUB"
 GRACE, WORKSPACE, CREDENTIAL = "RALPH_FLEET_GRACE", "RALPH_FLEET_WORKSPACE", "RALPH_FLEET_GIT_CREDENTIAL"
 
 WORK_STAYS = 3
-"""The exit status of a worker whose index is done, and whose workspace has work that the remote lacks."""
+"""The exit status of a worker whose workspace has work that the remote has not confirmed."""
 
 _DEFAULT_GRACE = "60"
 _DIGITS = 7

@@ -29,7 +29,7 @@ from ralph_wrap.state import remote_claim
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     from ralph_wrap.config.allowance import Allowance
@@ -123,7 +123,7 @@ class Worker:
             while (status := self._step()) is None:
                 pass
         except InterruptedWorkError:
-            return self._grace.exit_status
+            return self._end_by_signal()
         return status
 
     def _step(self) -> int | None:
@@ -161,7 +161,7 @@ class Worker:
             return None  # the next step settles it
         self._patience.repeat(lambda: self._push_output(None))
         if self._grace.has_begun:
-            return self._grace.exit_status
+            return self._end_by_signal()
         self._patience.is_ending = False
         is_elsewhere = claim is not None and claim.session not in ours and bool(ours)
         if is_elsewhere or (ended.is_refused and ended.status == ConflictError.exit_code):
@@ -204,14 +204,14 @@ class Worker:
         self._patience.repeat(lambda: self._push_output(None))  # of a session that was fenced
         # Without a session here, the clone has only what was on the remote, and may have been replaced there.
         lacking = self._patience.repeat(lambda: self._clone.lacking(agent_id)) if self._has_worked else {}
-        if not (only_here := [*self._clone.kept_worktrees(), *lacking]):
-            return 0
-        self._log.warning(
-            "fleet.work_stays",
-            f"the remote lacks work of session {agent_id}: {', '.join(only_here)}",
-            f"cd {self._clone.path}",
-        )
-        return WORK_STAYS
+        return _status(self._clone, lacking, 0, self._log)
+
+    def _end_by_signal(self) -> int:
+        """Return the exit status after a signal. There may be no time to ask the remote again."""
+        status = self._grace.exit_status
+        if not self._has_worked:
+            return status
+        return _status(self._clone, self._clone.unconfirmed(), status, self._log)
 
     def _read_or_claim(self) -> tuple[IndexState, str]:
         """Return the state of the index with its object id; claim the index if no worker has."""
@@ -270,3 +270,21 @@ class Worker:
             self._output.has_news = False
         elif index is not None and self._remote.listed(index.ref).get(index.ref) == index.before:
             self._push_output(index)  # only the output was moved by another worker
+
+
+def _status(clone: WorkClone, lacking: Iterable[str], otherwise: int, log: Log) -> int:
+    """Return the exit status of a worker, and name the work that is only in its workspace.
+
+    Arguments:
+        lacking: refs of the clone with commits that the remote lacks.
+        otherwise: the status if the workspace may go.
+
+    """
+    if not (only_here := [*clone.kept_worktrees(), *lacking]):
+        return otherwise
+    log.warning(
+        "fleet.work_stays",
+        f"the workspace has work that the remote has not confirmed: {', '.join(only_here)}",
+        f"cd {clone.path}",
+    )
+    return WORK_STAYS

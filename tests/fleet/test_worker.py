@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 COMMIT = "echo work >> made; git add made; git commit -qm one"
 HANG = "echo loose > loose; exec sleep 1000"
+REFUSE = "case $1 in refs/heads/*|refs/ralph/rescue/*) exit 1;; esac"
+"""A hook of the remote that takes a claim, and no work."""
+WAIT = 'until [ -e "$gate" ]; do sleep 0.1; done'
+"""A hook of the remote that does not answer."""
 
 
 def test_an_index_is_done_once(fleet_run: FleetRun) -> None:
@@ -176,17 +180,30 @@ def test_a_request_to_stop_is_obeyed_before_a_start(fleet_run: FleetRun) -> None
 
 
 @pytest.mark.slow
-def test_a_worker_says_that_its_workspace_has_the_only_copy(fleet_run: FleetRun) -> None:
-    """The remote refuses all work, and takes the claim; an engine must keep the workspace."""
-    hook = fleet_run.remote.path / "hooks/update"
+@pytest.mark.parametrize(
+    ("answer", "grace"), [(REFUSE, 30), (WAIT, 7)], ids=["the remote refuses", "no time is left"]
+)
+@pytest.mark.parametrize("end", ["done", "a signal"])
+def test_a_worker_says_that_its_workspace_has_the_only_copy(
+    fleet_run: FleetRun, end: str, answer: str, grace: int
+) -> None:
+    """The remote takes the claim, and no work; an engine must keep the workspace."""
+    gate, hook = fleet_run.directory / "gate", fleet_run.remote.path / "hooks/update"
     hook.parent.mkdir(exist_ok=True)
-    hook.write_text("#!/bin/sh\ncase $1 in refs/heads/*|refs/ralph/rescue/*) exit 1;; esac\n")
+    hook.write_text(f"#!/bin/sh\n{REFUSE}\n")
     hook.chmod(0o755)
-    fleet_run.begin(COMMIT)
-    worker = fleet_run.work(grace=10)
-    eventually(lambda: fleet_run.claim().get("ended_by") == "max-iterations", "the claim without the work")
+    fleet_run.begin(COMMIT if end == "done" else f"{COMMIT}; {HANG}")
+    worker = fleet_run.work(grace=grace)
+    eventually(lambda: fleet_run.claim().get("incomplete"), "the claim without the work")
+    if end == "done":
+        eventually(lambda: fleet_run.claim().get("ended_by") == "max-iterations", "the end of the session")
+    later = hook.with_suffix(".new")
+    later.write_text(f"#!/bin/sh\ngate={gate}\n{answer}\n")
+    later.chmod(0o755)
+    later.rename(hook)
     worker.process.send_signal(signal.SIGTERM)
     status, printed = worker.ended()
+    gate.touch()
     branch = f"refs/heads/ralph/{fleet_run.state()['id']}"
     assert (status, branch in printed) == (3, True), printed
     subprocess.run(
