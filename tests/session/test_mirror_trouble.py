@@ -139,6 +139,27 @@ def test_a_start_that_was_killed_gives_its_claim_back(repo: Repo, remote: Repo, 
     assert (swept.status, refs(remote)) == (0, {}), swept.stderr
 
 
+def test_a_forged_record_gives_no_claim_of_another_machine_back(
+    repo: Repo, remote: Repo, tmp_path: Path
+) -> None:
+    """The session of the other machine would lose its claim, and end."""
+    with (
+        Gate(tmp_path / "gate", "read-tree") as gate,
+        Session(repo.path, *MIRRORED, *SH, "true", env=gate.env) as session,
+    ):
+        gate.wait()
+        [ref] = refs(remote)
+        session.send(signal.SIGKILL)
+        session.process.wait()
+    agent_id = ref.rpartition("/")[2]
+    (tmp_path / "claim").write_text(json.dumps(claim_of(remote, agent_id) | {"node": "elsewhere"}))
+    claim = repo.git("hash-object", "-w", str(tmp_path / "claim"))
+    repo.git("push", "-q", "--force", "origin", f"{claim}:{ref}")
+    repo.git("fetch", "-q", "origin", f"+{ref}:refs/ralph-remotes/origin/ralph/claims/{agent_id}")
+    swept = command("sweep", cwd=repo.path)
+    assert (swept.status, refs(remote)) == (0, {ref: claim}), swept.stderr
+
+
 def test_a_killed_start_on_another_machine_leaves_the_work_free(
     repo: Repo, remote: Repo, other: Repo, tmp_path: Path
 ) -> None:

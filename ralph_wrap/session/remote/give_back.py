@@ -10,6 +10,7 @@ from ralph_wrap.git import RemoteChange, list_refs, read_blobs, set_refs, start_
 from ralph_wrap.state import remote_claim
 from ralph_wrap.state.project import repository_of
 from ralph_wrap.state.remote_refs import REMOTES, tracking
+from ralph_wrap.system import liveness
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,7 +52,11 @@ def give_back(project: Project, record: SessionRecord, log: Log) -> None:
 
 
 def _claims(git: Git, record: SessionRecord) -> Iterator[tuple[str, str, RemoteClaim]]:
-    """Yield remote, object id and content of each claim that the session has pushed, and still has."""
+    """Yield remote, object id and content of each claim that the session has pushed, and still has.
+
+    An agent can write a record of a session that lives on another machine. The claim has the name of its
+    machine.
+    """
     end = f"/{remote_claim.ref_of(record.id).removeprefix('refs/')}"
     try:
         found = {ref: oid for ref, oid in list_refs(git, REMOTES).items() if ref.endswith(end)}
@@ -63,5 +68,6 @@ def _claims(git: Git, record: SessionRecord) -> Iterator[tuple[str, str, RemoteC
             claim = remote_claim.decode(blobs.get(oid, b""), record.id)
         except ValueError:
             continue
-        if claim.session == record.session and claim.state == remote_claim.RUNNING:
+        is_ours = claim.session == record.session and claim.node == liveness.host()
+        if is_ours and claim.state == remote_claim.RUNNING:
             yield ref.removeprefix(REMOTES).removesuffix(end), oid, claim
