@@ -26,6 +26,7 @@ COMMIT = "echo work >> made; git add made; git commit -qm one"
 PUSH = ("git", "-c", "http.postBuffer=1000", "push", "-q")  # a small buffer: content comes in chunks
 CLAIM = "refs/ralph/claims/0123abcd"
 BRANCH = "refs/heads/ralph/0123abcd"
+SNAPSHOTS, RESCUED = "refs/ralph/snapshots/0123abcd/", "refs/ralph/rescue/0123abcd/"
 
 
 class RunningHub:
@@ -200,6 +201,19 @@ def test_both_sides_meet_at_the_hub(hub: RunningHub) -> None:
     hub.arrives(f"refs/ralph/rescue/0123abcd/hub-{session[:12]}/heads/ralph/0123abcd", session)
 
 
+def test_an_empty_origin_takes_nothing_from_the_hub(hub: RunningHub) -> None:
+    """A new repository at the address of origin, or a wrong address, has lost the work; the hub has not."""
+    assert hub.push(f"HEAD:{BRANCH}").returncode == 0
+    hub.arrives(BRANCH, hub.run.repo.head)
+    hub.end()
+    origin = hub.run.remote.path
+    origin.rename(origin.with_name("lost.git"))
+    hub.run.repo.git("init", "-q", "--bare", str(origin))
+    hub.start()
+    eventually(lambda: "origin is empty" in hub.log.read_text(), "the warning")
+    assert f"{hub.run.repo.head}\t{BRANCH}" in hub.run.repo.git("ls-remote", hub.address)
+
+
 def test_an_index_is_done_once_origin_has_its_work(hub: RunningHub) -> None:
     """The worker has the password of the hub alone, and waits for the hub."""
     hub.run.begin(COMMIT)
@@ -253,3 +267,19 @@ def test_the_side_that_has_moved_a_ref_wins(
     """And origin, if both have."""
     here, there, base, pushed = ({BRANCH: oid} if oid else {} for oid in (ours, theirs, agreed, pushing))
     assert plan(here, there, base, pushed, GONE) == expected
+
+
+def test_a_session_whose_claim_origin_has_moved_pushes_nothing_any_more() -> None:
+    """The branch at origin is now of the other machine; what the hub has of it stays in a rescue ref."""
+    ours = {CLAIM: A, BRANCH: B, f"{SNAPSHOTS}2": B, f"{RESCUED}heads/x": B}
+    theirs = {CLAIM: C, BRANCH: A, f"{SNAPSHOTS}1": A}
+    agreed = {CLAIM: A, BRANCH: A, f"{SNAPSHOTS}1": A}
+    found = plan(ours, theirs, agreed, {}, GONE)
+    place = f"{RESCUED}hub-{B[:12]}"
+    assert found.moves == [
+        RefMove(BRANCH, B, A, A, f"{place}/heads/ralph/0123abcd"),
+        RefMove(CLAIM, A, C, C),
+        RefMove(f"{SNAPSHOTS}1", None, A, A),
+        RefMove(f"{SNAPSHOTS}2", B, None, None, f"{place}/ralph/snapshots/0123abcd/2"),
+    ]
+    assert found.pushes == [RemoteChange(f"{RESCUED}heads/x", None, B)]

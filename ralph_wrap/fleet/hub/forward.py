@@ -55,15 +55,20 @@ class Forwarder:
         """Fetch from origin and push to it; return whether origin has all then.
 
         Raises:
-            RalphError: origin does not answer.
+            RalphError: origin does not answer, or has lost all its refs.
 
         """
         specs = [f"+refs/{part}*:{SEEN}{part}*" for part in ("heads/", "ralph/")]
         self._completed(start_fetch(self._git, REMOTE, specs), "fetch")
+        theirs, agreed = self._noted(SEEN), self._noted(ORIGIN)
+        if agreed and not theirs:  # or the hub would delete what perhaps nothing else has
+            raise RalphError(
+                f"origin is empty, and had {len(agreed)} refs: the hub keeps them", "is --origin right?"
+            )
         found = plan(
             self._refs("refs/heads/", "refs/ralph/"),
-            self._noted(SEEN),
-            self._noted(ORIGIN),
+            theirs,
+            agreed,
             self._noted(PUSHING),
             self._deletion,
         )

@@ -3,6 +3,9 @@
 If only one side has moved a ref, the other side follows. If both have, origin wins: another machine has taken
 the session over there, or a user has. The session at the hub then finds its claim replaced, and is fenced.
 Its commits stay in a rescue ref.
+
+A claim and the work of its session move together. If origin has moved a claim, the hub takes over all refs of
+its session from origin. A push of the branch would get in the way of the session that has the claim now.
 """
 
 from __future__ import annotations
@@ -72,14 +75,22 @@ def plan(
 
     """
     found = HubPlan([], [])
-    for ref in sorted({*ours, *theirs, *agreed}):
+    refs = sorted({*ours, *theirs, *agreed})
+    moved = {
+        ref
+        for ref in refs
+        if theirs.get(ref) not in {agreed.get(ref), ours.get(ref)}
+        and pushing.get(ref) != (theirs.get(ref) or deletion)  # or our own push has
+    }
+    fenced = {owner_of(ref) for ref in moved if ref.startswith(CLAIMS)} - {None}
+    for ref in refs:
         here, there, base = ours.get(ref), theirs.get(ref), agreed.get(ref)
-        was_pushed = pushing.get(ref) == (there or deletion)
         if not is_ours(ref):
             if here != there or base != there:
                 found.moves.append(RefMove(ref, here, there, there))
             continue
-        if there not in {base, here} and not was_pushed:  # origin has moved it
+        is_fenced = owner_of(ref) in fenced and not ref.startswith(RESCUE)
+        if ref in moved or (is_fenced and here != there):
             rescue = _rescue(ref, here) if here not in {base, None} else ""
             found.moves.append(RefMove(ref, here, there, there, rescue))
             continue
