@@ -60,8 +60,9 @@ def _end(end: SystemExit) -> "NoReturn":
         raise end  # Python prints what is no number, and waits for other threads
     atexit._run_exitfuncs()  # noqa: SLF001 -- a public function with this effect does not exist
     try:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:  # its descriptor was closed at the start
+                stream.flush()
     except (OSError, ValueError):
         raise end from None  # Python then ends with status 120, as always
     os._exit(end.code or 0)

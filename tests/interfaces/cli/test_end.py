@@ -55,6 +55,17 @@ def test_output_that_cannot_be_written_is_an_error() -> None:
         assert _end("", full.fileno()).returncode == 120
 
 
+def test_a_closed_stdout_changes_no_status() -> None:
+    """Python has no object for an output that was closed at the start (``ralph-wrap run ... >&-``)."""
+    code = _PROGRAM.format(before="__main__.run = lambda: sys.exit(status)")
+    ended = subprocess.run(
+        ("sh", "-c", 'exec "$0" -c "$1" >&-', sys.executable, code.replace("__main__.run = run", "")),
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (3, b"")
+
+
 def test_a_text_is_printed() -> None:
     """A status that is no number is a message."""
     ended = _end("status = 'a message'")
