@@ -109,3 +109,23 @@ def test_a_damaged_repository_of_a_submodule_keeps_the_clone(repo: Repo, damage:
     assert ended.report["kept"], ended.stderr
     (clone,) = [path for path in (repo.path / ".ralph/clones").iterdir() if path.is_dir()]
     assert (clone / SUB / "new.txt").read_text() == "new\n"
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        "mkdir -p lfs/objects/aa/bb; echo large > lfs/objects/aa/bb/aabb",
+        "git worktree add -q --detach $APART",
+    ],
+    ids=["lfs", "worktree"],
+)
+def test_what_only_the_repository_of_a_submodule_has_keeps_the_clone(
+    repo: Repo, left: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The replica has neither the large files of git-lfs nor the worktrees of the repository."""
+    monkeypatch.setenv("APART", str(tmp_path / "apart"))
+    work = f'{WORK} cd "$(git rev-parse --git-dir)"; {left}'
+    ended = run(repo.path, *OPTIONS, "--", "sh", "-ec", work)
+    assert "which is not saved" in ended.report["kept"], ended.stderr
+    (clone,) = [path for path in (repo.path / ".ralph/clones").iterdir() if path.is_dir()]
+    assert [*clone.glob(".git/modules/**/lfs/objects/aa/bb/aabb"), *clone.glob(".git/modules/**/worktrees/*")]

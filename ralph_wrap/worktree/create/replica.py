@@ -165,27 +165,37 @@ def copy_replica(old: Path, new: Path, git: Git, agent_id: str) -> None:
 def problems_of(tree: LinkedWorktree) -> list[str]:
     """Return one line for each thing in a clone that a replica does not hold."""
     found, own = [], tree.path / ".git"
-    if _has_entries(own / "worktrees"):
-        found.append(f"worktrees of the clone are in {own / 'worktrees'}, which is not saved")
-    if _has_large_files(own / "lfs" / "objects", tree.common_dir / "objects"):
-        found.append(f"large files of git-lfs are in {own / 'lfs'}, which is not saved")
+    for repository in _repositories(own):
+        if _has_entries(repository / "worktrees"):
+            found.append(f"worktrees of the clone are in {repository / 'worktrees'}, which is not saved")
+        if _has_large_files(own, repository / "lfs" / "objects", tree.common_dir / "objects"):
+            found.append(f"large files of git-lfs are in {repository / 'lfs'}, which is not saved")
     return found
 
 
-def _has_large_files(large: Path, objects: Path) -> bool:
+def _repositories(own: Path) -> Iterator[Path]:
+    """Yield the git directory of a clone, and the repositories of its submodules."""
+    yield own
+    for directory, _, names in os.walk(own / "modules"):
+        if "HEAD" in names:
+            yield Path(directory)
+
+
+def _has_large_files(own: Path, large: Path, objects: Path) -> bool:
     """Return whether git-lfs has stored a file that the project's repository lacks.
 
     Arguments:
-        large: where git-lfs stores files; a commit has only their names.
+        own: the git directory of the clone.
+        large: where git-lfs stores files below it; a commit has only their names.
         objects: of the replica, which borrows those of the project.
 
     """
     if not large.is_dir():
         return False
     borrowed = objects / decode(files.read(objects / "info" / "alternates")).removesuffix("\n")
-    shared = borrowed.resolve().parent / "lfs" / "objects"
+    shared = borrowed.resolve().parent
     return any(
-        not (shared / Path(directory, name).relative_to(large)).is_file()
+        not (shared / Path(directory, name).relative_to(own)).is_file()
         for directory, _, names in os.walk(large)
         for name in names
     )
