@@ -3,7 +3,8 @@
 The machine of the session died. Its last snapshot is what it had not committed a short time before, and the
 branch can be newer: the agent may have committed meanwhile. So the saved work stands on the branch. A path
 that differs between the snapshot's parent and the branch is as the branch has it, because the commit is
-newer. Every other path is as the snapshot has it. The same holds for the index.
+newer. Every other path is as the snapshot has it. The same holds for the index. If the commit has what was
+staged of a file, the changes that were not staged are newer than the commit.
 
 The snapshot of a detached HEAD, or of another branch, stays on its own parent: HEAD was there.
 """
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
     from ralph_wrap.git import Git
     from ralph_wrap.git.merge import PathChange
+
+_NOT_STAGED = ("", "")  # no mode and no object id
 
 
 class WorkOfSnapshot(NamedTuple):
@@ -55,8 +58,11 @@ def work_of_snapshot(scratch: Git, snapshot: str, tip: str | None, session: str)
     older: dict[str, None] = {}
     if not stays and tip is not None and state.head is not None:
         newer = merging.moved(scratch, state.head, tip)
-        files = _with(scratch, tip, newer, merging.moved(scratch, state.head, state.files), older)
-        staged = _with(scratch, tip, newer, merging.moved(scratch, state.head, state.staged), older)
+        staging = merging.moved(scratch, state.head, state.staged)
+        was_staged = {change.path: change.after for change in staging}
+        foreign = [change for change in newer if was_staged.get(change.path, _NOT_STAGED) != change.after]
+        files = _with(scratch, tip, foreign, merging.moved(scratch, state.head, state.files), older)
+        staged = _with(scratch, tip, newer, staging, older)
         state = state._replace(head=tip, files=files, staged=staged)
     is_clean = state.head is not None and {state.files, state.staged} == {tree_of(scratch, state.head)}
     if is_clean and tip is not None and merging.is_ancestor(scratch, str(state.head), tip):

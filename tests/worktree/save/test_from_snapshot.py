@@ -107,6 +107,19 @@ def test_the_index_moves_with_the_files(repo: Repo) -> None:
     assert repo.git("rev-parse", f"{found}^1", f"{found}^2^").split() == [branch, branch]
 
 
+def test_what_was_not_staged_outlives_the_commit_of_what_was(repo: Repo) -> None:
+    """``git add -p``, a snapshot, ``git commit``: the rest of the file was never committed."""
+    base = commit(repo, BASE)
+    staged = commit(repo, {"a": "part", "n": "part"}, base, title=f"{INDEX_TITLE}{SESSION}")
+    title = f"{SNAPSHOT_TITLE}1 of session {SESSION}"
+    taken = commit(repo, {"a": "all", "b": "again", "n": "all"}, base, staged, title=title)
+    branch = commit(repo, {"a": "part", "n": "part"}, base)
+    found = made(repo, taken, branch)
+    assert (found.commit is not None, found.older) == (True, ())
+    assert files_of(repo, str(found.commit)) == {"a": "all", "b": "again", "n": "all"}
+    assert files_of(repo, f"{found.commit}^2") == {"a": "part", "n": "part"}
+
+
 def test_a_head_away_from_the_branch_stays_there(repo: Repo) -> None:
     """The agent had a branch of its own, and the session's branch did not move."""
     start = commit(repo, BASE)
