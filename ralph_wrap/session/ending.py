@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.errors import GitError, RalphError, explained
@@ -13,6 +14,7 @@ from ralph_wrap.session.workspace import recorded
 from ralph_wrap.state.report import SessionReport, ending, how_it_ended, summary
 from ralph_wrap.system import files
 from ralph_wrap.system.log import Commands, lines_of, traceback_of
+from ralph_wrap.worktree.ownership import SessionMark, read_mark
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -191,10 +193,11 @@ class SessionEnd:
             return 0
         return count_commits(git, tree.base, branch)
 
-    def release(self) -> None:
+    def release(self, context: SessionContext | None) -> None:
         """Free the agent id, or leave the session to the next sweep if its worktree still has to go."""
         outcome, report = self._state.outcome, self._state.report
-        if self._state.stuck or (outcome is not None and outcome.later):
+        is_unfinished = context is not None and self._state.workspace is None and _has_left_worktree(context)
+        if self._state.stuck or is_unfinished or (outcome is not None and outcome.later):
             self._claim.leave()
         elif self._state.agent_started or (outcome is not None and outcome.kept):
             self._claim.release()
@@ -222,6 +225,15 @@ class SessionEnd:
         """Fill the pool in the background; after a TERM, no new process starts."""
         if context is not None and self._state.workspace is not None and not self._cancel.terms:
             context.pool.refill()
+
+
+def _has_left_worktree(context: SessionContext) -> bool:
+    """Return whether the worktree of a session is there: the start failed, and so did its removal."""
+    if context.project.repository is None:
+        return False
+    common_dir = context.replica or context.project.repository.common_dir
+    mark = read_mark(common_dir / "worktrees" / context.path.name)
+    return mark == SessionMark(context.record.session, context.branch) and os.path.lexists(context.path)
 
 
 def try_update(claim: SessionClaim, log: Log, **changes: Any) -> None:

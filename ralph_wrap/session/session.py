@@ -175,7 +175,7 @@ class Session:
         end = SessionEnd(self._settings, project, claim, self._state, self._signals.cancel, self._log)
         self._at_end("refill the pool", lambda: end.refill(self._context))
         self._at_end("print how it ended", end.print_end)
-        self._at_end("release the record", end.release)
+        self._at_end("release the record", lambda: end.release(self._context))
         self._at_end("write the report", lambda: end.write_report(self._context))
         record = claim.record
         self._log.attach(claim.directory / "events.jsonl", agent_id=record.id, session_id=record.session)

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from ralph_wrap.git import Git, git_environment
 from ralph_wrap.git.safe.genuine import require_genuine
+from tests.support.git_shim import shim_git
 from tests.support.merging import branch
 from tests.support.repo import Repo
 from tests.support.sessions import command, run
+from tests.support.wait import eventually
 
 TAMPERED, LEFT = 9, 6
 
@@ -157,3 +161,36 @@ def test_resume_puts_no_replaced_work_into_a_worktree(project: Repo) -> None:
     assert (refused.status != 0, oid in refused.stderr, refused.stdout) == (True, True, b""), refused.stderr
     path.write_bytes(genuine)
     assert command("resume", ended.report["id"], cwd=project.path).stdout == b"saved\n"
+
+
+@pytest.mark.parametrize("isolation", ["require", "clone"])
+def test_a_worktree_that_a_failed_resume_leaves_goes_later(
+    project: Repo, tmp_path: Path, isolation: str
+) -> None:
+    """A process works in it, so it stays; ``rm`` takes it after that, and the saved work is still there."""
+    options = ("-n", "1", "--isolation", isolation)
+    ended = run(project.path, *options, "--", "sh", "-c", "echo saved >saved.txt")
+    for pack in [*(project.path / ".git/objects/pack").glob("*.pack")]:  # of a clone
+        moved = pack.rename(tmp_path / "pack")
+        with moved.open("rb") as content:
+            subprocess.run(["git", "unpack-objects", "-q"], cwd=project.path, stdin=content, check=True)
+    agent_id, saved = ended.report["id"], project.git("rev-parse", f"{ended.report['saved']}:saved.txt")
+    other = project.git("rev-parse", "main:below/file.txt")
+    path, content_of = (project.path / ".git/objects" / one[:2] / one[2:] for one in (saved, other))
+    genuine = path.read_bytes()
+    path.chmod(0o644)
+    path.write_bytes(content_of.read_bytes())
+    places = f"{project.path}/.ralph/worktrees/*/ {project.path}/.ralph/clones/*/"
+    sleep = f"cd $d && exec sleep 600 <&- >/dev/null 2>&1 & echo $! >> {tmp_path}/pids"
+    shim = f'*" read-tree --reset "*) $REAL "$@"; s=$?; for d in {places}; do {sleep}; done; exit $s ;;'
+    refused = command("resume", agent_id, cwd=project.path, env={"PATH": shim_git(tmp_path / "shim", shim)})
+    pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    assert (refused.status, "processes work in it" in refused.stderr) == (TAMPERED, True), refused.stderr
+    eventually(lambda: not any(map(psutil.pid_exists, pids)), "the end of the processes")
+    removed = command("rm", agent_id, cwd=project.path)
+    assert removed.status == 0, removed.stderr
+    assert [*project.path.glob(".ralph/*/*-????/")] == []
+    path.write_bytes(genuine)
+    assert project.show(f"{ended.report['saved']}:saved.txt") == b"saved\n"
