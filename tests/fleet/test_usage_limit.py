@@ -23,7 +23,9 @@ from tests.support.wait import eventually
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ralph_wrap.fleet.limits.background import Conversation
     from tests.fleet.runs import FleetRun
+    from tests.support.repo import Repo
 
 LIMITS = f"refs/ralph/fleet/{RUN}/limit/"
 SECONDS = 12  # of the usage limit
@@ -121,3 +123,31 @@ def test_a_session_that_runs_gets_the_limit_of_another_worker(
     assert abs(until(fleet_run) - end) < 1
     assert all(end <= later <= end + 200 for later in waits())
     assert len({*waits()}) == 3
+
+
+@pytest.mark.parametrize("damaged", ["objects", "refs"])
+def test_a_damaged_repository_ends_no_worker(repo: Repo, remote: Repo, tmp_path: Path, damaged: str) -> None:
+    """The agent moves a directory of the repository away while the worker pushes a limit, and back again."""
+    git = Git(repo.path, git_environment(os.environ))
+    limits = RunUsageLimits(FleetRemote(git, "origin", lambda: False), FleetSpec(RUN, 1), tmp_path)
+    until = time.time() + 600
+    usage_limit.write(tmp_path, tmp_path / "shell.json", until)
+    begun: list[None] = []
+
+    def begin() -> Conversation:
+        begun.append(None)
+        return limits.push_beside({"shell": until})
+
+    away = repo.path / ".git/away"
+    (repo.path / ".git" / damaged).rename(away)
+    with Background(begin) as background:
+        background.look()
+        background.look()
+        away.rename(repo.path / ".git" / damaged)
+        assert len(begun) == 2
+
+        def is_pushed() -> bool:
+            background.look()
+            return "limit/shell" in remote.git("for-each-ref")
+
+        eventually(is_pushed, "the limit at the remote")

@@ -7,6 +7,8 @@ import random
 import time
 from typing import TYPE_CHECKING, Self
 
+from ralph_wrap.errors import RalphError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
@@ -43,13 +45,17 @@ class Background:
             self._go_on(completed)
 
     def _go_on(self, completed: CompletedCommand | None) -> None:
-        """Go on to the next command. If that cannot start, the conversation begins anew."""
+        """Go on to the next command. If that is not possible, the conversation begins anew.
+
+        An agent can damage the repository for a moment, and a disk can be full. Neither may end the worker,
+        because its session would go on without it.
+        """
         conversation, self._running = self._conversation, None
         if conversation is None:
             return
         try:
             self._running = conversation.send(completed) if completed else next(conversation)
-        except (StopIteration, OSError):
+        except (StopIteration, RalphError, OSError):
             self._conversation = None
 
     def __enter__(self) -> Self:
