@@ -144,6 +144,7 @@ class Worker:
         ended = self._run(state, claim_oid, allowance, is_here=is_here)
         self._has_worked |= not ended.is_refused
         self._patience.is_ending = True  # from here on there is something to push
+        self._clone.rescue(state.id, self._patience)  # first: another program can damage the ledger
         self._patience.repeat(self._budget.close)
         self._output.report = self._clone.report(state.id)
         return self._after(state, ended, {*self._clone.sessions(state.id)} - {*before})
@@ -155,7 +156,6 @@ class Worker:
             ours: session ids of this worker's last start.
 
         """
-        self._clone.rescue(state.id, self._patience)
         claim, _ = self._patience.repeat(lambda: claim_of(self._remote, state.id))
         if self._outcome(claim) or (claim is not None and claim.ended_by == _NO_MONEY):
             return None  # the next step settles it

@@ -136,6 +136,18 @@ def test_a_damaged_ledger_stops_all_agents(fleet_run: FleetRun, content: str | N
     assert not (fleet_run.directory / "runs").exists()
 
 
+def test_a_ledger_that_goes_while_the_agent_works_costs_no_work(fleet_run: FleetRun) -> None:
+    """The worker fails, and another branch of its agent is on the remote: the workspace may go now."""
+    other = "git branch side $(git commit-tree -m side -p HEAD 'HEAD^{tree}')"
+    begin(
+        fleet_run, 2.0, f"{other}; git push -q origin :{COST}", options=NEVER_ENDS | {"max_iterations": "1"}
+    )
+    status, printed = fleet_run.work().ended()
+    assert (status, COST in printed) == (1, True), printed
+    [rescued] = [ref for ref in fleet_run.refs("refs/ralph/rescue/") if ref.endswith("/heads/side")]
+    assert fleet_run.remote.git("log", "-1", "--format=%s", rescued) == "side"
+
+
 def test_a_stopped_run_goes_on_with_a_higher_limit(fleet_run: FleetRun) -> None:
     """What it has spent counts on, and the Job gets the commit with the new limit."""
     env = {"RALPH_TRUST": "1"} | fleet_run.kubectl(None)
