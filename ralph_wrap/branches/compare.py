@@ -49,6 +49,9 @@ MOST_PAIRS = 5000
 MOST_OVERLAPS = 1_000_000
 """Maximum number of overlaps that all branches list together; each branch lists an equal share of it."""
 
+MOST_CHANGES = 32 << 20
+"""Maximum number of bytes in which git lists the changed files of all branches: some 200,000 files."""
+
 _FEWEST_OVERLAPS = 10  # that a branch lists at most, however many branches there are
 _OBJECTS = "ralph-wrap-merges-"  # what the names of the directories for new objects begin with
 _STOPPED = 128  # the exit status of a git that cannot go on
@@ -146,12 +149,15 @@ def _compare(
             raise GitError("log", _STOPPED, f"error: commit {tip} cannot be read")
     found = positions(objects, main.tip, tips, facts)
     spans = [(tip, position.base) for tip, position in found.of.items() if position.base and position.ahead]
+    spans.sort(key=lambda span: found.of[span[0]].ahead)  # if they are too many, those with few commits count
+    table = _Comparison(objects, found, facts, main, spans)
     with ThreadPoolExecutor(1) as executor:  # git counts the changed lines while the merges run
-        counting = executor.submit(changes, objects, spans)
-        table = _Comparison(objects, found, facts, main, spans)
+        counting = executor.submit(changes, objects, table.spans)
         trials, notes = _merges_of(table, repository, pairs=pairs)
-        counted = dict(zip((tip for tip, _ in spans), counting.result(), strict=True))
+        counted = dict(zip((tip for tip, _ in table.spans), counting.result(), strict=True))
     rows, cut_short = table.rows(branches, counted, trials)
+    if left_out := len(spans) - len(table.spans):
+        notes.append(f"the changes of {left_out} branches are unknown: all branches change too many files")
     return rows, notes + cut_short
 
 
@@ -231,22 +237,24 @@ class _Comparison:
         self._found = found
         self._facts = facts
         self._main = main
+        trees = require_history(objects, found)
+        changes_of: dict[Compared, dict[str, str]] = {}
+        listed = entries(objects, spans, lambda _, tree: trees.add(tree), MOST_CHANGES)
+        changes_of.update(zip(spans, listed, strict=False))
+        self.spans = spans = spans[: len(changes_of)]
         behind = [pair for pair in spans if found.of[pair[0]].behind]
-        single_commits = [
+        single_commits: list[Compared] = [
             (oid, *found.ahead.parents[oid]) for tip, _ in behind for oid in found.of[tip].commits or ()
         ]
-        compared: list[Compared] = [*dict.fromkeys([*spans, *single_commits])]
-        trees = require_history(objects, found)
-        listed = entries(objects, compared, lambda _, tree: trees.add(tree))
-        changes_of = dict(zip(compared, listed, strict=True))
+        single_commits = [*dict.fromkeys(pair for pair in single_commits if pair not in changes_of)]
+        listed = entries(objects, single_commits, lambda _, tree: trees.add(tree), MOST_CHANGES)
+        changes_of.update(zip(single_commits, listed, strict=False))
         self._prints = {tip: conflict_paths(changes_of[tip, base]) for tip, base in spans}
         self._touches = touches_of(
             objects,
             {tip: [changed_file(*entry) for entry in changes_of[tip, base].items()] for tip, base in spans},
         )
-        self._touched = touched(
-            objects, found, self._prints.values(), [changes_of[commit] for commit in single_commits], trees
-        )
+        self._touched = touched(objects, found, self._prints.values(), changes_of.values(), trees)
         require_objects(objects, trees)
         self._landed = landed(objects, found, changes_of, self._touched)
         self._open = [tip for tip in self._prints if tip not in self._landed]
@@ -351,6 +359,8 @@ class _Comparison:
             base=position.base,
             merged=not position.ahead or tip in self._landed,
         )
+        if position.ahead and position.base and tip not in self._prints:
+            return row._replace(merged=None)
         if position.base is None:
             return row
         change = counted[tip] if position.ahead else DiffStat(0, 0, 0)

@@ -168,13 +168,14 @@ def landed(
     spans = {
         tip: (tip, position.base)
         for tip, position in found.of.items()
-        if position.base and position.ahead and position.behind
+        if position.base and position.ahead and position.behind and (tip, position.base) in own
     }
     pieces = {
         tip: [(commit, *found.ahead.parents[commit]) for commit in commits]
         for tip in spans
         if (commits := found.of[tip].commits)
         and all(len(found.ahead.parents[commit]) == 1 for commit in commits)
+        and all((commit, *found.ahead.parents[commit]) in own for commit in commits)
     }
     equals = {  # by tip too: the tips lack different commits of the main branch
         (tip, compared): _alike(own[compared], found.of[tip].missed, main)

@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 import re
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import BlockingFileError, GitError
 from ralph_wrap.git.safe import blocking_files
+from ralph_wrap.git.safe.limited import LimitedCommand
 from ralph_wrap.system import deferred, process
 from ralph_wrap.system.named_tuple import NamedTuple
 
@@ -206,6 +208,7 @@ def start_git(
     config: Sequence[str] = (),
     stdin: bytes | None = None,
     with_terminal: bool = True,
+    most: int | None = None,
 ) -> process.RunningCommand:
     """Start a git command.
 
@@ -214,6 +217,7 @@ def start_git(
         config: pairs of ``-c`` and ``key=value``.
         stdin: the standard input of git.
         with_terminal: git keeps our controlling terminal.
+        most: maximum number of bytes of its output; then SIGPIPE ends it.
 
     Raises:
         BlockingFileError: git would wait for a FIFO or a device.
@@ -232,7 +236,8 @@ def start_git(
         "GIT_PROGRESS_DELAY": "1",
         "LC_ALL": "C",
     }
-    return process.RunningCommand(
+    command = process.RunningCommand if most is None else partial(LimitedCommand, most=most)
+    return command(
         ("git", "--no-pager", *immune_config(git), *_READABLE, *git.config, *config, *arguments),
         cwd=git.cwd,
         env=env,

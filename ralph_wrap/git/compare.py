@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 import os
 import re
+import signal
 from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError
-from ralph_wrap.git.command import Git, decode, decode_lines, run_git
+from ralph_wrap.git.command import Git, decode, decode_lines, finish_git, run_git, start_git
 from ralph_wrap.git.objects import count_commits
 from ralph_wrap.git.oid import OID
 from ralph_wrap.system import deferred
@@ -217,7 +218,10 @@ def parse_numstat(output: str) -> Iterator[DiffStat]:
 
 
 def entries(
-    git: Git, compared: Sequence[tuple[str, ...]], note: Callable[[int, str], None] | None = None
+    git: Git,
+    compared: Sequence[tuple[str, ...]],
+    note: Callable[[int, str], None] | None = None,
+    most: int | None = None,
 ) -> Iterator[dict[str, str]]:
     """Yield the files that differ between commits: for each path, modes, object ids and a status letter.
 
@@ -227,21 +231,21 @@ def entries(
             name the parents: the git process remembers the parents that an earlier line gave for a commit.
         note: gets the place in *compared* and the object id of each directory that differs, but not of the
             top one, nor in a merge.
+        most: maximum number of bytes that git prints. The changes that come after them are left out.
 
     """
     if not compared:
         return
     options = ("--stdin", "--always", "-r", "-z", "-c", "--raw", "--root", *_EXACT)
-    answer = run_git(
-        git, "diff-tree", *options, *(("-t",) if note else ()), stdin=_listed(map(" ".join, compared))
-    )
+    with start_git(git, "diff-tree", *options, stdin=_listed(map(" ".join, compared)), most=most) as running:
+        answer = finish_git(running, "diff-tree", (0, -signal.SIGPIPE) if most else (0,))
     found: dict[str, str] | None = None
     number = -1
     fields = iter(decode(answer.stdout).split("\0")[:-1])
     for field in fields:
         if field.startswith(":"):
             assert found is not None
-            path = next(fields)
+            path = next(fields, "")
             if note and _is_of_directory(field):
                 for oid in _directories(field):
                     note(number, oid)
@@ -254,7 +258,7 @@ def entries(
             number += 1
             if field != compared[number][0]:  # git says nothing if it cannot read a commit
                 raise GitError("diff-tree", 0, f"error: commit {compared[number][0]} cannot be read")
-    if found is not None:
+    if found is not None and answer.status == 0:
         yield found
 
 

@@ -177,13 +177,17 @@ class RunningCommand:
         """
         if self._completed is None:
             try:
-                stdout, _ = self._popen.communicate(timeout=timeout)
+                stdout = self._collect(timeout)
             except subprocess.TimeoutExpired as error:
                 raise TimeoutError(str(error)) from None
             except ValueError:  # Ctrl-C came after all output was read, and its pipe is closed
                 stdout, _ = b"", self._popen.wait()
             self._completed = CompletedCommand(self._popen.returncode, stdout, self._read_errors())
         return self._completed
+
+    def _collect(self, timeout: float | None) -> bytes:
+        """Return its whole output once it has ended; :class:`subprocess.TimeoutExpired` loses nothing."""
+        return self._popen.communicate(timeout=timeout)[0]
 
     def ended(self, timeout: float) -> bool:
         """Wait at most this number of seconds, and return whether the command ended."""

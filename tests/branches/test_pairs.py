@@ -12,8 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ralph_wrap.branches import compare
 from ralph_wrap.branches.merged_by_patch import ChangedPaths
 from ralph_wrap.branches.pairs import Pairs, holders, overlapping
+from ralph_wrap.commands import review
+from ralph_wrap.state.project import find_project
 from tests.support.histories import Grown, grow_all
 
 if TYPE_CHECKING:
@@ -78,3 +81,35 @@ def test_memory_grows_with_the_branches_and_not_with_their_pairs(repo: Repo) -> 
     """All change one file. The 4.5 million pairs of 3,000 branches took 500 MB."""
     small = _memory(repo, 0, 300)
     assert _memory(repo, 300, 3000) < small + 40_000
+
+
+def _chain(repo: Repo, number: int) -> None:
+    """Make branches that stand on each other: each has the commits of those before it, and one more."""
+    commits: list[Grown] = []
+    for one in range(number):
+        parents: list[str | int] = [one - 1] if one else ["main"]
+        commits.append(Grown(f"ralph/{one:04x}", parents, {f"{one:04x}{'n' * 100}": f"{one}\n"}))
+    grow_all(repo, commits)
+
+
+@pytest.mark.slow
+def test_branches_that_stand_on_each_other_have_a_limit(repo: Repo) -> None:
+    """The 4.5 million changed files of 3,000 branches took some 4 GB."""
+    _chain(repo, 3000)
+    words = (sys.executable, "-c", LOOK, "3000")
+    ended = subprocess.run(words, cwd=repo.path, env=os.environ, stdout=subprocess.PIPE, check=True)
+    assert int(ended.stdout) < 300_000
+
+
+def test_branches_beyond_the_limit_are_unknown(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those with few commits are compared; the others say that nothing is known, and a note counts them."""
+    _chain(repo, 12)
+    monkeypatch.setattr(compare, "MOST_CHANGES", 5000)
+    found = review.look(find_project(repo.path, os.environ))
+    rows = {row.branch: row for row in found.rows}
+    known = [name for name, row in rows.items() if row.files is not None]
+    assert sorted(known) == [f"ralph/{one:04x}" for one in range(len(known))]
+    assert 0 < len(known) < 12
+    last = rows["ralph/000b"]
+    assert (last.ahead, last.merged, last.touches, last.conflicts_main) == (12, None, None, None)
+    assert f"the changes of {12 - len(known)} branches are unknown" in " ".join(found.notes)
