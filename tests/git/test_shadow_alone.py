@@ -24,7 +24,16 @@ LOOKING = [
 MOVING = {"branches/intake.py", "commands/drop/remote.py"}
 """These modules move refs: to commits of a private clone, and on a remote."""
 
-WITHOUT_GIT = {"is_oid", "scratch_directory", "size_of", "decode", "DiffStat", "CommitGraph", "RefChange"}
+WITHOUT_GIT = {
+    "is_oid",
+    "root_of",
+    "scratch_directory",
+    "size_of",
+    "decode",
+    "DiffStat",
+    "CommitGraph",
+    "RefChange",
+}
 """Names of the package that start no git."""
 
 
