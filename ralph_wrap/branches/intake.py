@@ -241,7 +241,8 @@ def _check_tips(git: Git, header: BundleHeader) -> None:
 
 def _is_known(header: BundleHeader, current: Mapping[str, str], own: _SessionRefs) -> bool:
     tip = header.refs.get(own.branch, header.base)
-    return current.get(own.base) == tip and {*header.refs.values()} <= {*current.values()}
+    taken = {oid for ref, oid in current.items() if ref != own.base}  # it may be where an empty branch is
+    return current.get(own.base) == tip and {*header.refs.values()} <= taken
 
 
 class _RefMoves:

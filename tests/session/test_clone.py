@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from ralph_wrap.commands.drop.refs import expire
+from ralph_wrap.state.project import find_project
 from tests.support.sessions import Result, Session, command, run
 from tests.support.wait import eventually
 
@@ -167,6 +171,17 @@ def test_an_unused_clone_leaves_nothing(repo: Repo) -> None:
     assert result.status == 0, result.stderr
     assert refs(repo) == ["refs/heads/main"]
     assert left_over(repo) == []
+
+
+def test_a_session_without_a_change_leaves_its_branch(repo: Repo) -> None:
+    """As in a worktree. The other ref of the session goes when the dropped branch does."""
+    result = clone_session(repo, "true")
+    agent_id, branch = result.report["id"], result.report["branch"]
+    assert refs(repo, f"refs/heads/{branch}") == [f"refs/heads/ralph/{agent_id}"]
+    assert (result.report["commits"], left_over(repo)) == (0, [])
+    assert command("drop", agent_id, cwd=repo.path).status == 0
+    expire(find_project(repo.path, os.environ), 1.0, time.time() + 60)
+    assert refs(repo, "refs/ralph") == []
 
 
 def test_what_a_clone_borrows_is_kept(repo: Repo) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap import branches
 from ralph_wrap.branches import HEADS, WIP, Branch
+from ralph_wrap.branches.intake import BASES
 from ralph_wrap.errors import ConflictError, GitError, NotFoundError, RalphError
 from ralph_wrap.git import list_refs
 from ralph_wrap.git.transaction import RefChange, change_refs, ref_times
@@ -150,7 +151,7 @@ def expire(project: Project, keep: float, now: float) -> list[str]:
     for branch in branches.read(project):
         in_use |= {*filter(None, (branch.id, *map(agent_id_of, branch.sessions)))}
     for agent_id in filter(is_agent_id, agent_ids - in_use):
-        old |= list_refs(git, f"{SNAPSHOTS}{agent_id}/")
+        old |= list_refs(git, f"{SNAPSHOTS}{agent_id}/", BASES + agent_id)
     change_refs(git, [RefChange(ref, tip, None) for ref, tip in old.items()], "ralph-wrap: expired", int(now))
     return sorted(names)
 
