@@ -14,11 +14,13 @@ import pytest
 from ralph_wrap.fleet.hub.plan import HubPlan, RefMove, plan
 from ralph_wrap.git import RemoteChange
 from tests.fleet.runs import RUN
+from tests.support.git_shim import shim_git
 from tests.support.sessions import command, start
 from tests.support.wait import CAP, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.fleet.runs import FleetRun
 
@@ -283,3 +285,31 @@ def test_a_session_whose_claim_origin_has_moved_pushes_nothing_any_more() -> Non
         RefMove(f"{SNAPSHOTS}2", B, None, None, f"{place}/ralph/snapshots/0123abcd/2"),
     ]
     assert found.pushes == [RemoteChange(f"{RESCUED}heads/x", None, B)]
+
+
+def test_work_waits_if_its_claim_moves_after_the_fetch(
+    hub: RunningHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another machine takes the session over just before the push; all other refs arrive."""
+    repo, other = hub.run.repo, "refs/heads/ralph/4567cdef"
+    first = repo.head
+    assert hub.push(f"HEAD:{BRANCH}", f"HEAD:{CLAIM}").returncode == 0
+    hub.arrives(CLAIM, first)
+    hub.end()
+    repo.git("commit", "-q", "--allow-empty", "-m", "of the machine that takes over")
+    taken = repo.head
+    repo.git("push", "-q", "origin", f"HEAD:{RESCUED}here")
+    flag = tmp_path / "flag"
+    take = f"env -i $REAL -C {hub.run.remote.path} update-ref {CLAIM} {taken}"
+    monkeypatch.setenv(
+        "PATH", shim_git(tmp_path / "shim", f'*" push "*) [ ! -e {flag} ] || {{ rm {flag}; {take}; }} ;;')
+    )
+    hub.interval = 5
+    hub.start()
+    repo.git("commit", "-q", "--allow-empty", "-m", "of the session")
+    flag.touch()
+    words = ["git", "-C", str(hub.directory / "project.git"), "fetch", "-q", str(repo.path)]
+    refspecs = [f"{repo.head}:{ref}" for ref in (BRANCH, CLAIM, other)]
+    subprocess.run([*words, *(f"+{spec}" for spec in refspecs)], check=True)
+    hub.arrives(other, repo.head)
+    assert (hub.has(BRANCH, first), hub.has(CLAIM, taken)) == (True, True)

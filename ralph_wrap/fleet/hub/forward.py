@@ -22,6 +22,8 @@ from ralph_wrap.fleet.hub.repository import ORIGIN, PUSHING, REMOTE, SEEN, place
 from ralph_wrap.fleet.remote import MOST_REFS
 from ralph_wrap.git import decode_lines, list_refs, push_error, run_git, start_fetch, store_blob
 from ralph_wrap.git.remote import start_leased_push
+from ralph_wrap.state.remote_claim import CLAIMS
+from ralph_wrap.state.remote_refs import owner_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 _PATIENCE = 600.0  # seconds for one command
 _LOOK = 0.1
+_MOVED = "(stale info)"  # the lease of a ref is on another object than the remote has
 
 
 class Forwarder:
@@ -104,15 +107,22 @@ class Forwarder:
         return True
 
     def _push(self, changes: Sequence[RemoteChange]) -> bool:
-        """Push refs: all or none, and if origin refuses one of them, all others."""
+        """Push refs: all or none, and if origin refuses one of them, all others.
+
+        If another machine has taken a session over since the fetch, its refs wait for the next round.
+        """
         self._note(PUSHING, {change.ref: change.after or self._deletion for change in changes})
         taken, completed = self._try(changes, atomic=True)
+        rest = changes
         if len(taken) < len(changes) and completed.stdout:
-            taken, completed = self._try(changes, atomic=False)
+            lost = {owner_of(ref) for ref in _moved_claims(completed)}
+            rest = [change for change in changes if owner_of(change.ref) not in lost]
+            if rest:
+                taken, completed = self._try(rest, atomic=False)
         self._note(ORIGIN, {change.ref: change.after for change in taken})
         if not completed.stdout and not taken:
             raise RalphError(f"origin does not answer: {push_error(completed)}")
-        self._report(changes, taken, completed)
+        self._report(rest, taken, completed)
         return len(taken) == len(changes)
 
     def _try(
@@ -174,6 +184,14 @@ def _instructions(move: RefMove) -> str:
     if rescue:
         rows.append(f"update {rescue}\0{before}\0\0")
     return "".join(rows)
+
+
+def _moved_claims(completed: CompletedCommand) -> Iterator[str]:
+    """Yield the claims that another machine has moved at origin, as git-push(1) prints them."""
+    for line in decode_lines(completed.stdout):
+        ref = line.split("\t")[1].rpartition(":")[2] if line.startswith("!") and "\t" in line else ""
+        if ref.startswith(CLAIMS) and line.endswith(_MOVED):
+            yield ref
 
 
 def _parts(changes: Sequence[RemoteChange]) -> Iterator[Sequence[RemoteChange]]:
