@@ -101,6 +101,9 @@ FIRST_SEARCH = 1.0
 
 _QUICK = {"check-ref-format", "config", "rev-parse", "symbolic-ref", "var", "version"}
 _QUICK_PATIENCE = 10.0  # seconds for a command that reads a few small files
+_LIST_PATIENCE = 30.0  # seconds for a list of refs or worktrees: 30,000 refs take 0.1 s (measured)
+STUCK = -9
+"""The status of a command that has not ended in time."""
 
 
 class Git(NamedTuple):
@@ -279,6 +282,7 @@ def finish_git(
     """
     if patience is None:
         patience = _QUICK_PATIENCE if command in _QUICK else PATIENCE
+        patience = min(_LIST_PATIENCE, PATIENCE) if command == "for-each-ref" else patience
     completed = _wait(running, command, patience)
     if completed.status not in accept:
         stderr = decode(completed.stderr)
@@ -308,7 +312,7 @@ def _wait(running: process.RunningCommand, command: str, patience: float) -> pro
         waited += pause
         if waited >= patience:
             running.end()
-            raise GitError(command, -9, f"error: no end after {patience:.0f} s")
+            raise GitError(command, STUCK, f"error: no end after {patience:.0f} s")
         pause = min(pause * 2, patience - waited)
 
 
@@ -355,8 +359,10 @@ def run_git(
         GitError: the exit status is not accepted.
 
     """
+    patience = min(_LIST_PATIENCE, PATIENCE) if arguments[:2] == ("worktree", "list") else None
+    patience = PATIENCE if "--contains" in arguments else patience  # a walk through the history
     with start_git(git, *arguments, config=config, stdin=stdin) as running:
-        return finish_git(running, os.fspath(arguments[0]), accept)
+        return finish_git(running, os.fspath(arguments[0]), accept, patience)
 
 
 def run_git_again(
@@ -374,9 +380,9 @@ def run_git_again(
     for pause in _PAUSES:
         try:
             return run_git(git, *arguments, config=config)
-        except BlockingFileError:
-            raise
-        except GitError:
+        except GitError as error:
+            if isinstance(error, BlockingFileError) or error.status == STUCK:
+                raise
             time.sleep(pause)
     return run_git(git, *arguments, config=config)
 

@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 
 from ralph_wrap.errors import BlockingFileError, GitError
-from ralph_wrap.git.command import Git, decode, run_git, run_git_again
+from ralph_wrap.git.command import STUCK, Git, decode, run_git, run_git_again
 from ralph_wrap.system.named_tuple import NamedTuple
 
 _COMMAND = ("worktree", "list", "--porcelain")
@@ -50,9 +50,9 @@ def list_worktrees(git: Git) -> list[WorktreeInfo]:
     """
     try:
         return parse_porcelain(run_git(git, *_COMMAND, "-z").stdout, b"\0")
-    except BlockingFileError:
-        raise
     except GitError as error:
+        if isinstance(error, BlockingFileError) or error.status == STUCK:
+            raise
         if error.status == _NO_SUCH_OPTION:
             return parse_porcelain(run_git_again(git, *_COMMAND).stdout, b"\n")
     return parse_porcelain(run_git_again(git, *_COMMAND, "-z").stdout, b"\0")

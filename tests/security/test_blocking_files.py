@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -94,6 +95,43 @@ def test_without_the_look_git_hangs(repo: Repo, monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(command, "PATIENCE", 3.0)
     with pytest.raises(GitError, match="no end after 3 s"):
         list_refs(Git(repo.path, git_environment(os.environ)))
+
+
+@pytest.mark.parametrize("listing", [list_refs, list_worktrees])
+def test_a_list_has_a_short_limit(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch, listing: Callable[[Git], object]
+) -> None:
+    """If no search finds the FIFO, a list ends long before the limit of other commands, and only once."""
+    repo.git("worktree", "add", "-q", repo.path.parent / "one")
+    _replace(repo.path / ".git" / ("packed-refs" if listing is list_refs else "worktrees/one/HEAD"))
+    monkeypatch.setattr(blocking_files, "blocking_file", lambda _: None)
+    monkeypatch.setattr(blocking_files, "search", lambda _: None)
+    monkeypatch.setattr(command, "_LIST_PATIENCE", 0.5)
+    begun = time.monotonic()
+    with pytest.raises(GitError, match="no end after"):
+        listing(Git(repo.path, git_environment(os.environ)))
+    assert time.monotonic() - begun < 30
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [".gitignore", ".gitattributes"])
+def test_a_worktree_with_such_rules_is_kept_and_the_file_is_named(repo: Repo, name: str) -> None:
+    """Git status would hang at the save; the session ends within seconds, and its work stays."""
+    script = f"echo work > work; mkfifo {name}"
+    begun = time.monotonic()
+    ended = ralph_wrap("run", "-n", "1", "--", "sh", "-c", script, cwd=repo.path)
+    [worktree] = (repo.path / ".ralph/worktrees").iterdir()
+    assert f"{worktree / name} is a FIFO" in ended.stderr
+    assert (worktree / "work").read_text() == "work\n"
+    for words in (("sweep",), ("review",), ("rm", worktree.name[-4:])):
+        again = ralph_wrap(*words, cwd=repo.path)
+        assert (
+            again.status == (1 if words[0] == "rm" else 0) or f"{worktree / name} is a FIFO" in again.stderr
+        )
+    assert time.monotonic() - begun < 40
+    (worktree / name).unlink()
+    assert ralph_wrap("rm", worktree.name[-4:], cwd=repo.path).status == 0
+    assert repo.git("show", f"ralph/{worktree.name[-4:]}-wip:work") == "work"
 
 
 def test_a_device_blocks_and_the_null_device_does_not(tmp_path: Path) -> None:
