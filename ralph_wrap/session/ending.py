@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ralph_wrap.loop import LoopResult, OutputListener
     from ralph_wrap.session.clone_end import CloneEnd
     from ralph_wrap.session.context import SessionContext
+    from ralph_wrap.session.remote.take_up import TakenUpWork
     from ralph_wrap.session.workspace import Workspace
     from ralph_wrap.state.audit.guard import SessionGuard
     from ralph_wrap.state.claim import SessionClaim
@@ -53,6 +54,7 @@ class SessionState:
         commits: the number of commits on the branch of a clone, which may not be in the repository.
         stuck: the work of a clone is still in its replica; the next sweep brings it out.
         guard: looks at the repository.
+        taken_up: what came back from a snapshot of another machine.
 
     """
 
@@ -69,6 +71,7 @@ class SessionState:
         self.commits: int | None = None
         self.stuck = False
         self.guard: SessionGuard | None = None
+        self.taken_up: TakenUpWork | None = None
 
     def cost(self) -> float | None:
         """Return the cost that the agent has reported, in US dollars; ``None`` if it reported none."""
@@ -180,6 +183,7 @@ class SessionEnd:
             fallback=workspace.fallback if workspace else None,
             leaks=workspace.leak_monitor.found if workspace and workspace.leak_monitor else None,
             tampering=state.guard.found if state.guard else None,
+            taken_up=state.taken_up._asdict() if state.taken_up else None,
         )
         return with_outcome(report, state.outcome) if state.outcome else report
 

@@ -14,7 +14,7 @@ from ralph_wrap.state.wording import ending_in_words
 from ralph_wrap.system.document import DocumentFormat
 from ralph_wrap.system.log import one_line
 from ralph_wrap.system.named_tuple import NamedTuple
-from ralph_wrap.system.text import and_more, located, near, shortened
+from ralph_wrap.system.text import and_more, located, named, near, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -74,6 +74,8 @@ class SessionReport(NamedTuple):
         title: what people call the session; empty if it has no name and no prompt.
         resumes: id of the session that this one went on from; ``None`` if it began anew.
         tampering: what ``ralph-wrap audit`` finds since the session; ``None`` if no session looked.
+        taken_up: what came back from a snapshot of a dead machine: its session, the snapshot, and the older
+            paths that were not put back.
 
     """
 
@@ -103,6 +105,7 @@ class SessionReport(NamedTuple):
     title: str = ""
     resumes: str | None = None
     tampering: tuple[str, ...] | None = None
+    taken_up: dict[str, Any] | None = None
 
     @classmethod
     def of(
@@ -221,6 +224,7 @@ def summary(report: SessionReport, log: Path, location: str = "") -> str:
     rows = [*_title(report.title), ("session", report.session)]
     if report.ended_by in _LIMITS:
         rows.append(("limit", _LIMITS[report.ended_by]))
+    rows += _taken_up(report)
     if report.branch:
         rows.append(("branch", f"{report.branch}, {_counted(report.commits or 0, 'commit')}"))
     if report.saved:
@@ -319,6 +323,14 @@ def _has_commits(report: SessionReport) -> bool:
 def _title(title: str) -> Iterator[tuple[str, str]]:
     if title:
         yield "title", shortened(one_line(title), _TITLE)
+
+
+def _taken_up(report: SessionReport) -> Iterator[tuple[str, str]]:
+    """Yield what came back from a snapshot, and the paths that did not: newer commits have them."""
+    if work := report.taken_up:
+        yield "taken up", f"snapshot {work['snapshot'][:12]} of session {work['session']}"
+        if older := work["older"]:
+            yield "older", f"not put back from it: {named(older, _NAMED)}"
 
 
 def _label(report: SessionReport) -> str:

@@ -99,6 +99,9 @@ def test_a_newer_commit_of_the_branch_wins(repo: Repo, remote: Repo, other: Repo
     result = resumed(other, agent_id, 'git status --porcelain > "$OUT/after"; cat both mine >> "$OUT/after"')
     assert (repo.path.parent / "after").read_text() == "?? mine\nfinal\nmine\n", result.stderr
     assert "not put back from it: both" in warnings(result)
+    [report] = [line for line in map(json.loads, result.stderr.splitlines()) if "ended_by" in line]
+    took = report["taken_up"]
+    assert (took["snapshot"], took["session"][-4:], took["older"]) == (snapshot, agent_id, ["both"])
     assert f"git diff ralph/{agent_id} {snapshot[:12]}" in warnings(result)
     assert other.show(f"{snapshot}:both") == b"draft\n"
     assert snapshot in refs(remote).values()

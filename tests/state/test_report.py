@@ -14,8 +14,8 @@ COMMITS: dict[str, Any] = {"commits": 2}
 SAVED: dict[str, Any] = {"saved": "ralph/a3f2-wip", "saved_paths": ("a",)}
 
 
-def _next(location: str = "", **facts: Any) -> list[str]:
-    """Return what stands behind the path of the output."""
+def _rows(location: str = "", **facts: Any) -> list[str]:
+    """Return the lines of a summary."""
     report = SessionReport(
         id="a3f2",
         session="20261121T203045Z-a3f2",
@@ -27,7 +27,12 @@ def _next(location: str = "", **facts: Any) -> list[str]:
         base="0123456789abcdef",
         **{"ended_by": "promise"} | facts,
     )
-    rows = summary(report, Path("/log"), location).splitlines()
+    return summary(report, Path("/log"), location).splitlines()
+
+
+def _next(location: str = "", **facts: Any) -> list[str]:
+    """Return what stands behind the path of the output."""
+    rows = _rows(location, **facts)
     return rows[rows.index("  output     /log") + 1 :]
 
 
@@ -116,3 +121,13 @@ def test_a_branch_that_was_resumed_is_not_offered_for_deletion() -> None:
     """The sessions before have their work on it."""
     rows = _next(**OURS, commits=0, ended_by="signal", resumes="20260102T030405Z-a3f2")
     assert [row.split()[0] for row in rows] == ["next", "ralph-wrap", "go"]
+
+
+def test_what_came_back_from_a_snapshot_has_a_row() -> None:
+    """So have the files that did not come back, because the branch has newer ones."""
+    work = {"session": "20261121T203045Z-a3f2", "snapshot": "0123456789abcdef", "older": ["a", "b"]}
+    assert _rows(taken_up=work)[2:4] == [
+        "  taken up   snapshot 0123456789ab of session 20261121T203045Z-a3f2",
+        "  older      not put back from it: a, b",
+    ]
+    assert not [row for row in _rows(taken_up=work | {"older": []}) if row.startswith("  older")]

@@ -107,7 +107,7 @@ def begin(
     )
     at_end("mirror the end", lambda: MirrorEnd(mirror, state, context).push(own.record))
     if claiming.earlier is not None:
-        TakeUp(context, git, claiming.earlier, claiming.refs, own.directory).take_up()
+        state.taken_up = TakeUp(context, git, claiming.earlier, claiming.refs, own.directory).take_up()
     wip = f"{HEADS}ralph/{claim.id}-wip"
     mirror.work = wip if list_refs(git, wip) else ""
     return mirror

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import create_ref, delete_ref, list_refs, move_ref, read_commit
 from ralph_wrap.state.record import FETCHED_FROM, SessionRecord, read_record
+from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import named
 from ralph_wrap.worktree.save.commits import make_snapshots
 from ralph_wrap.worktree.save.from_snapshot import work_of_snapshot
@@ -32,6 +33,21 @@ if TYPE_CHECKING:
     from ralph_wrap.state.remote_claim import RemoteClaim
 
 _NAMED = 5  # older files that a message names; it counts the others
+
+
+class TakenUpWork(NamedTuple):
+    """What came back from a snapshot.
+
+    Attributes:
+        session: id of the session that made it.
+        snapshot: its object id.
+        older: paths that were not put back, because newer commits of the branch have them.
+
+    """
+
+    session: str
+    snapshot: str
+    older: tuple[str, ...]
 
 
 class TakeUp:
@@ -62,8 +78,11 @@ class TakeUp:
         self._wip = f"refs/heads/ralph/{earlier.id}-wip"
         self._branch = f"refs/heads/{context.branch}"
 
-    def take_up(self) -> None:
+    def take_up(self) -> TakenUpWork | None:
         """Make the newest work of the earlier session its saved work here.
+
+        Returns:
+            What came back from a snapshot; ``None`` if nothing did.
 
         Raises:
             GitError: git failed; no ref is gone.
@@ -74,14 +93,15 @@ class TakeUp:
         work, here = self._earlier.work, list_refs(self._git, self._wip, self._branch)
         saved = here.get(self._wip)
         if work in {None, self._wip} or self._ended_here(self._earlier.session):
-            return
+            return None
         if saved is not None and self._session_of(saved) == self._earlier.session:
-            return  # a user has pushed it by hand: it is from the end of the session
+            return None  # a user has pushed it by hand: it is from the end of the session
         if work:
-            self._take_snapshot(work, saved, here.get(self._branch))
-        elif saved is not None and saved == self._there.get(self._wip):
+            return self._take_snapshot(work, saved, here.get(self._branch))
+        if saved is not None and saved == self._there.get(self._wip):
             make_snapshots(self._git, self._earlier.id, [saved])
             delete_ref(self._git, self._wip, saved)
+        return None
 
     def _keep_snapshots(self) -> None:
         """Give each snapshot of the remote a ref here: our next push may replace its name there."""
@@ -90,16 +110,16 @@ class TakeUp:
         found = {oid for ref, oid in self._there.items() if ref.startswith(prefix)}
         make_snapshots(self._git, self._earlier.id, sorted(found - kept))
 
-    def _take_snapshot(self, work: str, saved: str | None, tip: str | None) -> None:
+    def _take_snapshot(self, work: str, saved: str | None, tip: str | None) -> TakenUpWork | None:
         context, log, agent_id = self._context, self._context.log, self._earlier.id
         snapshot = self._there.get(work)
         if snapshot is None:
             log.warning(
                 "snapshot.missing", f"{work} is not on {context.settings.remote}: its work is not put back"
             )
-            return
+            return None
         if (session := self._session_of(snapshot)) != self._earlier.session and self._ended_here(session):
-            return
+            return None
         with scratch_in(self._directory) as directory:
             scratch = self._git._replace(index_file=directory / "index")
             made = work_of_snapshot(scratch, snapshot, tip, session or self._earlier.session)
@@ -123,6 +143,7 @@ class TakeUp:
                 f" {named(made.older, _NAMED)}",
                 f"git diff {shlex.quote(context.branch)} {snapshot[:12]}",
             )
+        return TakenUpWork(session, snapshot, tuple(made.older))
 
     def _session_of(self, commit: str) -> str:
         """Return the session id that a commit of our own names in its title; empty if it names none."""
