@@ -49,7 +49,7 @@ HARMLESS = (
     ("sweep", "--dry-run"),
     ("sweep",),
     ("drop", "--empty"),
-    ("run", "-n", "1", "--no-pool", "--drop-empty", "--", "true"),
+    ("run", "-n", "1", "--drop-empty", "--", "true"),
 )
 """Commands that change no ref and no file of the user here, whatever a record says."""
 
@@ -176,6 +176,8 @@ class Forged(NamedTuple):
 @pytest.fixture
 def forged(repo: Repo, victim: int) -> Forged:
     """Return a project with a session for each lie about each field of a record and of a report."""
+    repo.write(".gitignore", ".ralph/\n")  # else the first session writes it
+    repo.commit("base")
     lies, template = _ended(repo, "abcd", victim)
     told = [
         (name, lie)
