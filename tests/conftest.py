@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +14,7 @@ from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
 from ralph_wrap.session.sandbox import launcher
+from ralph_wrap.system import process_tree
 from ralph_wrap.system.log import Log
 from tests.support.agent_script import TRUSTED
 from tests.support.processes import end_all
@@ -46,6 +49,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.crash)
         if isinstance(item, pytest.Function) and any((folder, name) in SLOW for name in item.fixturenames):
             item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture(autouse=True)
+def _is_no_subreaper() -> Iterator[None]:
+    """Adopt no orphans after a session in this process: each is a zombie that later sessions look at."""
+    yield
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(process_tree.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
 @pytest.fixture(autouse=True)

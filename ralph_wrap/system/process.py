@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from ralph_wrap.system.cancel import CancelToken
 
+TimeoutExpired = subprocess.TimeoutExpired
+
 OWN_COMMAND = "RALPH_WRAP_OWN_COMMAND"
 """In the environment of our own commands: the session they work for, or 1. Other ralph-wraps spare them."""
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ralph_wrap.system.process import ProcessGroup
 
 _PR_SET_PDEATHSIG = 1
-_PR_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>, prctl(2)
+PR_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>, prctl(2)
 UNKILLABLE_AFTER = 10.0
 """Seconds after SIGKILL; a process that still runs then hangs in the kernel, or belongs to another user."""
 
@@ -235,7 +235,7 @@ def become_subreaper() -> None:
     It does nothing elsewhere than on Linux: there we cannot follow processes that fork twice.
     """
     if sys.platform == "linux":
-        deferred.ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        deferred.ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def end_with_parent(parent: int) -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import select
-import subprocess
 import time
 from typing import Any
 
-from ralph_wrap.system.process import RunningCommand
+from ralph_wrap.system.process import RunningCommand, TimeoutExpired
 
 _PART = 1 << 20  # bytes that one read(2) returns at most
 
@@ -34,7 +33,7 @@ class LimitedCommand(RunningCommand):
         while not pipe.closed:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             if not select.select([pipe], [], [], left)[0]:
-                raise subprocess.TimeoutExpired(self._popen.args, timeout or 0.0)
+                raise TimeoutExpired(self._popen.args, timeout or 0.0)
             part = os.read(pipe.fileno(), _PART)
             self._output += part
             if not part or len(self._output) > self._most:
