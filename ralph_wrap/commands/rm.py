@@ -138,7 +138,8 @@ def remove(project: Project, name: str, log: Log) -> RemovedSession:
     if outcome.kept:
         raise RefusedError(
             f"worktree of session {record.session} kept: {outcome.kept}",
-            f"to delete it with all its files: git worktree remove -f -f {shlex.quote(str(tree.path))}",
+            f"when this reason is gone: ralph-wrap rm {record.id}; to delete it with all its files:"
+            f" git worktree remove -f -f {shlex.quote(str(tree.path))}",
         )
     saved = outcome.saved.branch if outcome.saved else None
     return RemovedSession(record.id, record.session, removed=True, saved=saved, title=record.title)
