@@ -175,4 +175,4 @@ def test_without_a_commit_no_session_starts(repo: Repo, batch: Batch) -> None:
     repo.git("checkout", "-q", "--orphan", "empty")
     result = batch.run()
     assert (result.status, batch.calls) == (125, [])
-    assert "the repository has no commit yet" in result.stderr
+    assert "git finds no commit at HEAD (branch empty)" in result.stderr

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ralph_wrap.state import project
-from ralph_wrap.system.liveness import myself
 from tests.support.directory_listing import listing
 from tests.support.processes import end_all
 from tests.support.sessions import PROGRAM, Session, command, run
@@ -248,7 +247,7 @@ def test_ps_knows_the_place_for_projects_that_cannot_be_written(repo: Repo) -> N
 
 def test_a_record_that_was_only_not_moved_is_finished(repo: Repo, yard: Callable[[Path], Yard]) -> None:
     """Its owner was killed between the last two steps: nothing of it is left to be done for people."""
-    yard(repo.path).left("a3f2", "2d", myself(), state="finished")
+    yard(repo.path).left("a3f2", "2d", DEAD, state="finished")
     assert command("ps", cwd=repo.path).stdout.decode() == NONE
     shown = command("ps", "--all", cwd=repo.path).stdout.decode().splitlines()
     assert shown[1].split()[:3] == ["-", "a3f2", "finished"]
