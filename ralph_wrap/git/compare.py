@@ -258,7 +258,7 @@ def entries(
             number += 1
             if field != compared[number][0]:  # git says nothing if it cannot read a commit
                 raise GitError("diff-tree", 0, f"error: commit {compared[number][0]} cannot be read")
-    if found is not None and answer.status == 0:
+    if found is not None and answer.status == 0 and (most is None or len(answer.stdout) <= most):
         yield found
 
 

@@ -20,6 +20,7 @@ from ralph_wrap.session.preflight import committer
 from ralph_wrap.session.worktree_end import WorktreeEnd, WorktreePolicy
 from ralph_wrap.state import report
 from ralph_wrap.state.project import WORKTREES, with_replica
+from ralph_wrap.state.remote_refs import REMOTES
 from ralph_wrap.state.session_start import START
 from ralph_wrap.system import files
 from ralph_wrap.system.process import OWN_COMMAND
@@ -63,7 +64,8 @@ class SharedFacts:
     @cached_property
     def owners(self) -> frozenset[str]:
         """The agent ids of saved work, of snapshots, and of claims on other machines."""
-        names = (part for ref in self.refs for part in ref.split("/"))
+        refs = [*self.refs, *list_refs(self._project.git, REMOTES)]
+        names = (part for ref in refs for part in ref.split("/"))
         return frozenset(name.removesuffix("-wip") for name in names)
 
 

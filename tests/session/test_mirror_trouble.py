@@ -131,6 +131,9 @@ def test_a_start_that_was_killed_gives_its_claim_back(repo: Repo, remote: Repo, 
         Session(repo.path, *MIRRORED, *SH, "true", env=gate.env) as session,
     ):
         gate.wait()
+        eventually(
+            lambda: repo.git("for-each-ref", "refs/ralph-remotes/"), what="the session knows its claim"
+        )
         [claim] = refs(remote)
         session.send(signal.SIGKILL)
         session.process.wait()

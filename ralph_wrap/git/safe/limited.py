@@ -34,7 +34,7 @@ class LimitedCommand(RunningCommand):
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             if not select.select([pipe], [], [], left)[0]:
                 raise TimeoutExpired(self._popen.args, timeout or 0.0)
-            part = os.read(pipe.fileno(), _PART)
+            part = os.read(pipe.fileno(), min(_PART, self._most + 1 - len(self._output)))
             self._output += part
             if not part or len(self._output) > self._most:
                 pipe.close()
