@@ -171,11 +171,17 @@ def tidy(repository: Repository, home: Registry) -> None:
 
 
 def _is_of(registration: Path, directory: Path) -> bool:
-    """Return whether a registration belongs to this project: other projects may share the repository."""
+    """Return whether a registration belongs to this project: other projects may share the repository.
+
+    One without a ``gitdir`` file belongs to every project. A process was killed while git made it, or while
+    it was deleted, and the directory may be gone. The caller holds the lock, so no process works with it.
+    """
     path = directory / registration.name
     try:
         content = files.read(registration / pointer.BACK)
-    except OSError:  # killed in the middle of `git worktree add`
+    except FileNotFoundError:
+        return True
+    except OSError:
         return path.is_dir()
     # Made under another mount point, it names another path, but its directory is here.
     return content == pointer.gitdir_content(path) or (
@@ -223,6 +229,9 @@ def _remove(repository: Repository, home: Registry, path: Path) -> None:
         else:
             discard_worktree(path, home.trash / new_name(), registration, path)
         if registration.is_dir():
+            # On a full disk it is deleted in place, file by file. Without this file git does not see it.
+            with contextlib.suppress(OSError):
+                (registration / pointer.BACK).unlink()
             discard(registration, home.trash / new_name(), lambda read: read("locked").startswith(REASON))
         with contextlib.suppress(OSError):
             registration.parent.rmdir()  # git also removes this directory when it is empty

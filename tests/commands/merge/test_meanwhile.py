@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -13,9 +16,9 @@ import pytest
 
 from ralph_wrap.commands.merge import MergeMethod
 from ralph_wrap.errors import RalphError
-from ralph_wrap.system import files
+from ralph_wrap.system import delete_tree, files
 from ralph_wrap.system.log import Log
-from ralph_wrap.worktree import temporary
+from ralph_wrap.worktree import temporary, trash
 from tests.support import processes
 from tests.support.git_shim import shim_git
 from tests.support.merging import AAAA, branch, files_of, is_clean, land, left, state
@@ -200,6 +203,37 @@ def test_a_sweep_takes_away_what_was_killed(repo: Repo) -> None:
     lock.release()
     assert command("sweep", cwd=repo.path).status == 0
     assert left(repo) == []
+
+
+@pytest.mark.parametrize("deletion", ["slow", "killed"])
+def test_git_sees_no_half_of_what_is_deleted(
+    repo: Repo, log: Log, monkeypatch: pytest.MonkeyPatch, deletion: str
+) -> None:
+    """A registration that cannot be moved is deleted in place, in the background. The next merge goes on."""
+    branch(repo, "aaaa", AAAA)
+    branch(repo, "bbbb", {"beside.txt": "B\n"})
+
+    def begin(entries: list[Any]) -> None:
+        for entry in entries:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink("HEAD", dir_fd=entry.directory)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(trash, "_start", begin)
+        # No token can be written: the disk is full.
+        patch.setattr(delete_tree, "write_new", _full)
+        assert land(repo, log, "aaaa", method=MergeMethod.NO_FF)[0].outcome == "landed"
+    (registration,) = (repo.path / ".git" / "worktrees").iterdir()
+    assert not (registration / "HEAD").exists()
+    assert repo.git("fsck", "--no-dangling") == ""
+    if deletion == "killed":
+        shutil.rmtree(repo.path / ".ralph" / "run" / "landing" / registration.name)
+    assert land(repo, log, "bbbb", method=MergeMethod.NO_FF)[0].outcome == "landed"
+    assert left(repo) == []
+
+
+def _full(*_: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def test_two_projects_in_one_repository_take_turns(repo: Repo, tmp_path: Path) -> None:
