@@ -104,6 +104,7 @@ FILES = {
     f"{RUN}/containers/": "Locks of `ralph-wrap init`, by which other containers know that this one lives.",
     f"{RUN}/checks.json": "Results of `check`.",
     f"{RUN}/landings.jsonl": "What has landed: one JSON object per line.",
+    f"{RUN}/landing-<n>.json": "The note of a killed merge that is not yours, or cannot be read.",
 }
 """The files below the project root."""
 

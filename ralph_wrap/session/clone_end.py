@@ -130,7 +130,7 @@ class CloneEnd(NamedTuple):
         )
         others = {ref: oid for ref, oid in list_refs(git, "refs/heads/").items() if ref not in own}
         for ref, oid in others.items():
-            if unreachable(git, [oid], without=ref):
+            if unreachable(git, [oid], without=(ref,)):
                 make_snapshots(git, agent_id, [oid])
         return list_refs(git, *own)
 

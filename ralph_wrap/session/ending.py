@@ -200,7 +200,7 @@ class SessionEnd:
     def release(self, context: SessionContext | None) -> None:
         """Free the agent id, or leave the session to the next sweep if its worktree still has to go."""
         outcome, report = self._state.outcome, self._state.report
-        is_unfinished = context is not None and self._state.workspace is None and _has_left_worktree(context)
+        is_unfinished = context is not None and self._state.workspace is None and has_left_worktree(context)
         if self._state.stuck or is_unfinished or (outcome is not None and outcome.later):
             self._claim.leave()
         elif self._state.agent_started or (outcome is not None and outcome.kept):
@@ -231,8 +231,8 @@ class SessionEnd:
             context.pool.refill()
 
 
-def _has_left_worktree(context: SessionContext) -> bool:
-    """Return whether the worktree of a session is there: the start failed, and so did its removal."""
+def has_left_worktree(context: SessionContext) -> bool:
+    """Return whether the worktree of a session is there: its start failed, and so did its removal."""
     if context.project.repository is None:
         return False
     common_dir = context.replica or context.project.repository.common_dir

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Self
 from ralph_wrap.config import Settings
 from ralph_wrap.errors import RalphError
 from ralph_wrap.session.context import SessionContext
-from ralph_wrap.session.ending import SessionEnd, SessionState, run_step, try_update
+from ralph_wrap.session.ending import SessionEnd, SessionState, has_left_worktree, run_step, try_update
 from ralph_wrap.session.open_workspace import open_workspace
 from ralph_wrap.session.preflight import look_first, planned
 from ralph_wrap.session.workspace import Workspace, recorded
@@ -237,7 +237,7 @@ class Session:
             gc.freeze()  # no collection looks at the modules again
             gc.enable()  # __main__ has disabled it
         _write_start(self._settings, context.project, claim, self._log)
-        _hand_over(claim, workspace, self._log)
+        _hand_over(context, claim, workspace)
         _introduce(claim, workspace, self._log)
         self._loop = deferred.agent_loop.AgentLoop(
             context, workspace, claim, processes, checkpoint, self._signals, self._state
@@ -298,8 +298,11 @@ def _write_start(settings: Settings, project: Project, claim: SessionClaim, log:
         log.event("start.not_written", reason=str(error))
 
 
-def _hand_over(claim: SessionClaim, workspace: Workspace, log: Log) -> None:
+def _hand_over(context: SessionContext, claim: SessionClaim, workspace: Workspace) -> None:
     """Record that the agent may write to the workspace from now on; this comes before its start.
+
+    The record of a session in the plain root names no branch, unless a worktree of the session is left:
+    ``rm`` and ``sweep`` find it by the branch and the base in the record.
 
     Raises:
         RalphError: the record cannot be written.
@@ -307,7 +310,8 @@ def _hand_over(claim: SessionClaim, workspace: Workspace, log: Log) -> None:
     """
     now = recorded(claim.record, workspace)
     if workspace.tree is None:
-        try_update(claim, log, state="running", branch=None, base=None, workspace=now.workspace)
+        names = {} if has_left_worktree(context) else {"branch": None, "base": None}
+        try_update(claim, context.log, state="running", workspace=now.workspace, **names)
         return
     try:
         claim.update(

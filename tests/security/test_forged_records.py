@@ -227,11 +227,16 @@ def test_no_false_field_merges_anything_else(forged: Forged) -> None:
 # A session that died
 
 
+@pytest.mark.parametrize("pushed", [False, True], ids=["local", "pushed"])
 @pytest.mark.parametrize("lie", [{"drop_empty": True}, {"state": "starting"}], ids=["drop_empty", "starting"])
-def test_a_branch_with_commits_stays_whatever_base_a_record_names(repo: Repo, lie: Mapping[str, Any]) -> None:
-    """As if the session had made no commit: the branch is not at the commit from which it started."""
+def test_a_branch_with_commits_stays_whatever_base_a_record_names(
+    repo: Repo, lie: Mapping[str, Any], pushed: bool
+) -> None:
+    """The branch is not where it started. A remote that has it is no proof: ``fetch --prune`` ends that."""
     left = orphan(repo, work="echo new > new; git add new; git commit -qm new")
     tip = repo.git("rev-parse", left.branch)
+    if pushed:
+        repo.git("update-ref", f"refs/remotes/origin/{left.branch}", tip)
     left.change(base=tip, **lie)
     assert sweep(repo).status == 0
     assert repo.git("rev-parse", left.branch) == tip
@@ -310,5 +315,5 @@ def test_a_note_of_a_killed_merge_takes_no_change_of_the_user_away(
         monkeypatch.setattr(move_target, "is_signed", lambda *_: True)
     project, log = find_project(repo.path, os.environ), on_stderr(os.environ)
     move_target.recover(project, Registry(repo.path / ".ralph" / "run"), log)
-    assert not path.exists()
+    assert (path.exists(), path.with_stem("landing-1").exists()) == (False, not believed)
     assert (mine.read_text() == "the user's own work\n") is not believed

@@ -20,13 +20,16 @@ any other content has a user's changes, and then nothing is touched. If the bran
 process that moved it has decided what is checked out.
 
 An agent can write such a note, too, and have changes of the user taken for those of a landing. So the note
-has a signature of the user (``state.session_start``). Without it, nothing is put back.
+has a signature of the user (``state.session_start``). Without it, nothing is put back, and the note gets
+another name: another user may need it, or the same one who sees the project under another path.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -227,18 +230,18 @@ def recover(project: Project, home: Registry, log: Log) -> None:
     except FileNotFoundError:
         return
     except (OSError, ValueError):
-        note.unlink()
-        log.warning("landing.unknown", f"{note} cannot be read, and is deleted")
+        log.warning("landing.unknown", f"{note} cannot be read, and is now {_set_aside(note)}")
         return
     target = LandingTarget(step.ref.removeprefix(HEADS), step.ref)
     if not is_signed((*step, name), note.parent, project, signed):
         log.warning(
             "landing.not_ours",
             f"{note} says that a merge into {target.name} was killed, but not one of yours on this machine;"
-            " nothing is put back, and the note is deleted",
+            f" nothing is put back, and the note is now {_set_aside(note)}",
             "to see what is changed: git status",
         )
-    elif list_refs(git, step.ref).get(step.ref) == step.old:
+        return
+    if list_refs(git, step.ref).get(step.ref) == step.old:
         try:
             problems = _undo(git, repository_of(project), home, name, target, step)
         except ConflictError as error:
@@ -254,6 +257,14 @@ def recover(project: Project, home: Registry, log: Log) -> None:
                 "landing.undone", f"a merge into {target.name} was killed before it landed, and is undone"
             )
     note.unlink()
+
+
+def _set_aside(note: Path) -> str:
+    """Give a note another name, and return that name."""
+    names = (f"{note.stem}-{number}{note.suffix}" for number in itertools.count(1))
+    aside = next(name for name in names if not os.path.lexists(note.with_name(name)))
+    note.rename(note.with_name(aside))
+    return aside
 
 
 def _undo(

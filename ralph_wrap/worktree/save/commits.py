@@ -72,7 +72,7 @@ def make_snapshots(git: Git, agent_id: str, tips: Sequence[str]) -> tuple[str, .
     return tuple(made)
 
 
-def unreachable(git: Git, commits: list[str], without: str = "") -> list[str]:
+def unreachable(git: Git, commits: list[str], without: Collection[str] = ()) -> list[str]:
     """Return the commits that no branch, tag, remote branch or snapshot contains, without their ancestors.
 
     A symbolic ref contains nothing. It can lead to a ref of the worktree, which goes with the worktree; git
@@ -81,13 +81,13 @@ def unreachable(git: Git, commits: list[str], without: str = "") -> list[str]:
     Arguments:
         git: git in the worktree.
         commits: object ids.
-        without: full name of a branch that does not count.
+        without: full names of refs that do not count; ``*`` stands for any text.
 
     """
     if not commits:
         return []
     listed = run_git(git, "for-each-ref", "--format=%(if)%(symref)%(then)%(refname)%(end)", *_KEPT_REFS)
-    left_out = [f"--exclude={ref}" for ref in (*decode_lines(listed.stdout), without) if ref]
+    left_out = [f"--exclude={ref}" for ref in (*decode_lines(listed.stdout), *without) if ref]
     kept = [option for ref in _KEPT_REFS for option in (*left_out, f"--glob={ref}")]  # each glob forgets them
     answer = run_git(
         git, "rev-list", "--parents", "--stdin", "--not", *kept, stdin="\n".join(commits).encode()

@@ -80,7 +80,7 @@ def save_tree(
     if branch is None and head.branch is None and head.commit:
         tip = _tip(worktree_git, request.branch)
         # Work that was put back is on its branch already, and stays there if the next session needs it.
-        own = f"refs/heads/{request.branch}" if tip and tip == request.restored else ""
+        own = (f"refs/heads/{request.branch}",) if tip and tip == request.restored else ()
         if unreachable(worktree_git, [head.commit], without=own):
             branch = _name(worktree_git, request, head.commit, tip)
     named = named_objects(tree.registration, worktree_git, problems)

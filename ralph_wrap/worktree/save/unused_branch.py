@@ -2,7 +2,8 @@
 
 A record names the commit that the branch started from. An agent can write there that a branch with commits is
 still at its start. So the record only proposes the deletion. The proof is in the repository: some other ref,
-or HEAD, has every commit of the branch.
+or HEAD, has every commit of the branch. The branch of the same name on a remote is no such ref: it goes with
+``git fetch --prune`` as soon as another user deletes it there.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def drop_branch_at(git: Git, common_dir: Path, branch: str, base: str) -> bool:
     with repository_lock(common_dir):
         if list_refs(git, ref).get(ref) != base or worktree_holding(git, ref):
             return False
-        if unreachable(git, [base], without=ref) and not _is_at_head(git, base):
+        if unreachable(git, [base], without=(ref, f"refs/remotes/*/{branch}")) and not _is_at_head(git, base):
             return False
         delete_ref(git, ref, base)
     return True

@@ -291,15 +291,18 @@ def test_ctrl_c_ends_the_check_and_nothing_lands(repo: Repo, tmp_path: Path, hom
         {"scratch": None},
     ],
 )
-def test_a_note_that_cannot_be_is_forgotten(repo: Repo, log: Log, changed: dict[str, Any]) -> None:
-    """Nothing is done because of it, and the next one lands."""
+def test_a_note_that_cannot_be_is_set_aside(repo: Repo, log: Log, changed: dict[str, Any]) -> None:
+    """Nothing is done because of it, and the next one lands. Its content stays, beside an earlier one."""
     tip = branch(repo, "aaaa", AAAA)
     note = {"version": 1, "ref": "refs/heads/main", "old": repo.head, "new": tip, "scratch": "land-00000000"}
-    repo.write(".ralph/run/landing.json", json.dumps(note | changed))
+    path = repo.write(".ralph/run/landing.json", json.dumps(note | changed))
+    path.with_stem("landing-1").write_text("earlier\n")
     before = files_of(repo.path)
     other = repo.write("other", "mine\n")
     assert land(repo, log, "aaaa")[0].outcome == "landed"
     assert (other.read_text(), left(repo)) == ("mine\n", [])
+    assert path.with_stem("landing-1").read_text() == "earlier\n"
+    assert json.loads(path.with_stem("landing-2").read_text()) == note | changed
     assert {name: there for name, there in before.items() if name not in AAAA} == {
         name: there for name, there in files_of(repo.path).items() if name not in {*AAAA, "new", "other"}
     }

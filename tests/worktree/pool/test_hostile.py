@@ -195,6 +195,25 @@ def test_work_that_comes_at_the_last_moment_is_saved(project: Repo, tmp_path: Pa
     settle(tmp_path)
 
 
+def test_one_that_a_process_keeps_from_its_removal_is_removed_later(project: Repo, tmp_path: Path) -> None:
+    """The session works in the plain directory then. Its record still names the branch, or ``rm`` fails."""
+    (there,) = warm(project)
+    project.write("changed", "moved on\n")
+    project.commit("moved on")
+    gate = tmp_path / "gate"
+    session = paused_after(project, gate, "ralph_wrap.worktree.warm.choose", "run", "-n", "1", "--", "true")
+    (there / "changed").write_text("precious\n")
+    with subprocess.Popen(("sleep", "600"), cwd=there) as inside:
+        said = go_on(session, gate)
+        inside.kill()
+    assert ("worktree kept" in said, "no isolation" in said) == (True, True), said
+    (left,) = project.path.glob(".ralph/worktrees/*")
+    removed = command("rm", left.name[-4:], cwd=project.path)
+    assert removed.status == 0, removed.stderr
+    assert project.show(f"ralph/{left.name[-4:]}-wip:changed") == b"precious\n"
+    settle(tmp_path)
+
+
 def test_work_that_comes_during_the_removal_stays(project: Repo, tmp_path: Path) -> None:
     """Also where the commit that it stood at is on no branch any more."""
     (there,) = warm(project)
