@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.fleet.hubs import RunningHub
 from tests.fleet.runs import FleetRun
 from tests.support.repo import Repo
 
@@ -25,3 +26,12 @@ def fleet_run(repo: Repo, tmp_path: Path) -> Iterator[FleetRun]:
     run = FleetRun(repo, Repo(remote), tmp_path)
     yield run
     run.end()
+
+
+@pytest.fixture
+def hub(fleet_run: FleetRun) -> Iterator[RunningHub]:
+    """Return a hub that runs."""
+    running = RunningHub(fleet_run)
+    yield running
+    if running.process.poll() is None:
+        running.end()

@@ -3,12 +3,13 @@
 **Why this order.** The hub can be killed at any point, and the answer to a push can be lost.
 
 1. Fetch all refs of origin to ``refs/hub/seen/``.
-2. Compare by :mod:`.plan`, and take over what origin alone has changed. Each change of a ref names its old
+2. If origin has gone back (:mod:`.mark`), note what it has now: all work that it has lost counts as new then.
+3. Compare by :mod:`.plan`, and take over what origin alone has changed. Each change of a ref names its old
    value, so a session that pushes in this moment is not overwritten: the next round sees it.
-3. Note in ``refs/hub/pushing/`` what the push brings. Then push, each ref with a lease on what origin had.
-4. Note in ``refs/hub/origin/`` what origin has taken.
+4. Note in ``refs/hub/pushing/`` what the push brings. Then push, each ref with a lease on what origin had.
+5. Note in ``refs/hub/origin/`` what origin has taken.
 
-After a kill in 3 or 4, the next round finds in 1 what origin has. If it is what was noted, the push arrived.
+After a kill in 4 or 5, the next round finds in 1 what origin has. If it is what was noted, the push arrived.
 """
 
 from __future__ import annotations
@@ -17,8 +18,19 @@ import time
 from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError, RalphError
-from ralph_wrap.fleet.hub.plan import RefMove, plan
-from ralph_wrap.fleet.hub.repository import ORIGIN, PUSHING, REMOTE, SEEN, place_of
+from ralph_wrap.fleet.hub.mark import OriginMark
+from ralph_wrap.fleet.hub.plan import RefMove, at_risk, plan
+from ralph_wrap.fleet.hub.refusals import Refusals
+from ralph_wrap.fleet.hub.repository import (
+    KEPT,
+    ORIGIN,
+    PUSHING,
+    REFUSED,
+    REMOTE,
+    SEEN,
+    is_ours,
+    place_of,
+)
 from ralph_wrap.fleet.remote import MOST_REFS
 from ralph_wrap.git import decode_lines, list_refs, push_error, run_git, start_fetch, store_blob
 from ralph_wrap.git.remote import start_leased_push
@@ -26,9 +38,10 @@ from ralph_wrap.state.remote_claim import CLAIMS
 from ralph_wrap.state.remote_refs import owner_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from ralph_wrap.git import Git, RemoteChange
+    from ralph_wrap.fleet.hub.repository import HubRepository
+    from ralph_wrap.git import RemoteChange
     from ralph_wrap.system.cancel import CancelToken
     from ralph_wrap.system.log import Log
     from ralph_wrap.system.process import CompletedCommand, RunningCommand
@@ -42,17 +55,19 @@ class Forwarder:
     """Forwards the refs of a hub to origin.
 
     Arguments:
-        git: at the repository of the hub.
+        repository: of the hub.
+        interval: seconds between two rounds.
         cancel: the second signal ends a running command.
 
     """
 
-    def __init__(self, git: Git, cancel: CancelToken, log: Log) -> None:
-        self._git = git
+    def __init__(self, repository: HubRepository, interval: float, cancel: CancelToken, log: Log) -> None:
+        self._git = repository.git
         self._cancel = cancel
         self._log = log
-        self._refused: dict[str, str] = {}
-        self._deletion = store_blob(git, b"")
+        self._mark = OriginMark(repository.git, repository.name)
+        self._refusals = Refusals(interval)
+        self._deletion = store_blob(repository.git, b"")
 
     def round(self) -> bool:
         """Fetch from origin and push to it; return whether origin has all then.
@@ -63,23 +78,67 @@ class Forwarder:
         """
         specs = [f"+refs/{part}*:{SEEN}{part}*" for part in ("heads/", "ralph/")]
         self._completed(start_fetch(self._git, REMOTE, specs), "fetch")
-        theirs, agreed = self._noted(SEEN), self._noted(ORIGIN)
+        ours, theirs = self._refs("refs/heads/", "refs/ralph/"), self._noted(SEEN)
+        agreed, pushing = self._noted(ORIGIN), self._noted(PUSHING)
         if agreed and not theirs:  # or the hub would delete what perhaps nothing else has
             raise RalphError(
                 f"origin is empty, and had {len(agreed)} refs: the hub keeps them", "is --origin right?"
             )
-        found = plan(
-            self._refs("refs/heads/", "refs/ralph/"),
-            theirs,
-            agreed,
-            self._noted(PUSHING),
-            self._deletion,
-        )
+        if self._mark.went_back(theirs, agreed, pushing):
+            agreed, pushing = self._begin_anew(ours, theirs, agreed), {}
+        self._note(ORIGIN, {self._mark.ref: theirs.get(self._mark.ref)})
+        lacking = self._lacking(at_risk(ours, theirs, agreed))
+        found = plan(ours, theirs, agreed, pushing, self._deletion, lacking)
         if is_whole := self._move(found.moves):
             self._note(PUSHING, dict.fromkeys(self._noted(PUSHING)))
-        for changes in _parts(found.pushes):
-            is_whole = self._push(changes) and is_whole
+        return (
+            self._push_all(found.pushes, has_moved=any(is_ours(move.ref) for move in found.moves))
+            and is_whole
+        )
+
+    def _begin_anew(
+        self, ours: Mapping[str, str], theirs: Mapping[str, str], agreed: Mapping[str, str]
+    ) -> dict[str, str]:
+        """Note what a restored origin has; return it. The hub takes over all other refs that origin has."""
+        self._log.warning(
+            "hub.restored", "origin has gone back to an earlier state: the hub brings its refs there again"
+        )
+        refs = [ref for ref in {*ours, *agreed} if is_ours(ref)]
+        now = {ref: theirs.get(ref) if ref in ours else None for ref in refs}
+        self._note(ORIGIN, now)
+        return {ref: oid for ref, oid in now.items() if oid} | {
+            ref: oid for ref, oid in agreed.items() if not is_ours(ref)
+        }
+
+    def _lacking(self, commits: Collection[str]) -> set[str]:
+        """Return those of some commits that no ref of origin holds."""
+        if not commits:
+            return set()
+        stdin = "".join(f"{commit}\n" for commit in commits).encode()
+        answer = run_git(self._git, "rev-list", "--stdin", "--not", f"--glob={SEEN}", stdin=stdin)
+        return {*commits} & {*decode_lines(answer.stdout)}
+
+    def _push_all(self, changes: Sequence[RemoteChange], *, has_moved: bool) -> bool:
+        """Push; what origin has refused before goes alone, and not in each round.
+
+        Arguments:
+            has_moved: the hub has taken something over, so the mark must move.
+
+        """
+        self._forget({change.ref for change in changes})
+        due = [change for change in changes if not self._refusals.is_waiting(change.ref)]
+        parts = [*_parts([change for change in due if change.ref not in self._refusals])]
+        is_whole = len(due) == len(changes)
+        for part in parts or ([[]] if has_moved else []):
+            is_whole = self._push(part) and is_whole
+        for part in _parts([change for change in due if change.ref in self._refusals]):
+            is_whole = self._finish(part, *self._try(part, atomic=False)) and is_whole
         return is_whole
+
+    def _forget(self, pushed: Collection[str]) -> None:
+        """Forget the refusals of refs that the hub does not push any more."""
+        self._refusals.keep({*pushed, self._mark.ref})
+        self._note(REFUSED, {ref: None for ref in self._noted(REFUSED) if ref not in pushed})
 
     def _refs(self, *prefixes: str) -> dict[str, str]:
         return list_refs(self._git, *prefixes)
@@ -94,7 +153,11 @@ class Forwarder:
         else:
             done = [move for move in moves if self._transact(_instructions(move))]
         for move in done:
-            if move.rescue:
+            if move.rescue.startswith(KEPT):
+                self._log.warning(
+                    "hub.kept", f"origin has lost commits of {move.ref}; the hub has {move.rescue}"
+                )
+            elif move.rescue:
                 self._log.warning("hub.replaced", f"origin has replaced {move.ref}; see {move.rescue}")
         return len(done) == len(moves)
 
@@ -111,42 +174,57 @@ class Forwarder:
 
         If another machine has taken a session over since the fetch, its refs wait for the next round.
         """
-        self._note(PUSHING, {change.ref: change.after or self._deletion for change in changes})
         taken, completed = self._try(changes, atomic=True)
-        rest = changes
         if len(taken) < len(changes) and completed.stdout:
             lost = {owner_of(ref) for ref in _moved_claims(completed)}
             rest = [change for change in changes if owner_of(change.ref) not in lost]
-            if rest:
-                taken, completed = self._try(rest, atomic=False)
-        self._note(ORIGIN, {change.ref: change.after for change in taken})
-        if not completed.stdout and not taken:
-            raise RalphError(f"origin does not answer: {push_error(completed)}")
-        self._report(rest, taken, completed)
-        return len(taken) == len(changes)
+            return self._push_apart(rest) and len(rest) == len(changes) if rest else False
+        return self._finish(changes, taken, completed)
+
+    def _push_apart(self, changes: Sequence[RemoteChange]) -> bool:
+        """Push what origin takes of some refs: a hook of it may refuse all because of one session."""
+        taken, completed = self._try(changes, atomic=False)
+        owners = sorted({owner_of(change.ref) or change.ref for change in changes})
+        if taken or not completed.stdout or len(owners) == 1:
+            return self._finish(changes, taken, completed)
+        half = {*owners[: len(owners) // 2]}
+        first = [change for change in changes if (owner_of(change.ref) or change.ref) in half]
+        second = [change for change in changes if change not in first]
+        return self._push_apart(first) & self._push_apart(second)
 
     def _try(
         self, changes: Sequence[RemoteChange], *, atomic: bool
     ) -> tuple[list[RemoteChange], CompletedCommand]:
-        running = start_leased_push(self._git, REMOTE, changes, atomic=atomic)
+        mark = self._mark.change()
+        marked = [*changes, *([] if self._refusals.is_waiting(mark.ref) else [mark])]
+        self._note(PUSHING, {change.ref: change.after or self._deletion for change in marked})
+        running = start_leased_push(self._git, REMOTE, marked, atomic=atomic)
         completed = self._completed(running, "push", (0, 1))
-        rows = [line.split("\t") for line in decode_lines(completed.stdout) if line.count("\t") >= 2]  # noqa: PLR2004
-        taken = {row[1].rpartition(":")[2] for row in rows if not row[0].startswith("!")}
+        taken = {ref for ref, reason in _rows(completed) if not reason}
         if atomic and completed.status != 0:
             taken = set()
+        if mark.ref in taken:
+            self._mark.moved(mark)
+        self._note(ORIGIN, {change.ref: change.after for change in marked if change.ref in taken})
         return [change for change in changes if change.ref in taken], completed
 
-    def _report(
+    def _finish(
         self, changes: Sequence[RemoteChange], taken: Sequence[RemoteChange], completed: CompletedCommand
-    ) -> None:
-        self._log.event("hub.forwarded", f"origin has {len(taken)} more refs", refs=len(taken))
-        for change in taken:
-            self._refused.pop(change.ref, None)
-        reason = push_error(completed) if len(taken) < len(changes) else ""
-        for ref in sorted({change.ref for change in changes} - {change.ref for change in taken}):
-            if self._refused.get(ref) != reason:  # once for each reason
-                self._refused[ref] = reason
+    ) -> bool:
+        """Say what origin has taken and refused; return whether it has taken all."""
+        if not completed.stdout and not taken:
+            raise RalphError(f"origin does not answer: {push_error(completed)}")
+        if taken:
+            self._log.event("hub.forwarded", f"origin has {len(taken)} more refs", refs=len(taken))
+        missing = {change.ref for change in changes} - {change.ref for change in taken}
+        refused = [ref for ref, why in _rows(completed) if why and not why.endswith(_MOVED)]
+        reason = push_error(completed) if refused else ""
+        note = store_blob(self._git, reason.encode()) if refused else ""
+        for ref in refused:
+            if self._refusals.add(ref, reason):  # once for each reason
                 self._log.warning("hub.refused", f"origin has refused {ref}: {reason}")
+        self._note(REFUSED, {ref: note for ref in refused if ref in missing})
+        return not missing
 
     def _note(self, prefix: str, refs: Mapping[str, str | None]) -> None:
         rows = [
@@ -187,11 +265,17 @@ def _instructions(move: RefMove) -> str:
 
 
 def _moved_claims(completed: CompletedCommand) -> Iterator[str]:
-    """Yield the claims that another machine has moved at origin, as git-push(1) prints them."""
+    """Yield the claims that another machine has moved at origin."""
+    return (ref for ref, reason in _rows(completed) if ref.startswith(CLAIMS) and reason.endswith(_MOVED))
+
+
+def _rows(completed: CompletedCommand) -> Iterator[tuple[str, str]]:
+    """Yield each ref of a push, and why origin has refused it; empty if it has taken it (git-push(1))."""
     for line in decode_lines(completed.stdout):
-        ref = line.split("\t")[1].rpartition(":")[2] if line.startswith("!") and "\t" in line else ""
-        if ref.startswith(CLAIMS) and line.endswith(_MOVED):
-            yield ref
+        flag, tab, rest = line.partition("\t")
+        refs, _, summary = rest.partition("\t")
+        if tab and ":" in refs:
+            yield refs.rpartition(":")[2], summary if flag == "!" else ""
 
 
 def _parts(changes: Sequence[RemoteChange]) -> Iterator[Sequence[RemoteChange]]:

@@ -4,6 +4,9 @@ If only one side has moved a ref, the other side follows. If both have, origin w
 the session over there, or a user has. The session at the hub then finds its claim replaced, and is fenced.
 Its commits stay in a rescue ref.
 
+A user can delete a branch at origin, or move it back. The hub follows, and keeps below ``refs/hub/kept/`` the
+commits that origin lacks then. A rescue ref would bring them back to origin, after the user has dropped them.
+
 A claim and the work of its session move together. If origin has moved a claim, the hub takes over all refs of
 its session from origin. A push of the branch would get in the way of the session that has the claim now.
 """
@@ -12,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ralph_wrap.fleet.hub.repository import is_ours
+from ralph_wrap.fleet.hub.repository import HUBS, KEPT, is_ours
 from ralph_wrap.git import RemoteChange
 from ralph_wrap.session.remote.view import RESCUE
 from ralph_wrap.state.remote_claim import CLAIMS
@@ -20,7 +23,7 @@ from ralph_wrap.state.remote_refs import owner_of
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
 _DIGITS = 12
 
@@ -33,7 +36,7 @@ class RefMove(NamedTuple):
         before: what it is now; ``None`` if it does not exist.
         after: what it becomes.
         agreed: what origin has; the hub notes it.
-        rescue: keeps *before*; empty if nothing is lost.
+        rescue: the ref that keeps *before*; empty if nothing is lost.
 
     """
 
@@ -63,6 +66,7 @@ def plan(
     agreed: Mapping[str, str],
     pushing: Mapping[str, str],
     deletion: str,
+    lacking: Collection[str] = (),
 ) -> HubPlan:
     """Return what to do, given object ids by ref.
 
@@ -72,17 +76,20 @@ def plan(
         agreed: what both had when they agreed last.
         pushing: what a push has brought to origin, if origin has taken it.
         deletion: stands for no object in *pushing*.
+        lacking: commits of the hub that no ref of origin holds any more.
 
     """
     found = HubPlan([], [])
-    refs = sorted({*ours, *theirs, *agreed})
+    refs = sorted(ref for ref in {*ours, *theirs, *agreed} if not ref.startswith(HUBS))
     moved = {
         ref
         for ref in refs
         if theirs.get(ref) not in {agreed.get(ref), ours.get(ref)}
         and pushing.get(ref) != (theirs.get(ref) or deletion)  # or our own push has
     }
-    fenced = {owner_of(ref) for ref in moved if ref.startswith(CLAIMS)} - {None}
+    claims = {ref for ref in moved if ref.startswith(CLAIMS)}
+    fenced = {owner_of(ref) for ref in claims} - {None}
+    has_worked_on = {owner_of(ref) for ref in claims if ref in theirs}  # and replaced its own snapshots
     for ref in refs:
         here, there, base = ours.get(ref), theirs.get(ref), agreed.get(ref)
         if not is_ours(ref):
@@ -91,8 +98,11 @@ def plan(
             continue
         is_fenced = owner_of(ref) in fenced and not ref.startswith(RESCUE)
         if ref in moved or (is_fenced and here != there):
-            rescue = _rescue(ref, here) if here not in {base, None} else ""
-            found.moves.append(RefMove(ref, here, there, there, rescue))
+            if here not in {base, None}:
+                keeper = _rescue(ref, here)
+            else:
+                keeper = _kept(ref, here) if here in lacking and owner_of(ref) not in has_worked_on else ""
+            found.moves.append(RefMove(ref, here, there, there, keeper))
             continue
         if there != base:
             found.moves.append(RefMove(ref, here, here, there))
@@ -107,3 +117,23 @@ def _rescue(ref: str, oid: str | None) -> str:
     if agent_id is None or oid is None or ref.startswith(CLAIMS):
         return ""
     return f"{RESCUE}{agent_id}/hub-{oid[:_DIGITS]}/{ref.removeprefix('refs/')}"
+
+
+def _kept(ref: str, oid: str | None) -> str:
+    """Return the ref of the hub alone that keeps what origin has deleted."""
+    return f"{KEPT}{oid[:_DIGITS]}/{ref.removeprefix('refs/')}" if oid else ""
+
+
+def at_risk(ours: Mapping[str, str], theirs: Mapping[str, str], agreed: Mapping[str, str]) -> set[str]:
+    """Return the commits of sessions that origin had, and that it perhaps lacks now.
+
+    Rescue refs do not count: a user who deletes one at origin wants it to stay away.
+    """
+    return {
+        oid
+        for ref, oid in ours.items()
+        if owner_of(ref)
+        and not ref.startswith((CLAIMS, RESCUE))
+        and agreed.get(ref) == oid
+        and theirs.get(ref) != oid
+    }

@@ -3,7 +3,8 @@
 ``refs/hub/origin/`` has what origin had when hub and origin agreed last, by ref: ``refs/heads/x`` is
 ``refs/hub/origin/heads/x``. Clients may read it: a worker sees there that origin has its work. Only the hub
 writes it. ``refs/hub/seen/`` has what origin has now. ``refs/hub/pushing/`` has what a push brings that may
-not have been answered.
+not have been answered. ``refs/hub/refused/`` has a blob for each ref that origin refuses: the reason.
+``refs/hub/kept/`` has commits that were deleted at origin.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import os
 from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import ConflictError
-from ralph_wrap.fleet.remote import HUB_ORIGIN
-from ralph_wrap.git import Git, git_environment, run_git
+from ralph_wrap.fleet.remote import HUB_ORIGIN, HUB_REFUSED
+from ralph_wrap.git import Git, decode, git_environment, run_git
 from ralph_wrap.system import files
 from ralph_wrap.system.named_tuple import NamedTuple
 
@@ -25,8 +26,14 @@ NAME = "project.git"
 """The name of the repository below the directory, and in its address."""
 
 ORIGIN, SEEN, PUSHING = HUB_ORIGIN, "refs/hub/seen/", "refs/hub/pushing/"
+REFUSED, KEPT = HUB_REFUSED, "refs/hub/kept/"
+HUBS = "refs/ralph/hubs/"
+"""At origin: each hub moves a ref of its own there with each push (:mod:`.mark`)."""
+
 REMOTE = "origin"
 
+_NAME_KEY = "ralph-wrap.hub"
+_NAME_BYTES = 8
 _OURS = ("refs/heads/ralph/", "refs/ralph/")
 _HOOK = """\
 #!/bin/sh
@@ -69,11 +76,13 @@ class HubRepository(NamedTuple):
 
     Attributes:
         git: at the repository.
+        name: of the hub; another volume has another one.
         lock: only one hub works on a volume.
 
     """
 
     git: Git
+    name: str
     lock: files.FileLock
 
 
@@ -102,4 +111,13 @@ def open_repository(directory: Path, origin: str, environ: Mapping[str, str]) ->
         run_git(git, "config", "--", key, value)
     (path / "hooks").mkdir(exist_ok=True)
     files.replace(path / "hooks/pre-receive", _HOOK.encode(), mode=0o755)
-    return HubRepository(git, lock)
+    return HubRepository(git, _name(git), lock)
+
+
+def _name(git: Git) -> str:
+    answer = run_git(git, "config", "--get", "--", _NAME_KEY, accept=(0, 1))
+    if name := decode(answer.stdout).strip():
+        return name
+    name = os.urandom(_NAME_BYTES).hex()
+    run_git(git, "config", "--", _NAME_KEY, name)
+    return name

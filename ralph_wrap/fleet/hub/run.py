@@ -79,7 +79,7 @@ class Hub:
         order = self._order
         environ = with_credential(self._environ, order.origin_credential)
         repository = open_repository(order.directory, order.origin, environ)
-        forwarder = Forwarder(repository.git, self._cancel, self._log)
+        forwarder = Forwarder(repository, order.interval, self._cancel, self._log)
         server = HubServer(
             (order.host, order.port), order.directory, order.credential, git_environment(self._environ)
         )

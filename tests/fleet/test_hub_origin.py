@@ -1,0 +1,101 @@
+"""A hub whose origin loses refs, goes back to a backup, or refuses some of them."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from typing import TYPE_CHECKING
+
+from tests.fleet.runs import RUN
+from tests.support.wait import eventually
+
+if TYPE_CHECKING:
+    from tests.fleet.hubs import RunningHub
+
+FIRST, SECOND, THIRD = (f"refs/heads/ralph/{number:08x}" for number in range(3))
+SNAPSHOT = "refs/ralph/snapshots/00000000/1"
+
+
+def test_a_restored_origin_gets_everything_again(hub: RunningHub) -> None:
+    """Origin goes back to a backup, with older refs and without others; the hub deletes and moves nothing."""
+    repo, origin = hub.run.repo, hub.run.remote.path
+    backup = origin.with_name("backup.git")
+    assert hub.push(f"HEAD:{FIRST}").returncode == 0
+    hub.arrives(FIRST, repo.head)
+    repo.git("push", "-q", "origin", f"HEAD:{THIRD}")
+    shutil.copytree(origin, backup)
+    repo.git("push", "-q", "origin", f":{THIRD}")
+    repo.git("commit", "-q", "--allow-empty", "-m", "after the backup")
+    assert hub.push(f"HEAD:{FIRST}", f"HEAD:{SECOND}", f"HEAD:{SNAPSHOT}").returncode == 0
+    hub.arrives(SNAPSHOT, repo.head)
+    assert hub.end() == 0
+    shutil.rmtree(origin)
+    backup.rename(origin)
+    hub.start()
+    for ref in (FIRST, SECOND, SNAPSHOT):
+        hub.arrives(ref, repo.head)
+    assert "has gone back" in hub.log.read_text()
+    assert THIRD in repo.git("ls-remote", hub.address), "what origin alone has, the hub takes over"
+
+
+def test_the_hub_keeps_what_a_user_deletes_at_origin(hub: RunningHub) -> None:
+    """It follows, and has a ref for the commits that origin lacks then; no ref comes back to origin."""
+    repo = hub.run.repo
+    merged = repo.head
+    repo.git("commit", "-q", "--allow-empty", "-m", "only on two branches")
+    assert hub.push(f"HEAD:{FIRST}", f"HEAD:{SECOND}", f"{merged}:{THIRD}").returncode == 0
+    hub.arrives(THIRD, merged)
+    hub.arrives(SECOND, repo.head)
+    repo.git("push", "-qf", "origin", f":{FIRST}", f"{merged}:{SECOND}", f":{THIRD}")
+    listed = repo.git("ls-remote", hub.address)
+
+    def kept() -> dict[str, str]:
+        rows = repo.git("ls-remote", hub.address, "refs/hub/kept/*").splitlines()
+        return {ref.partition("/heads/")[2]: oid for oid, ref in (row.split("\t") for row in rows)}
+
+    wanted = {"ralph/00000000": repo.head, "ralph/00000001": repo.head}
+    eventually(lambda: kept() == wanted, f"the kept commits of {listed}")
+    assert hub.end() == 0
+    assert {*hub.run.refs("refs/heads/"), *hub.run.refs("refs/ralph/rescue/")} == {"refs/heads/main", SECOND}
+
+
+def test_a_refused_ref_is_tried_seldom_and_holds_nothing_else_up(hub: RunningHub) -> None:
+    """A hook of origin refuses a whole push because of one session; the others arrive, in few pushes."""
+    log = hub.run.directory / "attempts"
+    hook = hub.run.remote.path / "hooks/pre-receive"
+    hook.write_text(
+        f"#!/bin/sh\necho >> {log}\n! grep -q {FIRST} || {{ echo protected name >&2; exit 1; }}\n"
+    )
+    hook.chmod(0o755)
+    hub.push(f"HEAD:{FIRST}", f"HEAD:{SECOND}", f"HEAD:{THIRD}")
+    for ref in (SECOND, THIRD):
+        hub.arrives(ref, hub.run.repo.head)
+    before = log.read_text().count("\n")
+    for number in range(3, 6):  # some more rounds
+        assert hub.push(f"HEAD:refs/heads/ralph/{number:08x}").returncode == 0
+        hub.arrives(f"refs/heads/ralph/{number:08x}", hub.run.repo.head)
+    assert log.read_text().count("\n") - before <= 3 + 3, "one for each new ref, and few retries"
+    assert hub.log.read_text().count(f"refused {FIRST}") == 1
+    hook.unlink()
+    hub.arrives(FIRST, hub.run.repo.head)
+
+
+def test_the_worker_says_why_origin_refuses_its_branch(hub: RunningHub) -> None:
+    """It waits, and the engine can end it."""
+    hook = hub.run.remote.path / "hooks/update"
+    hook.write_text('#!/bin/sh\ncase $1 in refs/heads/ralph/*) echo "a quota"; exit 1;; esac\n')
+    hook.chmod(0o755)
+    hub.run.begin("echo work >> made; git add made; git commit -qm one")
+    order = {"RALPH_FLEET_REMOTE": hub.address, "RALPH_FLEET_HUB": "1"}
+    worker = hub.run.work(env=order)
+    said = hub.run.directory / "printed"
+    assert worker.process.stderr is not None
+    with said.open("wb") as output:
+        for line in worker.process.stderr:
+            output.write(line)
+            if b"a quota" in line:
+                break
+    worker.process.send_signal(signal.SIGTERM)
+    status, _ = worker.ended()
+    assert (status, "origin refuses refs/heads/ralph/" in said.read_text()) == (143, True)
+    assert f"refs/ralph/fleet/{RUN}/index/0" not in hub.run.refs() or hub.run.state()["state"] == "claimed"
