@@ -14,18 +14,15 @@ from ralph_wrap.branches.intake import may_name_branches
 from ralph_wrap.config import SubmoduleMode
 from ralph_wrap.errors import (
     BranchBusyError,
-    ConflictError,
     GitError,
     IsolationError,
     RalphError,
-    TamperedError,
 )
 from ralph_wrap.git import list_refs, worktree_holding
-from ralph_wrap.session.workspace import Workspace, restore_submodules
+from ralph_wrap.session.workspace import Workspace, put_back, restore_submodules
 from ralph_wrap.state.project import CLONES, RUN, repository_of
 from ralph_wrap.state.record import SessionRecord
 from ralph_wrap.system import deferred, files
-from ralph_wrap.system.text import near
 from ralph_wrap.worktree.create.clone import create_clone
 from ralph_wrap.worktree.create.replica import refresh, trust_cloned
 from ralph_wrap.worktree.leaks.monitor import LeakMonitor
@@ -197,32 +194,21 @@ def _init_submodules(context: SessionContext, tree: LinkedWorktree) -> None:
 
 
 def _restore(context: SessionContext, tree: LinkedWorktree) -> str | None:
-    """Put the saved work of the earlier session back; if that fails, remove the clone.
-
-    Raises:
-        ConflictError: it conflicts with commits that the branch got since.
-        IsolationError: git failed.
-
-    """
+    """Put the saved work of the earlier session back (see :func:`put_back`)."""
     git = context.keeping.git
     own = tree.path / ".git"
-    try:
+
+    def restore() -> str | None:
         # No agent has worked in the clone yet, so git may run in it.
         clone = tree._replace(registration=own, common_dir=own)
         saved = deferred.restore.restore(clone, git._replace(cwd=own, git_dir=own), context.record.id)
         refresh(tree, git)
-    except (ConflictError, TamperedError, GitError, OSError) as error:
+        return saved
+
+    def abandon() -> None:
         ends = deferred.worktree_end
         end = ends.WorktreeEnd(context.keeping, context.record, context.log, ends.WorktreePolicy())
         assert context.home is not None
         end.leave(tree, context.home.trash, unstarted=True)
-        if isinstance(error, ConflictError | TamperedError):
-            raise
-        raise IsolationError(
-            f"the saved work could not be put back: {error}", "is the disk full? The work is still saved"
-        ) from error
-    if saved:
-        context.log.event(
-            "work.restored", f"saved work is back in {near(os.fspath(tree.path))}", commit=saved
-        )
-    return saved
+
+    return put_back(context, tree.path, restore, abandon)

@@ -7,20 +7,16 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap.config import Isolation, SubmoduleMode
 from ralph_wrap.errors import (
-    ConflictError,
-    GitError,
     GitTooOldError,
     IsolationError,
     NotARepositoryError,
-    TamperedError,
 )
 from ralph_wrap.git import read_head
 from ralph_wrap.session.plain_root import enter_plain_root
-from ralph_wrap.session.workspace import Workspace, restore_submodules
+from ralph_wrap.session.workspace import Workspace, put_back, restore_submodules
 from ralph_wrap.state.project import RUN
 from ralph_wrap.system import deferred
 from ralph_wrap.system.named_tuple import NamedTuple
-from ralph_wrap.system.text import near
 from ralph_wrap.worktree.create.transaction import create
 from ralph_wrap.worktree.ignore import RULE, ensure_ignored
 from ralph_wrap.worktree.leaks.monitor import LeakMonitor
@@ -166,28 +162,15 @@ class WorktreeOpening(NamedTuple):
         )
 
     def _restore(self, tree: LinkedWorktree) -> str | None:
-        """Put the saved work of the earlier session back; if that fails, remove the worktree.
-
-        Raises:
-            ConflictError: it conflicts with commits that the branch got since.
-            TamperedError: an object of it holds something else than its name says.
-            IsolationError: git failed.
-
-        """
+        """Put the saved work of the earlier session back (see :func:`put_back`)."""
         context = self.context
-        try:
-            saved = deferred.restore.restore(tree, context.project.git, context.record.id)
-        except (ConflictError, TamperedError, GitError, OSError) as error:
-            self._abandon(tree)
-            if isinstance(error, ConflictError | TamperedError):
-                raise
-            raise IsolationError(
-                f"the saved work could not be put back: {error}", "is the disk full? The work is still saved"
-            ) from error
+        saved = put_back(
+            context,
+            tree.path,
+            lambda: deferred.restore.restore(tree, context.project.git, context.record.id),
+            lambda: self._abandon(tree),
+        )
         if saved:
-            context.log.event(
-                "work.restored", f"saved work is back in {near(os.fspath(tree.path))}", commit=saved
-            )
             self._warn_if_detached(tree)
         return saved
 

@@ -7,13 +7,17 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ralph_wrap.errors import ConflictError, GitError, IsolationError, TamperedError
 from ralph_wrap.git import pointer
 from ralph_wrap.state import report
 from ralph_wrap.state.project import RUN
 from ralph_wrap.system import deferred
 from ralph_wrap.system.named_tuple import NamedTuple
+from ralph_wrap.system.text import near
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ralph_wrap.git import Git
     from ralph_wrap.session.context import SessionContext
     from ralph_wrap.state.project import Project
@@ -77,6 +81,38 @@ class Workspace(NamedTuple):
             common_dir=project.repository.common_dir,
             work_tree=self.path,
         )
+
+
+def put_back(
+    context: SessionContext, path: Path, restore: Callable[[], str | None], abandon: Callable[[], object]
+) -> str | None:
+    """Put the saved work of the earlier session back; return the commit that holds it.
+
+    Arguments:
+        context: of the session.
+        path: its workspace.
+        restore: puts it back.
+        abandon: removes the workspace, after an error.
+
+    Raises:
+        ConflictError: the work conflicts with commits that the branch got since.
+        TamperedError: an object of it holds something else than its name says.
+        IsolationError: git failed.
+
+    """
+    try:
+        saved = restore()
+    except (ConflictError, TamperedError):
+        abandon()
+        raise
+    except (GitError, OSError) as error:
+        abandon()
+        raise IsolationError(
+            f"the saved work could not be put back: {error}", "is the disk full? The work is still saved"
+        ) from error
+    if saved:
+        context.log.event("work.restored", f"saved work is back in {near(os.fspath(path))}", commit=saved)
+    return saved
 
 
 def recorded(record: SessionRecord, workspace: Workspace | None) -> SessionRecord:

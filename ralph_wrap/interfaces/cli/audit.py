@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ralph_wrap.errors import ProblemsError, RefusedError, UntrustedError, UsageError
-from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, refuse, remark
+from ralph_wrap.interfaces.cli.boundary import become_owner, boundary, conclude, remark
 from ralph_wrap.interfaces.cli.options import Directory
 from ralph_wrap.system.log import Commands, on_stderr, one_line
 
@@ -95,13 +95,7 @@ def _show(result: Audit, rows: Sequence[AuditRow], *, json: bool) -> None:
             typer.echo(line)
         if not rows:
             remark("nothing found")
-        if error is not None:
-            raise error
-    elif error is None:
-        answer("audit", data)
-    else:
-        refuse("audit", error, data=data)
-        raise SystemExit(error.exit_code)
+    conclude("audit", data, error, json=json)
 
 
 def _lines(rows: Sequence[AuditRow]) -> Iterator[str]:
@@ -126,10 +120,4 @@ def _show_undone(undone: Sequence[UndoneFinding], *, json: bool) -> None:
             typer.echo(one_line(f"{entry.title}  {entry.action}{kept}"))
         if not undone:
             remark("nothing to undo")
-        if error is not None:
-            raise error
-    elif error is None:
-        answer("audit", data)
-    else:
-        refuse("audit", error, data=data)
-        raise SystemExit(error.exit_code)
+    conclude("audit", data, error, json=json)

@@ -165,6 +165,30 @@ def refuse(tool: str, error: RalphError, **answered: Any) -> None:
     _print({"version": VERSION, "success": False, "tool": tool, "error": failure, **answered})
 
 
+def conclude(tool: str, data: Any, problem: RalphError | None, *, json: bool) -> None:
+    """End a command that has an answer and maybe a problem: print the envelope, or raise the problem.
+
+    Arguments:
+        tool: the command.
+        data: the answer. Without *json* the command has printed it already.
+        problem: why the command does not end with 0; ``None`` if it does.
+        json: print JSON.
+
+    Raises:
+        RalphError: the problem, without *json*.
+        SystemExit: the problem was printed as JSON.
+
+    """
+    if problem is None:
+        if json:
+            answer(tool, data)
+        return
+    if not json:
+        raise problem
+    refuse(tool, problem, data=data)
+    raise SystemExit(problem.exit_code)
+
+
 def remark(message: str) -> None:
     """Explain an empty answer to people on a terminal; a program sees that the answer is empty."""
     if os.isatty(2):

@@ -10,14 +10,7 @@ import typer
 
 from ralph_wrap.errors import RalphError, UsageError
 from ralph_wrap.interfaces.cli import completion
-from ralph_wrap.interfaces.cli.boundary import (
-    answer,
-    become_owner,
-    boundary,
-    open_project,
-    print_error,
-    refuse,
-)
+from ralph_wrap.interfaces.cli.boundary import become_owner, boundary, conclude, open_project, print_error
 from ralph_wrap.interfaces.cli.fetch import fetch_first
 from ralph_wrap.interfaces.cli.options import IDS, Directory, FetchedFrom
 from ralph_wrap.interfaces.cli.tampering import DespiteTampering, warn_of_tampering
@@ -145,12 +138,7 @@ def _show(landed: Sequence[LandingResult], log: Log, *, json: bool) -> None:
 
     data = [result._asdict() for result in landed]
     error = problem(landed)
-    if json and error is None:
-        answer("merge", data)
-    elif json and error is not None:
-        refuse("merge", error, data=data)
-        raise SystemExit(error.exit_code)
-    else:
+    if not json:
         for result in landed:
             typer.echo("  ".join(map(one_line, words(result))))
         for result in landed:
@@ -160,8 +148,7 @@ def _show(landed: Sequence[LandingResult], log: Log, *, json: bool) -> None:
                     f"{result.saved} holds work that has not landed",
                     hint=f"ralph-wrap apply {result.id or result.branch}",
                 )
-        if error is not None:
-            raise error
+    conclude("merge", data, error, json=json)
 
 
 def words(result: LandingResult) -> Iterator[str]:

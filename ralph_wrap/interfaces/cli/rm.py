@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from ralph_wrap.interfaces.cli import completion
-from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, open_project, refuse
+from ralph_wrap.interfaces.cli.boundary import become_owner, boundary, conclude, open_project
 from ralph_wrap.interfaces.cli.options import IDS, Directory
 from ralph_wrap.system.log import on_stderr
 
@@ -45,10 +45,4 @@ def rm(
                         if word
                     )
                 )
-        if problem := unfinished or failure or problem or foreign:
-            if not json:
-                raise problem
-            refuse("rm", problem, data=data)
-            raise SystemExit(problem.exit_code)
-        if json:
-            answer("rm", data)
+        conclude("rm", data, unfinished or failure or problem or foreign, json=json)

@@ -10,7 +10,7 @@ import typer
 
 from ralph_wrap.errors import RalphError, UsageError
 from ralph_wrap.interfaces.cli import completion
-from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, refuse
+from ralph_wrap.interfaces.cli.boundary import become_owner, boundary, conclude
 from ralph_wrap.interfaces.cli.options import IDS, Directory
 from ralph_wrap.system.log import on_stderr
 
@@ -59,10 +59,4 @@ def _show(stopped: list[StoppedSession], problem: RalphError | None, *, json: bo
     if not json:
         for session in stopped:
             typer.echo(f"{session.session or session.id}  {session.outcome}")
-        if problem is not None:
-            raise problem
-    elif problem is None:
-        answer("stop", data)
-    else:
-        refuse("stop", problem, data=data)
-        raise SystemExit(problem.exit_code)
+    conclude("stop", data, problem, json=json)

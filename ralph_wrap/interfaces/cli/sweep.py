@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ralph_wrap.interfaces.cli import completion
-from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, open_project, refuse, remark
+from ralph_wrap.interfaces.cli.boundary import become_owner, boundary, conclude, open_project, remark
 from ralph_wrap.interfaces.cli.options import Directory
 from ralph_wrap.interfaces.cli.tampering import warn_of_tampering
 from ralph_wrap.system.log import on_stderr
@@ -73,10 +73,4 @@ def _show(swept: Sequence[SweptSession], error: RalphError | None, log: Log, *, 
                 )
         if not swept:
             remark("no dead sessions")
-    if error is not None:
-        if not json:
-            raise error
-        refuse("sweep", error, data=data)
-        raise SystemExit(error.exit_code)
-    if json:
-        answer("sweep", data)
+    conclude("sweep", data, error, json=json)
