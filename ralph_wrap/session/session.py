@@ -301,8 +301,8 @@ def _write_start(settings: Settings, project: Project, claim: SessionClaim, log:
 def _hand_over(context: SessionContext, claim: SessionClaim, workspace: Workspace) -> None:
     """Record that the agent may write to the workspace from now on; this comes before its start.
 
-    The record of a session in the plain root names no branch, unless a worktree of the session is left:
-    ``rm`` and ``sweep`` find it by the branch and the base in the record.
+    A session in the plain root has no branch in its record, unless a worktree of it is left. ``rm`` and
+    ``sweep`` find that worktree by branch and base.
 
     Raises:
         RalphError: the record cannot be written.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ralph_wrap.agents.output import lines
 from ralph_wrap.commands import logs
 from ralph_wrap.state import project
 from tests.support.agent_script import TRUSTED, logged, print_line, result_line, says
@@ -124,10 +125,13 @@ def test_events_are_never_changed(repo: Repo, mine: Callable[..., Result], tmp_p
     assert [json.loads(line) for line in shown.splitlines()] == result.events
 
 
+@pytest.mark.parametrize("limited", [True, False])
 def test_a_line_of_fifty_megabytes_takes_no_memory(
-    repo: Repo, mine: Callable[..., Result], tmp_path: Path
+    repo: Repo, mine: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limited: bool
 ) -> None:
-    """It is counted, and what follows is shown."""
+    """It is counted, and what follows is shown. Without the limit, the line is in memory as a whole."""
+    if not limited:
+        monkeypatch.setattr(lines, "LONGEST", 1 << 30)
     result = mine(says("One."), "-n", "1")
     assert result.directory is not None
     size = 50_000_000 - len(result.output_log)
@@ -142,8 +146,8 @@ def test_a_line_of_fifty_megabytes_takes_no_memory(
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert shown == b"One.\n> a line of %d bytes, see output.log\nafter\n" % size
-    assert most < 8_000_000
+    assert (shown == b"One.\n> a line of %d bytes, see output.log\nafter\n" % size) is limited
+    assert (most < 8_000_000, most > 50_000_000) == (limited, not limited)
 
 
 def test_it_is_followed_line_by_line(repo: Repo, script: Callable[[str], str], tmp_path: Path) -> None:

@@ -12,25 +12,29 @@ import re
 import shutil
 import subprocess
 import sys
-import tracemalloc
 from http.cookies import SimpleCookie
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from ralph_wrap.interfaces.web.access import AccessControl
 from ralph_wrap.state import check_results
 from ralph_wrap.state.check_results import CheckResult
 from ralph_wrap.state.project import find_project
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.system.delete_tree import TreeDeletion
-from ralph_wrap.worktree.trash import TOKEN
+from ralph_wrap.worktree import trash as trashes
 from tests.docs.documents import DOCS, rows
+from tests.interfaces.web.serving import TOKEN, pages
+from tests.security import defences
 from tests.security.forgeries import forge
 from tests.support.sessions import PROGRAM
-from tests.support.wait import eventually
+from tests.support.wait import CAP, eventually
 
 if TYPE_CHECKING:
+    from starlette.datastructures import Headers
+
     from tests.support.repo import Repo
 
 TESTS = Path(__file__).parents[1]
@@ -87,6 +91,17 @@ def test_plain_git_runs_what_a_worktree_names(repo: Repo, tmp_path: Path) -> Non
     assert (tmp_path / "ran").exists()
 
 
+def test_plain_git_obeys_another_common_directory(repo: Repo, tmp_path: Path) -> None:
+    """A file ``commondir`` in ``.git`` leads to another repository, which names a program."""
+    repo.git("clone", "-q", ".", tmp_path / "other")
+    repo.git("config", "core.fsmonitor", f"touch {tmp_path / 'ran'}; false", cwd=tmp_path / "other")
+    repo.git("status")
+    assert not (tmp_path / "ran").exists()
+    repo.write(".git/commondir", f"{tmp_path}/other/.git\n")
+    repo.git("status")
+    assert (tmp_path / "ran").exists()
+
+
 @pytest.mark.parametrize("by_path", [True, False])
 def test_a_deletion_by_path_follows_the_symlink(tmp_path: Path, by_path: bool) -> None:
     """The trash is swapped for a symlink after the look; a deletion by descriptors stays where it was."""
@@ -94,7 +109,7 @@ def test_a_deletion_by_path_follows_the_symlink(tmp_path: Path, by_path: bool) -
     victim = tmp_path / "victim" / name / "precious"
     for directory in (trash / name, victim.parent):
         directory.mkdir(parents=True)
-        (directory / TOKEN).write_text(name)
+        (directory / trashes.TOKEN).write_text(name)
     victim.write_text("precious\n")
     parent = os.open(trash, os.O_RDONLY | os.O_DIRECTORY)
     entry = os.open(trash / name, os.O_RDONLY | os.O_DIRECTORY)
@@ -103,7 +118,7 @@ def test_a_deletion_by_path_follows_the_symlink(tmp_path: Path, by_path: bool) -
     if by_path:
         shutil.rmtree(trash / name)
     else:
-        TreeDeletion(parent, entry, name, TOKEN).run()
+        TreeDeletion(parent, entry, name, trashes.TOKEN).run()
     assert victim.exists() is not by_path
     assert (tmp_path / "aside" / name).exists() is by_path
 
@@ -121,34 +136,36 @@ def test_without_the_signature_a_false_check_passes(repo: Repo, monkeypatch: pyt
     assert check_results.results(project)[repo.head].passed
 
 
-def test_a_lock_without_a_limit_is_waited_for(tmp_path: Path) -> None:
-    """Another program waits for a lock that is held for ever, and says nothing."""
-    held = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
+def test_a_lock_without_a_limit_is_waited_for(repo: Repo) -> None:
+    """The kernel waits in the place of our code: the session says nothing while the lock is held."""
+    held = os.open(repo.path / ".git", os.O_RDONLY | os.O_DIRECTORY)
     fcntl.flock(held, fcntl.LOCK_EX)
-    with subprocess.Popen(("flock", tmp_path, "true"), stderr=subprocess.PIPE) as waiting:
+    words = ("run", "-n", "1", "--", "true")
+    with defences.start(defences.NO_LIMIT, *words, cwd=repo.path) as waiting:
         blocked = re.compile(rf"-> FLOCK .* {waiting.pid} ")
         eventually(lambda: blocked.search(Path("/proc/locks").read_text()), "the wait")
         assert waiting.poll() is None
         os.close(held)
-        assert waiting.communicate(timeout=30)[1] == b""
+        said = waiting.communicate(timeout=CAP)[1]
+    assert (waiting.returncode, b"lock.waiting" in said) == (0, False)
 
 
-def test_a_whole_file_takes_its_size_in_memory(tmp_path: Path) -> None:
-    """A reader of ``output.log`` that does not limit its lines."""
-    with (tmp_path / "output.log").open("wb") as log:
-        log.truncate(50_000_000)
-    tracemalloc.start()
-    try:
-        lines = (tmp_path / "output.log").read_bytes().split(b"\n")
-        assert (len(lines), tracemalloc.get_traced_memory()[1] > 50_000_000) == (1, True)
-    finally:
-        tracemalloc.stop()
-
-
-def test_a_strict_parser_loses_the_cookie() -> None:
+def test_a_strict_parser_locks_the_user_out(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
     """http.cookies drops each cookie after a malformed one of another server."""
-    assert "ralph-wrap" in SimpleCookie("a=b; ralph-wrap=token")
-    assert "ralph-wrap" not in SimpleCookie("a[b]=c; ralph-wrap=token")
+
+    def strict(_: AccessControl, headers: Headers) -> bool:
+        found = SimpleCookie(headers.get("cookie", "")).get("ralph-wrap")
+        return found is not None and found.value == TOKEN
+
+    monkeypatch.setattr(AccessControl, "_is_known", strict)
+    site = pages(repo.path)
+    answers = {
+        before: site.ask(
+            "GET", f"{site.root}/", site.known | {"cookie": f"{before}; {site.known['cookie']}"}
+        ).status
+        for before in ("a=b", "a[b]=c")
+    }
+    assert answers == {"a=b": 200, "a[b]=c": 403}
 
 
 def _with_a_module(repo: Repo) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.security import defences
 from tests.support.agent_script import PROMISE
 from tests.support.sessions import Result, command, run
 
@@ -48,16 +49,42 @@ def test_a_kill_of_the_wrapper_hides_nothing(repo: Repo) -> None:
     assert _findings(command("sweep", cwd=repo.path)) == [PAGER]
 
 
-def test_the_last_process_is_seen(repo: Repo, tmp_path: Path) -> None:
-    """A child writes when it is asked to end, after the last comparison with the baseline."""
-    ready, child = tmp_path / "ready", tmp_path / "child"
+def _last_process(repo: Repo, setting: str) -> str:
+    """Return an agent whose child writes a setting of [core] when it is asked to end."""
+    ready, child = repo.path.parent / "ready", repo.path.parent / "child"
     # The shell writes itself: a git that it starts could be ended by the same signal.
-    write = f"printf '[core]\\n pager = evil\\n' >> {repo.path}/.git/config"
+    write = f"printf '[core]\\n {setting}\\n' >> {repo.path}/.git/config"
     child.write_text(f'trap "{write}; exit" TERM\ntouch {ready}\nwhile :; do sleep 0.05; done\n')
-    agent = f"sh {child} & while ! [ -e {ready} ]; do sleep 0.02; done"
+    return f"sh {child} & while ! [ -e {ready} ]; do sleep 0.02; done"
+
+
+def test_the_last_process_is_seen(repo: Repo) -> None:
+    """A child writes when it is asked to end, after the last comparison with the baseline."""
+    agent = _last_process(repo, "pager = evil")
     ended = run(repo.path, "-n", "1", "--grace", "30s", "--", "sh", "-c", agent)
     assert _findings(ended) == [PAGER]
     assert "leak.found" not in ended.names, "this defence alone does not see it"
+
+
+@pytest.mark.parametrize("killed", [True, False])
+def test_without_the_scan_no_command_says_it(repo: Repo, tmp_path: Path, killed: bool) -> None:
+    """The attacks of the two tests above, with their defence off: the next plain git runs the program."""
+    ran = tmp_path / "ran"
+    program = f"touch {ran}"
+    kill = f"git -C {repo.path} config core.fsmonitor '{program}'; kill -9 $PPID"
+    agent = kill if killed else _last_process(repo, f"fsmonitor = {program}")
+    said = [
+        defences.run(defences.NO_SCAN, *words, cwd=repo.path).stderr
+        for words in (
+            ("run", "-n", "1", "--grace", "30s", "--", "sh", "-c", agent),
+            ("run", "-n", "1", "--", "true"),
+            ("sweep",),
+        )
+    ]
+    assert [name for name in ("tampering.found", "leak.found", "fsmonitor") if name in "".join(said)] == []
+    assert not ran.exists()
+    repo.git("status")
+    assert ran.exists()
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ process that moved it has decided what is checked out.
 
 An agent can write such a note, too, and have changes of the user taken for those of a landing. So the note
 has a signature of the user (``state.session_start``). Without it, nothing is put back, and the note gets
-another name: another user may need it, or the same one who sees the project under another path.
+another name: another user may need it, or the same user on another mount of the project.
 """
 
 from __future__ import annotations
