@@ -25,6 +25,7 @@ from ralph_wrap.git import (
 from ralph_wrap.session.remote.view import RESCUE
 from ralph_wrap.state import report, stop_request
 from ralph_wrap.state.project import RUN, WORKTREES
+from ralph_wrap.state.record import is_fetched
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.state.remote_refs import everything, tracking
 from ralph_wrap.state.stop_request import StopMode
@@ -74,10 +75,15 @@ class WorkClone:
         self.stop_is_asked = False
 
     def sessions(self, agent_id: str) -> list[str]:
-        """Return the session ids that an agent id has in this clone, the oldest first."""
+        """Return the ids of the sessions of an agent id that ran in this clone, the oldest first.
+
+        A worker that waits fetches the session of the other worker. It has a record here, too.
+        """
+        home = self._registry.sessions
         with contextlib.suppress(OSError):
-            names = os.listdir(self._registry.sessions)  # noqa: PTH208 -- names, not paths
-            return sorted(name for name in names if name.endswith(f"-{agent_id}"))
+            names = os.listdir(home)  # noqa: PTH208 -- names, not paths
+            found = sorted(name for name in names if name.endswith(f"-{agent_id}"))
+            return [name for name in found if not is_fetched(home / name)]
         return []
 
     def report(self, agent_id: str) -> SessionReport | None:
@@ -137,10 +143,11 @@ class WorkClone:
             patience: of the worker.
 
         """
+        name = [agent_id, *self.sessions(agent_id)][-1]  # an agent can delete the directories of its sessions
+        prefix = f"{RESCUE}{agent_id}/{name}/"
         for _ in range(_ATTEMPTS):
             if not (lacking := patience.repeat(lambda: self.lacking(agent_id))):
                 return
-            prefix = f"{RESCUE}{agent_id}/{self.sessions(agent_id)[-1]}/"
             changes = [
                 RemoteChange(prefix + ref.removeprefix("refs/"), None, oid) for ref, oid in lacking.items()
             ]

@@ -144,7 +144,8 @@ class Worker:
         ended = self._run(state, claim_oid, allowance, is_here=is_here)
         self._has_worked |= not ended.is_refused
         self._patience.is_ending = True  # from here on there is something to push
-        self._clone.rescue(state.id, self._patience)  # first: another program can damage the ledger
+        if self._has_worked:
+            self._clone.rescue(state.id, self._patience)  # first: another program can damage the ledger
         self._patience.repeat(self._budget.close)
         self._output.report = self._clone.report(state.id)
         return self._after(state, ended, {*self._clone.sessions(state.id)} - {*before})
@@ -175,11 +176,10 @@ class Worker:
         asked = self._clone.stop_is_asked
         if claim is None:
             return {"state": STOPPED} if asked else None
-        is_done = claim.state == remote_claim.DONE or claim.ended_by in FINISHED
-        if claim.state == remote_claim.RUNNING or not (is_done or asked):
+        if claim.state == remote_claim.RUNNING or not (is_done(claim) or asked):
             return None
         return {
-            "state": DONE if is_done else STOPPED,
+            "state": DONE if is_done(claim) else STOPPED,
             "session": claim.session,
             "ended_by": claim.ended_by,
             "iterations": claim.iteration,
@@ -271,6 +271,12 @@ class Worker:
             self._output.has_news = False
         elif index is not None and self._remote.listed(index.ref).get(index.ref) == index.before:
             self._push_output(index)  # only the output was moved by another worker
+
+
+def is_done(claim: RemoteClaim) -> bool:
+    """Return whether a session has ended for good."""
+    is_over = claim.state == remote_claim.DONE or claim.ended_by in FINISHED
+    return is_over and claim.state != remote_claim.RUNNING
 
 
 def _status(clone: WorkClone, lacking: Iterable[str], otherwise: int, log: Log) -> int:

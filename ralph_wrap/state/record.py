@@ -136,6 +136,16 @@ def fetched_field(directory: Path, name: str) -> Any:
     return record.extra.get(name) if is_foreign and isinstance(record, SessionRecord) else None
 
 
+def is_fetched(directory: Path) -> bool:
+    """Return whether a session of another machine was fetched, and never ran here.
+
+    Arguments:
+        directory: of the session.
+
+    """
+    return fetched_field(directory, FETCHED_FROM) is not None
+
+
 def _checked(loaded: dict[str, Any], name: str) -> SessionRecord:
     known = [name for name in SessionRecord._fields if name != "extra"]
     if missing := [

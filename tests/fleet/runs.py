@@ -79,12 +79,12 @@ class FleetRun:
         self.spec = ""
         self._workers: list[FleetWorker] = []
 
-    def begin(self, script: str, *, size: int = 1, **more: Any) -> str:
+    def begin(self, script: str, *, size: int = 1, beat: str = "200ms", **more: Any) -> str:
         """Put the run on the remote, with a shell script for its agent; return the id of its spec."""
         self.repo.write(".gitignore", ".ralph/run/\n.ralph/worktrees/\n")
         config = self.repo.path / ".ralph/config.toml"
         agents = config.read_text() if config.exists() else ""
-        self.repo.write(".ralph/config.toml", f'{BEAT} = "200ms"\n{agents}')
+        self.repo.write(".ralph/config.toml", f'{BEAT} = "{beat}"\n{agents}')
         self.repo.git("add", "-A")
         self.repo.git("commit", "-qm", "quick beats")
         options = more.pop("options", {"max_iterations": "1"})

@@ -102,6 +102,46 @@ def test_a_worker_that_only_waited_has_no_work(fleet_run: FleetRun) -> None:
     assert [status for status, _ in ended] == [0, 0], ended
 
 
+def test_a_worker_that_waits_never_takes_a_live_session_over(fleet_run: FleetRun) -> None:
+    """It has fetched the session before, and watches the claim again each time."""
+    runs, gate = fleet_run.directory / "runs", fleet_run.directory / "gate"
+    fleet_run.begin(
+        f"echo run >> {runs}; echo x > loose; until [ -e {gate} ]; do sleep 0.1; done; git add -A; {COMMIT}"
+    )
+    first = fleet_run.work()
+    fleet_run.wait_until_mirrored("loose")
+    second = fleet_run.work()
+    output = "refs/ralph/fleet/r1/output/0"
+
+    def refusals() -> int:
+        return int(fleet_run.remote.git("rev-list", "--count", output)) if fleet_run.refs(output) else 0
+
+    eventually(lambda: refusals() > 1 or fleet_run.claim()["epoch"] > 1, "the second worker to ask twice")
+    assert fleet_run.claim()["epoch"] == 1
+    gate.touch()
+    ended = [worker.ended() for worker in (first, second)]
+    assert [status for status, _ in ended] == [0, 0], ended
+    assert runs.read_text() == "run\n"
+    assert not fleet_run.refs("refs/ralph/rescue/")
+
+
+def test_a_session_that_is_done_while_a_worker_watches_it_stays_done(fleet_run: FleetRun) -> None:
+    """The worker does not go on with it; the next look at the index finds its end."""
+    runs, gate = fleet_run.directory / "runs", fleet_run.directory / "gate"
+    fleet_run.begin(f"echo run >> {runs}; until [ -e {gate} ]; do sleep 0.1; done; {COMMIT}", beat="4s")
+    first = fleet_run.work()
+    eventually(runs.exists, "the agent to run")
+    second = fleet_run.work()
+    eventually(
+        lambda: [*second.workspace.glob("project/.ralph/run/sessions/*/record.json")], "a fetched session"
+    )
+    gate.touch()
+    ended = [worker.ended() for worker in (first, second)]
+    assert [status for status, _ in ended] == [0, 0], ended
+    assert runs.read_text() == "run\n"
+    assert fleet_run.claim()["epoch"] == 1
+
+
 def test_a_failing_agent_fails_the_index(fleet_run: FleetRun) -> None:
     """The engine counts it, and the next worker resumes."""
     options = {"max_failures": "1"}

@@ -121,6 +121,24 @@ def test_a_running_session_is_not_taken_over(repo: Repo, remote: Repo, other: Re
     assert claim_of(remote, agent_id)["epoch"] == 1
 
 
+def test_a_session_that_moves_its_claim_at_the_last_moment_is_not_taken_over(
+    repo: Repo, remote: Repo, other: Repo
+) -> None:
+    """It was stopped when the other machine fetched it, and runs again before that machine claims it."""
+    repo.write(".ralph/config.toml", QUICK)
+    agent_id = run(repo.path, *MIRRORED, "-n", "1", *SH, "echo x > x").report["id"]
+    alive = repo.path.parent / "alive"
+    alive.write_text(json.dumps(claim_of(remote, agent_id) | {"state": "running", "sequence": 1000}))
+    blob = remote.git("hash-object", "-w", str(alive))
+    move = f'env -i "$REAL" --git-dir={remote.path} update-ref refs/ralph/claims/{agent_id} {blob}'
+    seen = repo.path.parent / "fetched"
+    cases = f'*" fetch "*) [ ! -e {seen} ] || {move}; touch {seen} ;;'
+    git = {"PATH": shim_git(repo.path.parent / "shim", cases)}
+    refused = command("resume", agent_id, *MIRRORED, "-n", "1", cwd=other.path, env=TRUST | git)
+    assert (refused.status, "--remote origin" in refused.stderr) == (6, True), refused.stderr
+    assert refs(remote)[f"refs/ralph/claims/{agent_id}"] == blob
+
+
 def test_a_session_whose_claim_is_gone_is_fenced(repo: Repo, remote: Repo, other: Repo) -> None:
     """It ends its agent, and its work is on the remote beside that of the machine that took it over."""
     repo.write(".ralph/config.toml", QUICK)

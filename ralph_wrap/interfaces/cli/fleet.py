@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from ralph_wrap.config import Settings
     from ralph_wrap.fleet.worker import Attempt
+    from ralph_wrap.state.project import Project
 
 fleet = typer.Typer(
     help="Run many sessions at once, on Kubernetes or on other machines.", no_args_is_help=True
@@ -106,6 +107,7 @@ def _resumed(
         claim = attempt.claim
         if not attempt.is_here:
             _, claim = take_over(project, REMOTE, attempt.agent_id, log, at_once=False)
+            _require_rest(project, attempt.agent_id, claim)
         main = of_project(project.root, environ, "main").main
         session = resumable(
             project, attempt.agent_id, main, again=True, remote=REMOTE, otherwise=attempt.base
@@ -116,3 +118,23 @@ def _resumed(
     return options, lambda settings: continued_settings(change(settings), session, "")._replace(
         takes_over=claim, agent_id=""
     )
+
+
+def _require_rest(project: Project, agent_id: str, claim: str) -> None:
+    """Check that the session of a claim is not done: it may have ended while its claim was watched.
+
+    Arguments:
+        claim: object id.
+
+    Raises:
+        ConflictError: it is.
+
+    """
+    from ralph_wrap.errors import ConflictError  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.fleet.worker import is_done  # noqa: PLC0415
+    from ralph_wrap.git import read_blobs  # noqa: PLC0415
+    from ralph_wrap.state import remote_claim  # noqa: PLC0415
+
+    found = remote_claim.decode(read_blobs(project.git, [claim])[claim], agent_id)
+    if is_done(found):
+        raise ConflictError(f"session {found.session} is done", "this worker ends, too")

@@ -24,6 +24,7 @@ from ralph_wrap.session.remote.travelling import for_others
 from ralph_wrap.session.remote.view import HEADS, RemoteView
 from ralph_wrap.state import remote_claim, stop_request
 from ralph_wrap.state.ids import agent_ids_in
+from ralph_wrap.state.record import is_fetched
 from ralph_wrap.state.remote_claim import RemoteClaim
 from ralph_wrap.state.remote_refs import everything, fetched, refspecs, tracking
 from ralph_wrap.state.stop_request import StopMode
@@ -181,9 +182,19 @@ class _Claiming:
             raise ConflictError(
                 f"{self._remote} has another session {self._agent_id}", "start it again: it gets another id"
             )
-        if settings.takes_over not in {oid, remote_claim.ANY} and found.session != settings.resumes:
+        if settings.takes_over not in {oid, remote_claim.ANY} and not self._ran_here(found.session):
             raise self._taken(found)
         return found
+
+    def _ran_here(self, session: str) -> bool:
+        """Return whether this session goes on from one that ran in this project.
+
+        One that was fetched lives on its machine if its claim moves: its branch here is older than its own.
+        """
+        home = self._context.home
+        if home is None or session != self._context.settings.resumes:
+            return False
+        return not is_fetched(home.sessions / session)
 
     def claim(self, claim: RemoteClaim, attempts: int = _ATTEMPTS) -> tuple[RemoteClaim, RemoteView]:
         """Push the claim; return it, and what the remote has then.
