@@ -9,7 +9,8 @@ unexport PYTHONDONTWRITEBYTECODE
 test: lint
 	$(BIN)/pytest --numprocesses=3 -m 'not fleet'
 
-# The tests on a real Kubernetes, one cluster for all of them. EVERY_POINT=1 takes each fault twice, at random moments.
+# The tests on a real Kubernetes, one cluster for all of them. EVERY_POINT=1 takes each fault twenty times, at random
+# moments (two hours); FLEET_SEED=N FLEET_ROUNDS=M takes it M times, at those of the seeds from N on.
 test-fleet: .venv/installed
 	$(BIN)/pytest -m fleet tests/kubernetes
 

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self
 
 from tests.kubernetes.control_plane import ADDRESS, READY, ControlPlane
+from tests.kubernetes.failure_output import PodLogs
 from tests.kubernetes.leftovers import Place
 from tests.kubernetes.machine import Machine, connect
 from tests.kubernetes.node import Node
@@ -24,6 +25,7 @@ class Cluster:
         hub: the machine of the control plane, and of what the tests run beside it
         control: the control plane
         nodes: the two nodes, by name
+        pod_logs: what all pods have printed
 
     """
 
@@ -44,6 +46,9 @@ class Cluster:
             self.control = ControlPlane(self.hub)
             for number in (1, 2):
                 self._add_node(number, place.make_cgroup(f"node{number}"))
+            sources = [node.machine.directory / "log" / "pods" for node in self.nodes.values()]
+            self.pod_logs = PodLogs(self.directory / "pod-logs", sources)
+            self._stack.callback(self.pod_logs.end)
             eventually(self.ready, "the nodes to be ready", READY)
             self._stack = self._stack.pop_all()
         return self

@@ -12,11 +12,12 @@ import pytest
 from tests.container import image as ralph_image
 from tests.kubernetes import images, needs
 from tests.kubernetes.cluster import Cluster
+from tests.kubernetes.failure_output import describe_pods, describe_pushes
 from tests.kubernetes.gate import Gate
 from tests.kubernetes.remote import GitServer, Remote
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
 HERE = Path(__file__).parent
 
@@ -27,6 +28,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.path.parent == HERE:
             item.add_marker(pytest.mark.fleet)
             item.add_marker(pytest.mark.timeout(900))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add pods, logs and pushes to the report of a test that fails: its teardown deletes them."""
+    report = yield
+    found = item.funcargs if isinstance(item, pytest.Function) else {}
+    cluster, remote = found.get("cluster"), found.get("remote")
+    if report.failed and call.when == "call" and isinstance(cluster, Cluster):
+        report.sections.append(("Jobs, pods and events", describe_pods(cluster.control)))
+        for name, content in cluster.pod_logs.since(call.start):
+            report.sections.append((f"log of {name}", content))
+        if isinstance(remote, Remote):
+            report.sections.append(("pushes", describe_pushes(remote)))
+    return report
 
 
 def _require(missing: str) -> None:

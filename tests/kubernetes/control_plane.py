@@ -107,7 +107,11 @@ class ControlPlane:
 
     def attempt(self, *arguments: str) -> bool:
         """Run kubectl, and return whether it succeeded."""
-        return self.machine.attempt(*self._kubectl(), *arguments).returncode == 0
+        return self.call(*arguments).returncode == 0
+
+    def call(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run kubectl, and return how that went."""
+        return self.machine.attempt(*self._kubectl(), *arguments)
 
     def kubectl(self, *arguments: str, text: str | None = None, limit: float = 180) -> str:
         """Run kubectl as the administrator, and return what it printed."""

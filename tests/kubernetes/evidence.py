@@ -6,6 +6,7 @@ import json
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from ralph_wrap.fleet.refs import output_ref
 from tests.kubernetes.run import LIMIT
 from tests.support.wait import eventually
 
@@ -66,6 +67,23 @@ def require_rescue(run: Run, index: int, session: str, pod: str) -> None:
     rescued = [line for ref in run.remote.refs(prefix) if run.has_lines(ref) for line in run.lines_of(ref)]
     lost = {line for line in run.written(index) if line[1] == pod} - {*rescued}
     assert not lost, f"lines of the pod that lost the claim, which no ref has: {lost}"
+
+
+def require_output(run: Run, index: int, session: str) -> None:
+    """Fail unless the report of a fenced session is below the run's refs, with what its pod has printed."""
+    ref = output_ref(run.name, index)
+
+    def commit() -> str | None:
+        for found in run.remote.git("rev-list", ref).split():
+            name = f"{found}:report.json"
+            if not run.remote.attempt("cat-file", "-e", name):
+                continue
+            if json.loads(run.remote.git("cat-file", "blob", name))["session"] == session:
+                return found
+        return None
+
+    found = eventually(commit, f"the report of session {session} in {ref}", LIMIT)
+    assert "another machine goes on" in run.remote.git("cat-file", "blob", f"{found}:output.log")
 
 
 def _require_one_writer(final: list[Line]) -> None:
