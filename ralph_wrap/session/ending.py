@@ -152,7 +152,10 @@ class SessionEnd:
             self._log.event("session.failed", reason=failure.message, hint=failure.hint)
         elif failure is not None:
             self._log.event("session.failed", traceback=traceback_of(failure))
-        report = self._state.report = self._make_report(context)
+        report = self._make_report(context)
+        if context is not None:
+            report = report.proven(context.record.task, self._claim.directory, context.project)
+        self._state.report = report
         if self._claim.directory.is_symlink():
             raise OSError(errno.ELOOP, "it was replaced by a symlink", str(self._claim.directory))
         files.replace(self._claim.directory / "report.json", report.to_json())

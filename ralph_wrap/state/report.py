@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.errors import RalphError
+from ralph_wrap.state import session_start
 from ralph_wrap.state.ids import started
 from ralph_wrap.state.record import FETCHED_REPORT, fetched_field
 from ralph_wrap.state.wording import ending_in_words
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ralph_wrap.agents.output import Usage
+    from ralph_wrap.state.project import Project
     from ralph_wrap.state.registry import SessionRecord
 
 _FORMAT = DocumentFormat(version=1, indent=1)
@@ -76,6 +78,7 @@ class SessionReport(NamedTuple):
         tampering: what ``ralph-wrap audit`` finds since the session; ``None`` if no session looked.
         taken_up: what came back from a snapshot of a dead machine: its session, the snapshot, and the older
             paths that were not put back.
+        proof: a signature of the end, which a batch checks; ``None`` if there is no place for a key.
 
     """
 
@@ -106,6 +109,7 @@ class SessionReport(NamedTuple):
     resumes: str | None = None
     tampering: tuple[str, ...] | None = None
     taken_up: dict[str, Any] | None = None
+    proof: str | None = None
 
     @classmethod
     def of(
@@ -167,6 +171,24 @@ class SessionReport(NamedTuple):
             and isinstance(refs, list)
             and all(isinstance(ref, str) for ref in refs)
         ]
+
+    def proven(self, task: str, directory: Path, project: Project) -> SessionReport:
+        """Return the report with a signature of its end: an agent can write the file.
+
+        Arguments:
+            task: the token in the record of the session.
+            directory: of the session.
+
+        """
+        signed = session_start.signature(self._end(task), directory, project)
+        return self._replace(proof=signed or None)
+
+    def is_proven(self, task: str, directory: Path, project: Project) -> bool:
+        """Return whether the session has ended as the report says; arguments are those of :meth:`proven`."""
+        return session_start.is_signed(self._end(task), directory, project, self.proof)
+
+    def _end(self, task: str) -> list[Any]:
+        return [task, self.session, self.resumes, self.ended_by, self.exit_status, self.iterations]
 
     def to_json(self) -> bytes:
         """Return the content of ``report.json`` as bytes."""

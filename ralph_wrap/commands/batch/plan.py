@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ralph_wrap.commands.batch.state import BatchState
     from ralph_wrap.config.task_file import Task
     from ralph_wrap.state.project import Project
+    from ralph_wrap.system.log import Log
 
 
 class OpenTask(NamedTuple):
@@ -67,11 +68,14 @@ class _FoundSession(NamedTuple):
     directory: Path
 
 
-def plan(tasks: Sequence[Task], state: BatchState, project: Project) -> list[OpenTask]:
+def plan(tasks: Sequence[Task], state: BatchState, project: Project, log: Log) -> list[OpenTask]:
     """Return the tasks to do, in the order of the file, and complete the state of those that were begun.
 
     A batch may have been killed before it wrote down what became of a task. The records of sessions know it.
     The user may also have gone on with a session by ``ralph-wrap resume``.
+
+    Arguments:
+        log: names a task that a session claims to have done, without a proof.
 
     Raises:
         OSError: the state cannot be written.
@@ -81,7 +85,16 @@ def plan(tasks: Sequence[Task], state: BatchState, project: Project) -> list[Ope
     newest = _newest(project, known.keys())
     for token, key in known.items():
         before = state.tasks[key]
-        if not before.done and token in newest and (after := _completed(before, newest[token])) != before:
+        if before.done or token not in newest:
+            continue
+        after = _completed(before, newest[token])
+        if after.done and not _is_proven(newest[token], project):
+            after = after._replace(done=False)
+            log.warning(
+                "task.unproven",
+                f"{after.session}: its report says done, and has no valid signature; it goes on",
+            )
+        if after != before:
             state.keep(key, after)
     return [
         OpenTask(task, newest[token].record.session if (token := _token(state, task)) in newest else "")
@@ -147,4 +160,15 @@ def _completed(task: TaskState, session: _FoundSession) -> TaskState:
         ended_by=found.ended_by,
         exit_status=found.exit_status,
         done=is_done(found.ended_by, found.exit_status, found.iterations),
+    )
+
+
+def _is_proven(session: _FoundSession, project: Project) -> bool:
+    """Return whether a session itself has written its report: an agent can write that file, and records."""
+    record, directory = session
+    found = report.read(directory / "report.json")
+    return (
+        found is not None
+        and (found.session, found.resumes) == (record.session, record.resumes)
+        and found.is_proven(record.task, directory, project)
     )

@@ -10,7 +10,7 @@
 4. The report of the session says whether the task is done, also if the batch could not write it down.
 
 An agent can write these files. So the state is signed as the start of a session is, and it holds no command.
-Records and reports are not signed: an agent that can write them can claim that its task is done.
+The report has a signature of its end, with the token. Without a valid one, the task goes on.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def batch(
         location, log.location = log.location, ""  # sessions have located the commands in their hints
         try:
             with opened(launcher.project, path, signals.cancel, log) as state:
-                wanted = plan(tasks, state, launcher.project)
+                wanted = plan(tasks, state, launcher.project, log)
                 log.event("batch.started", _beginning(file, len(tasks), len(wanted), limits.jobs))
                 runner = BatchRunner(
                     wanted, limits, state, partial(launcher.start, state=state), signals, log

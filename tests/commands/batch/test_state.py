@@ -125,6 +125,32 @@ def test_a_symlink_is_not_followed(project: Project, log: Log, tmp_path: Path, e
         pass
 
 
+def _killed_before_it_wrote_down_the_end(batch: Batch) -> Path:
+    """Put the state back as it was during the last task; return the report of its session."""
+    batch.during('cp "$RALPH_PROJECT"/.ralph/run/batches/*/state.json "$RALPH_PROJECT/calls.state"\n')
+    assert batch.run().status == 0
+    batch.during("")
+    (batch.repo.path / "calls.state").replace(batch.state)
+    return max(batch.repo.path.glob(".ralph/run/sessions/*/report.json"))
+
+
+def test_the_report_of_a_session_proves_that_its_task_is_done(batch: Batch) -> None:
+    """The batch was killed before it could write that down; no task is done twice."""
+    _killed_before_it_wrote_down_the_end(batch)
+    assert (batch.run().status, batch.calls) == (0, ["one", "three", "two"])
+
+
+@pytest.mark.parametrize("forged", [{"proof": None}, {"iterations": 7}, {"resumes": "20260102T030405Z-a3f2"}])
+def test_a_forged_report_proves_nothing(batch: Batch, forged: dict[str, object]) -> None:
+    """An agent that can write it cannot have its task count as done: the session goes on."""
+    path = _killed_before_it_wrote_down_the_end(batch)
+    path.write_text(json.dumps(json.loads(path.read_text()) | forged))
+    again = batch.run()
+    assert (again.status, batch.calls) == (0, ["one", "three", "three", "two"]), again.stderr
+    assert "has no valid signature" in again.stderr
+    assert len(batch.ids) == 3
+
+
 def test_no_record_decides_what_runs(batch: Batch) -> None:
     """An agent that changes how its session was started changes nothing: the user types the command again."""
     batch.during("exit 1\n")
