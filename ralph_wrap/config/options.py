@@ -272,7 +272,7 @@ BATCH_ROWS = (
     Option(
         0.0,
         DOLLARS,
-        "End all sessions after they have reported this cost; iterations that run then can exceed it; 0: no limit.",
+        "End all sessions after they have reported this cost; running iterations can exceed it; 0: no limit.",
         name="batch_max_cost",
         sources=(TYPED,),
     ),
