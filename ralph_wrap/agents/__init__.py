@@ -120,6 +120,13 @@ def installed(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: found for name, found in paths.items() if found}
 
 
+def _can_run(program: str, path: str) -> bool:
+    """Return what :func:`shutil.which` finds; that module takes as long to load as two git commands run."""
+    places = [""] if "/" in program else path.split(os.pathsep)
+    found = (Path(place, program) for place in places)
+    return any(os.access(file, os.X_OK) and not file.is_dir() for file in found)
+
+
 def look_up(command: Sequence[str], environ: Mapping[str, str]) -> None:
     """Check that a command can be run, before a worktree or a branch is created for it.
 
@@ -134,7 +141,7 @@ def look_up(command: Sequence[str], environ: Mapping[str, str]) -> None:
     if is_relative(program):
         return
     path = environ.get("PATH", os.defpath)
-    if deferred.shutil.which(program, path=path):
+    if _can_run(program, path):
         return
     found = deferred.shutil.which(program, os.F_OK, path)
     if found or Path(program).is_dir():

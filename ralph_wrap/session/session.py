@@ -246,7 +246,7 @@ class Session:
     def _look_first(self, project: Project, record: SessionRecord) -> SessionGuard:
         """Load what can wait for a worktree, and look at the repository before an agent works; only once."""
         if self._state.guard is None:
-            _load_the_rest(self._log)
+            _load_the_rest(self._settings, self._log)
             guard = self._state.guard = deferred.guard.SessionGuard(project, record.session, self._log)
             guard.begin()
         return self._state.guard
@@ -345,7 +345,7 @@ def _introduce(claim: SessionClaim, workspace: Workspace, log: Log) -> None:
     log.window_title(record.title or record.agent)
 
 
-def _load_the_rest(log: Log) -> None:
+def _load_the_rest(settings: Settings, log: Log) -> None:
     """Load what can wait for a worktree, but no later: while an agent works we may be installed anew."""
-    deferred.load_session()
+    deferred.load_session(pool=bool(settings.pool))
     log.load()

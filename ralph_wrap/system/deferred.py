@@ -70,6 +70,7 @@ FOR_SOME_PROJECTS = {
     "claiming": "ralph_wrap.session.remote.claiming",  # a session that is mirrored to a remote
     "give_back": "ralph_wrap.session.remote.give_back",  # a mirrored session that was killed at its start
     "hashlib": "hashlib",  # fingerprints of files; a project that cannot hold records
+    "shutil": "shutil",  # a step that failed; files that are copied into a worktree
     "restore": "ralph_wrap.worktree.restore",  # a session that goes on from an earlier one
     "socket": "socket",  # a sandbox with a network of listed hosts
     "start": "ralph_wrap.session.sandbox.start",  # a sandbox
@@ -81,22 +82,21 @@ FOR_SOME_PROJECTS = {
 }
 _FOR_WORKTREES = {
     "ctypes": "ctypes",  # inotify, prctl, syncfs: after git has begun to check out
-    "shutil": "shutil",
     "landings": "ralph_wrap.state.landings",
     "lock_holder": "ralph_wrap.system.files.lock_holder",
     "report_copies": "ralph_wrap.worktree.create.report_copies",
     "submodules": "ralph_wrap.worktree.create.submodules",
     "compare": "ralph_wrap.worktree.leaks.compare",
     "observation": "ralph_wrap.worktree.leaks.observation",
-    "maintenance": "ralph_wrap.worktree.pool.maintenance",
 }
+_FOR_POOLS = {"maintenance": "ralph_wrap.worktree.pool.maintenance"}
 _FOR_SESSIONS = {
     "agent_loop": "ralph_wrap.session.agent_loop",
     "checkpoint": "ralph_wrap.session.checkpoint",
     "guard": "ralph_wrap.state.audit.guard",
     "worktree_end": "ralph_wrap.session.worktree_end",
 }
-MODULES = {**FOR_SOME_COMMANDS, **FOR_SOME_PROJECTS, **_FOR_WORKTREES, **_FOR_SESSIONS}
+MODULES = {**FOR_SOME_COMMANDS, **FOR_SOME_PROJECTS, **_FOR_WORKTREES, **_FOR_POOLS, **_FOR_SESSIONS}
 """The full name of each module, by the name that this module gives it."""
 
 
@@ -133,17 +133,22 @@ class _Pattern:
 
 def load_worktrees() -> None:
     """Load all that makes, saves and removes worktrees."""
-    _load(_FOR_WORKTREES)
+    _load(_FOR_WORKTREES | _FOR_POOLS)
 
 
-def load_session() -> None:
-    """Load all that a session needs for its agent, and to save its work."""
-    _load(_FOR_WORKTREES | _FOR_SESSIONS)
+def load_session(*, pool: bool) -> None:
+    """Load all that a session needs for its agent, and to save its work.
+
+    Arguments:
+        pool: the session has a pool of warm worktrees.
+
+    """
+    _load(_FOR_WORKTREES | _FOR_SESSIONS | (_FOR_POOLS if pool else {}))
 
 
 def load_for_other_user() -> None:
     """Load all that a process may need after it has become a user who perhaps cannot read our files."""
-    _load(FOR_SOME_PROJECTS | _FOR_WORKTREES | _FOR_SESSIONS)
+    _load(FOR_SOME_PROJECTS | _FOR_WORKTREES | _FOR_POOLS | _FOR_SESSIONS)
     if sys.platform != "linux":  # there is no /proc
         _load({"psutil": MODULES["psutil"]})
 

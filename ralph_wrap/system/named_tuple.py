@@ -1,8 +1,9 @@
 """Named tuples whose classes are made quickly: a start makes dozens of them before its agent works.
 
 ``typing.NamedTuple`` compiles a constructor for each class, and the annotation of each field. This module
-compiles the constructor at its first use, and no annotation (measured: 11 microseconds for a class instead of
-101). A type checker sees the one of ``typing``, so that unpacked values have types.
+compiles no annotation (measured: 11 microseconds for a class instead of 101), and a constructor only for a
+class with many values: a session makes one or two values of most classes. A type checker sees the one of
+``typing``, so that unpacked values have types.
 """
 
 from __future__ import annotations
@@ -20,6 +21,16 @@ else:
         def field_getter(index: int, doc: str | None) -> property:
             """Return a property that reads one value of a tuple."""
             return property(itemgetter(index), doc=doc)
+
+    _MANY = 10  # values of a class: to compile its constructor takes as long as to make them without one
+
+    def _compile_constructor(cls: type) -> None:
+        fields = ", ".join(cls._fields)
+        code = f"lambda _cls, {fields}: _new(_cls, ({fields},))"
+        constructor = eval(code, {"_new": tuple.__new__, "__builtins__": {}})  # noqa: S307 -- names alone
+        constructor.__name__ = constructor.__qualname__ = f"{cls.__name__}.__new__"
+        constructor.__defaults__ = tuple(cls._field_defaults.values())
+        cls.__new__ = staticmethod(constructor)
 
     class _NamedTupleType(type):
         """The metaclass: it makes an attribute of each annotated field."""
@@ -45,14 +56,22 @@ else:
 
         """
 
+        _made = 0
+
         def __new__(cls, *values: Any, **named: Any) -> Self:  # noqa: D102 -- see the class
-            fields = ", ".join(cls._fields)
-            code = f"lambda _cls, {fields}: _new(_cls, ({fields},))"
-            constructor = eval(code, {"_new": tuple.__new__, "__builtins__": {}})  # noqa: S307 -- names alone
-            constructor.__name__ = constructor.__qualname__ = f"{cls.__name__}.__new__"
-            constructor.__defaults__ = tuple(cls._field_defaults.values())
-            cls.__new__ = staticmethod(constructor)
-            return cls(*values, **named)
+            cls._made += 1
+            if cls._made > _MANY:
+                _compile_constructor(cls)
+                return cls(*values, **named)
+            left = cls._fields[len(values) :]
+            if named or left or len(values) > len(cls._fields):
+                if len(values) > len(cls._fields) or not named.keys() <= {*left}:
+                    raise TypeError(f"{cls.__name__} has the fields {', '.join(cls._fields)}, each once")
+                given = {**cls._field_defaults, **named}
+                if missing := [field for field in left if field not in given]:
+                    raise TypeError(f"{cls.__name__} needs a value for {', '.join(missing)}")
+                values += tuple(given[field] for field in left)
+            return tuple.__new__(cls, values)
 
         def __getnewargs__(self) -> tuple[Any, ...]:
             return tuple(self)

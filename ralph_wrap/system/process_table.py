@@ -17,7 +17,7 @@ from ralph_wrap.system import deferred
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from psutil import Process
 
@@ -185,51 +185,59 @@ def rename(name: str) -> None:
         (PROC / "self" / "comm").write_text(name)
 
 
-def paths_in(pid: int, directory: Path) -> Iterator[str]:
-    """Yield what a process uses in a directory: its working directory, and files open for writing.
+def paths_in(pid: int, directory: Path, *, open_files: bool = True) -> list[str]:
+    """Return what a process uses in a directory: its working directory, and files open for writing.
 
     Without a ``/proc`` also files that it only reads: psutil knows the difference on Linux alone.
+
+    Arguments:
+        pid: of the process.
+        directory: its absolute path.
+        open_files: also look at the open files. That takes six times as long: a process has many of them.
 
     Raises:
         OSError: the process has ended, or belongs to another user.
 
     """
     # An end of a session asks this of all processes, with thousands of descriptors: no Path is made of them.
-    process = f"{PROC}/{pid}"
+    top, process = os.fspath(directory), f"{os.fspath(PROC)}/{pid}"
     try:
         used = os.readlink(f"{process}/cwd")  # noqa: PTH115
     except FileNotFoundError:
         if not _is_missing():  # asked only now: it costs as much again
             raise
-        yield from (path for path in _ask(pid, _used_paths, list[str]()) if _is_in(path, directory))
-        return
-    if _is_in(used, directory):
-        yield used
-    top, descriptors = os.fspath(directory), f"{process}/fd/"
+        return [path for path in _ask(pid, _used_paths, list[str]()) if _is_in(path, top)]
+    found = [used] if _is_in(used, top) else []
+    if not open_files:
+        return found
+    descriptors, readlink = f"{process}/fd/", os.readlink
     for number in os.listdir(descriptors):  # noqa: PTH208
         try:
-            used = os.readlink(descriptors + number)  # noqa: PTH115
-            if used.startswith(top) and _is_in(used, directory) and _is_written(f"{process}/fdinfo/{number}"):
-                yield used
+            used = readlink(descriptors + number)
+            if used.startswith(top) and _is_in(used, top) and _is_written(f"{process}/fdinfo/{number}"):
+                found.append(used)
         except (OSError, IndexError, ValueError):  # it was closed meanwhile
             continue
-
-
-def occupants(directory: Path) -> list[tuple[int, str]]:
-    """Return pid and name of every process that works in a directory or has a file in it open for writing.
-
-    Those of other pid namespaces are not seen, nor, unless we are root, those of other users (``proc(5)``).
-    """
-    found = []
-    for pid in pids():
-        with contextlib.suppress(OSError):
-            if any(paths_in(pid, directory)):
-                found.append((pid, name(pid)))
     return found
 
 
-def _is_in(path: str, directory: Path) -> bool:
-    top = os.fspath(directory)
+def occupants(directory: Path, *, open_files: bool = True) -> list[tuple[int, str]]:
+    """Return pid and name of every process that works in a directory or has a file in it open for writing.
+
+    Those of other pid namespaces are not seen, nor, unless we are root, those of other users (``proc(5)``).
+    The arguments are those of :func:`paths_in`.
+    """
+    found = []
+    for pid in pids():
+        try:
+            if paths_in(pid, directory, open_files=open_files):
+                found.append((pid, name(pid)))
+        except OSError:
+            continue
+    return found
+
+
+def _is_in(path: str, top: str) -> bool:
     return path.startswith(top) and (path == top or path.startswith(f"{top}/".replace("//", "/")))
 
 

@@ -22,13 +22,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import RefusedError
 from ralph_wrap.git import decode, file_system_config, pointer
-from ralph_wrap.system import files
+from ralph_wrap.system import deferred, files
 from ralph_wrap.worktree import ownership
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.managed.find import directory_of
@@ -83,7 +82,7 @@ def adopt(repository: Repository, record: SessionRecord, *, path: Path, trash: P
             _complete(warm, path, trash.parent, record)
         leaving = _leaving(path, aside, registration)
         if leaving and _is_half_dropped(registration, path, record):
-            shutil.rmtree(registration, ignore_errors=True)
+            deferred.shutil.rmtree(registration, ignore_errors=True)
         if not _is_sessions(registration, path, leaving, record):
             if record.state == "starting":
                 take_apart(registration, path, session_lock(record.session), record.branch)
@@ -294,7 +293,7 @@ def _remove_registration(registration: Path) -> None:
     lock = registration / "locked"
     for entry in [path for path in registration.iterdir() if path != lock]:
         if entry.is_dir() and not entry.is_symlink():
-            shutil.rmtree(entry)
+            deferred.shutil.rmtree(entry)
         else:
             entry.unlink()
     lock.unlink(missing_ok=True)

@@ -8,9 +8,10 @@ Why this order:
 2. **No process inside.** A process that works in it would write after the save. The deletion would also
    empty mount points inside.
 3. **Save and verify** (see ``save``). If the user has locked its registration, the worktree stays, saved.
-4. **Check 1 and 2 again and rename it into our own trash.** This takes 5 ms, and can be undone until the
-   registration is dropped. From then on no process finds it by its path. The last check follows: after a
-   change since the save, or with a new lock, it goes back.
+4. **Check 1 and the working directories again, and rename it into our own trash.** This takes 5 ms, and can
+   be undone until the registration is dropped. From then on no process finds it by its path. The last check
+   follows: after a change since the save, with a new lock, or with a process inside, it goes back. A process
+   that has opened a file there since check 2 is found only now: a look at all open files takes long.
 5. **Drop the registration**, under the repository's lock; git also deletes the worktree's index and reflog.
 6. **Delete** the directory in the trash, in the background (see ``trash``).
 
@@ -22,13 +23,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError, RefusedError
 from ralph_wrap.git import pointer, run_git_again
-from ralph_wrap.system import files, process_table
+from ralph_wrap.system import deferred, files, process_table
 from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.create.replica import refresh
@@ -244,19 +244,23 @@ def _not_ours(worktree: LinkedWorktree, directory: Path) -> str | None:
 
 
 def _not_removable(
-    worktree: LinkedWorktree, directory: Path, visitors: frozenset[int] = frozenset()
+    worktree: LinkedWorktree,
+    directory: Path,
+    visitors: frozenset[int] = frozenset(),
+    *,
+    open_files: bool = True,
 ) -> str | None:
-    if reason := _not_ours(worktree, directory):
+    if reason := _not_ours(worktree, directory) or _occupied(directory, visitors, open_files=open_files):
         return reason
-    if occupants := _occupants(directory, visitors):
-        return "processes work in it: " + ", ".join(f"{name} ({pid})" for pid, name in occupants)
     if mounts := files.mounts_in(directory):
         return f"something is mounted in it: {mounts[0]}"
     return None
 
 
-def _occupants(directory: Path, visitors: frozenset[int]) -> list[tuple[int, str]]:
-    return [(pid, name) for pid, name in process_table.occupants(directory) if pid not in visitors]
+def _occupied(directory: Path, visitors: frozenset[int], *, open_files: bool = True) -> str | None:
+    found = process_table.occupants(directory, open_files=open_files)
+    names = [f"{name} ({pid})" for pid, name in found if pid not in visitors]
+    return "processes work in it: " + ", ".join(names) if names else None
 
 
 def _is_ours(worktree: LinkedWorktree) -> bool:
@@ -300,7 +304,8 @@ def _remove(
 ) -> str | None:
     """Remove a worktree that holds no more than the saved work; without saved work, any worktree."""
     with repository_lock(worktree.common_dir) as lock:
-        if reason := _not_removable(worktree, worktree.path, visitors) or _locked_by_user(worktree):
+        reason = _not_removable(worktree, worktree.path, visitors, open_files=False)
+        if reason := reason or _locked_by_user(worktree):
             return reason
         if others := others_naming(worktree.registration, worktree.path):
             return f"its worktree was moved or replaced: {others[0].name} is registered in its place too"
@@ -313,10 +318,10 @@ def _remove(
             # No process finds it by its path any more, so this is its last state.
             refresh(worktree._replace(path=leaving), git)
             changed = saved is not None and not holds(worktree, git, index, leaving, saved)
-            locked = _locked_by_user(worktree)
-            if changed or locked or _occupants(leaving, visitors):
+            reason = _locked_by_user(worktree) or _occupied(leaving, visitors)
+            if changed or reason:
                 leaving.rename(worktree.path)
-                return locked or "something was changed in it while it was being removed"
+                return reason or "something was changed in it while it was being removed"
             # If we are killed here, no process moves the directory back, so this git cannot delete it.
             drop_registration(worktree, git._replace(lock=lock))
         except BaseException as error:
@@ -354,7 +359,7 @@ def drop_registration(worktree: LinkedWorktree, git: Git) -> None:
         marked = worktree.owner is not None and worktree.owner.mark is not None
         if not is_half_dropped(worktree.registration, marked=marked):
             raise
-        shutil.rmtree(worktree.registration, ignore_errors=True)
+        deferred.shutil.rmtree(worktree.registration, ignore_errors=True)
 
 
 def is_half_dropped(registration: Path, *, marked: bool) -> bool:

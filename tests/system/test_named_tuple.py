@@ -41,6 +41,14 @@ class Ours(named_tuple.NamedTuple):
         return not self.size
 
 
+@pytest.fixture(params=[0, 1_000_000], ids=["compiled", "not compiled"], autouse=True)
+def _constructor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the constructor compiled at its first use, or not at all."""
+    monkeypatch.setattr(named_tuple, "_MANY", request.param)
+    if "__new__" in vars(Ours):
+        del Ours.__new__
+
+
 def _matched(kind: Any) -> object:
     match kind("a", 1):
         case Standard(name, size) | Ours(name, size):
@@ -93,6 +101,18 @@ def test_wrong_values(kind: type, fault: Callable[[Any], object]) -> None:
     """None is dropped, none is made up."""
     with pytest.raises(TypeError):
         fault(kind)
+
+
+def test_a_constructor_is_compiled_for_many_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The values before and after are the same."""
+    monkeypatch.setattr(named_tuple, "_MANY", 10)
+
+    class Counted(named_tuple.NamedTuple):
+        number: int
+        name: str = "a"
+
+    assert [Counted(number) for number in range(50)] == [(number, "a") for number in range(50)]
+    assert "__new__" in vars(Counted)
 
 
 def test_a_field_cannot_be_set() -> None:

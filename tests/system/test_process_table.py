@@ -56,7 +56,7 @@ def _known(shell: int) -> dict[str, object]:
         "environments": [sorted(filter(None, process_table.environment(pid))) for pid in (shell, child)],
         "is program": [process_table.is_program(pid) for pid in (shell, child)],
         "names": [process_table.name(pid) for pid in (shell, child)],
-        "directory": next(process_table.paths_in(child, Path("/"))),
+        "directory": process_table.paths_in(child, Path("/"))[0],
         "is there": {shell, child, os.getpid()} <= {*process_table.pids()},
     }
 
@@ -81,15 +81,21 @@ def test_paths_are_found_without_proc(tree: int, tmp_path: Path) -> None:
 def test_what_is_only_read_is_not_used(tree: int, tmp_path: Path) -> None:
     """With a ``/proc``, which knows the difference."""
     [child] = process_table.children(tree)
-    found = [*process_table.paths_in(child, tmp_path)]
+    found = process_table.paths_in(child, tmp_path)
     assert found == [os.fspath(tmp_path / name) for name in ("work", "written")]
+
+
+def test_open_files_may_be_left_out(tree: int, tmp_path: Path) -> None:
+    """The working directory alone is the cheaper question."""
+    [child] = process_table.children(tree)
+    assert process_table.paths_in(child, tmp_path, open_files=False) == [os.fspath(tmp_path / "work")]
 
 
 def test_only_what_is_inside(tree: int, tmp_path: Path) -> None:
     """The directory itself counts, a directory whose name begins like it does not."""
     [child] = process_table.children(tree)
-    assert [*process_table.paths_in(child, tmp_path / "work")] == [os.fspath(tmp_path / "work")]
-    assert [*process_table.paths_in(child, tmp_path / "wor")] == []
+    assert process_table.paths_in(child, tmp_path / "work") == [os.fspath(tmp_path / "work")]
+    assert process_table.paths_in(child, tmp_path / "wor") == []
 
 
 @pytest.mark.usefixtures("no_proc")

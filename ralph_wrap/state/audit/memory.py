@@ -7,7 +7,7 @@ user's rights and home can.
 
 from __future__ import annotations
 
-import base64
+import binascii
 import contextlib
 from typing import TYPE_CHECKING, Any
 
@@ -64,7 +64,7 @@ def recall(root: Path, environ: Mapping[str, str]) -> AuditMemory | None:
 def _meaning(fields: Mapping[str, Any], project: str) -> AuditMemory:
     if fields["project"] != project:
         raise ValueError("another project")
-    contents = {str(place): base64.b64decode(content) for place, content in fields["contents"].items()}
+    contents = {str(place): binascii.a2b_base64(content) for place, content in fields["contents"].items()}
     return AuditMemory(dict(fields["accepted"]), dict(fields["since"]), contents, str(fields["looked"]))
 
 
@@ -81,7 +81,8 @@ def remember(root: Path, environ: Mapping[str, str], memory: AuditMemory) -> Non
     """
     small = {place: content for place, content in memory.contents.items() if len(content) <= _LARGEST_COPY}
     contents = {
-        place: base64.b64encode(content).decode() for place, content in [*small.items()][:_MOST_COPIES]
+        place: binascii.b2a_base64(content, newline=False).decode()
+        for place, content in [*small.items()][:_MOST_COPIES]
     }
     fields = {**memory._asdict(), "project": own_file.name_of(root), "contents": contents}
     own_file.write(own_file.path_of(_PURPOSE, root, environ), _FORMAT.encode(fields))

@@ -19,6 +19,8 @@ from ralph_wrap.system.files.lock import try_lock as try_lock
 if TYPE_CHECKING:
     from types import EllipsisType
 
+_BLOCK = 1 << 20  # bytes that a copy holds in memory
+
 
 def claim(path: Path, content: bytes, *, mode: int = 0o666) -> None:
     """Create a file that must not exist yet.
@@ -220,6 +222,22 @@ def read(path: Path, limit: int = 1 << 20) -> bytes:
             return file.read(limit)
     finally:
         os.close(descriptor)
+
+
+def copy(source: Path, target: Path) -> None:
+    """Copy a file with its mode and its times to a new file.
+
+    Raises:
+        OSError: it cannot be copied, or the target exists.
+
+    """
+    with source.open("rb") as reading, target.open("xb") as writing:
+        at = os.fstat(reading.fileno())
+        while content := reading.read(_BLOCK):
+            writing.write(content)
+        writing.flush()
+        os.fchmod(writing.fileno(), stat.S_IMODE(at.st_mode))
+        os.utime(writing.fileno(), ns=(at.st_atime_ns, at.st_mtime_ns))
 
 
 def write_all(descriptor: int, content: bytes) -> None:

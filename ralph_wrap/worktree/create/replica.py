@@ -18,7 +18,6 @@ import contextlib
 import errno
 import os
 import re
-import shutil
 import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -274,7 +273,7 @@ def _copy(source: Path, target: Path) -> None:
         temporary = target.with_name(f"ralph-wrap-{os.urandom(8).hex()}")
         try:
             with temporary.open("xb") as writing:
-                shutil.copyfileobj(reading, writing)
+                deferred.shutil.copyfileobj(reading, writing)
             os.utime(temporary, ns=(status.st_atime_ns, status.st_mtime_ns))
             temporary.replace(target)
         except BaseException:

@@ -18,7 +18,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import time
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
@@ -27,7 +26,7 @@ from urllib.parse import quote
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import decode, existing_commits, finish_git, list_refs, resolve_commit, run_git, start_git
 from ralph_wrap.git.index import list_index
-from ralph_wrap.system import files
+from ralph_wrap.system import deferred, files
 from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.worktree.create.replica import CLONED
 
@@ -251,10 +250,10 @@ def _can_be_cloned(git: Git, own: Path, commit: str) -> bool:
 
 def _take_back(directory: Path, repository: Path) -> None:
     """Remove an incomplete new clone, in which no process has worked."""
-    shutil.rmtree(repository, ignore_errors=True)
+    deferred.shutil.rmtree(repository, ignore_errors=True)
     for entry in directory.iterdir() if directory.is_dir() else ():
         if entry.is_dir() and not entry.is_symlink():
-            shutil.rmtree(entry, ignore_errors=True)
+            deferred.shutil.rmtree(entry, ignore_errors=True)
         else:
             entry.unlink()
     with contextlib.suppress(OSError):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,7 +26,7 @@ from ralph_wrap.git import (
 )
 from ralph_wrap.git.index import submodules_in
 from ralph_wrap.git.oid import is_oid
-from ralph_wrap.system import files
+from ralph_wrap.system import deferred, files
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.model import WARM, LinkedWorktree
 from ralph_wrap.worktree.ownership import MARK, WorktreeOwner, is_locked_for, others_naming
@@ -317,7 +316,7 @@ def tidy(common_dir: Path, pool: Path, trash: Path) -> list[Path]:
     for warm in in_pool(common_dir, pool):
         (warm.registration / LEAVING).unlink(missing_ok=True)
         for scratch in warm.registration.glob("ralph-wrap-????????"):
-            shutil.rmtree(scratch)
+            deferred.shutil.rmtree(scratch)
         for name in (pointer.BACK, "locked", READY, LEAVING, MARK):
             for temporary in files.temporaries(warm.registration / name):
                 temporary.unlink()
@@ -367,7 +366,7 @@ def _bring_back(common_dir: Path, pool: Path, trash: Path) -> None:
         if leaving.is_symlink() or not is_name(leaving.stem) or os.path.lexists(path):
             continue
         if is_half_dropped(registration, marked=False):
-            shutil.rmtree(registration, ignore_errors=True)
+            deferred.shutil.rmtree(registration, ignore_errors=True)
             discard_worktree(leaving, leaving.with_suffix(""), registration, path)
         else:
             leaving.rename(path)

@@ -6,10 +6,10 @@ The index of a worktree itself never changes: its owner may need it, if the work
 from __future__ import annotations
 
 import os
-import shutil
 from typing import TYPE_CHECKING
 
 from ralph_wrap.git import finish_git, parse_status, run_git, stage_paths, start_status
+from ralph_wrap.system import files
 from ralph_wrap.worktree.layout import is_sparse
 
 if TYPE_CHECKING:
@@ -38,10 +38,10 @@ def copy_index(worktree: LinkedWorktree, scratch: Git) -> None:
         OSError: there is no index, or it cannot be copied.
 
     """
-    # copy2 keeps the modification time. A file may have changed in the moment when git wrote the index, and
-    # git finds such files by this time. With a newer time it would miss these changes.
+    # With its times: a file may have changed in the moment when git wrote the index, and git finds such files
+    # by the time of the index. With a newer time it would miss these changes.
     if scratch.index_file is not None and not scratch.index_file.exists():
-        shutil.copy2(worktree.registration / "index", scratch.index_file)
+        files.copy(worktree.registration / "index", scratch.index_file)
 
 
 def lift_flags(worktree: LinkedWorktree, scratch: Git, listing: IndexListing) -> bool:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 from typing import TYPE_CHECKING
+
+from ralph_wrap.system import deferred
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,4 +21,5 @@ def scratch_in(registration: Path) -> Iterator[Path]:
     try:
         yield directory
     finally:
-        shutil.rmtree(directory, ignore_errors=True)
+        if directory.exists():  # the worktree stays
+            deferred.shutil.rmtree(directory, ignore_errors=True)

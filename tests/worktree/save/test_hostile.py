@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -219,6 +220,29 @@ def test_a_commit_during_the_removal_keeps_the_worktree(tree: Tree, monkeypatch:
     outcome = tree.finish()
     assert outcome.kept == "something was changed in it while it was being removed"
     assert tree.inside.git("log", "-1", "--format=%s", "HEAD@{1}") == "late"
+
+
+def test_a_file_that_is_opened_during_the_removal_keeps_the_worktree(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is written yet, but the process can write at any time: the last look finds it."""
+    with contextlib.ExitStack() as stack:
+
+        def open_file() -> None:
+            script = f"exec 3>>{tree.path}/file.txt; echo opened; cat"
+            process = subprocess.Popen(
+                ("sh", "-c", script), stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/"
+            )
+            stack.enter_context(process)
+            stack.callback(process.kill)
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"opened\n"
+
+        _do_after_save(monkeypatch, open_file)
+        outcome = tree.finish()
+    assert outcome.kept is not None
+    assert outcome.kept.startswith("processes work in it: ")
+    assert (tree.path / "file.txt").exists()
 
 
 def test_what_is_written_during_the_removal_keeps_the_worktree(
