@@ -1,9 +1,9 @@
 """Named tuples whose classes are made quickly: a start makes dozens of them before its agent works.
 
 ``typing.NamedTuple`` compiles a constructor for each class, and the annotation of each field. This module
-compiles no annotation (measured: 11 microseconds for a class instead of 101), and a constructor only for a
-class with many values: a session makes one or two values of most classes. A type checker sees the one of
-``typing``, so that unpacked values have types.
+compiles no annotation (measured: 11 microseconds for a class instead of 101). It compiles a constructor only
+for a class with many values: a session makes one or two values of most classes. A type checker sees the one
+of ``typing``, so that unpacked values have types.
 """
 
 from __future__ import annotations

@@ -8,10 +8,10 @@ Why this order:
 2. **No process inside.** A process that works in it would write after the save. The deletion would also
    empty mount points inside.
 3. **Save and verify** (see ``save``). If the user has locked its registration, the worktree stays, saved.
-4. **Check 1 and the working directories again, and rename it into our own trash.** This takes 5 ms, and can
-   be undone until the registration is dropped. From then on no process finds it by its path. The last check
-   follows: after a change since the save, with a new lock, or with a process inside, it goes back. A process
-   that has opened a file there since check 2 is found only now: a look at all open files takes long.
+4. **Check 1 and 2 again and rename it into our own trash.** This takes 5 ms, and can be undone until the
+   registration is dropped. From then on no process finds it by its path. The last check follows: after a
+   change since the save, with a new lock, or with a process inside, it goes back. Only the last check finds a
+   file that was opened since check 2. A look at all open files takes long.
 5. **Drop the registration**, under the repository's lock; git also deletes the worktree's index and reflog.
 6. **Delete** the directory in the trash, in the background (see ``trash``).
 

@@ -38,8 +38,8 @@ def copy_index(worktree: LinkedWorktree, scratch: Git) -> None:
         OSError: there is no index, or it cannot be copied.
 
     """
-    # With its times: a file may have changed in the moment when git wrote the index, and git finds such files
-    # by the time of the index. With a newer time it would miss these changes.
+    # With its times: a file may have changed in the moment when git wrote the index. Git finds such files by
+    # the time of the index. With a newer time it would miss these changes.
     if scratch.index_file is not None and not scratch.index_file.exists():
         files.copy(worktree.registration / "index", scratch.index_file)
 
